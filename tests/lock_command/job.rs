@@ -52,7 +52,11 @@ impl Output {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let set = run(SET.get());
+        Self::on(run(SET.get()))
+    }
+
+    /// Returns a place on another set.
+    pub(crate) fn on(set: Arc<ReplicaSet>) -> Self {
         let uri = set.uri();
         static PLACES: AtomicUsize = AtomicUsize::new(1);
         let number = PLACES.fetch_add(1, Ordering::Relaxed);

@@ -11,6 +11,7 @@ mod acquisition;
 mod at_least;
 mod bad_input;
 mod brisk_traffic;
+mod elections;
 mod exclusion;
 mod hidden;
 mod inside;

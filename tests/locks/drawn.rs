@@ -160,9 +160,14 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
                 success,
             },
         ),
-        4 => (number(), some_token(), success()).prop_map(|(number, seen, success)| {
-            Operation::Leave { claim: claim(number), seen, success }
-        }),
+        4 => (number(), some_token(), success(), 0..2_u32).prop_map(
+            |(number, seen, success, slots)| Operation::Leave {
+                claim: claim(number),
+                seen,
+                success,
+                slots,
+            },
+        ),
         6 => (pairs, me, ending, some_token()).prop_map(|(pairs, me, ending, seen)| {
             let pair = |(number, changed)| Seen {
                 claim: claim(number),

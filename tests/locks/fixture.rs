@@ -198,6 +198,7 @@ pub(crate) fn leave(number: u16) -> Operation {
         claim: claim(number),
         seen: Token::ZERO,
         success: None,
+        slots: 0,
     }
 }
 

@@ -110,6 +110,9 @@ pub enum Operation {
         seen: Token,
         /// Key of the work, if it succeeded and that is to be recorded.
         success: Option<WorkKey>,
+        /// Number of slots that this contender wants. They are those of the lock while its entry is
+        /// there, so with 0 the grants give none.
+        slots: u32,
     },
     /// Remove every entry that still matches, and grant.
     Evict {

@@ -151,9 +151,13 @@ impl Written {
                 claim,
                 seen,
                 success,
+                slots,
             } => {
                 let mine = |entry: &Entry| entry.claim == *claim;
-                let left = self.take_out(lock, by, mine, (Ending::Released, None, *seen));
+                let left = self.take_out(lock, mine, (Ending::Released, *seen));
+                if left {
+                    self.grant(lock, by, (None, *slots > 0), *seen);
+                }
                 recorded(lock, by, success.as_ref().filter(|_| left));
                 left
             }
@@ -169,11 +173,19 @@ impl Written {
                         revision: entry.revision,
                     })
                 };
-                self.take_out(lock, by, unchanged, (*ending, *me, *seen))
+                let gone = self.take_out(lock, unchanged, (*ending, *seen));
+                if gone {
+                    self.grant(lock, by, (*me, true), *seen);
+                }
+                gone
             }
             Operation::Break { claims, seen } => {
                 let shown = |entry: &Entry| claims.contains(&entry.claim);
-                self.take_out(lock, by, shown, (Ending::Broken, None, *seen))
+                let gone = self.take_out(lock, shown, (Ending::Broken, *seen));
+                if gone {
+                    self.grant(lock, by, (None, true), *seen);
+                }
+                gone
             }
         }
     }
@@ -223,17 +235,16 @@ impl Written {
             claim: joining.claim,
             revision: joining.revision,
         };
-        self.grant(lock, by, Some(me), seen);
+        self.grant(lock, by, (Some(me), joining.slots > 0), seen);
         true
     }
 
-    /// Removes the entries that `goes` selects, if any, and grants.
+    /// Removes the entries that `goes` selects. Returns true if there are some.
     fn take_out(
         &mut self,
         lock: &mut LockDocument,
-        by: By<'_>,
         goes: impl Fn(&Entry) -> bool,
-        (ending, me, seen): (Ending, Option<Writer>, Token),
+        (ending, seen): (Ending, Token),
     ) -> bool {
         let gone: Vec<Entry> = lock.holders.extract_if(.., |e| goes(e)).collect();
         let waited = lock.queue.len();
@@ -253,19 +264,27 @@ impl Written {
             Ended { entry, ending }
         }));
         lock.token = lock.token.max(seen);
-        self.grant(lock, by, me, seen);
         true
     }
 
-    /// Grants: moves the entries that may hold to the holders, in order, each with a token.
-    fn grant(&mut self, lock: &mut LockDocument, by: By<'_>, me: Option<Writer>, seen: Token) {
+    /// Grants: moves the entries that may hold to the holders, in order, each with a token, and with
+    /// a slot if `gives_slots` and the lock has some.
+    fn grant(
+        &mut self,
+        lock: &mut LockDocument,
+        by: By<'_>,
+        (me, gives_slots): (Option<Writer>, bool),
+        seen: Token,
+    ) {
         let count = grantable(lock);
         let mut moving: Vec<Entry> = lock.queue.drain(..count).collect();
         for place in 0..moving.len() {
             let (numbered, rest) = moving.split_at_mut(place);
             let entry = &mut rest[0];
             raise(&mut lock.token, entry, seen);
-            take_slot(lock, numbered, entry);
+            if gives_slots {
+                take_slot(lock, numbered, entry);
+            }
             match me.filter(|me| me.claim == entry.claim) {
                 // The sender's own write is its confirmation.
                 Some(me) => {

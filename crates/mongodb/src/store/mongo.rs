@@ -36,7 +36,7 @@ use tokio::sync::{Notify, mpsc, watch};
 pub use self::history::Ended;
 pub use self::options::{StoreOptions, UriProvider, WatchMode};
 
-use self::connection::{Deployment, SendError};
+use self::connection::{Deployment, Monitoring, SendError};
 use self::follow::{HintEvent, Source, StreamEvent, StreamHandler};
 use self::hints::Hints;
 use self::ignored_request::IgnoredRequest;
@@ -73,7 +73,8 @@ impl MongoStore {
         news: mpsc::Sender<StoreEvent>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let hints = Arc::new(Hints::new(options.watch));
-        let (deployment, info) = Deployment::new(options, primary_changed(&news));
+        let (deployment, info) =
+            Deployment::new(options, Monitoring::Reports, primary_changed(&news));
         let shared = Shared {
             lease,
             deployment,

@@ -114,6 +114,7 @@ impl LockContender {
                 claim: self.stake.claim,
                 seen: self.view.token_highest,
                 success: self.success(),
+                slots: self.options.want.slots(),
             }),
         };
         if let State::Leaving(leaving) = &mut self.state {

@@ -60,6 +60,7 @@ fn leave(number: u8) -> Operation {
         claim: claim(number),
         seen: Token::ZERO,
         success: None,
+        slots: 2,
     }
 }
 

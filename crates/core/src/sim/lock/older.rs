@@ -121,6 +121,7 @@ fn an_older_release_grants_without_a_token_and_a_new_one_with() {
         claim: super::fixture::claim(1),
         seen: Token::ZERO,
         success: None,
+        slots: 0,
     };
     let tokens = |found: &Found| match found {
         Found::Lock(lock) => (lock.token, all(lock).map(|e| e.token).collect::<Vec<_>>()),

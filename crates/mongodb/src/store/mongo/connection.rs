@@ -6,6 +6,7 @@
 //! from the primary.
 
 mod client;
+mod monitoring;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use mongodb::options::{
 use tokio::sync::watch;
 
 use self::client::Connection;
+pub(super) use self::monitoring::Monitoring;
 use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
@@ -38,6 +40,7 @@ const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 /// A collection of a deployment, and the client that reaches it.
 pub(super) struct Deployment {
     options: StoreOptions,
+    monitoring: Monitoring,
     /// Called when writes go to another server from now on.
     primary_changed: Box<dyn Fn() + Send + Sync>,
     info: watch::Sender<Option<StoreInfo>>,
@@ -88,6 +91,7 @@ impl Deployment {
     /// Creates a deployment that connects at first use.
     pub(super) fn new(
         options: StoreOptions,
+        monitoring: Monitoring,
         primary_changed: impl Fn() + Send + Sync + 'static,
     ) -> (Arc<Self>, watch::Receiver<Option<StoreInfo>>) {
         let (info, info_receiver) = watch::channel(None);
@@ -95,6 +99,7 @@ impl Deployment {
             home: Mutex::new(Home::new(options.home.clone())),
             give_up_after: options.timings.lease_duration(),
             options,
+            monitoring,
             primary_changed: Box::new(primary_changed),
             info,
             connection: tokio::sync::Mutex::new(None),

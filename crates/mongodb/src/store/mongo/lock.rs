@@ -16,7 +16,7 @@ use mongodb::bson::{DateTime, Document, Timestamp, doc};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::connection::{Deployment, SendError};
+use super::connection::{Deployment, Monitoring, SendError};
 use super::display::shown;
 use super::document::LOCK_KIND;
 use super::follow::{self, StreamEvent, StreamHandler};
@@ -71,7 +71,8 @@ impl MongoLockStore {
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let primary_changed = super::primary_changed(&news);
-        let (deployment, info) = Deployment::new(options, primary_changed);
+        let monitoring = Monitoring::of_locks(&options.timings);
+        let (deployment, info) = Deployment::new(options, monitoring, primary_changed);
         let shared = Shared {
             name,
             deployment,
@@ -183,7 +184,8 @@ impl MongoLockStore {
                 claim,
                 seen,
                 success,
-            } => update::leave(name, *claim, success.as_ref(), *seen, now),
+                slots,
+            } => update::leave(name, (*claim, *slots), success.as_ref(), *seen, now),
             Operation::Evict {
                 entries,
                 me,
@@ -324,7 +326,7 @@ pub struct Listed {
 impl MongoLocks {
     /// Creates the listing of a collection. Connects at its first use.
     pub fn new(options: StoreOptions) -> Self {
-        let (deployment, _) = Deployment::new(options, || {});
+        let (deployment, _) = Deployment::new(options, Monitoring::Checks, || {});
         Self { deployment }
     }
 

@@ -29,7 +29,7 @@ pub use self::records::{
 pub use self::view::{View, ViewEvent};
 pub use super::roll_call::{Present, RollCall};
 
-use super::connection::{Deployment, SendError};
+use super::connection::{Deployment, Monitoring, SendError};
 use super::display::shown;
 use super::document::LOCK_KIND;
 use super::hints;
@@ -85,7 +85,7 @@ pub struct MongoCollection {
 impl MongoCollection {
     /// Creates the view of a collection.
     pub fn new(options: StoreOptions) -> Self {
-        let (deployment, info) = Deployment::new(options, || {});
+        let (deployment, info) = Deployment::new(options, Monitoring::Reports, || {});
         Self { deployment, info }
     }
 

@@ -44,9 +44,9 @@ pub struct StoreOptions {
     pub address: Option<String>,
     /// The timings of the election or the lock, and of the calls that they make.
     pub timings: Timings,
-    /// Interval between the driver's checks of each server; 10 s by default. The
-    /// driver learns of an election immediately, whatever this is;
-    /// a frozen primary is detected by it.
+    /// Interval between the driver's checks of each server; 10 s by default. A
+    /// candidate learns of an election immediately, whatever this is;
+    /// a frozen primary is detected by it. For a lock, at most `renew_interval`.
     pub heartbeat: Duration,
     /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,

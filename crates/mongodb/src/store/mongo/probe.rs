@@ -25,7 +25,7 @@ pub use super::servers::ServerState;
 pub(super) use self::description::millis;
 use self::description::{array, text};
 use super::change_stream;
-use super::connection::{Deployment, SendError};
+use super::connection::{Deployment, Monitoring, SendError};
 use super::document;
 use super::hints;
 use super::options::StoreOptions;
@@ -96,7 +96,7 @@ pub fn requires_login(failure: &Failure) -> bool {
 impl StoreProbe {
     /// Creates a probe that connects at its first use.
     pub fn new(options: StoreOptions, lease: LeaseName) -> Self {
-        let (deployment, _) = Deployment::new(options, || {});
+        let (deployment, _) = Deployment::new(options, Monitoring::Reports, || {});
         Self { deployment, lease }
     }
 

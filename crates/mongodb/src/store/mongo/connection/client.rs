@@ -8,7 +8,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::{SdamEvent, ServerDescriptionChangedEvent};
-use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria, ServerMonitoringMode};
+use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria};
 use mongodb::{Client, ServerType};
 
 use super::super::servers::Asked;
@@ -205,10 +205,8 @@ impl Deployment {
         // instead of "unknown".
         options.server_selection_timeout = Some(timeout * 9 / 10);
         options.connect_timeout = Some(timeout);
-        options.heartbeat_freq = Some(self.options.heartbeat);
-        // Otherwise elections are noticed up to a heartbeat later if the environment looks like
-        // that of a cloud function (`K_SERVICE`, …).
-        options.server_monitoring_mode = Some(ServerMonitoringMode::Stream);
+        let (heartbeat, timings) = (self.options.heartbeat, &self.options.timings);
+        self.monitoring.apply(&mut options, heartbeat, timings);
         let at_least = |number: Option<u32>| Some(number.unwrap_or(0).max(CONNECTIONS_MAX));
         options.max_pool_size = at_least(options.max_pool_size);
         options.max_connecting = at_least(options.max_connecting);

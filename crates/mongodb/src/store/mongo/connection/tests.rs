@@ -7,13 +7,13 @@ use mongodb::ServerType;
 use mongodb::options::{ClientOptions, ReadConcern, ServerMonitoringMode};
 
 use super::client::CONNECTIONS_MAX;
-use super::{Deployment, StoreOptions};
+use super::{Deployment, Monitoring, StoreOptions};
 use leasehold_core::election::Identity;
 
 fn deployment() -> Arc<Deployment> {
     let uri = Arc::new(|| Err("none".to_owned()));
     let options = StoreOptions::with_uri_provider(uri, Identity::new("a").expect("legal"));
-    Deployment::new(options, || {}).0
+    Deployment::new(options, Monitoring::Reports, || {}).0
 }
 
 fn client_options(uri: &str) -> ClientOptions {
@@ -89,7 +89,8 @@ async fn the_host_of_another_product_is_known_with_the_client() {
         ("mongodb://127.0.0.1:1,x.docdb.amazonaws.com:1/", true),
     ] {
         let identity = Identity::new("a").expect("legal");
-        let deployment = Deployment::new(StoreOptions::new(uri, identity), || {}).0;
+        let deployment =
+            Deployment::new(StoreOptions::new(uri, identity), Monitoring::Reports, || {}).0;
         assert!(deployment.connect().await.is_ok());
         assert_eq!(deployment.is_other_product(), other, "{uri}");
         deployment.shut_down().await;

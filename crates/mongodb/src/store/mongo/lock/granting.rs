@@ -3,10 +3,13 @@
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::super::document::uuid;
-use super::document::{holders, queue};
 use super::expressions::{count, free_slots, has_slots, held_alone, is_claim, is_empty, not};
 use leasehold_core::election::Token;
 use leasehold_core::lock::{HOLDERS_MAX, Mode, Writer};
+
+/// The lists of the document, which the previous stage has set.
+const HOLDERS: &str = "$holders";
+const QUEUE: &str = "$queue";
 
 /// Longer than any queue.
 const REST: i32 = i32::MAX;
@@ -14,11 +17,13 @@ const REST: i32 = i32::MAX;
 /// Moves the entries that may hold from the head of the queue to the holders, in order, each with
 /// the next token, and with a slot of its own if the lock has slots. `me` gets its revision, because
 /// its own write confirms the grant. The grants of the others become the text `granted`, by which
-/// their change streams wake them. The previous stage has set `token` to the highest known.
-pub(super) fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
+/// their change streams wake them. The previous stage has set `token` to the highest known, and both
+/// lists. A server spends more time on parsing these stages than on carrying them out, so
+/// `may_have_slots` is false where they are known to be for a lock without slots.
+pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> Vec<Document> {
     let (to_go, to_stay) = (
-        doc! { "$slice": [queue(), "$$grantable"] },
-        doc! { "$slice": [queue(), "$$grantable", REST] },
+        doc! { "$slice": [QUEUE, "$$grantable"] },
+        doc! { "$slice": [QUEUE, "$$grantable", REST] },
     );
     // Stores both parts in one stage, so that the grantable entries are counted once. The next
     // stages change and separate the parts.
@@ -56,7 +61,7 @@ pub(super) fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
     } };
     let give_tokens = doc! { "$set": {
         "token": { "$add": ["$token", { "$min": [count, left] }] },
-        "queue": [numbered(granted), staying.clone()],
+        "queue": [with_slots(granted, may_have_slots), staying.clone()],
     } };
     let granted = |field| {
         doc! { "$let": {
@@ -81,7 +86,7 @@ pub(super) fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
     let head = doc! { "$arrayElemAt": [staying.clone(), 0] };
     let next = doc! { "$let": { "vars": { "head": head }, "in": text("$$head.wake") } };
     let move_on = doc! { "$set": {
-        "holders": { "$concatArrays": [holders(), granted("entries")] },
+        "holders": { "$concatArrays": [HOLDERS, granted("entries")] },
         "slot_owners": granted("owners"),
         "queue": staying,
         "granted": texts,
@@ -97,7 +102,17 @@ fn part(number: i32) -> Document {
 
 /// The `granted` entries, each with the lowest free slot that its owner had last, otherwise with the
 /// lowest free one, and the new owners of the slots. Unchanged for a lock without slots.
-fn numbered(granted: Document) -> Document {
+fn with_slots(granted: Document, may_have_slots: bool) -> Document {
+    let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
+    let given = match may_have_slots {
+        true => doc! { "$cond": [has_slots(), numbered(), plain] },
+        false => plain,
+    };
+    doc! { "$let": { "vars": { "granted": granted }, "in": given } }
+}
+
+/// The same for a lock with slots, of the entries that are bound to `$$granted`.
+fn numbered() -> Document {
     let known = doc! { "$cond": [{ "$isArray": "$$value.owners" }, "$$value.owners", []] };
     let owned = doc! { "$filter": {
         "input": "$$free", "as": "slot",
@@ -124,26 +139,19 @@ fn numbered(granted: Document) -> Document {
         } },
         "taken": { "$concatArrays": ["$$value.taken", ["$$slot"]] },
     } } };
-    let taken = doc! { "$map": { "input": holders(), "as": "entry", "in": "$$entry.slot" } };
+    let taken = doc! { "$map": { "input": HOLDERS, "as": "entry", "in": "$$entry.slot" } };
     let initial = doc! { "entries": [], "owners": "$slot_owners", "taken": taken };
-    let numbered = doc! { "$reduce": {
-        "input": "$$granted", "initialValue": initial, "in": next,
-    } };
-    let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
-    doc! { "$let": {
-        "vars": { "granted": granted },
-        "in": { "$cond": [has_slots(), numbered, plain] },
-    } }
+    doc! { "$reduce": { "input": "$$granted", "initialValue": initial, "in": next } }
 }
 
 /// Number of entries at the head of the queue that may hold.
 fn grantable() -> Bson {
-    let (waiting, holding) = (doc! { "$size": queue() }, doc! { "$size": holders() });
+    let (waiting, holding) = (doc! { "$size": QUEUE }, doc! { "$size": HOLDERS });
     let slots = doc! { "$ifNull": ["$slots", 0] };
     let places = |most: Bson| doc! { "$max": [0, { "$subtract": [most, holding.clone()] }] };
-    let head = doc! { "$arrayElemAt": [queue(), 0] };
+    let head = doc! { "$arrayElemAt": [QUEUE, 0] };
     let is_reader = doc! { "$map": {
-        "input": queue(), "as": "entry", "in": { "$eq": ["$$entry.mode", Mode::Shared.as_str()] },
+        "input": QUEUE, "as": "entry", "in": { "$eq": ["$$entry.mode", Mode::Shared.as_str()] },
     } };
     // The number of readers before the first other entry, or all entries.
     let readers = doc! { "$let": {
@@ -152,11 +160,11 @@ fn grantable() -> Bson {
     } };
     let free_places = doc! { "$min": [readers, places(count(HOLDERS_MAX).into())] };
     let shared = doc! { "$cond": [held_alone(), 0, free_places] };
-    let alone = doc! { "$cond": [is_empty(holders()), 1, 0] };
+    let alone = doc! { "$cond": [is_empty(HOLDERS.into()), 1, 0] };
     let head_mode = doc! { "$let": { "vars": { "head": head }, "in": "$$head.mode" } };
     doc! { "$switch": {
         "branches": [
-            { "case": is_empty(queue()), "then": 0 },
+            { "case": is_empty(QUEUE.into()), "then": 0 },
             { "case": { "$gt": [slots.clone(), 0] }, "then": {
                 "$min": [waiting, places(slots.into())],
             } },

@@ -63,6 +63,7 @@ pub(super) fn join(
         "slots": slots,
         "slots_before": { "$cond": [as_before, null, "$slots"] },
         "token": highest(seen),
+        "holders": holders(),
         "queue": { "$concatArrays": [queue(), [appended]] },
     } };
     let me = Writer {
@@ -71,7 +72,7 @@ pub(super) fn join(
     };
     (
         ours(name, all(conditions)),
-        [vec![append], grant(Some(me), now)].concat(),
+        [vec![append], grant(Some(me), slots > 0, now)].concat(),
     )
 }
 
@@ -134,14 +135,18 @@ pub(super) fn keep(
 /// Removes a claim, and grants.
 pub(super) fn leave(
     name: &str,
-    claim: Claim,
+    (claim, slots): (Claim, u32),
     success: Option<&WorkKey>,
     seen: Token,
     now: DateTime,
 ) -> Write {
     let goes = is_claim(claim);
-    let (filter, update) = take_out(name, goes, (Ending::Released, None), seen, now);
-    (filter, [recording(claim, success), update].concat())
+    let (filter, removal) = take_out(name, goes, Ending::Released, seen, now);
+    let granting = grant(None, slots > 0, now);
+    (
+        filter,
+        [recording(claim, success), vec![removal], granting].concat(),
+    )
 }
 
 /// The stage that records the success of a claim, if any, while its entry is still there.
@@ -182,14 +187,16 @@ pub(super) fn sweep(
     let pairs: Vec<_> = entries.iter().map(pair).collect();
     let entry = doc! { "claim": "$$entry.claim", "revision": "$$entry.revision" };
     let goes = doc! { "$in": [entry, { "$literal": pairs }] };
-    take_out(name, goes.into(), (ending, me), seen, now)
+    let (filter, removal) = take_out(name, goes.into(), ending, seen, now);
+    (filter, [vec![removal], grant(me, true, now)].concat())
 }
 
 /// Removes claims regardless of their revision, and grants.
 pub(super) fn break_up(name: &str, claims: &[Claim], seen: Token, now: DateTime) -> Write {
     let claims: Vec<_> = claims.iter().map(|claim| uuid(claim.bytes())).collect();
     let goes = doc! { "$in": ["$$entry.claim", claims] };
-    take_out(name, goes.into(), (Ending::Broken, None), seen, now)
+    let (filter, removal) = take_out(name, goes.into(), Ending::Broken, seen, now);
+    (filter, [vec![removal], grant(None, true, now)].concat())
 }
 
 /// Removes the optional fields of an empty lock but keeps its token.
@@ -209,13 +216,14 @@ pub(super) fn prune(name: &str) -> Write {
     (ours(name, is_empty(everybody())), vec![update])
 }
 
+/// The filter and the first stage of a removal. The other stages grant.
 fn take_out(
     name: &str,
     goes: Bson,
-    (ending, me): (Ending, Option<Writer>),
+    ending: Ending,
     seen: Token,
     now: DateTime,
-) -> Write {
+) -> (Document, Document) {
     let without = |list: Bson| {
         doc! { "$filter": { "input": list, "as": "entry", "cond": not(goes.clone()) } }
     };
@@ -249,10 +257,7 @@ fn take_out(
         "queue": without(queue()),
         "history": { "$slice": [history, -HISTORY_MAX] },
     } };
-    (
-        ours(name, some_entry(everybody(), goes)),
-        [vec![update], grant(me, now)].concat(),
-    )
+    (ours(name, some_entry(everybody(), goes)), update)
 }
 
 /// True for the entry of a claim with one of these revisions.

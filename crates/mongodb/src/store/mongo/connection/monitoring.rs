@@ -1,0 +1,76 @@
+//! How a client learns of the state of the servers.
+
+use std::time::Duration;
+
+use mongodb::options::{ClientOptions, ServerMonitoringMode};
+
+use leasehold_core::election::Timings;
+
+/// The driver's minimum interval.
+const INTERVAL_MIN: Duration = Duration::from_millis(500);
+/// With more frequent renewals, checks at their pace would cost more than reports.
+const RENEWALS_MIN: Duration = Duration::from_secs(1);
+
+/// How a client learns of the state of the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::mongo) enum Monitoring {
+    /// Each server reports a change immediately, and is asked for its round-trip time: two
+    /// connections to each, which a process that stays can afford.
+    Reports,
+    /// Each server is asked at an interval, and after an error. Most processes that use locks end
+    /// within a second, and creating connections is most of what they cost a server.
+    Checks,
+}
+
+impl Monitoring {
+    /// Returns the monitoring for a contender for a lock. An election is noticed by the first call
+    /// that fails, or up to a renewal later.
+    pub(in crate::store::mongo) fn of_locks(timings: &Timings) -> Self {
+        match timings.renew_interval() >= RENEWALS_MIN {
+            true => Self::Checks,
+            false => Self::Reports,
+        }
+    }
+
+    /// Sets the options of a client, for a configured heartbeat.
+    pub(super) fn apply(self, options: &mut ClientOptions, heartbeat: Duration, timings: &Timings) {
+        let (mode, interval) = match self {
+            // Without the mode, elections are noticed up to a heartbeat later if the environment
+            // looks like that of a cloud function (`K_SERVICE`, …).
+            Self::Reports => (ServerMonitoringMode::Stream, heartbeat),
+            Self::Checks => {
+                let interval = heartbeat.min(timings.renew_interval()).max(INTERVAL_MIN);
+                (ServerMonitoringMode::Poll, interval)
+            }
+        };
+        options.server_monitoring_mode = Some(mode);
+        options.heartbeat_freq = Some(interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_core::lock::scaled;
+
+    #[test]
+    fn a_lock_is_checked_at_the_pace_of_its_renewals() {
+        let defaults = Timings::default();
+        let applied = |lease: u64, heartbeat: u64| {
+            let timings = scaled(&defaults, Duration::from_secs(lease)).expect("legal");
+            let mut options = ClientOptions::default();
+            let monitoring = Monitoring::of_locks(&timings);
+            monitoring.apply(&mut options, Duration::from_millis(heartbeat), &timings);
+            (options.server_monitoring_mode, options.heartbeat_freq)
+        };
+        let every = |millis| Some(Duration::from_millis(millis));
+        let (checks, reports) = (
+            Some(ServerMonitoringMode::Poll),
+            Some(ServerMonitoringMode::Stream),
+        );
+        assert_eq!(applied(24, 10_000), (checks.clone(), every(3_000)));
+        assert_eq!(applied(24, 600), (checks.clone(), every(600)));
+        assert_eq!(applied(3_600, 10_000), (checks, every(10_000)));
+        assert_eq!(applied(3, 10_000), (reports, every(10_000)));
+    }
+}

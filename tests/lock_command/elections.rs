@@ -1,0 +1,72 @@
+//! Goal: an election of MongoDB costs neither a holder its lock nor a waiter its place.
+//! Method: a set of its own, whose primary steps down or is killed while one job works and another
+//! one waits.
+
+use std::sync::Arc;
+
+use leasehold_testbed::{ReplicaSet, run};
+use serde_json::Value;
+
+use crate::job::{Place, eventually};
+
+/// Renews every 1.5 s, so that the driver checks the servers instead of waiting for their reports.
+const LEASE: &str = "--lease-duration=12s";
+
+/// Returns the times of the last renewals of the holder and the waiter, once there are both.
+fn renewals(place: &Place) -> Option<[String; 2]> {
+    let listed: Value =
+        serde_json::from_str(&place.run(&["locks", "--output=json"]).stdout).ok()?;
+    let of = |list: &str| listed[0][list][0]["renewed_at"].as_str().map(str::to_owned);
+    Some([of("holders")?, of("queue")?])
+}
+
+/// Runs two jobs that want one lock during an election.
+async fn elected_during(elect: impl AsyncFnOnce(&ReplicaSet)) -> (Place, [crate::job::Job; 2]) {
+    let place = Place::on(Arc::new(ReplicaSet::builder().start().await));
+    let until_done = format!(
+        "until test -e {}; do sleep 0.05; done",
+        place.path("done").display()
+    );
+    let holder = place.start_under("a", &[LEASE], &until_done);
+    eventually("it is held", || {
+        place.run(&["locks"]).stdout.contains("exclusive")
+    });
+    let waiter = place.start_empty("a", &[LEASE]);
+    eventually("another one waits", || renewals(&place).is_some());
+    elect(&place.set).await;
+    (place, [holder, waiter])
+}
+
+fn both_go_on((place, [holder, waiter]): (Place, [crate::job::Job; 2])) {
+    let mut first = None;
+    eventually("the new primary answers", || {
+        first = renewals(&place);
+        first.is_some()
+    });
+    let [held, queued] = first.expect("it was found");
+    eventually("both renew", || {
+        renewals(&place)
+            .is_some_and(|[now_held, now_queued]| now_held != held && now_queued != queued)
+    });
+    std::fs::write(place.path("done"), "").unwrap();
+    for job in [holder, waiter] {
+        let output = job.output();
+        assert_eq!(output.code, 0, "{output:?}");
+        assert!(!output.stderr.contains("lost"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_step_down_of_the_primary_costs_neither_lock_nor_place() {
+    both_go_on(run(elected_during(async |set| {
+        set.step_down_primary().await;
+    })));
+}
+
+#[test]
+fn a_killed_primary_costs_neither_lock_nor_place() {
+    both_go_on(run(elected_during(async |set| {
+        let old = set.primary().await;
+        set.kill(old);
+    })));
+}
