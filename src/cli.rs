@@ -179,9 +179,18 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
 /// # Errors
 /// If the event loop cannot be started.
 fn run_to_end<T>(command: impl Future<Output = T>) -> io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    run_with(tokio::runtime::Builder::new_current_thread(), command)
+}
+
+/// Runs a command with an event loop that is configured otherwise.
+///
+/// # Errors
+/// If the event loop cannot be started.
+fn run_with<T>(
+    mut runtime: tokio::runtime::Builder,
+    command: impl Future<Output = T>,
+) -> io::Result<T> {
+    let runtime = runtime.enable_all().build()?;
     let ended = runtime.block_on(command);
     // A driver call that hangs must not delay the exit.
     runtime.shutdown_background();

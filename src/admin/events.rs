@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 use super::truth;
 use crate::clock::boot_now;
@@ -120,7 +119,7 @@ impl Feed for Events {
                 goes_on = truth::changed(&mut self.status) => goes_on,
                 // If this sender is gone, so is the other one.
                 Ok(()) = self.store_error.changed() => true,
-                () = sleep(wake.since(now)) => true,
+                () = truth::sleep_until(wake) => true,
                 () = self.place.closing() => false,
             };
             if !goes_on {

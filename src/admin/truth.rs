@@ -3,9 +3,8 @@
 use std::future::pending;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
 
-use crate::clock::boot_now;
+use crate::clock::{self, boot_now};
 use crate::election::{BootTime, Status};
 
 /// Waits until a status is published that the receiver has not seen, or until a deadline of the
@@ -16,13 +15,21 @@ pub(super) async fn changed(status: &mut watch::Receiver<Status>) -> bool {
     let deadline = next_deadline(&status.borrow(), now);
     let passed = async {
         match deadline {
-            Some(deadline) => sleep(deadline.since(now)).await,
+            Some(deadline) => sleep_until(deadline).await,
             None => pending().await,
         }
     };
     tokio::select! {
         changed = status.changed() => changed.is_ok(),
         () = passed => true,
+    }
+}
+
+/// Waits until an instant, exactly: tokio's timers are coarse while the election is at rest.
+pub(super) async fn sleep_until(instant: BootTime) {
+    if clock::sleep_until(instant).await.is_err() {
+        // No descriptor is left.
+        tokio::time::sleep(instant.since(boot_now())).await;
     }
 }
 

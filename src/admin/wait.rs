@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use tokio::time::sleep;
 
 use super::answer::leader;
 use super::{AdminState, STREAMS_MAX, truth};
@@ -93,9 +92,10 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
                 }
             }
         };
+        let over = boot_now() + wait.time;
         tokio::select! {
             () = role => {}
-            () = sleep(wait.time) => {}
+            () = truth::sleep_until(over) => {}
             () = place.closing() => {}
         }
     }

@@ -12,6 +12,7 @@ mod no_kubernetes;
 mod options;
 mod reload;
 mod reporter;
+mod rest;
 mod store_errors;
 mod surfaces;
 mod workload;
@@ -36,11 +37,11 @@ use self::kubernetes::{Cluster, Kubernetes, Tasks};
 use self::options::options;
 use self::reload::Reloader;
 use self::reporter::Reporter;
+use self::rest::Rest;
 use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Workload, WorkloadEvent};
 use super::privacy::hide_from_the_user;
-use super::run_to_end;
 use crate::admin::{Admin, AdminState, BindError, Bound, Streams};
 use crate::clock;
 use crate::config::{Config, ConfigError, OnExit, Sources};
@@ -143,9 +144,11 @@ pub fn run(
         memory,
         cluster,
         http,
+        rest: Arc::default(),
     };
+    let rest = Arc::clone(&begun.rest);
     // The files have a thread of their own.
-    run_to_end(begun.serve()).map_err(system("start the event loop"))?
+    rest::run_to_end(&rest, begun.serve()).map_err(system("start the event loop"))?
 }
 
 /// Resources of this machine that the configuration requires, acquired.
@@ -158,6 +161,7 @@ struct Begun {
     memory: RecoveredState,
     cluster: Option<Cluster>,
     http: Option<Bound>,
+    rest: Arc<Rest>,
 }
 
 /// Parts of a running daemon that react to external events.
@@ -211,7 +215,7 @@ impl Begun {
             let metrics = metrics.clone();
             move |lines| metrics.log_lines_lost(lines)
         });
-        let reporter = Reporter::new(who.lease.clone(), config.lease.timings);
+        let mut reporter = Reporter::new(who.lease.clone(), config.lease.timings);
         reporter.started(
             &config,
             directory.path(),
@@ -275,7 +279,12 @@ impl Begun {
             reporter,
             leader_token: Token::ZERO,
             published: None,
+            rest: Arc::clone(&self.rest),
         };
+        let pings = systemd.ping_interval();
+        if config.workload.health.is_none() && pings.is_none_or(|ping| ping >= rest::EXACT_BELOW) {
+            self.rest.allow();
+        }
         let elector = prepared.start(surfaces);
         let reloader = Reloader {
             current: config,

@@ -6,6 +6,7 @@
     reason = "a fixture that fails should end its test"
 )]
 
+mod at_rest;
 mod bad_input;
 mod bounded_exit;
 mod command;

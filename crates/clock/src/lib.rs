@@ -167,6 +167,19 @@ impl BootTimer {
     }
 }
 
+/// Waits until `at` on CLOCK_BOOTTIME.
+///
+/// # Errors
+/// If the kernel cannot create a timer (no descriptors left).
+pub async fn sleep_until(at: BootTime) -> io::Result<()> {
+    let mut timer = BootTimer::new()?;
+    timer.arm(Some(at))?;
+    while timer.armed.is_some() {
+        timer.fired().await?;
+    }
+    Ok(())
+}
+
 impl std::fmt::Debug for BootTimer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BootTimer")

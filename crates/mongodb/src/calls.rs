@@ -104,6 +104,11 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
         });
     }
 
+    /// Returns the number of calls in flight.
+    pub fn in_flight(&self) -> usize {
+        self.waits.len()
+    }
+
     /// Waits for the next reply; returns `None` if no call is in flight. Cancel-safe.
     pub async fn next(&mut self) -> Option<Reply<I, O>> {
         loop {

@@ -112,6 +112,8 @@ pub(crate) trait Host {
         effect: <Self::Machine as Machine>::Effect,
         calls: &mut InFlight<Self>,
     ) -> Option<Self::End>;
+    /// Reports the number of store calls in flight, before the loop waits.
+    fn calls_in_flight(&mut self, _: usize) {}
     /// Reports a store call that was answered.
     fn answered(&mut self, answered: &Answered);
     /// Converts a store event to an input, if the machine needs it.
@@ -186,6 +188,7 @@ impl<H: Host> EventLoop<H> {
                 }
             }
             timer.arm(self.machine.next_wakeup())?;
+            self.host.calls_in_flight(self.calls.in_flight());
             input = self.next_input(&mut timer).await?;
         }
     }

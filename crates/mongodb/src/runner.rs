@@ -37,6 +37,8 @@ pub trait Surfaces: Send {
     fn transition(&mut self, _: &Transition) {}
     /// An event worth reporting to humans.
     fn notice(&mut self, _: &Notice) {}
+    /// The number of store calls in flight, before the next wait.
+    fn calls_in_flight(&mut self, _: usize) {}
     /// A store call was answered.
     fn answered(&mut self, _: &Answered) {}
     /// The change stream opened (`None`) or failed.
@@ -123,6 +125,10 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
             Effect::Exit => return Some(()),
         }
         None
+    }
+
+    fn calls_in_flight(&mut self, number: usize) {
+        self.surfaces.calls_in_flight(number);
     }
 
     fn answered(&mut self, answered: &Answered) {

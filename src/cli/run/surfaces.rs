@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::kubernetes::{Event, Kubernetes};
 use super::reporter::Reporter;
+use super::rest::Rest;
 use super::store_errors::StoreErrors;
 use crate::clock;
 use crate::election::{Claim, Notice, Order, Status, Token, Transition};
@@ -29,6 +30,7 @@ pub(super) struct DaemonSurfaces {
     pub(super) leader_token: Token,
     /// The last published status.
     pub(super) published: Option<Status>,
+    pub(super) rest: Arc<Rest>,
 }
 
 impl DaemonSurfaces {
@@ -80,6 +82,7 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn workload(&mut self, order: Order) {
+        self.rest.disturbed();
         if let Some(orders) = &self.orders {
             orders.give(order);
         }
@@ -90,17 +93,26 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn transition(&mut self, transition: &Transition) {
+        self.rest.disturbed();
         self.metrics.transition(transition.to, transition.reason);
         self.reporter.transition(transition);
         self.report(|| Event::of_transition(transition));
     }
 
     fn notice(&mut self, notice: &Notice) {
+        self.rest.disturbed();
         self.reporter.notice(notice);
         self.report(|| Event::of_notice(notice));
     }
 
+    fn calls_in_flight(&mut self, number: usize) {
+        self.rest.calls(number);
+    }
+
     fn answered(&mut self, answered: &Answered) {
+        if answered.failure.is_some() {
+            self.rest.disturbed();
+        }
         // A late response was already counted as unknown at its timeout.
         if !answered.late {
             let Answered {
@@ -124,11 +136,13 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn watching(&mut self, failure: Option<&Failure>) {
+        self.rest.follows(failure.is_none());
         self.metrics.watch_connected(failure.is_none());
         self.reporter.watching(failure);
     }
 
     fn hints(&mut self, failure: Option<&Failure>) {
+        self.rest.follows(failure.is_none());
         self.metrics.watch_connected(failure.is_none());
         self.reporter.hints(failure);
     }

@@ -1,0 +1,78 @@
+//! Goal: while nothing happens, a daemon lets the kernel delay the timers that only the driver
+//! needs, and never otherwise; what the daemon starts has exact timers.
+
+use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
+
+use crate::contest::{Contest, LONG, eventually};
+
+/// In nanoseconds.
+const COARSE: &str = "1000000000";
+
+/// Returns the timer slack of a process, or of its first thread: that of the event loop.
+fn slack_of(process: &str) -> String {
+    let slack = std::fs::read_to_string(format!("/proc/{process}/timerslack_ns")).unwrap();
+    slack.trim().to_owned()
+}
+
+fn slack(daemon: &Daemon) -> String {
+    slack_of(&daemon.pid().to_string())
+}
+
+/// The slack of a daemon that this process starts, unless it changes that.
+fn exact() -> String {
+    slack_of("self")
+}
+
+async fn wait_slack(daemon: &Daemon, expected: &str, when: &str) {
+    eventually(when, async || slack(daemon) == expected).await;
+}
+
+#[tokio::test]
+async fn timers_are_coarse_at_rest_and_exact_when_the_store_does_not_answer() {
+    let contest = Contest::new("at-rest").await;
+    let (proxy, behind) = contest.behind_proxy(DaemonTimings::DEMO);
+    let leader = behind.leading(LONG).await;
+    assert_eq!(slack(&leader), exact(), "it has just begun to lead");
+    wait_slack(&leader, COARSE, "the leader is at rest").await;
+    proxy.stall();
+    wait_slack(&leader, &exact(), "a renewal is not answered").await;
+    leader.wait_not_leader(LONG).await;
+    assert_eq!(slack(&leader), exact(), "the store is not reached");
+    proxy.resume();
+    leader.wait_leads_with(2, LONG).await;
+    wait_slack(&leader, COARSE, "the leader is at rest again").await;
+}
+
+#[tokio::test]
+async fn a_hook_of_a_daemon_that_was_at_rest_has_exact_timers() {
+    let contest = Contest::new("hook-at-rest").await;
+    let scratch = Scratch::new();
+    let file = scratch.path().join("slack");
+    let script = format!("cat /proc/self/timerslack_ns > {}", file.display());
+    let hook = serde_json::to_string(&["sh", "-c", &script]).unwrap();
+    let leader = contest.candidate("a").leading(LONG).await;
+    let follower = contest
+        .candidate("b")
+        .flag(&format!("--hooks-on-lead={hook}"))
+        .following("a", LONG)
+        .await;
+    wait_slack(&follower, COARSE, "the follower is at rest").await;
+    leader.term();
+    let read = || std::fs::read_to_string(&file).unwrap_or_default();
+    eventually("the hook has run", async || !read().trim().is_empty()).await;
+    assert_eq!(read().trim(), exact());
+}
+
+#[tokio::test]
+async fn a_daemon_that_looks_after_its_workload_has_exact_timers() {
+    let contest = Contest::new("health-at-rest").await;
+    let watched = contest
+        .candidate("a")
+        .flag(r#"--workload-health-command=["true"]"#)
+        .leading(LONG)
+        .await;
+    let other = Contest::new("no-health-at-rest").await;
+    let plain = other.candidate("b").leading(LONG).await;
+    wait_slack(&plain, COARSE, "the one without a check is at rest").await;
+    assert_eq!(slack(&watched), exact());
+}
