@@ -85,7 +85,11 @@ async fn every_read_is_of_a_majority_and_every_write_journalled_by_one_whatever_
                 continue;
             };
             let concern = |name| command.get_document(name).cloned().unwrap_or_default();
-            if command.contains_key("find") {
+            // A cursor on hints decides nothing.
+            let hints = command
+                .get_str("find")
+                .is_ok_and(|name| name.ends_with(".hints"));
+            if command.contains_key("find") && !hints {
                 let level = concern("readConcern").get_str("level").map(str::to_owned);
                 levels.insert(level.unwrap_or_default());
             }

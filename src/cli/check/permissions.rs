@@ -128,7 +128,12 @@ async fn hints(installation: &Installation, granted: Granted) -> Check {
                 (Watch::Auto, true) => "followers use a change stream instead",
                 _ => "followers poll instead",
             };
-            Check::warning(name, format!("{}: {instead}", failure.kind), failure.detail)
+            let what = format!("{}: {instead}", failure.kind);
+            if watch == Watch::Auto && (lacks_hints(&failure) || lacks_right(&failure)) {
+                // Hints are not configured.
+                return Check::skipped(name, what);
+            }
+            Check::warning(name, what, failure.detail)
         }
     }
 }

@@ -8,7 +8,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::cli::store_elections::Needed;
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, Watch};
 use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Timings, Transition};
 use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
@@ -30,6 +30,8 @@ pub(super) struct Reporter {
     no_hints: Option<&'static str>,
     /// True while hints are followed instead of a change stream.
     follows_hints: bool,
+    /// True if hints are configured, so that doing without them is worth a log line.
+    wants_hints: bool,
 }
 
 /// State that decides if a failed change stream is logged. If other calls fail too, the failure of
@@ -57,17 +59,19 @@ impl Reporter {
             stream: Stream::default(),
             no_hints: None,
             follows_hints: false,
+            wants_hints: false,
         }
     }
 
     /// Logs the start of the candidate, and warns about its records and timings.
     pub(super) fn started(
-        &self,
+        &mut self,
         config: &Config,
         directory: &Path,
         memory: &RecoveredState,
         http: Option<SocketAddr>,
     ) {
+        self.wants_hints = config.mongodb.watch == Watch::Hints;
         let timings = &config.lease.timings;
         info!(
             lease = %self.lease,
@@ -303,6 +307,10 @@ impl Reporter {
                 (self.no_hints, self.follows_hints) = (None, true);
             }
             Some(failure) if self.no_hints == Some(failure.kind) => {}
+            Some(failure) if !self.wants_hints && !self.follows_hints => {
+                debug!(%lease, why = %failure, "no hints, following a change stream");
+                self.no_hints = Some(failure.kind);
+            }
             Some(failure) => {
                 match failure.retry {
                     RetryPolicy::Reconfigure => warn!(%lease, why = %failure, "hints unavailable"),

@@ -15,11 +15,11 @@ pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum WatchMode {
     /// Hints if their collection exists and the holder leaves some; otherwise a change stream.
+    #[default]
     Auto,
     /// Hints. Creates their collection if it does not exist. If they cannot be used, polls.
     Hints,
     /// A change stream. If there is none, polls.
-    #[default]
     Stream,
     /// Polls.
     Poll,
