@@ -47,6 +47,11 @@ pub fn status_file(directory: &Path) -> PathBuf {
 /// step-down makes one flush.
 const QUEUE_LENGTH_MAX: usize = 16;
 
+/// Delay of a change that says nothing of this candidate's own leadership, such as another holder.
+/// In a handoff all followers learn of the release and of the next leader within milliseconds, at the
+/// instant at which one of them has to acquire: the files are written once, after that.
+const OTHERS_SETTLE: Duration = Duration::from_millis(50);
+
 /// The candidate that the files describe, and the interval between rewrites.
 #[derive(Debug, Clone)]
 pub struct FileOptions {
@@ -248,7 +253,7 @@ impl Writer {
     fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<Flushed>> {
         loop {
             self.record();
-            self.show_if_due();
+            self.show_if_due(false);
             let call = match queue.recv_timeout(self.wait()) {
                 Ok(call) => call,
                 Err(RecvTimeoutError::Timeout) => continue,
@@ -266,7 +271,7 @@ impl Writer {
             }
             if !flushes.is_empty() {
                 self.record();
-                let flushed = self.show_if_due();
+                let flushed = self.show_if_due(true);
                 for flush in flushes {
                     let _ = flush.send(flushed);
                 }
@@ -289,7 +294,9 @@ impl Writer {
         }
     }
 
-    fn show_if_due(&mut self) -> Flushed {
+    /// Writes the files if they differ from the truth or are to be rewritten; `at_once` also if the
+    /// difference could wait.
+    fn show_if_due(&mut self, at_once: bool) -> Flushed {
         let now = boot_now();
         let truth = self.status.borrow_and_update().at(now);
         let shown = self.shown.as_ref();
@@ -299,6 +306,11 @@ impl Writer {
             && shown.is_some_and(|shown| same_words(shown, &truth))
         {
             return Flushed::Shown;
+        }
+        let own = self.says_leader || truth.authority.is_some();
+        if now < self.rewrite_at && same_error && shown.is_some() && !own && !at_once {
+            self.rewrite_at = self.rewrite_at.min(now + OTHERS_SETTLE);
+            return Flushed::Failed;
         }
         // A leader's next renewal is expected exactly when the refresh is due, so a refresh at that
         // time would write the same files twice.

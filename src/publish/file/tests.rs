@@ -18,6 +18,17 @@ fn follower() -> Status {
     fixture::status(Role::Follower)
 }
 
+fn follower_of(identity: &str) -> Status {
+    Status {
+        holder: Some(HolderView {
+            identity: Identity::new(identity).expect("an identity"),
+            token: token(7),
+            until: boot_now() + Duration::from_secs(60),
+        }),
+        ..follower()
+    }
+}
+
 struct Place {
     directory: tempfile::TempDir,
     status: watch::Sender<Status>,
@@ -305,4 +316,22 @@ fn a_directory_that_was_removed_is_made_again() {
     });
     // No other process gets the new directory.
     assert!(StatusDirectory::open(path).is_err());
+}
+
+#[test]
+fn a_change_of_others_is_written_after_a_moment_and_at_once_if_asked_for() {
+    let place = start_with(follower_of("a"), Duration::from_secs(60));
+    let shows = |identity: &str| {
+        let holder = read(place.path()).holder;
+        holder.is_some_and(|holder| holder.identity == identity)
+    };
+    assert_eq!(place.flush(), Flushed::Shown);
+    let changed_at = boot_now();
+    place.status.send_replace(follower_of("b"));
+    place.handle.wake();
+    eventually("the other holder is shown", || shows("b"));
+    assert!(boot_now().since(changed_at) >= OTHERS_SETTLE);
+    place.status.send_replace(follower_of("c"));
+    assert_eq!(place.flush(), Flushed::Shown);
+    assert!(shows("c"));
 }
