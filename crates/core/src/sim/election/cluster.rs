@@ -157,7 +157,7 @@ impl Protocol for Leases {
     const UNKNOWN: Outcome = Outcome::Unknown;
     const NAME: &str = "simulation";
     const REPLAY: &str = "make replay";
-    const SEEDS: u64 = 20_000;
+    const SEEDS: u64 = 6_000;
     const LINES: usize = 60;
     const LEGEND: &str = report::LEGEND;
     const ROUTINE: &[&str] = report::ROUTINE;
