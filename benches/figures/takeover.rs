@@ -14,7 +14,7 @@ use crate::report::{Bound, Row, Statistic, Unit};
 const LEADS_MAX: Duration = Duration::from_secs(60);
 /// Time after which a file shows the last acknowledged renewal; it takes milliseconds.
 const FILE_FOLLOWS: Duration = Duration::from_millis(200);
-/// Delay between the crashes of two leases, so that the samples are independent.
+/// Delay between the starts, and between the crashes, of two leases, so that the samples are independent.
 const STAGGER: Duration = Duration::from_millis(137);
 /// Majority writes that are measured while a crashed leader's lease expires.
 const WRITES: usize = 20;
@@ -63,7 +63,9 @@ pub(crate) async fn crashes(
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), 2 * count);
     let mut observer = Observer::start(&paths);
+    // Started one after the other, so that the renewals of the leases do not all fall together.
     let pairs = join_all((0..count).map(async |index| {
+        tokio::time::sleep(STAGGER * u32::try_from(index).expect("few leases")).await;
         let start = |place: usize| {
             let daemon = setup
                 .daemon(&format!("l{index}"), &format!("d{place}"), &set.uri())

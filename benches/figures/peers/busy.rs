@@ -21,13 +21,54 @@ use crate::launch::{Setup, seconds, watching};
 use crate::report::{Row, Unit};
 
 const FIGURE: &str = "peers_busy";
-pub(crate) const FOLLOWER: &str =
-    "busy store (1,000 foreign writes a second): CPU of the server a second for each follower";
-const FOLLOWER_AT_REST: &str = "quiet store: CPU of the server a second for each follower";
-const WITHOUT: &str = "busy store: CPU of the server a second with a leader and no follower";
-const ACHIEVED: &str = "busy store: foreign writes a second";
-const HANDOFF_AT_REST: &str = "quiet store: handoff, SIGTERM → another leads, 3 contenders";
-pub(crate) const HANDOFF: &str = "busy store: handoff, SIGTERM → another leads, 3 contenders";
+pub(crate) const FOLLOWER: &str = "busy store (1,000 foreign writes a second), hints: CPU of the server a second for each follower";
+pub(crate) const HANDOFF: &str =
+    "busy store, hints: handoff, SIGTERM → another leads, 3 contenders";
+
+/// A store with followers, and the names of its rows.
+struct Series {
+    busy: bool,
+    hints: bool,
+    follower: &'static str,
+    without: &'static str,
+    achieved: &'static str,
+    handoff: &'static str,
+}
+
+const SERIES: [Series; 4] = [
+    Series {
+        busy: false,
+        hints: false,
+        follower: "quiet store, change stream: CPU of the server a second for each follower",
+        without: "quiet store, change stream: the same with a leader and no follower",
+        achieved: "quiet store, change stream: foreign writes a second",
+        handoff: "quiet store, change stream: handoff, SIGTERM → another leads, 3 contenders",
+    },
+    Series {
+        busy: false,
+        hints: true,
+        follower: "quiet store, hints: CPU of the server a second for each follower",
+        without: "quiet store, hints: the same with a leader and no follower",
+        achieved: "quiet store, hints: foreign writes a second",
+        handoff: "quiet store, hints: handoff, SIGTERM → another leads, 3 contenders",
+    },
+    Series {
+        busy: true,
+        hints: false,
+        follower: "busy store, change stream: CPU of the server a second for each follower",
+        without: "busy store, change stream: the same with a leader and no follower",
+        achieved: "busy store, change stream: foreign writes a second",
+        handoff: "busy store, change stream: handoff, SIGTERM → another leads, 3 contenders",
+    },
+    Series {
+        busy: true,
+        hints: true,
+        follower: FOLLOWER,
+        without: "busy store, hints: the same with a leader and no follower",
+        achieved: "busy store, hints: foreign writes a second",
+        handoff: HANDOFF,
+    },
+];
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(6);
@@ -89,14 +130,15 @@ impl Foreign {
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let mut rows = Vec::new();
-    let quiet = followers(&setup, false);
-    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(quiet.await) }).await;
-    let busy = followers(&setup, true);
-    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(busy.await) }).await;
-    let quiet = handoffs(&setup, false);
-    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(quiet.await) }).await;
-    let busy = handoffs(&setup, true);
-    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(busy.await) }).await;
+    for series in &SERIES {
+        let followers = followers(&setup, series);
+        add(&mut rows, (FIGURE, LEASEHOLD), async {
+            Ok(followers.await)
+        })
+        .await;
+        let handoffs = handoffs(&setup, series);
+        add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(handoffs.await) }).await;
+    }
     rows
 }
 
@@ -104,10 +146,19 @@ fn row(what: &'static str, unit: Unit, series: &[f64]) -> Row {
     Row::new(FIGURE, what, unit, series, &[]).of(LEASEHOLD)
 }
 
-/// Starts a set, and the writers if it is to be busy.
-async fn store(setup: &Setup, busy: bool) -> (ReplicaSet, Option<Foreign>) {
+/// Starts a set, with a collection of hints and writers if the series has them.
+async fn store(setup: &Setup, series: &Series) -> (ReplicaSet, Option<Foreign>) {
     let set = setup.set_of(ReplicaSet::builder().members(1)).await;
-    let foreign = match busy {
+    if series.hints {
+        // As docs/mongodb.md says.
+        let database = set.client().database("leasehold");
+        let capped = database.create_collection("leases.hints").capped(true);
+        let created = capped.size(32_768).await;
+        created.expect("the collection of hints can be created");
+        let hints = database.collection::<Document>("leases.hints");
+        hints.insert_one(doc! {}).await.expect("a first hint");
+    }
+    let foreign = match series.busy {
         true => Some(Foreign::start(&set).await),
         false => None,
     };
@@ -144,8 +195,8 @@ impl Window {
 }
 
 /// Compares the server's CPU time with and without followers.
-async fn followers(setup: &Setup, busy: bool) -> Vec<Row> {
-    let (set, foreign) = store(setup, busy).await;
+async fn followers(setup: &Setup, series: &Series) -> Vec<Row> {
+    let (set, foreign) = store(setup, series).await;
     let foreign = foreign.as_ref();
     let first = setup.daemon("busy", "leader", &set.uri()).start();
     first.wait_leads(LEADS_MAX).await;
@@ -164,39 +215,38 @@ async fn followers(setup: &Setup, busy: bool) -> Vec<Row> {
         }
         let with = Window::new(setup, &set, foreign).await;
         each = (with.at_rate() - without) / f64::from(count);
-        let too_slow = busy && with.rate < RATE_MIN * RATE;
+        let too_slow = series.busy && with.rate < RATE_MIN * RATE;
         windows.push(with);
         if each > LIGHT || too_slow {
             break;
         }
     }
-    if !busy {
-        return vec![row(FOLLOWER_AT_REST, Unit::Time, &[each])];
+    if !series.busy {
+        return vec![row(series.follower, Unit::Time, &[each])];
     }
     let rates: Vec<_> = windows.iter().map(|window| window.rate).collect();
     let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let result = match slowest >= RATE_MIN * RATE {
-        true => row(FOLLOWER, Unit::Time, &[each]),
+        true => row(series.follower, Unit::Time, &[each]),
         false => {
             let why = format!("only {slowest:.0} foreign writes a second on this machine now");
             let mut skipped = Row::skipped(FIGURE, LEASEHOLD, why);
-            skipped.what = FOLLOWER.to_owned();
+            skipped.what = series.follower.to_owned();
             skipped
         }
     };
     vec![
         result,
-        row(WITHOUT, Unit::Time, &[without]),
-        row(ACHIEVED, Unit::Count, &rates),
+        row(series.without, Unit::Time, &[without]),
+        row(series.achieved, Unit::Count, &rates),
     ]
 }
 
-async fn handoffs(setup: &Setup, busy: bool) -> Vec<Row> {
-    let (set, _foreign) = store(setup, busy).await;
-    let series = handoff::rounds_on(setup, &set, 3, setup.count(50, 10)).await;
-    let what = if busy { HANDOFF } else { HANDOFF_AT_REST };
+async fn handoffs(setup: &Setup, series: &Series) -> Vec<Row> {
+    let (set, _foreign) = store(setup, series).await;
+    let handoffs = handoff::rounds_on(setup, &set, 3, setup.count(50, 10)).await;
     vec![
-        row(what, Unit::Time, &series.durations),
-        row(what, Unit::Time, &series.floor).of(FLOOR),
+        row(series.handoff, Unit::Time, &handoffs.durations),
+        row(series.handoff, Unit::Time, &handoffs.floor).of(FLOOR),
     ]
 }
