@@ -179,6 +179,7 @@ struct Daemon {
     inputs: mpsc::Sender<Input>,
     reloader: Reloader,
     who: Identification,
+    rest: Arc<Rest>,
 }
 
 impl Begun {
@@ -308,6 +309,7 @@ impl Begun {
             inputs,
             reloader,
             who,
+            rest: self.rest,
         };
         let ended = daemon.attend(serving).await;
         // Also after a failure, because the exit of the process ends the thread that has to write
@@ -398,6 +400,7 @@ impl Daemon {
                 _ = pinged => self.systemd.ping(),
             }
         }
+        self.rest.forbid();
         self.flush().await;
         self.workload.close().await;
         self.elector.close().await;
@@ -408,6 +411,7 @@ impl Daemon {
     async fn handle_signal(&mut self, signal: Signal) {
         match signal {
             Signal::Stop => {
+                self.rest.forbid();
                 self.systemd.stopping();
                 tracing::info!(lease = %self.who.lease, "stop signal received, stepping down; another one after 1 s or more exits at once");
                 self.send(Input::Shutdown).await;

@@ -47,9 +47,10 @@ pub fn status_file(directory: &Path) -> PathBuf {
 /// step-down makes one flush.
 const QUEUE_LENGTH_MAX: usize = 16;
 
-/// Delay of a change that says nothing of this candidate's own leadership, such as another holder.
-/// In a handoff all followers learn of the release and of the next leader within milliseconds, at the
-/// instant at which one of them has to acquire: the files are written once, after that.
+/// Delay of a change by which this candidate neither becomes the leader nor ceases to be, such as
+/// another holder. In a handoff all followers learn of the release and of the next leader within
+/// milliseconds, at the instant at which one of them has to acquire, so the files are written once,
+/// after that.
 const OTHERS_SETTLE: Duration = Duration::from_millis(50);
 
 /// The candidate that the files describe, and the interval between rewrites.

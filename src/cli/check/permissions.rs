@@ -131,7 +131,7 @@ async fn hints(installation: &Installation, granted: Granted) -> Check {
             let what = format!("{}: {instead}", failure.kind);
             if watch == Watch::Auto && (lacks_hints(&failure) || lacks_right(&failure)) {
                 // Hints are not configured.
-                return Check::skipped(name, what);
+                return Check::skipped(name, format!("{what}; {}", failure.detail));
             }
             Check::warning(name, what, failure.detail)
         }

@@ -15,7 +15,7 @@ use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{ClockPair, Document, Identification};
 use crate::runner::Answered;
-use crate::store::mongo::probe::lacks_right;
+use crate::store::mongo::probe::{lacks_hints, lacks_right};
 use crate::store::{FailoverSettings, Failure, RetryPolicy};
 
 /// Writes the log of one candidate.
@@ -307,7 +307,11 @@ impl Reporter {
                 (self.no_hints, self.follows_hints) = (None, true);
             }
             Some(failure) if self.no_hints == Some(failure.kind) => {}
-            Some(failure) if !self.wants_hints && !self.follows_hints => {
+            Some(failure)
+                if !self.wants_hints
+                    && !self.follows_hints
+                    && (lacks_hints(failure) || lacks_right(failure)) =>
+            {
                 debug!(%lease, why = %failure, "no hints, following a change stream");
                 self.no_hints = Some(failure.kind);
             }

@@ -30,8 +30,8 @@ const SETTLES_IN: Duration = Duration::from_secs(10);
 /// A timer that fires more often than this has to be exact.
 pub(super) const EXACT_BELOW: Duration = Duration::from_secs(5);
 
-/// Knows whether the election is at rest: no store call is in flight, the lease is followed, and
-/// nothing has failed or changed for a while.
+/// Knows whether the election is at rest: no store call is in flight, the source of changes has not
+/// failed, and nothing has failed or changed for a while.
 #[derive(Debug)]
 pub(super) struct Rest {
     allowed: AtomicBool,
@@ -60,18 +60,23 @@ impl Rest {
         self.allowed.store(true, Ordering::Relaxed);
     }
 
-    /// Something has failed or changed.
+    /// Keeps timers exact from now on, because the daemon stops.
+    pub(super) fn forbid(&self) {
+        self.allowed.store(false, Ordering::Relaxed);
+    }
+
+    /// Records that something has failed or changed.
     pub(super) fn disturbed(&self) {
         let settled = boot_now() + SETTLES_IN;
         self.settled_at.store(settled.as_nanos(), Ordering::Relaxed);
     }
 
-    /// This number of store calls is in flight.
+    /// Records the number of store calls in flight.
     pub(super) fn calls(&self, in_flight: usize) {
         self.calls.store(in_flight > 0, Ordering::Relaxed);
     }
 
-    /// The lease is followed, or cannot be.
+    /// Records whether changes of the lease are reported.
     pub(super) fn follows(&self, follows: bool) {
         self.blind.store(!follows, Ordering::Relaxed);
         if !follows {
@@ -96,25 +101,41 @@ pub(super) fn run_to_end<T>(rest: &Arc<Rest>, command: impl Future<Output = T>) 
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // Without the slack that the thread began with, none can be restored.
     if let Ok(usual) = current_timer_slack() {
-        let (rest, coarse) = (Arc::clone(rest), Arc::new(AtomicBool::new(false)));
-        let set = Arc::clone(&coarse);
+        let waiting = Arc::new(Slack {
+            rest: Arc::clone(rest),
+            usual,
+            coarse: AtomicBool::new(false),
+        });
+        let woken = Arc::clone(&waiting);
         builder
-            .on_thread_park(move || {
-                if rest.is_at(boot_now()) {
-                    set.store(set_slack(nanos(SLACK).max(usual)), Ordering::Relaxed);
-                }
-            })
-            .on_thread_unpark(move || {
-                if coarse.swap(false, Ordering::Relaxed) {
-                    set_slack(usual);
-                }
-            });
+            .on_thread_park(move || waiting.waits())
+            .on_thread_unpark(move || woken.woke());
     }
     super::super::run_with(builder, command)
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// The timer slack of a thread.
+struct Slack {
+    rest: Arc<Rest>,
+    usual: u64,
+    /// True while timers are coarse.
+    coarse: AtomicBool,
+}
+
+impl Slack {
+    fn waits(&self) {
+        if self.rest.is_at(boot_now()) {
+            let slack = u64::try_from(SLACK.as_nanos()).unwrap_or(u64::MAX);
+            let set = set_slack(slack.max(self.usual));
+            self.coarse.store(set, Ordering::Relaxed);
+        }
+    }
+
+    fn woke(&self) {
+        if self.coarse.swap(false, Ordering::Relaxed) {
+            set_slack(self.usual);
+        }
+    }
 }
 
 /// Returns true if the kernel permits it. If not, timers stay exact, and only cost more.
@@ -164,31 +185,29 @@ mod tests {
     }
 
     #[test]
-    fn the_slack_is_set_only_while_the_thread_waits() {
-        let rest = Arc::new(Rest::default());
+    fn a_daemon_that_stops_needs_exact_timers() {
+        let rest = Rest::default();
         rest.allow();
-        rest.settled_at.store(0, Ordering::Relaxed);
-        let usual = current_timer_slack().expect("Linux has timer slack");
-        let thread = rustix::thread::gettid().as_raw_nonzero();
-        let shown = format!("/proc/{thread}/timerslack_ns");
-        let during = run_to_end(&rest, async {
-            let (asked, asks) = std::sync::mpsc::channel::<()>();
-            let (answer, answered) = tokio::sync::oneshot::channel();
-            let coarse = nanos(SLACK).to_string();
-            // Looks until the thread waits.
-            let looker = std::thread::spawn(move || {
-                asks.recv().expect("a question");
-                while std::fs::read_to_string(&shown).expect("a thread").trim() != coarse {
-                    std::thread::yield_now();
-                }
-                let _ = answer.send(());
-            });
-            asked.send(()).expect("the looker waits");
-            answered.await.expect("an answer");
-            looker.join().expect("the looker has ended");
-            current_timer_slack().expect("Linux has timer slack")
-        });
-        assert_eq!(during.expect("an event loop"), usual);
-        assert_eq!(current_timer_slack().expect("Linux has it"), usual);
+        rest.forbid();
+        assert!(!rest.is_at(settled()));
+    }
+
+    #[test]
+    fn the_slack_is_set_only_while_the_thread_waits() {
+        let now = || current_timer_slack().expect("Linux has timer slack");
+        let slack = Slack {
+            rest: Arc::default(),
+            usual: now(),
+            coarse: AtomicBool::new(false),
+        };
+        slack.waits();
+        assert_eq!(now(), slack.usual, "not at rest");
+        slack.woke();
+        slack.rest.allow();
+        slack.rest.settled_at.store(0, Ordering::Relaxed);
+        slack.waits();
+        assert_eq!(u128::from(now()), SLACK.as_nanos());
+        slack.woke();
+        assert_eq!(now(), slack.usual);
     }
 }

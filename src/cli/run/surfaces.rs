@@ -10,7 +10,7 @@ use super::reporter::Reporter;
 use super::rest::Rest;
 use super::store_errors::StoreErrors;
 use crate::clock;
-use crate::election::{Claim, Notice, Order, Status, Token, Transition};
+use crate::election::{Claim, Notice, Order, OrderKind, Status, Token, Transition};
 use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::same_words;
@@ -82,7 +82,10 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn workload(&mut self, order: Order) {
-        self.rest.disturbed();
+        // Each renewal extends the time of a command that runs.
+        if !matches!(order.kind, OrderKind::Extend(_)) {
+            self.rest.disturbed();
+        }
         if let Some(orders) = &self.orders {
             orders.give(order);
         }

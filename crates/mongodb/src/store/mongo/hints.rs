@@ -201,7 +201,13 @@ impl Hints {
         let hint = self.hint(Some(name));
         tokio::spawn(async move {
             if let Ok(leases) = deployment.collection().await {
-                let left = insert(&collection(&leases), hint).await;
+                let there = collection(&leases);
+                // A cursor ends if the collection is dropped. Without one it has to be looked at.
+                let followed = lock(&hints.state).following;
+                let left = match followed {
+                    true => insert(&there, hint).await,
+                    false => insert_into_existing(&there, hint).await,
+                };
                 if left.is_err_and(|refusal| refusal.is_final()) {
                     lock(&hints.state).usable = false;
                 }
@@ -272,7 +278,7 @@ impl Refusal {
             Self::Missing => (
                 NO_HINTS,
                 format!(
-                    "{database}.{name} does not exist: mongodb.watch = \"hints\" creates it as a \
+                    "{database}.{name} does not exist or is empty: mongodb.watch = \"hints\" creates it as a \
                      capped collection"
                 ),
                 RetryPolicy::Retry,
@@ -310,6 +316,14 @@ fn left_by_holder(lease: &Document) -> Option<bool> {
     Some(document::renews_every(holder).is_some())
 }
 
+/// Inserts a hint if the collection exists and is capped: an insert into one that does not exist
+/// would create one that is not capped.
+async fn insert_into_existing(hints: &Collection<Document>, hint: Document) -> Result<(), Refusal> {
+    let nothing = doc! { "_id": Bson::Null };
+    tail(hints, nothing, Duration::ZERO).await?;
+    insert(hints, hint).await
+}
+
 /// Leaves a hint for an operator, if there is a collection of hints. Errors are ignored: followers
 /// read in any case, only later.
 pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String) {
@@ -317,13 +331,8 @@ pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String
         let Ok(leases) = deployment.collection().await else {
             return;
         };
-        let hints = collection(&leases);
-        let nothing = doc! { "_id": Bson::Null };
-        // An insert into a collection that does not exist would create one that is not capped.
-        if tail(&hints, nothing, Duration::ZERO).await.is_ok() {
-            let hint = doc! { "name": name, "at": now() };
-            let _ = insert(&hints, hint).await;
-        }
+        let hint = doc! { "name": name, "at": now() };
+        let _ = insert_into_existing(&collection(&leases), hint).await;
     });
     let _ = tokio::time::timeout(SENT_MAX, left).await;
 }
