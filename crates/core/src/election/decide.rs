@@ -90,14 +90,16 @@ impl Election {
         if lease.paused || self.abstains() || !self.token_can_grow(lease) {
             return Decision::Wait(None);
         }
-        let reserved = lease
-            .reserved_for
-            .as_ref()
-            .filter(|r| r.identity != self.identity);
-        let reserved_until = reserved
-            .map(|r| self.view.seen + self.reserved_for(r, lease))
-            .unwrap_or_default();
-        let at = self.gate().max(reserved_until).max(self.eager_at);
+        let opens = match &lease.reserved_for {
+            // All others leave it to this candidate, so it does not spread out.
+            Some(reserved) if reserved.identity == self.identity => BootTime::default(),
+            Some(reserved) => {
+                let reserved_until = self.view.seen + self.reserved_for(reserved, lease);
+                reserved_until.max(self.eager_at)
+            }
+            None => self.eager_at,
+        };
+        let at = self.gate().max(opens);
         if at > now {
             Decision::Wait(Some(at))
         } else {
