@@ -67,6 +67,9 @@ fn reap() {
 #[derive(Debug)]
 pub struct Orphans {
     child_ended: UnixStream,
+    /// True until the children are listed after the last signal. Listing reads a file for each
+    /// thread, so it is not repeated whenever [`Orphans::reap`] is called anew.
+    unlisted: bool,
 }
 
 impl Orphans {
@@ -81,6 +84,7 @@ impl Orphans {
         pipe::register(SIGCHLD, writer)?;
         Ok(Self {
             child_ended: UnixStream::from_std(reader)?,
+            unlisted: true,
         })
     }
 
@@ -90,7 +94,9 @@ impl Orphans {
     /// If the event loop is gone.
     pub async fn reap(&mut self) -> io::Result<Infallible> {
         loop {
-            reap();
+            if std::mem::take(&mut self.unlisted) {
+                reap();
+            }
             self.child_ended.readable().await?;
             // One byte per signal. The content does not matter, because the children are listed.
             let drained = self.child_ended.try_read(&mut [0; 256]);
@@ -99,6 +105,7 @@ impl Orphans {
             {
                 return Err(error);
             }
+            self.unlisted = true;
         }
     }
 }

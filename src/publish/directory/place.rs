@@ -133,21 +133,26 @@ pub fn replace_file(path: &Path, temporary: &Path, mode: u32, text: &[u8]) -> io
 /// # Errors
 /// The error of the file system.
 pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::IsADirectory => {
-            return Err(in_the_way("a directory"));
-        }
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
     // `create_new` sets O_EXCL, which follows no link.
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    let file = match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            remove(path)?;
+            options.open(path)?
+        }
+        opened => opened?,
+    };
     file.set_permissions(Permissions::from_mode(mode))?;
     Ok(file)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path).or_else(|error| match error.kind() {
+        ErrorKind::IsADirectory => Err(in_the_way("a directory")),
+        ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// Opens a file for reading and writing in place, and creates it with mode 0600 if it is missing.
