@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use crate::job::{Job, Place, crowd, through};
+use rustix::process::Signal;
+
+use crate::job::{Job, Place, crowd, eventually, through};
 
 #[test]
 fn the_commands_exit_code_is_the_answer() {
@@ -141,10 +143,23 @@ fn a_signal_during_the_wait_leaves_the_queue() {
     let holder = place.holder("left", &[]);
     let waiter = place.start_empty("left", &["--identity=waiter"]);
     place.wait_listed("waiter");
-    waiter.signal(rustix::process::Signal::INT);
+    waiter.signal(Signal::INT);
     assert_eq!(waiter.output().code, 130);
     assert!(!place.run(&["locks"]).stdout.contains("waiter"));
     drop(holder);
+}
+
+#[test]
+fn a_job_that_has_waited_keeps_no_cursor_in_the_server() {
+    let place = Place::new();
+    let holder = place.holder("cursors", &[]);
+    let works = format!("{}; exec sleep 1000", place.note("works"));
+    let waiter = place.start_under("cursors", &[], &works);
+    eventually("the waiter follows", || place.cursors() > 0);
+    holder.signal(Signal::TERM);
+    place.wait_noted("works");
+    eventually("its cursor is closed", || place.cursors() == 0);
+    drop(waiter);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::TryStreamExt;
 use leasehold_testbed::process::exit_code;
 use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, pid, run};
 use mongodb::bson::{Document, doc};
@@ -96,6 +97,24 @@ impl Place {
         let database = self.set.client().database(&self.database);
         let collection = database.collection("leases");
         run(async { collection.insert_one(document).await }).unwrap();
+    }
+
+    /// Returns the number of cursors that the primary keeps for this place.
+    pub(crate) fn cursors(&self) -> usize {
+        let database = self.set.client().database("admin");
+        let prefix = format!("^{}\\.", self.database);
+        let pipeline = [
+            doc! { "$currentOp": { "idleCursors": true, "allUsers": true } },
+            doc! { "$match": { "ns": { "$regex": prefix }, "cursor": { "$exists": true } } },
+        ];
+        let listed = run(async {
+            database
+                .aggregate(pipeline)
+                .await?
+                .try_collect::<Vec<_>>()
+                .await
+        });
+        listed.unwrap().len()
     }
 
     /// Returns `leasehold` with these arguments, and the store in a file.
