@@ -53,23 +53,27 @@ const fn profile(name: &'static str, durations: [u64; 6], election: u64) -> Prof
     }
 }
 
+/// Measures all profiles at the same time, each on a store of its own, because most of it is
+/// waiting.
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for profile in PROFILES {
-        let Profile { name, timings, .. } = profile;
-        let flag = [format!("--lease-profile={name}")];
-        let crashed = crashes(&setup, timings, &flag, setup.count(10, 2)).await;
-        let series = crashed.durations;
-        let duration = timings.lease_duration.as_secs_f64();
-        let bounds = [
-            Bound::AtLeast(Statistic::Min, duration),
-            Bound::AtMost(Statistic::Max, duration + 0.100),
-        ];
-        let what = format!("SIGKILL: last renewal → another leads, {name}");
-        rows.push(Row::new("profiles", what, Unit::Time, &series, &bounds));
-        rows.extend(killed_primaries(&setup, &profile).await);
-    }
-    rows
+    let measured = PROFILES.each_ref().map(|profile| of(&setup, profile));
+    join_all(measured).await.concat()
+}
+
+async fn of(setup: &Setup, profile: &Profile) -> Vec<Row> {
+    let Profile { name, timings, .. } = *profile;
+    let flag = [format!("--lease-profile={name}")];
+    let crashed = crashes(setup, timings, &flag, setup.count(10, 2)).await;
+    let series = crashed.durations;
+    let duration = timings.lease_duration.as_secs_f64();
+    let bounds = [
+        Bound::AtLeast(Statistic::Min, duration),
+        Bound::AtMost(Statistic::Max, duration + 0.100),
+    ];
+    let what = format!("SIGKILL: last renewal → another leads, {name}");
+    let takeover = Row::new("profiles", what, Unit::Time, &series, &bounds);
+    let [renewed, lost] = killed_primaries(setup, profile).await;
+    vec![takeover, renewed, lost]
 }
 
 async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
