@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
+.PHONY: help run stop build check test flakes soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -61,6 +61,12 @@ test: ## everything, on real mongod replica sets and a real Kubernetes control p
 	@$(TESTBED)/fetch-kubernetes >/dev/null
 	@$(TESTBED)/fetch-chart-tools >/dev/null
 	$(TESTBED)/leaves-nothing $(TESTBED)/whole-suite
+
+flakes: ## each test binary N=20 times beside two busy loops; continues an earlier run (hours; BINARIES="daemon locks" for some)
+	@$(TESTBED)/fetch-mongod >/dev/null
+	@$(TESTBED)/fetch-kubernetes >/dev/null
+	@$(TESTBED)/fetch-chart-tools >/dev/null
+	$(TESTBED)/flakes --rounds $(or $(N),20) $(BINARIES)
 
 # Releases are built on bases that cannot move: digests, not tags.
 BUILDER ?= docker
