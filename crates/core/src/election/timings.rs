@@ -211,6 +211,9 @@ fn renewal_budget(s: &TimingSettings) -> Duration {
 }
 
 #[cfg(test)]
+mod arithmetic;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
