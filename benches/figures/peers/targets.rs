@@ -72,7 +72,7 @@ const TARGETS: &[Target] = &[
     limit(locks::SHARE, 1.1),
     limit(locks::COMMANDS, 3.1),
     // The first of a thousand acquisitions also creates the document.
-    limit(locks::COMMANDS_TO_WRITE, 2.01),
+    limit(locks::COMMANDS_TO_WRITE, 2.05),
     limit(busy::FOLLOWER, 0.001),
     at_most(busy::HANDOFF, 1.4, Against::System(FLOOR)),
 ];
