@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop build check test flakes proofs soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
+.PHONY: help run stop build check test flakes trace-check proofs soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -67,6 +67,9 @@ flakes: ## each test binary N=20 times beside two busy loops; continues an earli
 	@$(TESTBED)/fetch-kubernetes >/dev/null
 	@$(TESTBED)/fetch-chart-tools >/dev/null
 	$(TESTBED)/flakes --rounds $(or $(N),20) $(BINARIES)
+
+trace-check: ## checks traces of daemons and jobs (LEASEHOLD_TRACE): make trace-check FILES="a b"
+	$(CARGO) run --quiet --package leasehold-trace-check -- $(FILES)
 
 proofs: ## proves the arithmetic of the timing rules with z3 (a second; the first time it fetches z3)
 	@modules=$$($(TESTBED)/fetch-z3) && PYTHONPATH=$$modules PYTHONDONTWRITEBYTECODE=1 python3 tests/proofs/timings.py

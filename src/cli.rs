@@ -19,6 +19,7 @@ mod privacy;
 mod store_elections;
 mod store_options;
 mod table;
+mod trace;
 
 use std::ffi::OsString;
 use std::io;

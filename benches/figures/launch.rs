@@ -74,6 +74,7 @@ impl Setup {
             .lease(lease)
             .identity(identity)
             .uri(uri)
+            .untraced()
     }
 }
 

@@ -29,6 +29,7 @@ use self::waiting::{Patience, Waited, Watcher};
 use super::privacy::hide_from_the_user;
 use super::run_to_end;
 use super::store_options::{self, stopping};
+use super::trace::{self, TraceError};
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
 use crate::exit;
@@ -37,6 +38,7 @@ use crate::locker::{Locker, LockerOptions};
 use crate::log;
 use crate::signals::{Relays, Stops};
 use crate::supervisor::command::Standby;
+use crate::trace::Trace;
 use crate::workload::Command;
 
 /// Arguments of `leasehold lock`.
@@ -80,6 +82,9 @@ pub enum LockCommandError {
          connection string too, preferably with --mongodb-uri-file"
     )]
     NotHandedDown(ConfigError),
+    /// The file of the trace is not usable.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// `--lease-duration` is inconsistent with the other durations.
     #[error("--lease-duration: {}", list(.0))]
     Timings(Vec<TimingError>),
@@ -102,7 +107,9 @@ impl LockCommandError {
     /// Returns the exit code for this kind of error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::NotHandedDown(_) | Self::Timings(_) => exit::CONFIGURATION,
+            Self::Config(_) | Self::NotHandedDown(_) | Self::Trace(_) | Self::Timings(_) => {
+                exit::CONFIGURATION
+            }
             Self::System { .. } => exit::SYSTEM,
         }
     }
@@ -136,6 +143,7 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
         Some(duration) => scaled(&config.timings, duration).map_err(LockCommandError::Timings)?,
         None => config.timings,
     };
+    let trace = trace::from_environment()?;
     let log = log::start(&config.log);
     hide_from_the_user();
     let voice = Voice::new(args.name.clone(), log.is_json());
@@ -143,7 +151,15 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
         return Ok(again(&args, held, &voice));
     }
-    let ended = run_to_end(contend(&args, &config, timings, &store, &voice));
+    let job = Job {
+        args: &args,
+        config: &config,
+        timings,
+        store: &store,
+        voice: &voice,
+        trace: trace.as_ref(),
+    };
+    let ended = run_to_end(job.contend());
     let code = ended.map_err(system("start the event loop"))?;
     code.map(ExitCode::from)
 }
@@ -190,30 +206,6 @@ fn again(args: &LockArgs, held: &Held, voice: &Voice) -> ExitCode {
     held::run_within(&args.command, &args.name, held, voice)
 }
 
-async fn contend(
-    args: &LockArgs,
-    config: &LockConfig,
-    timings: Timings,
-    store: &str,
-    voice: &Voice,
-) -> Result<u8, LockCommandError> {
-    let stops = Stops::register().map_err(system("register the signal handlers"))?;
-    let relays = Relays::register().map_err(system("register the signal handlers"))?;
-    let mut command = command(args, config, &timings);
-    let job = Job {
-        args,
-        config,
-        timings,
-        store,
-        voice,
-    };
-    let code = job.attempt(command.as_mut(), (stops, relays)).await;
-    if let Some(command) = command {
-        command.dismiss().await;
-    }
-    code
-}
-
 /// Returns the command to run under the lock; `None` if the lock is only held.
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<Standby> {
     let (program, arguments) = args.command.split_first()?;
@@ -247,9 +239,21 @@ struct Job<'a> {
     /// Location of the lock.
     store: &'a str,
     voice: &'a Voice,
+    trace: Option<&'a Trace>,
 }
 
 impl Job<'_> {
+    async fn contend(self) -> Result<u8, LockCommandError> {
+        let stops = Stops::register().map_err(system("register the signal handlers"))?;
+        let relays = Relays::register().map_err(system("register the signal handlers"))?;
+        let mut command = command(self.args, self.config, &self.timings);
+        let code = self.attempt(command.as_mut(), (stops, relays)).await;
+        if let Some(command) = command {
+            command.dismiss().await;
+        }
+        code
+    }
+
     /// Runs the attempts one after the other, and the work under the lock.
     async fn attempt(
         self,
@@ -309,7 +313,8 @@ impl Job<'_> {
 
     fn options(&self, cache: &ObservationCache) -> LockerOptions {
         let Self { args, config, .. } = *self;
-        let store = store_options::of_locks(config, self.timings);
+        let mut store = store_options::of_locks(config, self.timings);
+        store.trace = self.trace.cloned();
         let mut options = LockerOptions::new(store, args.name.clone());
         (options.want, options.at_least) = (args.want, args.at_least);
         options.once_per.clone_from(&args.once_per);

@@ -42,6 +42,7 @@ use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Workload, WorkloadEvent};
 use super::privacy::hide_from_the_user;
+use super::trace::{self, TraceError};
 use crate::admin::{Admin, AdminState, BindError, Bound, Streams};
 use crate::clock;
 use crate::config::{Config, ConfigError, OnExit, Sources};
@@ -58,6 +59,7 @@ use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
 use crate::signals::{Signal, Signals, StopRequest, StopRequests};
 use crate::supervisor::Orders;
+use crate::trace::Trace;
 use crate::workload::Orphans;
 
 /// Maximum time that the exit waits for the files and the event streams to say "not leader". A
@@ -81,6 +83,9 @@ pub enum RunError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The file of the trace is not usable.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// Labels are required, but the cluster or the pod is unknown.
     #[error(transparent)]
     Kubernetes(#[from] KubernetesError),
@@ -98,9 +103,11 @@ impl RunError {
     /// Returns the exit code for this kind of error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Directory(_) | Self::Bind(_) | Self::Config(_) | Self::Kubernetes(_) => {
-                exit::CONFIGURATION
-            }
+            Self::Directory(_)
+            | Self::Bind(_)
+            | Self::Config(_)
+            | Self::Trace(_)
+            | Self::Kubernetes(_) => exit::CONFIGURATION,
             Self::System { .. } => exit::NEGATIVE,
         }
     }
@@ -123,6 +130,7 @@ pub fn run(
     mut sources: Sources,
     command: Vec<OsString>,
 ) -> Result<ExitCode, RunError> {
+    let trace = trace::from_environment()?;
     let log = log::start(&config.log);
     environment::log(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
@@ -145,6 +153,7 @@ pub fn run(
         cluster,
         http,
         rest: Arc::default(),
+        trace,
     };
     let rest = Arc::clone(&begun.rest);
     // The files have a thread of their own.
@@ -162,6 +171,7 @@ struct Begun {
     cluster: Option<Cluster>,
     http: Option<Bound>,
     rest: Arc<Rest>,
+    trace: Option<Trace>,
 }
 
 /// Parts of a running daemon that react to external events.
@@ -203,7 +213,7 @@ impl Begun {
         let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
         let (supervises, drains) = (plan.supervises(&config), plan.drains(&config));
         let home = files::known_home(&who.lease, &directory);
-        let options = options(&config, drains, memory, home, uri_receiver);
+        let options = options(&config, drains, memory, home, uri_receiver, self.trace);
         let prepared = if supervises {
             ElectorBuilder::supervising(options)
         } else {

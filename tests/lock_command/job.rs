@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
 use leasehold_testbed::process::exit_code;
+use leasehold_testbed::trace::{self, CheckedTrace};
 use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, pid, run};
 use mongodb::bson::{Document, doc};
 use rustix::process::Signal;
@@ -26,6 +27,8 @@ static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 pub(crate) struct Place {
     pub(crate) set: Arc<ReplicaSet>,
     database: String,
+    /// Of all jobs, which have ended before.
+    trace: CheckedTrace,
     scratch: Scratch,
 }
 
@@ -61,10 +64,12 @@ impl Place {
         let uri = set.uri();
         static PLACES: AtomicUsize = AtomicUsize::new(1);
         let number = PLACES.fetch_add(1, Ordering::Relaxed);
+        let scratch = Scratch::new();
         let place = Self {
             set,
             database: format!("place_{number}"),
-            scratch: Scratch::new(),
+            trace: CheckedTrace::new(scratch.path().join("trace")),
+            scratch,
         };
         place.reached_by(uri)
     }
@@ -127,6 +132,7 @@ impl Place {
             .args(&arguments[1..])
             .env_clear()
             .env("XDG_RUNTIME_DIR", self.scratch.path())
+            .env(trace::VARIABLE, self.trace.path())
             .env("PATH", std::env::var_os("PATH").unwrap())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

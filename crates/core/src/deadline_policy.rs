@@ -14,6 +14,7 @@ use crate::election::{BootTime, Timings};
 
 /// Deadlines of a workload under an authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Terms {
     /// End of authority, at which the workload is asked to stop.
     pub valid_until: BootTime,

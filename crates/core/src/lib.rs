@@ -3,7 +3,7 @@
 //! [`Election`](election::Election) is a candidate for a lease, [`lock`] a contender for a lock,
 //! and [`deadline_policy`] decides when the guard of a supervised command ends it. Each receives
 //! the time and an input, and returns effects. None has a clock, a network, a thread or a
-//! dependency. [`election::reference`] is an executable specification of the writes;
+//! dependency, unless the feature `serde` is on: with it inputs and effects can be recorded. [`election::reference`] is an executable specification of the writes;
 //! `docs/protocol.md` has the rules and the reasons why they are safe. The simulations and the
 //! exhaustive model that check them are compiled for tests only.
 //!
@@ -43,6 +43,10 @@ macro_rules! planted {
 pub mod deadline_policy;
 pub mod election;
 pub mod lock;
+#[cfg(feature = "serde")]
+mod serialization;
+#[cfg(feature = "serde")]
+pub mod trace;
 
 #[cfg(test)]
 mod model;

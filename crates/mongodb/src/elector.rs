@@ -8,13 +8,15 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::event_loop::{Channels, EventLoop, KernelRandomness};
+use crate::event_loop::{Channels, EventLoop};
 use crate::runner::{ElectionHost, NoSurfaces, Surfaces, news_channel};
 use crate::store::mongo::{MongoStore, StoreOptions};
 use crate::store::{DeploymentId, StoreEvent, StoreInfo};
+use crate::trace::{Drawn, Tracer};
 use leasehold_core::election::{
     Authority, Candidate, Claim, Election, Input, LeaseName, Status, Token, Tunables,
 };
+use leasehold_core::trace::Kind;
 
 /// Capacity of the queue of signals and workload confirmations: operators and one workload send
 /// fewer in one turn of the event loop.
@@ -80,6 +82,7 @@ pub struct ElectorBuilder {
     store_info: watch::Receiver<Option<StoreInfo>>,
     inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     operation_timeout: Duration,
+    tracer: Tracer,
 }
 
 /// A running candidate for one lease.
@@ -135,10 +138,17 @@ impl ElectorBuilder {
         candidate.supervises = supervises;
         candidate.predecessor_claim = predecessor_claim;
         let operation_timeout = store.timings.operation_timeout();
-        let election = Election::new(
-            candidate,
+        let (now, mut random) = (
             leasehold_clock::boot_now(),
-            &mut KernelRandomness,
+            Drawn::kept_for(store.trace.as_ref()),
+        );
+        let election = Election::new(candidate.clone(), now, &mut random);
+        let tracer = Tracer::started(
+            store.trace.clone(),
+            Kind::Election,
+            store.document(lease.as_str()),
+            (now, random),
+            &candidate,
         );
         let (news_sender, news) = news_channel();
         let (store, store_info) = MongoStore::new(store, lease, news_sender);
@@ -152,6 +162,7 @@ impl ElectorBuilder {
             store_info,
             inputs,
             operation_timeout,
+            tracer,
         }
     }
 
@@ -186,7 +197,13 @@ impl ElectorBuilder {
             news: self.news,
         };
         let host = ElectionHost::new(Arc::new(self.store.clone()), surfaces);
-        let mut runner = EventLoop::new(self.election, host, channels, self.operation_timeout);
+        let mut runner = EventLoop::new(
+            self.election,
+            host,
+            channels,
+            self.operation_timeout,
+            self.tracer,
+        );
         Elector {
             status: receiver,
             inputs: sender,

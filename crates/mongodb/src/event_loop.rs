@@ -12,8 +12,11 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+use serde::Serialize;
+
 use crate::calls::{Answered, Calls};
 use crate::store::{CallOutcome, StoreEvent};
+use crate::trace::Tracer;
 use leasehold_clock::BootTimer;
 use leasehold_core::election::{BootTime, CallId, Randomness};
 
@@ -34,9 +37,9 @@ impl Randomness for KernelRandomness {
 /// A state machine without IO.
 pub(crate) trait Machine {
     /// An event or a request.
-    type Input: Send;
+    type Input: Send + Serialize;
     /// An action to carry out.
-    type Effect;
+    type Effect: Serialize;
     /// The published state.
     type Status: Clone + PartialEq + Send + Sync + 'static;
     /// The outcome of a store call.
@@ -47,6 +50,8 @@ pub(crate) trait Machine {
     /// The input once every handle to the machine has been dropped.
     const ABANDONED: Self::Input;
 
+    /// Returns the store call that an effect is, if it is one.
+    fn call(effect: &Self::Effect) -> Option<CallId>;
     /// Returns the input of a store call that was answered or has timed out.
     fn reply(call: CallId, outcome: Self::Outcome) -> Self::Input;
     /// Handles one input.
@@ -70,6 +75,13 @@ macro_rules! state_machine {
 
             const TICK: Input = Input::Tick;
             const ABANDONED: Input = Input::$abandoned;
+
+            fn call(effect: &Effect) -> Option<CallId> {
+                match effect {
+                    Effect::Call { id, .. } => Some(*id),
+                    _ => None,
+                }
+            }
 
             fn reply(call: CallId, outcome: Outcome) -> Input {
                 Input::Reply { call, outcome }
@@ -151,7 +163,7 @@ pub(crate) struct EventLoop<H: Host> {
     /// True once every sender of inputs has been dropped.
     abandoned: bool,
     calls: InFlight<H>,
-    random: KernelRandomness,
+    tracer: Tracer,
 }
 
 impl<H: Host> EventLoop<H> {
@@ -160,6 +172,7 @@ impl<H: Host> EventLoop<H> {
         host: H,
         channels: Channels<H>,
         operation_timeout: Duration,
+        tracer: Tracer,
     ) -> Self {
         Self {
             machine,
@@ -167,7 +180,7 @@ impl<H: Host> EventLoop<H> {
             channels,
             abandoned: false,
             calls: Calls::new(operation_timeout),
-            random: KernelRandomness,
+            tracer,
         }
     }
 
@@ -180,9 +193,15 @@ impl<H: Host> EventLoop<H> {
         let mut input = H::Machine::TICK;
         loop {
             let now = leasehold_clock::boot_now();
-            self.machine.handle(now, input, &mut self.random);
+            let begun = self.tracer.begin(&input);
+            self.machine.handle(now, input, self.tracer.random());
             self.publish();
-            while let Some(effect) = self.machine.next_effect() {
+            let effects: Vec<_> = std::iter::from_fn(|| self.machine.next_effect()).collect();
+            self.tracer.turn(now, begun, &effects);
+            for effect in effects {
+                if let Some(call) = H::Machine::call(&effect) {
+                    self.tracer.sent(call);
+                }
                 if let Some(end) = self.host.carry_out(effect, &mut self.calls) {
                     return Ok(end);
                 }
@@ -228,6 +247,7 @@ impl<H: Host> EventLoop<H> {
                 }
                 Some(reply) = self.calls.next() => {
                     if let Some(answered) = reply.answered {
+                        self.tracer.answered(reply.call, answered.outcome, answered.late);
                         self.host.answered(&answered);
                     }
                     return Ok(H::Machine::reply(reply.call, reply.outcome));
@@ -245,8 +265,10 @@ impl<H: Host> EventLoop<H> {
 #[cfg(test)]
 mod tests {
     use leasehold_core::election::Outcome;
+    use leasehold_core::trace::Kind;
 
     use super::*;
+    use crate::trace::Drawn;
 
     /// Records its inputs and ends when it is abandoned.
     #[derive(Default)]
@@ -263,6 +285,10 @@ mod tests {
 
         const TICK: &'static str = "tick";
         const ABANDONED: &'static str = "abandoned";
+
+        fn call((): &()) -> Option<CallId> {
+            None
+        }
 
         fn reply(_: CallId, _: Outcome) -> &'static str {
             "reply"
@@ -328,7 +354,10 @@ mod tests {
             assert!(sender.try_send("no room").is_err());
             drop(sender);
             let (machine, host) = (Recorder::default(), Surface::default());
-            let mut runner = EventLoop::new(machine, host, channels, Duration::from_secs(1));
+            let now = (BootTime::default(), Drawn::default());
+            let tracer = Tracer::started(None, Kind::Election, String::new(), now, &());
+            let mut runner =
+                EventLoop::new(machine, host, channels, Duration::from_secs(1), tracer);
             runner.run().await.expect("a timer");
             assert_eq!(runner.machine.inputs, ["tick", "request", "abandoned"]);
             assert_eq!(runner.host.0, [1, 2, 3], "published before the effects");

@@ -38,5 +38,6 @@ pub mod fenced;
 pub mod locker;
 pub mod runner;
 pub mod store;
+pub mod trace;
 
 pub use leasehold_core::{election, lock};

@@ -15,14 +15,16 @@ pub use self::guard::{Lock, LockError, LockGuard};
 
 use self::host::LockHost;
 use crate::calls::Answered;
-use crate::event_loop::{Channels, EventLoop, KernelRandomness};
+use crate::event_loop::{Channels, EventLoop};
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::MongoLockStore;
 use crate::store::{Failure, StoreInfo};
+use crate::trace::{Drawn, Tracer};
 use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
 use leasehold_core::lock::{
     AtLeast, End, Input, LockContender, Loss, Notice, Observations, OncePer, Options, Status, Want,
 };
+use leasehold_core::trace::Kind;
 
 /// Capacity of the queue of signals and ends of the work: one operator and one job send fewer in
 /// one turn of the event loop.
@@ -160,13 +162,21 @@ impl Locker {
             token_remembered,
             observations,
         };
+        let (now, mut random) = (
+            leasehold_clock::boot_now(),
+            Drawn::kept_for(store.trace.as_ref()),
+        );
+        let started = contender.clone();
+        let contender = LockContender::new(contender, now, &mut random);
+        let tracer = Tracer::started(
+            store.trace.clone(),
+            Kind::Lock,
+            store.document(name.as_str()),
+            (now, random),
+            &started,
+        );
         let (news_sender, news) = mpsc::channel(NEWS_MAX);
         let (store, store_info) = MongoLockStore::new(store, name, news_sender);
-        let contender = LockContender::new(
-            contender,
-            leasehold_clock::boot_now(),
-            &mut KernelRandomness,
-        );
         let (status_sender, status) = watch::channel(contender.status());
         let (inputs, inputs_receiver) = mpsc::channel(INPUTS_MAX);
         let channels = Channels {
@@ -175,7 +185,13 @@ impl Locker {
             news,
         };
         let host = LockHost::new(store.clone(), surfaces);
-        let runner = EventLoop::new(contender, host, channels, timings.operation_timeout());
+        let runner = EventLoop::new(
+            contender,
+            host,
+            channels,
+            timings.operation_timeout(),
+            tracer,
+        );
         Self {
             status,
             store,

@@ -12,6 +12,7 @@ use crate::election::Tunables;
 use crate::elector::ElectorOptions;
 use crate::publish::directory::RecoveredState;
 use crate::store::KnownHome;
+use crate::trace::Trace;
 
 /// Builds the options of the candidate.
 pub(super) fn options(
@@ -20,6 +21,7 @@ pub(super) fn options(
     memory: RecoveredState,
     home: KnownHome,
     uri: watch::Receiver<UriSource>,
+    trace: Option<Trace>,
 ) -> ElectorOptions {
     let uri = Arc::new(move || {
         // A copy, since the lock of the channel is not for reading files under.
@@ -35,6 +37,7 @@ pub(super) fn options(
     let mut store = store_options(&config.mongodb, uri, config.identity.clone(), timings);
     store.address.clone_from(&config.address);
     store.home = Some(home);
+    store.trace = trace;
     let mut options = ElectorOptions::new(store, config.lease.name.clone());
     options.handoff_delay = handoff_delay;
     options.workload_ends_first = workload_ends_first;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use self::last_lines::LastLines;
 pub(crate) use self::status_file::StatusFile;
 use crate::process::exit_code;
-use crate::{Failure, Launch, Process, ReservedPort, Scratch, eventually, http};
+use crate::{CheckedTrace, Failure, Launch, Process, ReservedPort, Scratch, eventually, http};
 
 pub use builder::{DaemonBuilder, DaemonTimings};
 pub use status_file::{leads, valid_until_ns};
@@ -30,6 +30,8 @@ pub struct Daemon {
     process: Process,
     port: ReservedPort,
     directory: PathBuf,
+    /// Checked when the process has ended.
+    _trace: Option<CheckedTrace>,
     /// Dropped before the directory with the log.
     _last_lines: LastLines,
     scratch: Scratch,

@@ -35,6 +35,7 @@ pub mod shared;
 pub mod stage;
 pub mod stored;
 pub mod timeline;
+pub mod trace;
 pub mod wait;
 
 pub use certificates::Certificates;
@@ -55,6 +56,7 @@ pub use scratch::{Scratch, Storage};
 pub use shared::{SharedSet, run};
 pub use stage::Stage;
 pub use stored::StoredLease;
+pub use trace::CheckedTrace;
 pub use wait::{eventually, throughout};
 
 /// Reports that a test cannot run on this machine.

@@ -7,6 +7,7 @@ use super::lease::{Claim, Identity, Token};
 
 /// Identity and behavior of a candidate: [`Candidate::new`] and assignments to the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Candidate {
     /// Name of the candidate.

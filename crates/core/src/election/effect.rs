@@ -10,10 +10,12 @@ pub use crate::deadline_policy::Terms;
 
 /// Identifies a call, so that even a late reply can be matched to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CallId(pub u64);
 
 /// An action for the runner. Effects must be carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Effect {
     /// Send this operation to the store. The answer is [`Input::Reply`](super::Input::Reply) within
     /// `operation_timeout`, and once more if the true outcome comes later.
@@ -56,6 +58,7 @@ pub enum Effect {
 /// The desired state of the supervised workload, for the claim with this token. The newest order
 /// counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Order {
     /// Token of the claim that the workload runs under.
     pub token: Token,
@@ -65,6 +68,7 @@ pub struct Order {
 
 /// The kinds of [`Order`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum OrderKind {
     /// Start the workload with these deadlines.
     Start(Terms),
@@ -83,6 +87,7 @@ pub enum OrderKind {
 /// A store operation. In addition to the listed conditions, each filter matches only a lease of
 /// this schema with this name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation {
     /// Insert a free lease with this token if the document is absent.
     Create {
@@ -182,6 +187,7 @@ impl Operation {
 
 /// The fields of an acquire or a takeover.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Acquisition {
     /// The new claim.
     pub claim: Claim,
@@ -201,6 +207,7 @@ pub struct Acquisition {
 
 /// One entry of the document's history, written by the candidate that ends a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HistoryEntry {
     /// Token of the ended claim.
     pub token: Token,
@@ -214,6 +221,7 @@ pub struct HistoryEntry {
 
 /// A change of role.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Transition {
     /// The previous role.
     pub from: Role,
@@ -229,6 +237,7 @@ pub struct Transition {
 
 /// Events to report to humans.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Notice {
     /// Took over from a holder that had not renewed for its lease duration.
     Overtook {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// An input of [`Election::handle`](super::Election::handle).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Input {
     /// The instant of [`Election::next_wakeup`](super::Election::next_wakeup) has come.
     Tick,
@@ -63,6 +64,7 @@ pub enum Input {
 
 /// Settings that may change while the candidate runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tunables {
     /// Durations of the next claim.
     pub timings: Timings,
@@ -89,6 +91,7 @@ impl Default for Tunables {
 
 /// An event, or a change of state, of the change stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Watch {
     /// The stream is open and reports all changes from now on. A read must follow.
     Opened,
@@ -110,6 +113,7 @@ pub enum Watch {
 
 /// Outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
     /// Acknowledged by a majority, with the resulting document (for a read, with the document
     /// read).
@@ -137,6 +141,7 @@ impl Outcome {
 
 /// Content stored under the lease's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Found {
     /// A lease of this schema.
     Lease(Lease),

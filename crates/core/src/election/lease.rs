@@ -66,6 +66,8 @@ impl LeaseName {
 /// The human-readable name of a candidate. No decision depends on it, except that a transfer
 /// reserves the lease for an identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub struct Identity(Arc<str>);
 
 impl Identity {
@@ -176,6 +178,8 @@ random_id! {
 
 /// Fencing token: grows at each acquisition, is never reused and never reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "i64", into = "i64"))]
 pub struct Token(i64);
 
 impl Token {
@@ -213,10 +217,12 @@ impl fmt::Display for Token {
 /// logs and history, and no decision depends on it, except that a lock's contender may skip work
 /// that succeeded recently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WallMillis(pub i64);
 
 /// The holder of the lease, as stored in the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Holder {
     /// Name of the candidate, for humans.
     pub identity: Identity,
@@ -244,6 +250,7 @@ impl Holder {
 
 /// A lease duration as declared in a document, in milliseconds, possibly out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Declared {
     /// The declared number of milliseconds.
     pub millis: i64,
@@ -275,6 +282,7 @@ impl Declared {
 
 /// An operator's request to the holder of `token`; other holders ignore it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Request {
     /// The requested action.
     pub kind: RequestKind,
@@ -284,6 +292,7 @@ pub struct Request {
 
 /// The kinds of [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum RequestKind {
     /// Step down and stay out for a cooldown.
     StepDown,
@@ -293,6 +302,7 @@ pub enum RequestKind {
 
 /// The reservation of a released lease for one candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reservation {
     /// The candidate that may acquire immediately.
     pub identity: Identity,
@@ -321,6 +331,7 @@ pub const RESERVATION_DEFAULT: Duration = Duration::from_secs(5);
 /// The candidate that should acquire first when the holder releases the lease or expires. A hint:
 /// it spares the other candidates a race, and no acquisition depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Standby {
     /// Session of the candidate.
     pub session: Session,
@@ -332,6 +343,7 @@ pub struct Standby {
 
 /// The lease document, as far as the election reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Lease {
     /// Token of the newest claim.
     pub token: Token,

@@ -10,8 +10,13 @@ macro_rules! named {
     ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub enum $list {
-            $($(#[$value_doc])* $value,)+
+            $(
+                $(#[$value_doc])*
+                #[cfg_attr(feature = "serde", serde(rename = $name))]
+                $value,
+            )+
         }
 
         impl $list {

@@ -11,6 +11,7 @@ use std::time::Duration;
 /// CLOCK_MONOTONIC stops during a suspend, so a deadline on it would come late by the length of the
 /// suspend. Wall clocks can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BootTime(u64);
 
 impl BootTime {

@@ -27,6 +27,7 @@ const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
 
 /// Durations as configured, not yet checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimingSettings {
     /// Time that contenders wait before they may take over from a holder that does not renew,
     /// counted from the reply that first showed them a revision.
@@ -75,6 +76,11 @@ impl TimingSettings {
 
 /// Checked durations. A claim keeps those it was acquired with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(try_from = "TimingSettings", into = "TimingSettings")
+)]
 pub struct Timings(TimingSettings);
 
 /// One violated relation between durations.

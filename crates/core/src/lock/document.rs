@@ -32,6 +32,7 @@ named! {
 
 /// One claim on a lock: waiting, granted or holding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
     /// Random id, new for each place in the queue, by which entries are compared.
     pub claim: Claim,
@@ -69,6 +70,7 @@ pub struct Entry {
 
 /// A lock document of this schema.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LockDocument {
     /// The newest token.
     pub token: Token,
@@ -90,6 +92,7 @@ pub struct LockDocument {
 
 /// Document stored under a lock's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Found {
     /// A lock.
     Lock(LockDocument),

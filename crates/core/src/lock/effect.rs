@@ -9,6 +9,7 @@ use crate::election::{BootTime, CallId, Claim, Identity, Session, Token};
 
 /// An effect that the runner must carry out, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Effect {
     /// Send this operation to the store. Answer with [`Input::Reply`](super::Input::Reply) within
     /// `operation_timeout`, and once more if the true outcome becomes known later.
@@ -46,6 +47,7 @@ pub enum Effect {
 
 /// An event to report to operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Notice {
     /// This contender evicted an expired entry.
     Swept {

@@ -25,6 +25,7 @@ const REMAINING_MIN: Duration = Duration::from_millis(180);
 
 /// A grant that a majority has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Grant {
     /// Token of the entry.
     pub token: Token,

@@ -10,6 +10,8 @@ use crate::election::{CallId, Identity, Timings, Token};
 
 /// Number of slots of a semaphore, 1 to [`SLOTS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "u32", into = "u32"))]
 pub struct Slots(u32);
 
 impl Slots {
@@ -31,6 +33,8 @@ impl Slots {
 /// Time for which a place stays taken at least, from its acquisition on: up to [`AT_LEAST_MAX`], or
 /// zero for as long as the work takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Duration", into = "Duration"))]
 pub struct AtLeast(Duration);
 
 impl AtLeast {
@@ -50,6 +54,7 @@ impl AtLeast {
 
 /// Mode in which a contender wants to hold the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Want {
     /// Not together with any other holder.
     Exclusive,
@@ -80,6 +85,7 @@ impl Want {
 
 /// Identity and settings of a contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Options {
     /// Name of the contender; informational.
     pub identity: Identity,
@@ -106,6 +112,7 @@ pub struct Options {
 
 /// An input of [`LockContender::handle`](super::LockContender::handle).
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Input {
     /// The instant of [`LockContender::next_wakeup`](super::LockContender::next_wakeup) has come.
     Tick,

@@ -29,6 +29,7 @@ named! {
 
 /// An observed entry, and since when it has been unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Observation {
     /// Name of the owner; informational.
     pub identity: Identity,
@@ -52,6 +53,7 @@ pub struct Observation {
 /// At most [`HOLDERS_MAX`](super::HOLDERS_MAX) plus [`QUEUE_MAX`](super::QUEUE_MAX), because a
 /// document has no more entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Observations(BTreeMap<Claim, Observation>);
 
 impl Observations {

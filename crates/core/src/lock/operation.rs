@@ -10,6 +10,7 @@ use crate::election::{Claim, Declared, Revision, Session, Token};
 
 /// Entry that a join appends. The store adds the name and the dates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Joining {
     /// The claim, new for each place in the queue.
     pub claim: Claim,
@@ -27,6 +28,7 @@ pub struct Joining {
 
 /// Sender of a write that may grant the sender itself. Its own write is then its confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Writer {
     /// Claim of the writer.
     pub claim: Claim,
@@ -36,6 +38,7 @@ pub struct Writer {
 
 /// An entry as observed, to be evicted only while it is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Seen {
     /// Claim of the entry.
     pub claim: Claim,
@@ -58,6 +61,7 @@ named! {
 /// One write or read. Each write that changes membership also grants, in the same update. The
 /// filters are those of `docs/locks.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation {
     /// Insert an empty document with this token, if there is none.
     Create {
@@ -164,6 +168,7 @@ impl Operation {
 
 /// Outcome of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
     /// Acknowledged by a majority, with the resulting document (for a read, the document read).
     Applied(Found),
@@ -177,6 +182,7 @@ pub enum Outcome {
 
 /// Event of a lock's change stream, which a majority has. Except for a grant, events are hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Hint {
     /// The stream is open and reports events that concern the watched claim.
     Opened {

@@ -24,6 +24,7 @@ named! {
 
 /// Final result of a contender.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum End {
     /// The lock was held and released.
     Released,
@@ -61,6 +62,7 @@ pub enum End {
 
 /// An entry ahead of this contender.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ahead {
     /// Name of its owner.
     pub identity: Identity,

@@ -17,6 +17,8 @@ const KEY_LENGTH_MAX: usize = 128;
 
 /// Name of a piece of work among those that are done under one lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub struct WorkKey(String);
 
 impl WorkKey {
@@ -59,6 +61,7 @@ impl fmt::Display for WorkKey {
 
 /// The last success of a piece of work.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Success {
     /// Key of the work.
     pub key: WorkKey,
@@ -68,6 +71,7 @@ pub struct Success {
 
 /// Work that is skipped if it succeeded recently.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OncePer {
     /// Time within which a success counts.
     pub period: Duration,

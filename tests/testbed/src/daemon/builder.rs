@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Daemon, LastLines, nanos, valid_until_ns};
+use crate::trace::{self, CheckedTrace};
 use crate::{Failure, FakeClock, Launch, Lifetime, ReservedPort, Scratch};
 
 /// Name of the file with the connection string.
@@ -110,6 +111,7 @@ pub struct DaemonBuilder {
     environment: Vec<(String, OsString)>,
     workload: Vec<String>,
     lifetime: Lifetime,
+    traced: bool,
 }
 
 impl DaemonBuilder {
@@ -126,6 +128,7 @@ impl DaemonBuilder {
             environment: Vec::new(),
             workload: Vec::new(),
             lifetime: Lifetime::OfStarter,
+            traced: true,
         }
     }
 
@@ -197,6 +200,13 @@ impl DaemonBuilder {
         self
     }
 
+    /// Writes no trace, because the test measures the daemon, gives it another user, or has it do
+    /// things that a trace must not show. Otherwise its trace is checked when it is dropped.
+    pub fn untraced(mut self) -> Self {
+        self.traced = false;
+        self
+    }
+
     /// Starts a process that can be left running; see [`Daemon::leave_up`].
     pub fn detached(mut self) -> Self {
         self.lifetime = Lifetime::Detached;
@@ -249,6 +259,7 @@ impl DaemonBuilder {
             environment,
             workload,
             lifetime,
+            traced,
         } = self;
         if !program.exists() {
             let program = program.display();
@@ -279,6 +290,12 @@ impl DaemonBuilder {
         } else {
             launch = launch.argument("--").arguments(workload);
         }
+        let elsewhere = environment.iter().any(|(name, _)| name == trace::VARIABLE);
+        let traced =
+            (traced && !elsewhere).then(|| CheckedTrace::new(scratch.path().join("trace")));
+        if let Some(trace) = &traced {
+            launch = launch.envs([(trace::VARIABLE, trace.path())]);
+        }
         launch = launch.envs(environment);
         let process = launch.start()?;
         Ok(Daemon {
@@ -287,6 +304,7 @@ impl DaemonBuilder {
             process,
             port,
             directory,
+            _trace: traced,
             _last_lines: LastLines(scratch.path().join("log")),
             scratch,
         })

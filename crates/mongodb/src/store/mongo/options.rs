@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::KnownHome;
+use crate::trace::Trace;
 use leasehold_core::election::{Identity, Timings};
 
 /// Source of the connection string, which is read again when the store cannot be used, so that a
@@ -53,6 +54,9 @@ pub struct StoreOptions {
     /// Record of the deployment that outlives this process: with it, a restart
     /// does not follow a connection string that leads to another deployment.
     pub home: Option<KnownHome>,
+    /// The file that gets a record of everything that the candidate or contender does; none by
+    /// default. Each line is written before the event loop goes on.
+    pub trace: Option<Trace>,
 }
 
 impl StoreOptions {
@@ -74,7 +78,13 @@ impl StoreOptions {
             heartbeat: Duration::from_secs(10),
             watch: WatchMode::default(),
             home: None,
+            trace: None,
         }
+    }
+
+    /// Returns the name of a document in traces.
+    pub(crate) fn document(&self, name: &str) -> String {
+        format!("{}.{}/{name}", self.database, self.collection)
     }
 }
 

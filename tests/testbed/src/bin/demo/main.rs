@@ -106,6 +106,7 @@ async fn demonstrate() -> Result<(), Failure> {
     let mut daemons = Vec::new();
     for identity in IDENTITIES {
         let builder = Daemon::builder(binary())
+            .untraced()
             .lease("demo")
             .identity(identity)
             .uri(&uri);

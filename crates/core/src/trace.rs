@@ -1,0 +1,124 @@
+//! Records of a trace: everything that a state machine was given, and everything that it did.
+//!
+//! With the options, the time, the random bits and the inputs in it, a machine gives the same
+//! effects again. A trace is a list of [`Record`]s, each a line of JSON; the runner writes them, and
+//! `tests/trace-check` reads them.
+
+use std::num::ParseIntError;
+
+use serde::{Deserialize, Serialize};
+
+use crate::election::{BootTime, CallId};
+
+/// Version of the format.
+pub const SCHEMA: u32 = 1;
+
+/// One line of a trace: an event of one machine, whose options have the type `O`, its inputs `I` and
+/// its effects `E`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record<O, I, E> {
+    /// Id of the machine; unique among the machines of a boot.
+    pub machine: String,
+    /// Number of the record among those of the machine, from 0, so that a gap is noticed.
+    pub number: u64,
+    /// The event.
+    #[serde(flatten)]
+    pub event: Event<O, I, E>,
+}
+
+/// An event of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event<O, I, E> {
+    /// The machine was created.
+    Started(Started<O>),
+    /// The machine handled an input. Written before the first of the effects is carried out.
+    Turn(Turn<I, E>),
+    /// A store call was handed to the driver. Written before that.
+    Sent(Sent),
+    /// The outcome of a store call is known.
+    Answered(Answered),
+}
+
+/// The kind of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// An [`Election`](crate::election::Election).
+    Election,
+    /// A [`LockContender`](crate::lock::LockContender).
+    Lock,
+}
+
+/// The creation of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started<O> {
+    /// Version of the format: [`SCHEMA`].
+    pub schema: u32,
+    /// The kind of the machine.
+    pub kind: Kind,
+    /// The document: `<database>.<collection>/<name>`.
+    pub document: String,
+    /// Id of the clock. Instants are comparable only with the same one.
+    pub clock: Option<String>,
+    /// Time of the creation.
+    pub now: BootTime,
+    /// Random bits that the creation drew.
+    pub random: Vec<Bits>,
+    /// Options of the machine.
+    pub options: O,
+}
+
+/// One call of the machine's `handle`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn<I, E> {
+    /// Time of the turn.
+    pub now: BootTime,
+    /// Random bits that the turn drew.
+    pub random: Vec<Bits>,
+    /// The input.
+    pub input: I,
+    /// The effects, in order.
+    pub effects: Vec<E>,
+}
+
+/// A store call that is handed to the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Id of the call.
+    pub call: CallId,
+    /// Time immediately before.
+    pub at: BootTime,
+}
+
+/// An answer to a store call, or its timeout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answered {
+    /// Id of the call.
+    pub call: CallId,
+    /// Time at which the event loop received it.
+    pub at: BootTime,
+    /// Name of the outcome.
+    pub outcome: String,
+    /// True if the call was reported as unknown before.
+    pub late: bool,
+}
+
+/// 128 random bits; in text, because few readers of JSON have numbers of that size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Bits(pub u128);
+
+impl TryFrom<String> for Bits {
+    type Error = ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, ParseIntError> {
+        u128::from_str_radix(&text, 16).map(Self)
+    }
+}
+
+impl From<Bits> for String {
+    fn from(bits: Bits) -> Self {
+        format!("{:032x}", bits.0)
+    }
+}

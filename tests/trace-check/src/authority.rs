@@ -1,0 +1,113 @@
+//! The authority of each machine over time, as its replay shows it.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::election::{Authority, BootTime, Claim as ClaimId, Token};
+use leasehold_core::trace::Kind;
+
+/// The claims that one with authority excludes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exclusion {
+    /// All others: a lease, and an exclusive lock.
+    All,
+    /// Those that exclude all: a shared lock.
+    Writers,
+    /// Those beyond this number: a lock with slots.
+    Beyond(u32),
+}
+
+/// The document that a machine contends for, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Role {
+    pub(crate) kind: Kind,
+    pub(crate) document: String,
+    /// Id of the clock of its instants.
+    pub(crate) clock: Option<String>,
+    pub(crate) exclusion: Exclusion,
+    pub(crate) begun: BootTime,
+    /// A claim whose process had exited when this machine began.
+    pub(crate) predecessor: Option<ClaimId>,
+}
+
+/// A time of authority under one token.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) role: Role,
+    pub(crate) machine: String,
+    pub(crate) token: Token,
+    /// The line of the turn with which it begins.
+    pub(crate) line: usize,
+    pub(crate) from: BootTime,
+    /// The end: the turn that ended it, or the deadline of the last extension.
+    pub(crate) until: BootTime,
+}
+
+/// The authority of all machines.
+#[derive(Debug, Default)]
+pub(crate) struct Authorities {
+    roles: BTreeMap<String, Role>,
+    claims: Vec<Claim>,
+    /// The claims that the machines tried to lead under.
+    attempts: BTreeMap<(String, Token), ClaimId>,
+    /// The newest claim of each machine that has authority, by its index.
+    current: BTreeMap<String, usize>,
+}
+
+impl Authorities {
+    pub(crate) fn began(&mut self, machine: &str, role: Role) {
+        self.roles.insert(machine.to_owned(), role);
+    }
+
+    /// Records the claims under which a machine tries to lead.
+    pub(crate) fn tried(&mut self, machine: &str, attempts: &[(ClaimId, Token)]) {
+        for (claim, token) in attempts {
+            self.attempts.insert((machine.to_owned(), *token), *claim);
+        }
+    }
+
+    /// Records the authority of a machine after a turn.
+    pub(crate) fn turned(
+        &mut self,
+        machine: &str,
+        line: usize,
+        now: BootTime,
+        authority: Option<Authority>,
+    ) {
+        let current = self.current.get(machine).copied();
+        if let Some(claim) = current.map(|index| &mut self.claims[index]) {
+            let token = authority.map(|authority| authority.token);
+            if token == Some(claim.token) {
+                claim.until = authority.map_or(claim.until, |a| a.valid_until);
+                return;
+            }
+            claim.until = claim.until.min(now);
+            self.current.remove(machine);
+        }
+        let (Some(authority), Some(role)) = (authority, self.roles.get(machine)) else {
+            return;
+        };
+        self.current.insert(machine.to_owned(), self.claims.len());
+        self.claims.push(Claim {
+            role: role.clone(),
+            machine: machine.to_owned(),
+            token: authority.token,
+            line,
+            from: now,
+            until: authority.valid_until,
+        });
+    }
+
+    /// Returns all claims that had authority, in the order of the lines. One ends with its process, if
+    /// a successor has proof that this has exited.
+    pub(crate) fn claims(mut self) -> Vec<Claim> {
+        let proven = |role: &Role| Some((role.predecessor?, role.begun));
+        let exited: BTreeMap<_, _> = self.roles.values().filter_map(proven).collect();
+        for claim in &mut self.claims {
+            let id = self.attempts.get(&(claim.machine.clone(), claim.token));
+            if let Some(by) = id.and_then(|id| exited.get(id)) {
+                claim.until = claim.until.min(*by);
+            }
+        }
+        self.claims
+    }
+}

@@ -1,0 +1,104 @@
+//! Rules for all machines of a document together.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::trace::Kind;
+
+use crate::Violation;
+use crate::authority::{Claim, Exclusion};
+
+/// Checks the claims of all documents.
+pub(crate) fn check(claims: &[Claim]) -> Vec<Violation> {
+    let mut documents: BTreeMap<_, Vec<&Claim>> = BTreeMap::new();
+    for claim in claims {
+        let role = &claim.role;
+        // Instants on different clocks say nothing about each other.
+        let key = (&role.clock, role.kind, &role.document);
+        documents.entry(key).or_default().push(claim);
+    }
+    let mut violations = Vec::new();
+    for ((_, kind, document), mut claims) in documents {
+        claims.sort_by_key(|claim| (claim.from, claim.line));
+        violations.extend(overlaps(document, &claims));
+        violations.extend(tokens(kind, document, &claims));
+    }
+    violations
+}
+
+/// I1: claims that exclude each other have no instant in common.
+fn overlaps(document: &str, claims: &[&Claim]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (index, claim) in claims.iter().enumerate() {
+        let before = &claims[..index];
+        let together: Vec<_> = before.iter().filter(|b| b.until > claim.from).collect();
+        let excluded = together.iter().find(|other| excludes(claim, other));
+        if let Some(other) = excluded {
+            violations.push(violation(
+                claim,
+                format!(
+                    "I1: {document}: token {} of {} has authority from {} on, and token {} of {} \
+                     until {}",
+                    claim.token, claim.machine, claim.from, other.token, other.machine, other.until,
+                ),
+            ));
+        }
+        if let Exclusion::Beyond(slots) = claim.role.exclusion
+            && together.len() >= usize::try_from(slots).unwrap_or(usize::MAX)
+        {
+            violations.push(violation(
+                claim,
+                format!(
+                    "I1: {document}: token {} is one of {} that have authority at {}, for {slots} \
+                     slots",
+                    claim.token,
+                    together.len() + 1,
+                    claim.from,
+                ),
+            ));
+        }
+    }
+    violations
+}
+
+fn excludes(one: &Claim, other: &Claim) -> bool {
+    let all = |claim: &Claim| claim.role.exclusion == Exclusion::All;
+    all(one) || all(other)
+}
+
+/// I3: no token is used twice, and it grows with each acquisition. Acquisitions of a shared lock or
+/// of slots may be acknowledged in another order than that in which they were made.
+fn tokens(kind: Kind, document: &str, claims: &[&Claim]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut seen: BTreeMap<_, &Claim> = BTreeMap::new();
+    for claim in claims {
+        if let Some(other) = seen.insert(claim.token, claim) {
+            violations.push(violation(
+                claim,
+                format!(
+                    "I3: {document}: token {} of {} is that of {} too",
+                    claim.token, claim.machine, other.machine,
+                ),
+            ));
+            continue;
+        }
+        let ordered = kind == Kind::Election || claim.role.exclusion == Exclusion::All;
+        let highest = seen.range(claim.token..).nth(1);
+        if let Some((token, other)) = highest.filter(|_| ordered) {
+            violations.push(violation(
+                claim,
+                format!(
+                    "I3: {document}: token {} of {} follows token {token} of {}",
+                    claim.token, claim.machine, other.machine,
+                ),
+            ));
+        }
+    }
+    violations
+}
+
+fn violation(claim: &Claim, what: String) -> Violation {
+    Violation {
+        line: claim.line,
+        what,
+    }
+}

@@ -1,0 +1,175 @@
+//! Checks traces (`LEASEHOLD_TRACE`) with the state machines as the specification.
+//!
+//! - **Replay**: each machine is created with the recorded options, time and random bits, and is
+//!   given the recorded inputs. It must give the recorded effects.
+//! - **Calls**: each store call that the machine asked for was handed to the driver once, after the
+//!   turn that asked for it, and was answered at most twice, the second time late and after "unknown".
+//! - **Invariants**: the authority of the replayed machines, turn by turn. The machines of one clock
+//!   are compared on that clock: no two claims have authority at the same instant (I1; for locks by
+//!   their modes), and the token grows with every acquisition (I3).
+//!
+//! A trace may end anywhere, because processes are killed, but it has no gaps.
+
+mod authority;
+mod calls;
+mod invariants;
+mod replay;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead};
+
+use leasehold_core::election::Election;
+use leasehold_core::lock::LockContender;
+use leasehold_core::trace::{Kind, SCHEMA};
+use serde_json::Value;
+
+use authority::Authorities;
+use calls::Calls;
+use replay::Replay;
+
+/// A violation, and the lines that show it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct Violation {
+    /// Number of the line, from 1, in the order in which the files were read.
+    pub line: usize,
+    /// The description.
+    pub what: String,
+}
+
+/// The counts of a trace that was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Checked {
+    /// Machines that were replayed.
+    pub machines: usize,
+    /// Turns that were replayed.
+    pub turns: usize,
+    /// Store calls.
+    pub calls: usize,
+    /// Acquisitions.
+    pub acquisitions: usize,
+}
+
+/// A machine of the trace, as far as it was read.
+struct Machine {
+    replay: Box<dyn Replay>,
+    calls: Calls,
+    /// Number of its next record.
+    next: u64,
+}
+
+/// Reads a trace, line by line, and collects what violates it.
+#[derive(Default)]
+pub struct Checker {
+    machines: BTreeMap<String, Machine>,
+    authorities: Authorities,
+    checked: Checked,
+    line: usize,
+    violations: Vec<Violation>,
+}
+
+impl Checker {
+    /// Reads the lines of a file. A last line that is incomplete is ignored: its writer was killed,
+    /// or the disk is full.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(&mut self, mut lines: impl BufRead) -> io::Result<()> {
+        let mut line = String::new();
+        while lines.read_line(&mut line)? > 0 {
+            if let Some(complete) = line.strip_suffix('\n') {
+                self.line(complete);
+            }
+            line.clear();
+        }
+        Ok(())
+    }
+
+    /// Reads a line.
+    pub fn line(&mut self, text: &str) {
+        self.line += 1;
+        if let Err(what) = self.record(text) {
+            self.violates(what);
+        }
+    }
+
+    /// Checks what all machines did together, and returns the counts.
+    ///
+    /// # Errors
+    /// All violations, in the order of the lines.
+    pub fn finish(mut self) -> Result<Checked, Vec<Violation>> {
+        let claims = self.authorities.claims();
+        self.violations.extend(invariants::check(&claims));
+        self.violations.sort_by_key(|violation| violation.line);
+        self.checked.acquisitions = claims.len();
+        match self.violations.is_empty() {
+            true => Ok(self.checked),
+            false => Err(self.violations),
+        }
+    }
+
+    fn violates(&mut self, what: String) {
+        let line = self.line;
+        self.violations.push(Violation { line, what });
+    }
+
+    fn record(&mut self, text: &str) -> Result<(), String> {
+        let unreadable = |error: serde_json::Error| format!("not a record of a trace: {error}");
+        let record: Value = serde_json::from_str(text).map_err(unreadable)?;
+        let Some(id) = record["machine"].as_str() else {
+            return Err("not a record of a trace: it names no machine".to_owned());
+        };
+        if let Some(started) = record.get("started") {
+            return self.started(id, started);
+        }
+        let Some(machine) = self.machines.get_mut(id) else {
+            return Err(format!("machine {id:?} has no beginning in this trace"));
+        };
+        let number = record["number"].as_u64();
+        let expected = std::mem::replace(&mut machine.next, number.map_or(0, |n| n + 1));
+        if number != Some(expected) {
+            return Err(format!("record {expected} of machine {id} is missing"));
+        }
+        if let Some(turn) = record.get("turn") {
+            let turned = machine.replay.turn(turn)?;
+            self.checked.turns += 1;
+            self.checked.calls += turned.calls.len();
+            machine.calls.asked(&turned.calls)?;
+            self.authorities.tried(id, &turned.attempts);
+            self.authorities
+                .turned(id, self.line, turned.now, turned.authority);
+            Ok(())
+        } else if let Some(sent) = record.get("sent") {
+            machine.calls.sent(sent)
+        } else if let Some(answered) = record.get("answered") {
+            machine.calls.answered(answered)
+        } else {
+            Err("a record of an unknown kind".to_owned())
+        }
+    }
+
+    fn started(&mut self, id: &str, started: &Value) -> Result<(), String> {
+        let schema = &started["schema"];
+        if *schema != SCHEMA {
+            return Err(format!("schema {schema} instead of {SCHEMA}"));
+        }
+        let kind = serde_json::from_value(started["kind"].clone());
+        let kind: Kind = kind.map_err(|error| format!("kind: {error}"))?;
+        let (replay, role) = match kind {
+            Kind::Election => replay::begin::<Election>(started)?,
+            Kind::Lock => replay::begin::<LockContender>(started)?,
+        };
+        self.authorities.began(id, role);
+        let calls = Calls::default();
+        self.machines.insert(
+            id.to_owned(),
+            Machine {
+                replay,
+                calls,
+                next: 1,
+            },
+        );
+        self.checked.machines += 1;
+        Ok(())
+    }
+}

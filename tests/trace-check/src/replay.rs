@@ -1,0 +1,260 @@
+//! Replay of one machine.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+
+use leasehold_core::election::{
+    self, Authority, BootTime, CallId, Candidate, Claim, Election, Operation, Randomness, Token,
+};
+use leasehold_core::lock::{self, LockContender, Want};
+use leasehold_core::trace::{Bits, Kind, Started, Turn};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::authority::{Exclusion, Role};
+
+/// A machine of the core.
+pub(crate) trait Machine: Sized + 'static {
+    type Options: DeserializeOwned;
+    type Input: DeserializeOwned;
+    type Effect: DeserializeOwned + PartialEq + Debug;
+
+    const KIND: Kind;
+
+    fn create(options: Self::Options, now: BootTime, random: &mut dyn Randomness) -> Self;
+    fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness);
+    fn next_effect(&mut self) -> Option<Self::Effect>;
+    fn call(effect: &Self::Effect) -> Option<CallId>;
+    /// Returns the claim and the token of an attempt to lead.
+    fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)>;
+    /// Returns the claim of a predecessor that is proven to have exited.
+    fn predecessor(options: &Self::Options) -> Option<Claim>;
+    fn authority(&self, now: BootTime) -> Option<Authority>;
+    fn exclusion(options: &Self::Options) -> Exclusion;
+}
+
+impl Machine for Election {
+    type Options = Candidate;
+    type Input = election::Input;
+    type Effect = election::Effect;
+
+    const KIND: Kind = Kind::Election;
+
+    fn create(options: Candidate, now: BootTime, random: &mut dyn Randomness) -> Self {
+        Self::new(options, now, random)
+    }
+
+    fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness) {
+        self.handle(now, input, random);
+    }
+
+    fn next_effect(&mut self) -> Option<Self::Effect> {
+        self.next_effect()
+    }
+
+    fn call(effect: &Self::Effect) -> Option<CallId> {
+        match effect {
+            election::Effect::Call { id, .. } => Some(*id),
+            _ => None,
+        }
+    }
+
+    fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)> {
+        let election::Effect::Call { operation, .. } = effect else {
+            return None;
+        };
+        match operation {
+            Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } => {
+                Some((acquisition.claim, acquisition.token))
+            }
+            _ => None,
+        }
+    }
+
+    fn predecessor(options: &Candidate) -> Option<Claim> {
+        options.predecessor_claim
+    }
+
+    fn authority(&self, now: BootTime) -> Option<Authority> {
+        self.status().at(now).authority
+    }
+
+    fn exclusion(_: &Candidate) -> Exclusion {
+        Exclusion::All
+    }
+}
+
+impl Machine for LockContender {
+    type Options = lock::Options;
+    type Input = lock::Input;
+    type Effect = lock::Effect;
+
+    const KIND: Kind = Kind::Lock;
+
+    fn create(options: lock::Options, now: BootTime, random: &mut dyn Randomness) -> Self {
+        Self::new(options, now, random)
+    }
+
+    fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness) {
+        self.handle(now, input, random);
+    }
+
+    fn next_effect(&mut self) -> Option<Self::Effect> {
+        self.next_effect()
+    }
+
+    fn call(effect: &Self::Effect) -> Option<CallId> {
+        match effect {
+            lock::Effect::Call { id, .. } => Some(*id),
+            _ => None,
+        }
+    }
+
+    fn attempt(_: &Self::Effect) -> Option<(Claim, Token)> {
+        None
+    }
+
+    fn predecessor(_: &lock::Options) -> Option<Claim> {
+        None
+    }
+
+    fn authority(&self, now: BootTime) -> Option<Authority> {
+        self.authority_at(now)
+    }
+
+    fn exclusion(options: &lock::Options) -> Exclusion {
+        match options.want {
+            Want::Exclusive => Exclusion::All,
+            Want::Shared => Exclusion::Writers,
+            Want::Slot(slots) => Exclusion::Beyond(slots.get()),
+        }
+    }
+}
+
+/// The random bits of a record, in their order.
+struct Recorded {
+    bits: VecDeque<Bits>,
+    exhausted: bool,
+}
+
+impl Recorded {
+    fn new(bits: Vec<Bits>) -> Self {
+        Self {
+            bits: bits.into(),
+            exhausted: false,
+        }
+    }
+
+    fn all_drawn(&self) -> Result<(), String> {
+        match (self.exhausted, self.bits.len()) {
+            (true, _) => Err("replay: more random bits are drawn than were recorded".to_owned()),
+            (false, 0) => Ok(()),
+            (false, left) => Err(format!("replay: {left} recorded random bits are not drawn")),
+        }
+    }
+}
+
+impl Randomness for Recorded {
+    fn bits(&mut self) -> u128 {
+        let next = self.bits.pop_front();
+        self.exhausted |= next.is_none();
+        next.map_or(0, |Bits(bits)| bits)
+    }
+}
+
+/// A turn that was replayed.
+pub(crate) struct Turned {
+    pub(crate) now: BootTime,
+    /// The calls that it asked for.
+    pub(crate) calls: Vec<CallId>,
+    /// The claims that it tried to lead under, with their tokens.
+    pub(crate) attempts: Vec<(Claim, Token)>,
+    /// The authority after it.
+    pub(crate) authority: Option<Authority>,
+}
+
+/// A machine that is replayed.
+pub(crate) trait Replay {
+    /// Replays a recorded turn.
+    fn turn(&mut self, turn: &Value) -> Result<Turned, String>;
+}
+
+struct Replayed<M> {
+    machine: M,
+    /// True if a turn has failed: later ones would differ for that reason.
+    failed: bool,
+}
+
+/// Creates a recorded machine.
+pub(crate) fn begin<M: Machine>(started: &Value) -> Result<(Box<dyn Replay>, Role), String> {
+    let Started {
+        document,
+        clock,
+        now,
+        random,
+        options,
+        ..
+    } = parse::<Started<M::Options>>(started)?;
+    let mut random = Recorded::new(random);
+    let role = Role {
+        kind: M::KIND,
+        document,
+        clock,
+        exclusion: M::exclusion(&options),
+        begun: now,
+        predecessor: M::predecessor(&options),
+    };
+    let machine = M::create(options, now, &mut random);
+    random.all_drawn()?;
+    let failed = false;
+    Ok((Box::new(Replayed { machine, failed }), role))
+}
+
+impl<M: Machine> Replay for Replayed<M> {
+    fn turn(&mut self, turn: &Value) -> Result<Turned, String> {
+        let Turn {
+            now,
+            random,
+            input,
+            effects: recorded,
+        } = parse::<Turn<M::Input, M::Effect>>(turn)?;
+        let mut random = Recorded::new(random);
+        self.machine.handle(now, input, &mut random);
+        let effects: Vec<_> = std::iter::from_fn(|| self.machine.next_effect()).collect();
+        let calls = recorded.iter().filter_map(M::call).collect();
+        let attempts = recorded.iter().filter_map(M::attempt).collect();
+        if !self.failed {
+            let compared = random
+                .all_drawn()
+                .and_then(|()| compare(&recorded, &effects));
+            self.failed = compared.is_err();
+            compared?;
+        }
+        Ok(Turned {
+            now,
+            calls,
+            attempts,
+            authority: self.machine.authority(now),
+        })
+    }
+}
+
+fn compare<E: PartialEq + Debug>(recorded: &[E], replayed: &[E]) -> Result<(), String> {
+    let same = recorded.iter().zip(replayed).take_while(|(a, b)| a == b);
+    let index = same.count();
+    let [recorded, replayed] = [recorded, replayed].map(|effects| match effects.get(index) {
+        Some(effect) => format!("{effect:?}"),
+        None => "nothing".to_owned(),
+    });
+    match recorded == replayed && recorded == "nothing" {
+        true => Ok(()),
+        false => Err(format!(
+            "replay: effect {index} is {recorded}, but the machine gives {replayed}"
+        )),
+    }
+}
+
+/// Reads a part of a record.
+pub(crate) fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    T::deserialize(value).map_err(|error| format!("not a record of a trace: {error}"))
+}

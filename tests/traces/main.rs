@@ -1,0 +1,213 @@
+//! Goal: daemons and jobs do nothing but what their state machines decide, and a trace that shows
+//! anything else is refused.
+//! Method: real daemons and jobs on a real set, with handoffs, a kill and a crowd; then their trace,
+//! changed in one place at a time.
+
+// The tests observe from outside and use their own clocks.
+#![allow(clippy::disallowed_methods)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use leasehold_testbed::{Daemon, DaemonBuilder, DaemonTimings, ReplicaSet, Scratch};
+use leasehold_testbed::{eventually, run};
+use leasehold_trace_check::{Checked, Checker, Violation};
+use serde_json::{Value, json};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+const LONG: Duration = Duration::from_secs(30);
+/// Jobs that run at the same time, in each mode.
+const JOBS: usize = 4;
+
+/// A trace as its lines.
+struct Lines(Vec<Value>);
+
+impl Lines {
+    fn of(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = |line| serde_json::from_str(line).unwrap();
+        Self(text.lines().map(line).collect())
+    }
+
+    fn check(&self) -> Result<Checked, Vec<Violation>> {
+        let mut checker = Checker::default();
+        for line in &self.0 {
+            checker.line(&line.to_string());
+        }
+        checker.finish()
+    }
+
+    /// Returns the index of the first line for which this is true.
+    fn position(&self, condition: impl FnMut(&Value) -> bool) -> usize {
+        let found = self.0.iter().position(condition);
+        found.expect("the trace has such a line")
+    }
+
+    /// Asserts that the trace is refused after a change, for this reason.
+    fn refused(&self, expected: &str, change: impl FnOnce(&mut Vec<Value>)) {
+        let mut changed = Self(self.0.clone());
+        change(&mut changed.0);
+        let violations = changed.check().expect_err(expected);
+        let found = violations.iter().any(|found| found.what.contains(expected));
+        assert!(found, "{expected:?}: {violations:#?}");
+    }
+}
+
+fn daemon(set: &ReplicaSet, lease: &str, identity: &str, trace: &Path) -> DaemonBuilder {
+    Daemon::builder(PROGRAM)
+        .lease(lease)
+        .identity(identity)
+        .uri(&set.uri())
+        .timings(DaemonTimings::SHORT)
+        .handoff_delay("0s")
+        .env("LEASEHOLD_TRACE", trace)
+}
+
+fn job(set: &ReplicaSet, arguments: &[&str], trace: &Path, scratch: &Path) -> Child {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["lock", "--mongodb-database=traces"])
+        .args(arguments)
+        // Long enough that those in slots work at the same time.
+        .args(["--", "sleep", "0.3"])
+        .env("LEASEHOLD_MONGODB__URI", set.uri())
+        .env("LEASEHOLD_TRACE", trace)
+        .env("XDG_RUNTIME_DIR", scratch)
+        .stdin(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// Three candidates for one lease, of which one is stopped, one is killed and one steps down; the
+/// leader of another lease; and jobs in all modes.
+async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
+    let candidate = |identity| daemon(set, "traced", identity, trace);
+    let a = candidate("a").leading(LONG).await;
+    let b = candidate("b").following("a", LONG).await;
+    let c = candidate("c").following("a", LONG).await;
+    let other = daemon(set, "other", "d", trace).leading(LONG).await;
+    a.term();
+    a.wait_exit(LONG).await;
+    let leads = async || {
+        eventually("another leads", async || b.leads() || c.leads()).await;
+        if b.leads() { (&b, &c) } else { (&c, &b) }
+    };
+    let (leader, follower) = leads().await;
+    leader.kill();
+    follower.wait_leads(LONG).await;
+    follower.signal(rustix::process::Signal::USR1);
+    follower.wait_role("follower", LONG).await;
+    for modes in [
+        &["jobs"][..],
+        &["readers", "--shared"],
+        &["places", "--slots=2"],
+    ] {
+        let jobs: Vec<_> = (0..JOBS).map(|_| job(set, modes, trace, scratch)).collect();
+        for mut job in jobs {
+            assert!(job.wait().unwrap().success());
+        }
+    }
+    follower.term();
+    follower.wait_exit(LONG).await;
+    drop(other);
+}
+
+#[test]
+fn daemons_and_jobs_do_what_their_machines_decide() {
+    let scratch = Scratch::new();
+    let trace = scratch.path().join("trace");
+    run(async {
+        let set = ReplicaSet::builder().members(1).start().await;
+        drama(&set, &trace, scratch.path()).await;
+    });
+    let lines = Lines::of(&trace);
+    let checked = lines.check().unwrap_or_else(|found| panic!("{found:#?}"));
+    assert_eq!(checked.machines, 4 + 3 * JOBS, "{checked:?}");
+    // Three leaderships and that of the other lease, at least, and one of each job.
+    assert!(checked.acquisitions >= 4 + 3 * JOBS, "{checked:?}");
+    assert!(
+        !lines
+            .0
+            .iter()
+            .any(|line| line.to_string().contains("mongodb://"))
+    );
+    tampered(&lines);
+}
+
+/// Changes the trace in one place at a time.
+fn tampered(lines: &Lines) {
+    let acquires = lines.position(|line| line["turn"]["effects"].to_string().contains("Acquire"));
+    lines.refused("but the machine gives", |lines| {
+        let effects = lines[acquires]["turn"]["effects"].as_array_mut().unwrap();
+        let acquisition =
+            |effect: &&mut Value| effect["Call"]["operation"].get("Acquire").is_some();
+        let acquire = effects.iter_mut().find(acquisition).unwrap();
+        acquire["Call"]["operation"]["Acquire"]["token"] = json!(77);
+    });
+    lines.refused("replay: ", |lines| {
+        lines[acquires]["turn"]["effects"] = json!([])
+    });
+    lines.refused("is missing", |lines| drop(lines.remove(acquires)));
+    lines.refused("random bits", |lines| {
+        lines[acquires]["turn"]["random"] = json!([]);
+    });
+    let applied =
+        lines.position(|line| !line["turn"]["input"]["Reply"]["outcome"]["Applied"].is_null());
+    lines.refused("replay: ", |lines| {
+        lines[applied]["turn"]["input"]["Reply"]["outcome"] = json!("Unknown");
+    });
+    let sent = lines.position(|line| !line["sent"].is_null());
+    let machine = &lines.0[sent]["machine"];
+    let again = lines.position(|line| {
+        line["machine"] == *machine
+            && line["sent"]["call"].as_u64() > lines.0[sent]["sent"]["call"].as_u64()
+    });
+    lines.refused("is sent a second time", |lines| {
+        lines[again]["sent"]["call"] = lines[sent]["sent"]["call"].clone();
+    });
+    lines.refused("no turn asked for it", |lines| {
+        lines[sent]["sent"]["call"] = json!(999)
+    });
+    let answered = lines.position(|line| !line["answered"].is_null());
+    lines.refused("is answered, but was not sent", |lines| {
+        lines[answered]["answered"]["call"] = json!(999);
+    });
+    lines.refused("has a late answer, but no timeout", |lines| {
+        lines[answered]["answered"]["late"] = json!(true);
+    });
+    let started = lines.position(|line| !line["started"].is_null());
+    lines.refused("has no beginning", |lines| drop(lines.remove(started)));
+    lines.refused("schema 2", |lines| {
+        lines[started]["started"]["schema"] = json!(2)
+    });
+    lines.refused("not a record", |lines| lines.insert(0, json!("nonsense")));
+    // The leader of another lease is made one of this lease.
+    lines.refused("I1: ", |lines| {
+        replace(
+            lines,
+            "/started/document",
+            &json!("leasehold.leases/other"),
+            &json!("leasehold.leases/traced"),
+        );
+    });
+    lines.refused("for 1 slots", |lines| {
+        replace(
+            lines,
+            "/started/options/want",
+            &json!({ "Slot": 2 }),
+            &json!({ "Slot": 1 }),
+        );
+    });
+}
+
+fn replace(lines: &mut [Value], place: &str, old: &Value, new: &Value) {
+    for value in lines.iter_mut().filter_map(|line| line.pointer_mut(place)) {
+        if value == old {
+            value.clone_from(new);
+        }
+    }
+}
