@@ -15,7 +15,10 @@ use results::{Measured, Results, Unit, Values};
 
 const PAGE: &str = "docs/benchmarks.md";
 /// The published runs.
-const RUNS: [&str; 2] = ["docs/benchmarks/peers.json", "docs/benchmarks/peers-disk.json"];
+const RUNS: [&str; 2] = [
+    "docs/benchmarks/peers.json",
+    "docs/benchmarks/peers-disk.json",
+];
 const BEGIN: &str = "<!-- tables: made by tests/benchmarks_page.rs -->\n";
 const END: &str = "<!-- end of tables -->";
 

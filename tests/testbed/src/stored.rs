@@ -1,6 +1,8 @@
 //! The lease document as an operator, a script or a restored backup sees and changes it, by its
 //! field names and without the daemon's own code.
 
+use std::time::Duration;
+
 use mongodb::bson::{Bson, Document, RawDocumentBuf, Uuid, doc};
 use mongodb::{Client, Collection};
 
@@ -72,6 +74,25 @@ impl StoredLease {
             .filter_map(Bson::as_document)
             .cloned()
             .collect()
+    }
+
+    /// Returns the time from the end of the last leadership to the acquisition of the present
+    /// one, by the store's clock.
+    ///
+    /// # Panics
+    /// If no leadership has ended, or the lease is not held.
+    pub async fn gap(&self) -> Duration {
+        let document = self.get().await;
+        let last = document
+            .get_array("history")
+            .ok()
+            .and_then(|all| all.last());
+        let last = last.and_then(Bson::as_document).expect("a past leadership");
+        let ended = last.get_datetime("ended_at").expect("the end has a time");
+        let holder = document.get_document("holder").expect("the lease is held");
+        let acquired = holder.get_datetime("acquired_at").expect("a time");
+        let gap = acquired.timestamp_millis() - ended.timestamp_millis();
+        Duration::from_millis(gap.try_into().expect("the end comes first"))
     }
 
     /// Returns the reasons in the history, oldest first.
