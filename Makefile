@@ -57,9 +57,6 @@ doc: ## the API documentation; checks every public item and every link
 
 test: ## everything, on real mongod replica sets and a real Kubernetes control plane
 	@$(TESTBED)/ensure-tools
-	@$(TESTBED)/fetch-mongod >/dev/null
-	@$(TESTBED)/fetch-kubernetes >/dev/null
-	@$(TESTBED)/fetch-chart-tools >/dev/null
 	$(TESTBED)/leaves-nothing $(TESTBED)/whole-suite
 
 flakes: ## each test binary N=20 times beside two busy loops; continues an earlier run (hours; BINARIES="daemon locks" for some)
