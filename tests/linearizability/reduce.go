@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// event is an operation as porcupine orders it: at an instant from `from` to `until`.
+type event struct {
+	op          *operation
+	from, until int64
+	// The next lower token that has to be in effect before this one: only an order by tokens can
+	// be completed. 0 if there is none.
+	after int64
+}
+
+// reduceLock returns events that can be ordered if and only if the operations of a lock, other than
+// writes, can be. Almost every choice is gone, so that long histories are checked in a short time.
+//
+//   - Failed operations have no effect. An acquisition of unknown outcome can be left out as well: it
+//     is legal for it to have no effect, and its effect allows nothing that is not allowed without.
+//   - A holder may end as early as possible: at its call, if it was acquired before that. This allows
+//     at least as much as a later end. The end of a lost holder, and a release of unknown outcome, are
+//     thus like a release. An unknown release of a token that has another end had no effect, since no
+//     token ends twice. Of several, the earliest allows most.
+//   - Acquisitions take effect in the order of their tokens.
+func reduceLock(ops []*operation) []*event {
+	acquired := make(map[int64]*operation)
+	// A certain end of each token or, without one, its earliest release of unknown outcome.
+	ended := make(map[int64]*operation)
+	var events []*event
+	for _, op := range ops {
+		switch {
+		case op.outcome == failed, op.kind == write:
+		case op.kind == acquire && op.outcome == succeeded:
+			acquired[op.token] = op
+			events = append(events, &event{op: op, from: op.call, until: op.return_})
+		case op.kind == release && op.outcome == unknown:
+			if end := ended[op.token]; end == nil || uncertain(end) && op.call < end.call {
+				ended[op.token] = op
+			}
+		case op.kind != acquire:
+			ended[op.token] = op
+		}
+	}
+	for _, op := range ops {
+		begin := acquired[op.token]
+		switch {
+		case op.outcome == failed, op.kind != release && op.kind != lost:
+			continue
+		case uncertain(op) && (ended[op.token] != op || begin == nil):
+			continue
+		}
+		end := &event{op: op, from: op.call, until: op.return_}
+		if begin != nil && begin.return_ <= op.call {
+			end.until = end.from
+		}
+		events = append(events, end)
+	}
+	orderByToken(events, acquire)
+	return events
+}
+
+// uncertain returns true for an end that may have had no effect.
+func uncertain(op *operation) bool { return op.kind == release && op.outcome == unknown }
+
+// reduceFence returns events that can be ordered if and only if the fenced writes can be.
+//
+//   - Accepted writes take effect in the order of their tokens.
+//   - A refused write has no effect, and the highest accepted token only grows, so it may be refused
+//     as late as possible: at its return.
+//   - Of several writes with one token and unknown outcome, the earliest allows most. It takes effect
+//     as soon as all accepted writes with lower tokens can have taken effect; this refuses at least as
+//     many writes as a later effect.
+func reduceFence(ops []*operation) []*event {
+	var events []*event
+	earliest := make(map[int64]*operation)
+	for _, op := range ops {
+		switch {
+		case op.kind != write:
+		case op.outcome == succeeded:
+			events = append(events, &event{op: op, from: op.call, until: op.return_})
+		case op.outcome == failed:
+			events = append(events, &event{op: op, from: op.return_, until: op.return_})
+		default:
+			if found := earliest[op.token]; found == nil || op.call < found.call {
+				earliest[op.token] = op
+			}
+		}
+	}
+	accepted := orderByToken(events, write)
+	for _, op := range ops {
+		if op.kind != write || earliest[op.token] != op {
+			continue
+		}
+		at := op.call
+		if lower := below(accepted, op.token); lower >= 0 {
+			at = max(at, accepted[lower].latest)
+		}
+		events = append(events, &event{op: op, from: at, until: at})
+	}
+	return events
+}
+
+// floor is a token and the latest call of an operation with this or a lower one.
+type floor struct{ token, latest int64 }
+
+// orderByToken sets the token that has to be in effect before each successful operation of a kind.
+// It returns the tokens in their order.
+func orderByToken(events []*event, kind kind) []floor {
+	var floors []floor
+	for _, e := range events {
+		if e.op.kind == kind && e.op.outcome == succeeded {
+			floors = append(floors, floor{e.op.token, e.from})
+		}
+	}
+	slices.SortFunc(floors, func(a, b floor) int { return cmp.Compare(a.token, b.token) })
+	latest := int64(math.MinInt64)
+	for i := range floors {
+		latest = max(latest, floors[i].latest)
+		floors[i].latest = latest
+	}
+	for _, e := range events {
+		if e.op.kind == kind && e.op.outcome == succeeded {
+			if lower := below(floors, e.op.token); lower >= 0 {
+				e.after = floors[lower].token
+			}
+		}
+	}
+	return floors
+}
+
+// below returns the index of the last floor with a lower token, or −1.
+func below(floors []floor, token int64) int {
+	at, _ := slices.BinarySearchFunc(floors, token, func(f floor, token int64) int { return cmp.Compare(f.token, token) })
+	return at - 1
+}
