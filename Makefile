@@ -7,10 +7,10 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop build check test flakes trace-check proofs soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
+.PHONY: help run stop build check test flakes trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
 
 help: ## list the commands
-	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
 
 run: ## run three daemons that contend for one lease on a private replica set; KEEP=1 leaves them running
 	@$(CARGO) build --package leasehold --package leasehold-testbed --bins
@@ -67,6 +67,10 @@ flakes: ## each test binary N=20 times beside two busy loops; continues an earli
 
 trace-check: ## checks traces of daemons and jobs (LEASEHOLD_TRACE): make trace-check FILES="a b"
 	$(CARGO) run --quiet --package leasehold-trace-check -- $(FILES)
+
+linearizability: ## checks histories of locks with porcupine: make linearizability FILES="a b" (TIMEOUT=60s for each lock; VISUALIZE=DIR for pages)
+	@checker=$$($(TESTBED)/fetch-linearizability) && \
+	  $$checker $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(if $(VISUALIZE),--visualize $(VISUALIZE)) $(FILES)
 
 proofs: ## proves the arithmetic of the timing rules with z3 (a second; the first time it fetches z3)
 	@modules=$$($(TESTBED)/fetch-z3) && PYTHONPATH=$$modules PYTHONDONTWRITEBYTECODE=1 python3 tests/proofs/timings.py
