@@ -18,15 +18,17 @@ COPY crates/clock/Cargo.toml crates/clock/
 COPY crates/core/Cargo.toml crates/core/
 COPY crates/guard/Cargo.toml crates/guard/
 COPY crates/mongodb/Cargo.toml crates/mongodb/
+COPY tests/nemesis/Cargo.toml tests/nemesis/
 COPY tests/testbed/Cargo.toml tests/testbed/
 COPY tests/trace-check/Cargo.toml tests/trace-check/
 # Cargo requires a source for each target that a manifest names. The empty program
 # is built only for its dependencies and then removed: otherwise it would ship,
 # because the real sources have older timestamps.
 RUN mkdir -p src benches/figures crates/clock/src crates/core/src crates/guard/src crates/mongodb/src \
-        tests/testbed/src tests/trace-check/src \
+        tests/nemesis/src tests/testbed/src tests/trace-check/src \
     && touch crates/clock/src/lib.rs crates/core/src/lib.rs crates/guard/src/lib.rs \
-        crates/mongodb/src/lib.rs tests/testbed/src/lib.rs tests/trace-check/src/lib.rs \
+        crates/mongodb/src/lib.rs tests/nemesis/src/main.rs tests/testbed/src/lib.rs \
+        tests/trace-check/src/lib.rs \
     && echo '//! Empty.' > src/lib.rs \
     && printf '//! Empty.\nfn main() {}\n' > src/main.rs \
     && echo 'fn main() {}' > benches/figures/main.rs \

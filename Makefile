@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop build check test flakes trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
+.PHONY: help run stop build check test flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -71,6 +71,13 @@ trace-check: ## checks traces of daemons and jobs (LEASEHOLD_TRACE): make trace-
 linearizability: ## checks histories of locks with porcupine: make linearizability FILES="a b" (TIMEOUT=60s for each lock; VISUALIZE=DIR for pages)
 	@checker=$$($(TESTBED)/fetch-linearizability) && \
 	  $$checker $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(if $(VISUALIZE),--visualize $(VISUALIZE)) $(FILES)
+
+nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=N, PROFILE=default, OTHER=BINARY, KEEP=DIRECTORY)
+	@$(TESTBED)/ensure-tools
+	@$(TESTBED)/fetch-mongod >/dev/null
+	$(CARGO) build --package leasehold --package leasehold-nemesis --bins
+	target/debug/nemesis --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(PROFILE),--profile $(PROFILE)) \
+	  $(if $(OTHER),--other $(OTHER)) $(if $(KEEP),--keep $(KEEP)) --linearizability "$$($(TESTBED)/fetch-linearizability)"
 
 proofs: ## proves the arithmetic of the timing rules with z3 (a second; the first time it fetches z3)
 	@modules=$$($(TESTBED)/fetch-z3) && PYTHONPATH=$$modules PYTHONDONTWRITEBYTECODE=1 python3 tests/proofs/timings.py

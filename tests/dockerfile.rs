@@ -3,6 +3,8 @@
 //!
 //! `make test-image` shows that it builds and that the image runs.
 
+use std::path::Path;
+
 const DOCKERFILE: &str = include_str!("../Dockerfile");
 const DOCKERIGNORE: &str = include_str!("../.dockerignore");
 const MANIFEST: &str = include_str!("../Cargo.toml");
@@ -58,7 +60,12 @@ fn every_member_of_the_workspace_has_its_manifest_and_an_empty_source() {
     for member in quoted(MANIFEST, "members = ") {
         let manifest = format!("{member}/Cargo.toml");
         assert!(copied().contains(&manifest.as_str()), "COPY {manifest}");
-        let source = format!(" {member}/src/lib.rs");
+        let is_library = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(member)
+            .join("src/lib.rs")
+            .exists();
+        let file = if is_library { "lib.rs" } else { "main.rs" };
+        let source = format!(" {member}/src/{file}");
         assert!(DOCKERFILE.contains(&source), "touch{source}");
     }
 }

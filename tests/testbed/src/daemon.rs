@@ -17,7 +17,7 @@ use crate::process::exit_code;
 use crate::{CheckedTrace, Failure, Launch, Process, ReservedPort, Scratch, eventually, http};
 
 pub use builder::{DaemonBuilder, DaemonTimings};
-pub use status_file::{leads, valid_until_ns};
+pub use status_file::{leads, leads_at, valid_until_ns};
 
 /// Poll interval, short enough for a handoff, which was measured to take about 5 ms.
 const POLL: Duration = Duration::from_millis(2);

@@ -51,7 +51,7 @@ pub use mount::Mount;
 pub use ports::ReservedPort;
 pub use process::{Launch, Lifetime, Process};
 pub use proxy::Proxy;
-pub use replica_set::{ReplicaSet, ReplicaSetBuilder, User};
+pub use replica_set::{Host, ReplicaSet, ReplicaSetBuilder, User};
 pub use scratch::{Scratch, Storage};
 pub use shared::{SharedSet, run};
 pub use stage::Stage;

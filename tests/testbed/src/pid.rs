@@ -15,6 +15,13 @@ pub fn signal(pid: u32, signal: Signal) {
     kill_process(process, signal).unwrap_or_else(|error| panic!("process {pid}: {error}"));
 }
 
+/// Sends a signal to a process that may have ended.
+pub fn signal_if_there(pid: u32, signal: Signal) {
+    if let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(process, signal);
+    }
+}
+
 /// True if a process exists, a zombie included.
 pub fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()

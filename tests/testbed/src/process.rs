@@ -44,6 +44,7 @@ pub struct Launch {
     environment: Vec<(String, OsString)>,
     stderr: Option<PathBuf>,
     lifetime: Lifetime,
+    namespace: Option<String>,
 }
 
 impl Launch {
@@ -56,7 +57,14 @@ impl Launch {
             environment: Vec::new(),
             stderr: None,
             lifetime: Lifetime::OfStarter,
+            namespace: None,
         }
+    }
+
+    /// Sets the network namespace, one made with `ip netns add`.
+    pub fn inside(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
     }
 
     /// Appends one argument.
@@ -146,6 +154,11 @@ impl Launch {
             assignment.push("=");
             assignment.push(value);
             command.arg(assignment);
+        }
+        if let Some(namespace) = &self.namespace {
+            // It executes the program, whose process id thus stays the same.
+            command.arg(stage("nsenter")?);
+            command.arg(format!("--net=/run/netns/{namespace}"));
         }
         command.arg(&self.program).args(&self.arguments);
         command

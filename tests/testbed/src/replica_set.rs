@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::{Certificates, Failure, Proxy, Scratch};
 
-pub use builder::ReplicaSetBuilder;
+pub use builder::{Host, ReplicaSetBuilder};
 pub use member::Member;
 pub use user::User;
 

@@ -40,10 +40,12 @@ pub(crate) struct Claim {
     pub(crate) from: BootTime,
     /// The end: the turn that ended it, or the deadline of the last extension.
     pub(crate) until: BootTime,
+    /// The deadline of the last extension.
+    pub(crate) deadline: BootTime,
 }
 
 /// The authority of all machines.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Authorities {
     roles: BTreeMap<String, Role>,
     claims: Vec<Claim>,
@@ -75,9 +77,8 @@ impl Authorities {
     ) {
         let current = self.current.get(machine).copied();
         if let Some(claim) = current.map(|index| &mut self.claims[index]) {
-            let token = authority.map(|authority| authority.token);
-            if token == Some(claim.token) {
-                claim.until = authority.map_or(claim.until, |a| a.valid_until);
+            if let Some(same) = authority.filter(|a| a.token == claim.token) {
+                (claim.until, claim.deadline) = (same.valid_until, same.valid_until);
                 return;
             }
             claim.until = claim.until.min(now);
@@ -94,6 +95,7 @@ impl Authorities {
             line,
             from: now,
             until: authority.valid_until,
+            deadline: authority.valid_until,
         });
     }
 

@@ -50,6 +50,22 @@ pub struct Checked {
     pub acquisitions: usize,
 }
 
+/// A time of authority under one token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenure {
+    /// The document: `<database>.<collection>/<name>`.
+    pub document: String,
+    /// The token.
+    pub token: i64,
+    /// The instants at which it began and ended, in nanoseconds on the clock of its machine.
+    pub from: u64,
+    /// See `from`.
+    pub until: u64,
+    /// The deadline of the last extension. A supervised command may run until then, also after the
+    /// daemon has stopped to lead.
+    pub deadline: u64,
+}
+
 /// A machine of the trace, as far as it was read.
 struct Machine {
     replay: Box<dyn Replay>,
@@ -91,6 +107,19 @@ impl Checker {
         if let Err(what) = self.record(text) {
             self.violates(what);
         }
+    }
+
+    /// Returns the authority that the machines had, from the lines so far.
+    pub fn tenures(&self) -> Vec<Tenure> {
+        let claims = self.authorities.clone().claims().into_iter();
+        let tenure = |claim: authority::Claim| Tenure {
+            document: claim.role.document,
+            token: claim.token.get(),
+            from: claim.from.as_nanos(),
+            until: claim.until.as_nanos(),
+            deadline: claim.deadline.as_nanos(),
+        };
+        claims.map(tenure).collect()
     }
 
     /// Checks what all machines did together, and returns the counts.

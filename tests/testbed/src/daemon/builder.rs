@@ -112,6 +112,7 @@ pub struct DaemonBuilder {
     workload: Vec<String>,
     lifetime: Lifetime,
     traced: bool,
+    namespace: Option<String>,
 }
 
 impl DaemonBuilder {
@@ -129,6 +130,7 @@ impl DaemonBuilder {
             workload: Vec::new(),
             lifetime: Lifetime::OfStarter,
             traced: true,
+            namespace: None,
         }
     }
 
@@ -207,6 +209,12 @@ impl DaemonBuilder {
         self
     }
 
+    /// Sets the network namespace, one made with `ip netns add`.
+    pub fn inside(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
     /// Starts a process that can be left running; see [`Daemon::leave_up`].
     pub fn detached(mut self) -> Self {
         self.lifetime = Lifetime::Detached;
@@ -260,6 +268,7 @@ impl DaemonBuilder {
             workload,
             lifetime,
             traced,
+            namespace,
         } = self;
         if !program.exists() {
             let program = program.display();
@@ -297,6 +306,9 @@ impl DaemonBuilder {
             launch = launch.envs([(trace::VARIABLE, trace.path())]);
         }
         launch = launch.envs(environment);
+        if let Some(namespace) = namespace {
+            launch = launch.inside(namespace);
+        }
         let process = launch.start()?;
         Ok(Daemon {
             identity,

@@ -48,8 +48,13 @@ pub fn valid_until_ns(status: &Value) -> Option<u64> {
 
 /// Returns true if `status` grants authority at this instant, in this boot.
 pub fn leads(status: &Value) -> bool {
+    leads_at(status, boottime_ns())
+}
+
+/// Returns true if `status` grants authority at `now`, an instant on CLOCK_BOOTTIME of this boot.
+pub fn leads_at(status: &Value, now: u64) -> bool {
     status["leader"] == true
         && status["role"] == "leader"
         && status["boot_id"] == **BOOT_ID
-        && valid_until_ns(status).is_some_and(|until| until > boottime_ns())
+        && valid_until_ns(status).is_some_and(|until| until > now)
 }

@@ -1,6 +1,7 @@
 //! Configuration and startup of a replica set.
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,6 +33,16 @@ pub struct ReplicaSetBuilder {
     clocks: Vec<(usize, FakeClock)>,
     lifetime: Lifetime,
     storage: Storage,
+    hosts: Vec<Host>,
+}
+
+/// A network namespace for a member, and its address there.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Name of the namespace, one made with `ip netns add`.
+    pub namespace: String,
+    /// The address, which this process can reach.
+    pub address: Ipv4Addr,
 }
 
 impl ReplicaSetBuilder {
@@ -47,7 +58,15 @@ impl ReplicaSetBuilder {
             clocks: Vec::new(),
             lifetime: Lifetime::OfStarter,
             storage: Storage::Memory,
+            hosts: Vec::new(),
         }
+    }
+
+    /// Starts one member on each of these hosts.
+    pub fn hosts(mut self, hosts: Vec<Host>) -> Self {
+        self.member_count = hosts.len();
+        self.hosts = hosts;
+        self
     }
 
     /// Sets the number of members, from 1 to 5.
@@ -146,6 +165,7 @@ impl ReplicaSetBuilder {
                 arguments: arguments.clone(),
                 environment: variables.collect(),
                 lifetime: self.lifetime,
+                host: self.hosts.get(index).cloned(),
             };
             let directory = scratch.path().join(format!("member-{index}"));
             async move { Member::launch(plan, &directory).await }
@@ -179,8 +199,6 @@ impl ReplicaSetBuilder {
 
     fn arguments(&self, directory: &Path, certificates: Option<&Certificates>) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = [
-            "--bind_ip",
-            "127.0.0.1",
             "--nounixsocket",
             "--wiredTigerCacheSizeGB",
             "0.25",

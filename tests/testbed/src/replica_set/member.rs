@@ -10,6 +10,7 @@ use mongodb::Client;
 use rustix::process::Signal;
 use tokio::net::TcpStream;
 
+use super::Host;
 use crate::process::exit_code;
 use crate::{Failure, Launch, Lifetime, Process, ReservedPort, shared};
 
@@ -29,6 +30,8 @@ pub(super) struct Plan {
     pub(super) arguments: Vec<OsString>,
     pub(super) environment: Vec<(String, OsString)>,
     pub(super) lifetime: Lifetime,
+    /// On loopback if `None`.
+    pub(super) host: Option<Host>,
 }
 
 /// One member of a set.
@@ -70,14 +73,19 @@ impl Member {
         )))
     }
 
-    /// Returns the port on 127.0.0.1.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
     /// Returns host and port, as in a connection string.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port())
+        format!("{}:{}", self.ip(), self.port())
+    }
+
+    fn ip(&self) -> Ipv4Addr {
+        let host = self.plan.host.as_ref();
+        host.map_or(Ipv4Addr::LOCALHOST, |host| host.address)
     }
 
     /// Returns the process id if the process is running or frozen.
@@ -126,22 +134,23 @@ impl Member {
     /// Starts the process and waits until it accepts connections.
     pub(super) async fn start(&self) -> Result<(), Failure> {
         self.forget_client();
-        let launch = Launch::new(&self.plan.binary)
+        let mut launch = Launch::new(&self.plan.binary)
             .arguments(["--port", &self.port().to_string(), "--logappend"])
+            .arguments(["--bind_ip", &self.ip().to_string()])
             .arguments(["--dbpath".as_ref(), self.directory.join("data").as_os_str()])
             .arguments(["--logpath".as_ref(), self.log_path().as_os_str()])
             .arguments(&self.plan.arguments)
             .envs(self.plan.environment.iter().cloned())
             .stderr(self.directory.join("stderr"))
             .lifetime(self.plan.lifetime);
+        if let Some(host) = &self.plan.host {
+            launch = launch.inside(&host.namespace);
+        }
         let process = Arc::new(launch.start()?);
         *self.process.lock().expect("no holder of this lock panics") = Some(Arc::clone(&process));
         let end = Instant::now() + START_MAX;
         loop {
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()))
-                .await
-                .is_ok()
-            {
+            if TcpStream::connect((self.ip(), self.port())).await.is_ok() {
                 return Ok(());
             }
             if let Some(status) = process.exit_status() {

@@ -1,0 +1,135 @@
+//! The programs that work while they may, and record it.
+//!
+//! Each reads the clock, then writes a line with that instant. So a line is evidence that its writer
+//! relied on the token at that instant, also if the writer was frozen before the write.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::daemon::{boottime_ns, leads_at, valid_until_ns};
+use serde_json::Value;
+
+use crate::embedder::Embedder;
+
+/// Time between two lines.
+const PACE: Duration = Duration::from_millis(20);
+
+/// A program that the harness runs.
+#[derive(Debug, Clone, clap::Subcommand)]
+pub(crate) enum Actor {
+    /// The command that a daemon supervises.
+    Child {
+        /// File of the lines.
+        #[arg(long)]
+        journal: PathBuf,
+    },
+    /// A client that reads the status file of a daemon.
+    Sidecar {
+        /// File of the lines.
+        #[arg(long)]
+        journal: PathBuf,
+        /// The status directory.
+        #[arg(long)]
+        directory: PathBuf,
+        /// Name of the daemon.
+        #[arg(long)]
+        identity: String,
+    },
+    /// The command that runs under a lock.
+    Job {
+        /// File of the lines.
+        #[arg(long)]
+        journal: PathBuf,
+        /// Name of the job.
+        #[arg(long)]
+        identity: String,
+        /// Duration of the work, in milliseconds.
+        #[arg(long)]
+        millis: u64,
+    },
+    /// A program that uses the library.
+    Embedder(Embedder),
+}
+
+impl Actor {
+    /// Works until the end of the work, or without end.
+    pub(crate) fn run(self) -> Result<(), Box<dyn std::error::Error>> {
+        match self {
+            Self::Embedder(embedder) => embedder.run(),
+            Self::Child { journal } => {
+                let mut journal = Writer::open(&journal, &variable("LEASEHOLD_IDENTITY"))?;
+                let token = variable("LEASEHOLD_TOKEN");
+                loop {
+                    journal.line(boottime_ns(), &token)?;
+                    std::thread::sleep(PACE);
+                }
+            }
+            Self::Sidecar {
+                journal,
+                directory,
+                identity,
+            } => {
+                let mut journal = Writer::open(&journal, &identity)?;
+                loop {
+                    if let Some((now, token)) = leader(&directory) {
+                        journal.line(now, &token.to_string())?;
+                    }
+                    std::thread::sleep(PACE);
+                }
+            }
+            Self::Job {
+                journal,
+                identity,
+                millis,
+            } => {
+                let mut journal = Writer::open(&journal, &identity)?;
+                let token = variable("LEASEHOLD_TOKEN");
+                let end = Instant::now() + Duration::from_millis(millis);
+                loop {
+                    journal.line(boottime_ns(), &token)?;
+                    if Instant::now() > end {
+                        return Ok(());
+                    }
+                    std::thread::sleep(PACE);
+                }
+            }
+        }
+    }
+}
+
+/// Reads the status file as docs/reading-status.md says. Returns the instant at which the deadline
+/// was compared, and the token.
+fn leader(directory: &Path) -> Option<(u64, i64)> {
+    let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
+    let status: Value = serde_json::from_str(&text).ok()?;
+    valid_until_ns(&status)?;
+    let now = boottime_ns();
+    let token = status["token"].as_i64()?;
+    leads_at(&status, now).then_some((now, token))
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| "unset".to_owned())
+}
+
+/// Appends whole lines: `<CLOCK_BOOTTIME in ns> <token> <writer> <process id>`.
+pub(crate) struct Writer {
+    file: File,
+    identity: String,
+}
+
+impl Writer {
+    pub(crate) fn open(path: &Path, identity: &str) -> std::io::Result<Self> {
+        Ok(Self {
+            file: OpenOptions::new().append(true).create(true).open(path)?,
+            identity: identity.to_owned(),
+        })
+    }
+
+    pub(crate) fn line(&mut self, now: u64, token: &str) -> std::io::Result<()> {
+        let line = format!("{now} {token} {} {}\n", self.identity, std::process::id());
+        self.file.write_all(line.as_bytes())
+    }
+}

@@ -1,0 +1,240 @@
+//! A daemon that contends for the lease, and its restarts as a service manager does them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{
+    Daemon, DaemonTimings, Failure, JumpingClock, Launch, Mount, Process, eventually, pid,
+};
+use rustix::process::Signal;
+
+use crate::cgroup::Cgroup;
+use crate::network::Node;
+use crate::world::Places;
+
+/// Name of the lease.
+pub(crate) const LEASE: &str = "orders";
+/// Time from an exit to the restart.
+const RESTART: Duration = Duration::from_millis(500);
+
+/// The way in which the workload learns that it may work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The daemon runs it.
+    Supervised,
+    /// It reads the status file.
+    Sidecar,
+}
+
+/// A process of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Daemon,
+    Guard,
+    Work,
+}
+
+/// One candidate.
+pub(crate) struct Candidate {
+    pub(crate) identity: String,
+    pub(crate) kind: Kind,
+    /// A wall clock of its own; those of the others are right.
+    pub(crate) clock: Option<JumpingClock>,
+    /// The disk of the status directory.
+    pub(crate) disk: Mount,
+    number: usize,
+    places: Places,
+    timings: DaemonTimings,
+    state: Mutex<State>,
+    _reader: Option<Process>,
+}
+
+#[derive(Default)]
+struct State {
+    daemon: Option<Daemon>,
+    /// Restarts wait until no fault wants the daemon down.
+    down: usize,
+    exited: Option<Instant>,
+    cgroup: Option<Cgroup>,
+    /// Exits that no fault asked for, with their codes.
+    exits: Vec<i32>,
+}
+
+impl Candidate {
+    /// Starts a candidate on the host with this number.
+    pub(crate) fn start(
+        number: usize,
+        kind: Kind,
+        timings: DaemonTimings,
+        places: Places,
+    ) -> Result<Self, Failure> {
+        let identity = format!("candidate-{number}");
+        let disk = Mount::small_disk().ok_or_else(|| Failure::new("needs root, to mount"))?;
+        let directory = disk.path().join("status");
+        let reader = match kind {
+            Kind::Supervised => None,
+            Kind::Sidecar => {
+                let reader = Launch::new(&places.harness)
+                    .argument("sidecar")
+                    .arguments(["--identity", &identity])
+                    .arguments(["--journal".as_ref(), places.journal(LEASE).as_os_str()])
+                    .arguments(["--directory".as_ref(), directory.as_os_str()]);
+                Some(reader.start()?)
+            }
+        };
+        let candidate = Self {
+            clock: (number % 2 == 1).then(JumpingClock::new).transpose()?,
+            identity,
+            kind,
+            disk,
+            number,
+            places,
+            timings,
+            state: Mutex::default(),
+            _reader: reader,
+        };
+        candidate.launch(None)?;
+        Ok(candidate)
+    }
+
+    /// Starts the daemon, from another binary if one is named.
+    pub(crate) fn launch(&self, other: Option<&Path>) -> Result<(), Failure> {
+        let program = other.unwrap_or(&self.places.program);
+        let mut builder = Daemon::builder(program)
+            .lease(LEASE)
+            .identity(&self.identity)
+            .uri(&self.places.uri)
+            .timings(self.timings)
+            .status_directory(&self.directory())
+            .env("LEASEHOLD_TRACE", self.trace())
+            .inside(&Node::Client(self.number).namespace());
+        builder = match self.kind {
+            Kind::Sidecar => builder.handoff_delay("0s"),
+            Kind::Supervised => {
+                let harness = self.places.harness.display().to_string();
+                let journal = self.places.journal(LEASE).display().to_string();
+                builder.workload([harness, "child".into(), "--journal".into(), journal])
+            }
+        };
+        if let Some(clock) = &self.clock {
+            builder = builder.clock(clock.clock());
+        }
+        let daemon = builder.try_start()?;
+        let mut state = self.state.lock().expect("no holder panics");
+        if let Some(cgroup) = &state.cgroup {
+            cgroup.add(daemon.pid());
+        }
+        state.daemon = Some(daemon);
+        state.exited = None;
+        Ok(())
+    }
+
+    /// Returns the trace of its processes.
+    pub(crate) fn trace(&self) -> PathBuf {
+        self.places
+            .directory
+            .join(format!("trace-{}", self.identity))
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.disk.path().join("status")
+    }
+
+    /// True if the status file says leader.
+    pub(crate) fn leads(&self) -> bool {
+        let state = self.state.lock().expect("no holder panics");
+        let Some(daemon) = &state.daemon else {
+            return false;
+        };
+        daemon.exit_code().is_none() && daemon.leads()
+    }
+
+    /// Returns the process id of a part that is running.
+    pub(crate) fn pid(&self, part: Part) -> Option<u32> {
+        let state = self.state.lock().expect("no holder panics");
+        let daemon = state.daemon.as_ref()?;
+        let daemon = daemon.exit_code().is_none().then(|| daemon.pid())?;
+        // A guard is a child of the daemon, and the command one of the guard.
+        let guard = || pid::children(daemon).into_iter().next();
+        match part {
+            Part::Daemon => Some(daemon),
+            Part::Guard => guard(),
+            Part::Work => pid::children(guard()?).into_iter().next(),
+        }
+    }
+
+    /// Kills a part, and keeps the daemon from being restarted until [`up`](Self::up).
+    pub(crate) fn kill(&self, part: Part) {
+        self.state.lock().expect("no holder panics").down += 1;
+        if let Some(pid) = self.pid(part) {
+            pid::signal_if_there(pid, Signal::KILL);
+        }
+    }
+
+    /// Asks the daemon to stop, and keeps it from being restarted until [`up`](Self::up).
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock().expect("no holder panics");
+        state.down += 1;
+        if let Some(daemon) = &state.daemon {
+            daemon.term();
+        }
+    }
+
+    /// Waits until the daemon has exited.
+    pub(crate) async fn gone(&self) {
+        eventually("the daemon is gone", async || {
+            let state = self.state.lock().expect("no holder panics");
+            let daemon = state.daemon.as_ref();
+            daemon.is_none_or(|daemon| daemon.exit_code().is_some())
+        })
+        .await;
+    }
+
+    /// Ends a [`kill`](Self::kill) or [`stop`](Self::stop).
+    pub(crate) fn up(&self) {
+        self.state.lock().expect("no holder panics").down -= 1;
+    }
+
+    /// Limits the daemon and its children to a share of a core, or ends that.
+    pub(crate) fn throttle(&self, cgroup: Option<Cgroup>) {
+        let mut state = self.state.lock().expect("no holder panics");
+        if let (Some(cgroup), Some(daemon)) = (&cgroup, &state.daemon) {
+            cgroup.add(daemon.pid());
+        }
+        state.cgroup = cgroup;
+    }
+
+    /// Restarts the daemon if it has exited for long enough.
+    pub(crate) fn keep_up(&self) -> Result<(), Failure> {
+        let mut state = self.state.lock().expect("no holder panics");
+        let Some(code) = state.daemon.as_ref().and_then(Daemon::exit_code) else {
+            return Ok(());
+        };
+        if state.exited.is_none() {
+            state.exited = Some(Instant::now());
+            if state.down == 0 {
+                state.exits.push(code);
+            }
+        }
+        let waited = state
+            .exited
+            .is_some_and(|exited| exited.elapsed() > RESTART);
+        if state.down > 0 || !waited {
+            return Ok(());
+        }
+        drop(state);
+        self.launch(None)
+    }
+
+    /// Returns the exit codes of ends that no fault asked for.
+    pub(crate) fn exits(&self) -> Vec<i32> {
+        self.state.lock().expect("no holder panics").exits.clone()
+    }
+
+    /// Returns what the running daemon has logged.
+    pub(crate) fn log(&self) -> String {
+        let state = self.state.lock().expect("no holder panics");
+        state.daemon.as_ref().map(Daemon::logs).unwrap_or_default()
+    }
+}

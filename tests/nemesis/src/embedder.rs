@@ -1,0 +1,182 @@
+//! A program that uses the library: it acquires the lock, works, writes with fencing, and ends. It
+//! also writes with its old token after the end, as one that was paused would.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use leasehold_mongodb::election::{Identity, LeaseName, TimingSettings, Timings, Token};
+use leasehold_mongodb::fenced::{self, FencedError};
+use leasehold_mongodb::locker::Lock;
+use leasehold_mongodb::store::mongo::StoreOptions;
+use leasehold_mongodb::trace::Trace;
+use leasehold_testbed::daemon::boottime_ns;
+use mongodb::Client;
+use mongodb::bson::{Document, doc};
+use serde_json::json;
+
+use crate::actors::Writer;
+
+/// The collection and the document that the writes are for.
+pub(crate) const DATABASE: &str = "application";
+pub(crate) const COLLECTION: &str = "effects";
+pub(crate) const DOCUMENT: &str = "effect";
+/// Name of the file of writes, in the directory of the journals.
+pub(crate) const WRITES: &str = "writes";
+/// Time between two writes.
+const PACE: Duration = Duration::from_millis(50);
+/// Time after the end of the work until the late write.
+const LATE: Duration = Duration::from_millis(300);
+
+/// Options of the program.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Embedder {
+    /// File of the lines.
+    #[arg(long)]
+    journal: PathBuf,
+    /// Name of the job.
+    #[arg(long)]
+    identity: String,
+    /// Duration of the work, in milliseconds.
+    #[arg(long)]
+    millis: u64,
+    /// Name of the lock.
+    #[arg(long)]
+    lock: String,
+    /// File with the connection string.
+    #[arg(long)]
+    uri_file: PathBuf,
+    /// lease_duration, renew_deadline, renew_interval, retry_interval and operation_timeout, in
+    /// milliseconds.
+    #[arg(long, value_delimiter = ',')]
+    timings: Vec<u64>,
+    /// File of the trace.
+    #[arg(long)]
+    trace: PathBuf,
+}
+
+type Failed = Box<dyn std::error::Error>;
+
+impl Embedder {
+    pub(crate) fn run(&self) -> Result<(), Failed> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(self.work())
+    }
+
+    async fn work(&self) -> Result<(), Failed> {
+        let uri = std::fs::read_to_string(&self.uri_file)?;
+        let client = Client::with_uri_str(&uri).await?;
+        let effects = client.database(DATABASE).collection::<Document>(COLLECTION);
+        let mut options = StoreOptions::new(uri, Identity::new(self.identity.clone())?);
+        options.collection = "locks".to_owned();
+        options.timings = self.timings()?;
+        options.trace = Some(Trace::open(&self.trace)?);
+        let lock = Lock::new(options, LeaseName::new(self.lock.clone())?);
+        let guard = lock.acquire().await?;
+        let Some(authority) = guard.authority() else {
+            return Err("lost at once".into());
+        };
+        let token = authority.token;
+        let mut journal = Writer::open(&self.journal, &self.identity)?;
+        let mut writes = Writes::open(&self.journal.with_file_name(WRITES), &self.identity)?;
+        let end = Instant::now() + Duration::from_millis(self.millis);
+        while Instant::now() < end && works(&guard, token, &mut journal)? {
+            let change = doc! { "$inc": { "count": 1 } };
+            let call = boottime_ns();
+            let written = guard.update_one(&effects, doc! { "_id": DOCUMENT }, change);
+            writes.line(token, call, &written.await)?;
+            tokio::time::sleep(PACE).await;
+        }
+        let released = guard.release().await;
+        if fastrand::bool() {
+            tokio::time::sleep(LATE).await;
+        }
+        let change = doc! { "$inc": { "count": 1 } };
+        let call = boottime_ns();
+        let late = fenced::update_one(&effects, doc! { "_id": DOCUMENT }, change, token).await;
+        writes.line(token, call, &late)?;
+        Ok(released?)
+    }
+
+    fn timings(&self) -> Result<Timings, Failed> {
+        let durations: Vec<_> = self
+            .timings
+            .iter()
+            .copied()
+            .map(Duration::from_millis)
+            .collect();
+        let [
+            lease_duration,
+            renew_deadline,
+            renew_interval,
+            retry_interval,
+            operation_timeout,
+        ] = durations[..]
+        else {
+            return Err("five durations".into());
+        };
+        let settings = TimingSettings {
+            lease_duration,
+            renew_deadline,
+            renew_interval,
+            retry_interval,
+            operation_timeout,
+            loss_grace: Duration::ZERO,
+        };
+        Timings::new(settings).map_err(|errors| format!("{errors:?}").into())
+    }
+}
+
+/// Writes a line if the lock is held at this instant.
+fn works(
+    guard: &leasehold_mongodb::locker::LockGuard,
+    token: Token,
+    journal: &mut Writer,
+) -> std::io::Result<bool> {
+    let now = boottime_ns();
+    let authority = guard.authority();
+    let holds = authority.is_some_and(|a| a.token == token && a.valid_until.as_nanos() > now);
+    if holds {
+        journal.line(now, &token.get().to_string())?;
+    }
+    Ok(holds)
+}
+
+/// The history of writes.
+struct Writes {
+    file: File,
+    identity: String,
+}
+
+impl Writes {
+    fn open(path: &Path, identity: &str) -> std::io::Result<Self> {
+        Ok(Self {
+            file: OpenOptions::new().append(true).create(true).open(path)?,
+            identity: identity.to_owned(),
+        })
+    }
+
+    fn line(
+        &mut self,
+        token: Token,
+        call: u64,
+        written: &Result<(), FencedError>,
+    ) -> std::io::Result<()> {
+        let outcome = match written {
+            Ok(()) => "ok",
+            Err(FencedError::Refused { .. }) => "failed",
+            // Nothing was sent.
+            Err(FencedError::NotHeld | FencedError::NotExclusive) => return Ok(()),
+            Err(_) => "unknown",
+        };
+        let end = (outcome != "unknown").then(boottime_ns);
+        let line = json!({
+            "client": self.identity, "object": "exclusive", "kind": "write", "token": token.get(),
+            "call": call, "return": end, "outcome": outcome,
+        });
+        self.file.write_all(format!("{line}\n").as_bytes())
+    }
+}

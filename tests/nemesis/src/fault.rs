@@ -1,0 +1,390 @@
+//! The faults: drawn from a seed, inflicted, and healed.
+
+use std::time::Duration;
+
+use leasehold_testbed::{Failure, pid};
+use mongodb::bson::{Document, doc};
+use rustix::process::Signal;
+
+use crate::candidate::{Kind, Part};
+use crate::cgroup::Cgroup;
+use crate::network::Node;
+use crate::world::World;
+
+/// Percentage of a core for everything of a throttled candidate.
+const THROTTLE_PERCENT: u32 = 3;
+
+/// A kind of fault, with what it is inflicted on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fault {
+    Kill(usize, Part),
+    Freeze(usize, Part),
+    /// SIGTERM, then a restart.
+    Stop(usize),
+    Throttle(usize),
+    Skew(usize, &'static str),
+    FullDisk(usize),
+    /// Another version of the program.
+    Version(usize),
+    Slow(usize, Duration, f64),
+    /// No packet from a client's host to members, from them to it, or both.
+    Cut(usize, Vec<usize>, Direction),
+    KillJob(usize),
+    FreezeJob(usize),
+    KillMember(usize),
+    FreezeMember(usize),
+    /// A member without the others.
+    Isolate(usize, Direction),
+    StepDown,
+    /// `fsyncLock`: the member answers, but applies nothing.
+    LockMember(usize),
+    FailCommands(usize, Document),
+    Delete,
+    /// The lease document as it was some time before.
+    Restore,
+}
+
+/// The part that a fault hits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    Candidate(usize),
+    Network(usize),
+    Job(usize),
+    /// One member at a time, so that a majority is left.
+    Set,
+    Document,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Both,
+    Out,
+    In,
+}
+
+impl Fault {
+    /// Draws a fault that is possible in this world.
+    pub(crate) async fn drawn(world: &World) -> Self {
+        let candidates = world.candidates.len();
+        // Most faults of candidates hit the leader.
+        let candidate = match (fastrand::u8(0..3), world.leader()) {
+            (1.., Some(leader)) => leader,
+            _ => fastrand::usize(..candidates),
+        };
+        let supervised = world.candidates[candidate].kind == Kind::Supervised;
+        let part = match fastrand::u8(0..4) {
+            0 if supervised => Part::Guard,
+            1 if supervised => Part::Work,
+            _ => Part::Daemon,
+        };
+        let members = world.set.member_count();
+        let primary = world.set.primary_within(Duration::ZERO).await.unwrap_or(0);
+        let member = if fastrand::bool() {
+            primary
+        } else {
+            fastrand::usize(..members)
+        };
+        let job = fastrand::usize(..world.jobs.len());
+        let direction = [Direction::Both, Direction::Out, Direction::In][fastrand::usize(..3)];
+        match fastrand::u8(0..25) {
+            0..3 => Self::Kill(candidate, part),
+            3..6 => Self::Freeze(candidate, part),
+            6 => Self::Stop(candidate),
+            7 => Self::Throttle(candidate),
+            8 => Self::Skew(
+                candidate | 1,
+                ["+1h", "-1h", "+3s", "-3s"][fastrand::usize(..4)],
+            ),
+            9 => Self::FullDisk(candidate),
+            10 if world.other.is_some() => Self::Version(candidate),
+            10 | 11 => {
+                let latency = Duration::from_millis(fastrand::u64(20..300));
+                Self::Slow(candidate, latency, fastrand::f64() * 0.1)
+            }
+            12 => Self::Cut(candidate, vec![primary], direction),
+            13 => Self::Cut(candidate, (0..members).collect(), direction),
+            14 => Self::KillJob(job),
+            15 => Self::FreezeJob(job),
+            16 => Self::KillMember(member),
+            17 => Self::FreezeMember(member),
+            18..20 => Self::Isolate(member, direction),
+            20 => Self::StepDown,
+            21 => Self::LockMember(member),
+            22 => Self::FailCommands(member, failing()),
+            23 => Self::Delete,
+            _ => Self::Restore,
+        }
+    }
+
+    /// Returns the name of the kind.
+    pub(crate) fn name(&self) -> String {
+        let of = |part: &Part| match part {
+            Part::Daemon => "daemon",
+            Part::Guard => "guard",
+            Part::Work => "command",
+        };
+        match self {
+            Self::Kill(_, part) => format!("{} killed", of(part)),
+            Self::Freeze(_, part) => format!("{} frozen", of(part)),
+            Self::Stop(_) => "daemon stopped".to_owned(),
+            Self::Throttle(_) => "daemon throttled".to_owned(),
+            Self::Skew(..) => "wall clock jumps".to_owned(),
+            Self::FullDisk(_) => "status disk full".to_owned(),
+            Self::Version(_) => "other version".to_owned(),
+            Self::Slow(..) => "slow and lossy network".to_owned(),
+            Self::Cut(_, members, direction) => {
+                let from = if members.len() == 1 {
+                    "the primary"
+                } else {
+                    "the set"
+                };
+                format!("daemon cut off from {from}{}", one_way(*direction))
+            }
+            Self::KillJob(_) => "job killed".to_owned(),
+            Self::FreezeJob(_) => "job frozen".to_owned(),
+            Self::KillMember(_) => "mongod killed".to_owned(),
+            Self::FreezeMember(_) => "mongod frozen".to_owned(),
+            Self::Isolate(_, direction) => format!("mongod isolated{}", one_way(*direction)),
+            Self::StepDown => "primary stepped down".to_owned(),
+            Self::LockMember(_) => "mongod locked".to_owned(),
+            Self::FailCommands(..) => "commands fail".to_owned(),
+            Self::Delete => "document deleted".to_owned(),
+            Self::Restore => "document restored".to_owned(),
+        }
+    }
+
+    /// Returns what is hit, so that two faults do not undo each other.
+    pub(crate) fn target(&self) -> Target {
+        match self {
+            Self::Kill(number, _)
+            | Self::Freeze(number, _)
+            | Self::Stop(number)
+            | Self::Throttle(number)
+            | Self::Skew(number, _)
+            | Self::FullDisk(number)
+            | Self::Version(number) => Target::Candidate(*number),
+            Self::Slow(number, ..) | Self::Cut(number, ..) => Target::Network(*number),
+            Self::KillJob(number) | Self::FreezeJob(number) => Target::Job(*number),
+            Self::KillMember(_)
+            | Self::FreezeMember(_)
+            | Self::Isolate(..)
+            | Self::StepDown
+            | Self::LockMember(_)
+            | Self::FailCommands(..) => Target::Set,
+            Self::Delete | Self::Restore => Target::Document,
+        }
+    }
+
+    /// True if other candidates can write and work meanwhile, so that the work must go on before the
+    /// fault is healed.
+    pub(crate) fn is_survived(&self) -> bool {
+        match self {
+            // A leader goes on while its command is frozen or slow.
+            Self::Freeze(_, Part::Work) | Self::Throttle(_) => false,
+            Self::Kill(..)
+            | Self::Freeze(..)
+            | Self::Stop(_)
+            | Self::Skew(..)
+            | Self::FullDisk(_)
+            | Self::Version(_)
+            | Self::Cut(..)
+            | Self::KillJob(_)
+            | Self::FreezeJob(_)
+            | Self::KillMember(_)
+            | Self::StepDown => true,
+            // A member that answers without effect, or slowly, is still the primary.
+            Self::Slow(..)
+            | Self::FreezeMember(_)
+            | Self::Isolate(..)
+            | Self::LockMember(_)
+            | Self::FailCommands(..)
+            | Self::Delete
+            | Self::Restore => false,
+        }
+    }
+
+    /// Inflicts the fault, waits, and heals it.
+    pub(crate) async fn strike(&self, world: &World, time: Duration) -> Result<(), Failure> {
+        let wait = || tokio::time::sleep(time);
+        match self {
+            Self::Kill(candidate, part) => {
+                world.candidates[*candidate].kill(*part);
+                wait().await;
+                world.candidates[*candidate].up();
+            }
+            Self::Freeze(candidate, part) => {
+                let pid = world.candidates[*candidate].pid(*part);
+                freeze(&pid.into_iter().collect::<Vec<_>>(), time).await;
+            }
+            Self::Stop(candidate) => {
+                world.candidates[*candidate].stop();
+                wait().await;
+                world.candidates[*candidate].up();
+            }
+            Self::Throttle(candidate) => {
+                let group = Cgroup::new(&candidate.to_string(), THROTTLE_PERCENT);
+                let group = group.map_err(|why| Failure::new(format!("cgroups: {why}")))?;
+                world.candidates[*candidate].throttle(Some(group));
+                wait().await;
+                world.candidates[*candidate].throttle(None);
+            }
+            Self::Skew(candidate, offset) => {
+                if let Some(clock) = world
+                    .candidates
+                    .get(*candidate)
+                    .and_then(|c| c.clock.as_ref())
+                {
+                    clock.jump(offset);
+                    wait().await;
+                    clock.jump("+0s");
+                }
+            }
+            Self::FullDisk(candidate) => {
+                let disk = &world.candidates[*candidate].disk;
+                disk.fill();
+                wait().await;
+                disk.empty();
+            }
+            Self::Version(candidate) => {
+                let candidate = &world.candidates[*candidate];
+                candidate.kill(Part::Daemon);
+                candidate.gone().await;
+                candidate.launch(world.other.as_deref())?;
+                wait().await;
+                candidate.kill(Part::Daemon);
+                candidate.up();
+                candidate.up();
+            }
+            Self::Slow(client, latency, loss) => {
+                world.network.weather(*client, *latency, *loss);
+                wait().await;
+                world.network.weather(*client, Duration::ZERO, 0.0);
+            }
+            Self::Cut(client, members, direction) => {
+                let members: Vec<_> = members.iter().map(|m| Node::Member(*m)).collect();
+                cut(world, Node::Client(*client), &members, *direction, time).await?;
+            }
+            Self::KillJob(job) => world.jobs[*job].kill(),
+            Self::FreezeJob(job) => {
+                let pids = world.jobs[*job].pids();
+                let one = fastrand::choice(&pids).copied();
+                freeze(&one.into_iter().collect::<Vec<_>>(), time).await;
+            }
+            Self::KillMember(member) => {
+                world.set.kill(*member);
+                wait().await;
+                world.set.restart(*member).await;
+            }
+            Self::FreezeMember(member) => {
+                world.set.stop(*member);
+                wait().await;
+                world.set.cont(*member);
+            }
+            Self::Isolate(member, direction) => {
+                let others = (0..world.set.member_count()).filter(|other| other != member);
+                let others: Vec<_> = others.map(Node::Member).collect();
+                cut(world, Node::Member(*member), &others, *direction, time).await?;
+            }
+            Self::StepDown => {
+                let primary = world.set.primary_within(Duration::from_secs(1)).await;
+                let down = doc! { "replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 1 };
+                // Refused without a secondary that has caught up.
+                let _ = world.set.command(primary.unwrap_or(0), down).await;
+            }
+            Self::LockMember(member) => {
+                let lock = world
+                    .set
+                    .command(*member, doc! { "fsync": 1, "lock": true })
+                    .await;
+                wait().await;
+                if lock.is_ok() {
+                    let unlock = doc! { "fsyncUnlock": 1 };
+                    let unlocked =
+                        async || world.set.command(*member, unlock.clone()).await.is_ok();
+                    leasehold_testbed::eventually("the member is unlocked", unlocked).await;
+                }
+            }
+            Self::FailCommands(member, data) => {
+                let mut data = data.clone();
+                data.insert(
+                    "failCommands",
+                    vec!["update", "findAndModify", "find", "getMore"],
+                );
+                let fail = |mode: &str| {
+                    let point = "failCommand";
+                    doc! { "configureFailPoint": point, "mode": mode, "data": data.clone() }
+                };
+                let set = world.set.command(*member, fail("alwaysOn")).await;
+                wait().await;
+                if set.is_ok() {
+                    let off = async || world.set.command(*member, fail("off")).await.is_ok();
+                    leasehold_testbed::eventually("the fail point is off", off).await;
+                }
+            }
+            Self::Delete => {
+                world.edit(None).await;
+            }
+            Self::Restore => {
+                let copy = world.copy.lock().expect("no holder panics").clone();
+                if let Some(copy) = copy {
+                    world.edit(Some(copy)).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn one_way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Both => "",
+        Direction::Out | Direction::In => ", one way",
+    }
+}
+
+/// Draws how commands fail.
+fn failing() -> Document {
+    let appname = doc! { "failInternalCommands": false };
+    let mut data = match fastrand::u8(0..4) {
+        0 => doc! { "closeConnection": true },
+        // NotWritablePrimary, InterruptedAtShutdown, ExceededTimeLimit
+        1 => {
+            let code = [10107, 11600, 262][fastrand::usize(..3)];
+            doc! { "errorCode": code }
+        }
+        2 => doc! { "blockConnection": true, "blockTimeMS": fastrand::i32(100..2_000) },
+        _ => doc! { "writeConcernError": { "code": 64, "errmsg": "waiting for replication" } },
+    };
+    data.extend(appname);
+    data
+}
+
+/// Freezes processes that may exit meanwhile.
+async fn freeze(pids: &[u32], time: Duration) {
+    let send = |signal| {
+        pids.iter()
+            .for_each(|pid| pid::signal_if_there(*pid, signal))
+    };
+    send(Signal::STOP);
+    tokio::time::sleep(time).await;
+    send(Signal::CONT);
+}
+
+async fn cut(
+    world: &World,
+    one: Node,
+    others: &[Node],
+    direction: Direction,
+    time: Duration,
+) -> Result<(), Failure> {
+    let out = others.iter().map(|other| (one, *other));
+    let into = others.iter().map(|other| (*other, one));
+    let pairs: Vec<_> = match direction {
+        Direction::Both => out.chain(into).collect(),
+        Direction::Out => out.collect(),
+        Direction::In => into.collect(),
+    };
+    world.network.cut(&pairs)?;
+    tokio::time::sleep(time).await;
+    world.network.mend(&pairs)
+}

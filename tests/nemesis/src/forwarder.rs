@@ -1,0 +1,130 @@
+//! A TCP forwarder that delays, in place of netem.
+//!
+//! A lost packet costs a TCP connection a retransmission, so a loss is a longer delay of everything
+//! behind it on the connection.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use leasehold_testbed::Failure;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+/// Linux's shortest time until a retransmission.
+const RETRANSMISSION: Duration = Duration::from_millis(200);
+const CHUNK: usize = 16 * 1024;
+
+/// The delay in each direction, and the probability of a retransmission for each piece.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Weather {
+    pub(crate) latency: Duration,
+    pub(crate) loss: f64,
+}
+
+/// Connections to `listen` lead to `target`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Route {
+    pub(crate) client: usize,
+    pub(crate) listen: SocketAddr,
+    pub(crate) target: SocketAddr,
+}
+
+/// A running forwarder, on a thread of its own. It ends with the process.
+pub(crate) struct Forwarder {
+    weather: Vec<watch::Sender<Weather>>,
+}
+
+impl Forwarder {
+    pub(crate) fn start(routes: Vec<Route>, clients: usize) -> Result<Self, Failure> {
+        let weather: Vec<_> = (0..clients)
+            .map(|_| watch::channel(Weather::default()).0)
+            .collect();
+        let failed = |error| Failure::new(format!("cannot start the forwarder: {error}"));
+        let mut listeners = Vec::new();
+        for route in routes {
+            let listener = std::net::TcpListener::bind(route.listen).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            let weather = weather[route.client].subscribe();
+            listeners.push((listener, route.target, weather));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(failed)?;
+        let thread = std::thread::Builder::new().name("forwarder".to_owned());
+        let run = move || runtime.block_on(serve(listeners));
+        thread.spawn(run).map_err(failed)?;
+        Ok(Self { weather })
+    }
+
+    pub(crate) fn set(&self, client: usize, weather: Weather) {
+        self.weather[client].send_replace(weather);
+    }
+}
+
+type Listening = (std::net::TcpListener, SocketAddr, watch::Receiver<Weather>);
+
+async fn serve(listeners: Vec<Listening>) {
+    let accepting = listeners
+        .into_iter()
+        .map(async |(listener, target, weather)| {
+            let listener = TcpListener::from_std(listener).expect("the runtime is running");
+            loop {
+                if let Ok((client, _)) = listener.accept().await {
+                    tokio::spawn(connect(client, target, weather.clone()));
+                }
+            }
+        });
+    futures_util::future::join_all(accepting).await;
+}
+
+async fn connect(client: TcpStream, target: SocketAddr, weather: watch::Receiver<Weather>) {
+    let latency = weather.borrow().latency;
+    tokio::time::sleep(latency).await;
+    let Ok(server) = TcpStream::connect(target).await else {
+        return;
+    };
+    let _ = client.set_nodelay(true);
+    let _ = server.set_nodelay(true);
+    let (client_reads, client_writes) = client.into_split();
+    let (server_reads, server_writes) = server.into_split();
+    tokio::join!(
+        pass(client_reads, server_writes, weather.clone()),
+        pass(server_reads, client_writes, weather),
+    );
+}
+
+/// Passes data in one direction, each piece when it is due.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, weather: watch::Receiver<Weather>) {
+    let (sender, mut queue) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let writes = async move {
+        while let Some((due, piece)) = queue.recv().await {
+            tokio::time::sleep_until(due).await;
+            if to.write_all(&piece).await.is_err() {
+                return;
+            }
+        }
+    };
+    let reads = async move {
+        let mut buffer = vec![0; CHUNK];
+        let mut last = Instant::now();
+        while let Ok(count @ 1..) = from.read(&mut buffer).await {
+            let Weather { latency, loss } = *weather.borrow();
+            let lost = fastrand::f64() < loss;
+            let delay = latency
+                + if lost {
+                    RETRANSMISSION + latency
+                } else {
+                    Duration::ZERO
+                };
+            last = last.max(Instant::now() + delay);
+            if sender.send((last, buffer[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(reads, writes);
+}

@@ -1,0 +1,103 @@
+//! The history of a lease or a lock as operations with a beginning and an end, for the independent
+//! checker (`tests/linearizability`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use leasehold_trace_check::Tenure;
+use serde_json::{Value, json};
+
+use crate::job::{Begun, Mode, SLOTS};
+use crate::journal::Work;
+
+/// Returns the operations on a lock.
+pub(crate) fn of_jobs(lock: &str, works: &[Work], jobs: &[Begun]) -> Vec<Value> {
+    let jobs: BTreeMap<_, _> = jobs
+        .iter()
+        .map(|job| (job.identity.as_str(), job))
+        .collect();
+    let known = works
+        .iter()
+        .filter_map(|work| Some((work, jobs.get(work.writer.as_str())?)));
+    let operations = known.flat_map(|(work, job)| {
+        let mode = match job.mode {
+            Mode::Exclusive | Mode::Library | Mode::Writer => "exclusive",
+            Mode::Shared => "shared",
+            Mode::Slot => "slot",
+        };
+        let base = |kind: &str, call: u64, end: Option<u64>| {
+            json!({
+                "client": work.writer, "object": lock, "kind": kind, "token": work.token,
+                "mode": mode, "slots": if job.mode == Mode::Slot { SLOTS } else { 0 },
+                "call": call, "return": end, "outcome": "ok",
+            })
+        };
+        let end = match job.exited {
+            Some((exited, 0)) => base("release", work.last, Some(exited)),
+            // Killed, or its lock was lost, or it was running at the end.
+            _ => base("lost", work.last, None),
+        };
+        [base("acquire", job.started, Some(work.first)), end]
+    });
+    operations.collect()
+}
+
+/// Returns the operations on the lease. An acquisition was sent at most a renew_deadline before its
+/// authority began, and the end of a leadership is not observed.
+pub(crate) fn of_leaders(
+    lease: &str,
+    works: &[Work],
+    tenures: &BTreeMap<i64, Tenure>,
+    renew_deadline: u64,
+) -> Vec<Value> {
+    let known = works
+        .iter()
+        .filter_map(|work| Some((work, tenures.get(&work.token)?)));
+    let operations = known.flat_map(|(work, tenure)| {
+        let base = |kind: &str, call: u64, end: Option<u64>| {
+            json!({
+                "client": work.writer, "object": lease, "kind": kind, "token": work.token,
+                "mode": "exclusive", "slots": 0, "call": call, "return": end, "outcome": "ok",
+            })
+        };
+        let sent = tenure.from.saturating_sub(renew_deadline);
+        [
+            base("acquire", sent, Some(work.first)),
+            base("lost", work.last, None),
+        ]
+    });
+    operations.collect()
+}
+
+/// Reads the fenced writes, which their writers have recorded.
+pub(crate) fn of_writes(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let whole = text
+        .split_inclusive('\n')
+        .filter_map(|line| line.strip_suffix('\n'));
+    whole
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// Writes a history and has it checked. Returns what the checker says, and whether it found nothing.
+pub(crate) fn check(
+    program: &Path,
+    file: &Path,
+    operations: &[Value],
+) -> Result<(bool, String), String> {
+    let text: String = operations
+        .iter()
+        .map(|operation| format!("{operation}\n"))
+        .collect();
+    std::fs::write(file, text)
+        .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    let output = Command::new(program).arg(file).output();
+    let output = output.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok((
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    ))
+}

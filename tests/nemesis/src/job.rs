@@ -1,0 +1,252 @@
+//! Loops of lock commands: each job is a new `leasehold lock NAME -- …`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{DaemonTimings, Failure, Launch, Process, pid};
+use rustix::process::Signal;
+
+use crate::network::Node;
+use crate::world::Places;
+
+/// Jobs per semaphore.
+pub(crate) const SLOTS: u32 = 2;
+/// Work that is over before the next renewal, and work that is not.
+const SHORT_MILLIS: std::ops::Range<u64> = 0..60;
+const LONG_MILLIS: std::ops::Range<u64> = 500..6_000;
+/// Maximum time between two jobs of a loop.
+const PAUSE_MILLIS: u64 = 400;
+const POLL: Duration = Duration::from_millis(2);
+
+/// The lock and the mode of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Exclusive,
+    /// Like `Exclusive`, by the library instead of the command.
+    Library,
+    /// Shared and exclusive jobs for one lock.
+    Shared,
+    Writer,
+    Slot,
+}
+
+impl Mode {
+    /// Returns the name of the lock.
+    pub(crate) fn lock(self) -> &'static str {
+        match self {
+            Self::Exclusive | Self::Library => "exclusive",
+            Self::Shared | Self::Writer => "readers",
+            Self::Slot => "slots",
+        }
+    }
+
+    fn flags(self) -> Vec<String> {
+        match self {
+            Self::Exclusive | Self::Library | Self::Writer => Vec::new(),
+            Self::Shared => vec!["--shared".to_owned()],
+            Self::Slot => vec![format!("--slots={SLOTS}")],
+        }
+    }
+
+    /// Returns the word in the names of its jobs.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Library => "library",
+            Self::Shared => "shared",
+            Self::Writer => "writer",
+            Self::Slot => "slot",
+        }
+    }
+
+    fn drawn() -> Self {
+        match fastrand::u8(0..10) {
+            0..3 => Self::Exclusive,
+            3..5 => Self::Library,
+            5..7 => Self::Shared,
+            7 => Self::Writer,
+            _ => Self::Slot,
+        }
+    }
+}
+
+/// A job that was started.
+#[derive(Debug, Clone)]
+pub(crate) struct Begun {
+    pub(crate) identity: String,
+    pub(crate) mode: Mode,
+    /// CLOCK_BOOTTIME before the start, in nanoseconds.
+    pub(crate) started: u64,
+    /// CLOCK_BOOTTIME after the exit, and its code; `None` if it was running at the end.
+    pub(crate) exited: Option<(u64, i32)>,
+}
+
+/// One loop.
+pub(crate) struct Jobs {
+    number: usize,
+    places: Places,
+    timings: DaemonTimings,
+    running: Mutex<Option<(Begun, Arc<Process>)>>,
+    ended: Mutex<Vec<Begun>>,
+}
+
+impl Jobs {
+    /// Makes a loop on the host with this number.
+    pub(crate) fn new(number: usize, timings: DaemonTimings, places: Places) -> Self {
+        Self {
+            number,
+            places,
+            timings,
+            running: Mutex::default(),
+            ended: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn trace(&self) -> PathBuf {
+        self.places
+            .directory
+            .join(format!("trace-jobs-{}", self.number))
+    }
+
+    /// Returns what the commands have logged.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.places
+            .directory
+            .join(format!("log-jobs-{}", self.number))
+    }
+
+    /// Runs jobs until this future is dropped.
+    pub(crate) async fn run(&self) -> Result<(), Failure> {
+        for count in 0.. {
+            let mode = Mode::drawn();
+            let identity = format!("{}-{}-{count}", mode.word(), self.number);
+            let started = boottime_ns();
+            let process = Arc::new(self.launch(&identity, mode)?);
+            let begun = Begun {
+                identity,
+                mode,
+                started,
+                exited: None,
+            };
+            let running = (begun.clone(), Arc::clone(&process));
+            *self.running.lock().expect("no holder panics") = Some(running);
+            let code = loop {
+                if let Some(status) = process.exit_status() {
+                    break leasehold_testbed::process::exit_code(status);
+                }
+                tokio::time::sleep(POLL).await;
+            };
+            let exited = Some((boottime_ns(), code));
+            self.has_ended(Begun { exited, ..begun });
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(0..PAUSE_MILLIS))).await;
+        }
+        Ok(())
+    }
+
+    fn has_ended(&self, job: Begun) {
+        *self.running.lock().expect("no holder panics") = None;
+        self.ended.lock().expect("no holder panics").push(job);
+    }
+
+    fn launch(&self, identity: &str, mode: Mode) -> Result<Process, Failure> {
+        let millis = match fastrand::u8(0..3) {
+            0 => fastrand::u64(LONG_MILLIS),
+            _ => fastrand::u64(SHORT_MILLIS),
+        };
+        if mode == Mode::Library {
+            return self.launch_library(identity, millis);
+        }
+        let durations = [
+            ("--lease-duration", self.timings.lease_duration),
+            ("--lease-renew-deadline", self.timings.renew_deadline),
+            ("--lease-renew-interval", self.timings.renew_interval),
+            ("--lease-retry-interval", self.timings.retry_interval),
+            (
+                "--mongodb-operation-timeout",
+                self.timings.operation_timeout,
+            ),
+        ];
+        let durations = durations.map(|(flag, time)| format!("{flag}={}ms", time.as_millis()));
+        let launch = Launch::new(&self.places.program)
+            .arguments(["lock", mode.lock(), "--identity", identity])
+            .argument(format!(
+                "--mongodb-uri-file={}",
+                self.places.uri_file.display()
+            ))
+            .argument("--mongodb-collection=locks")
+            .arguments(durations)
+            .arguments(mode.flags())
+            .argument("--")
+            .argument(&self.places.harness)
+            .arguments([
+                "job",
+                "--identity",
+                identity,
+                "--millis",
+                &millis.to_string(),
+            ])
+            .arguments([
+                "--journal".as_ref(),
+                self.places.journal(mode.lock()).as_os_str(),
+            ])
+            .env("LEASEHOLD_TRACE", self.trace())
+            .env("XDG_RUNTIME_DIR", &self.places.directory)
+            .stderr(self.log())
+            .inside(Node::Client(self.number).namespace());
+        launch.start()
+    }
+
+    fn launch_library(&self, identity: &str, millis: u64) -> Result<Process, Failure> {
+        let timings = [
+            self.timings.lease_duration,
+            self.timings.renew_deadline,
+            self.timings.renew_interval,
+            self.timings.retry_interval,
+            self.timings.operation_timeout,
+        ];
+        let timings = timings.map(|time| time.as_millis().to_string()).join(",");
+        let lock = Mode::Library.lock();
+        let launch = Launch::new(&self.places.harness)
+            .arguments(["embedder", "--identity", identity, "--lock", lock])
+            .arguments(["--millis", &millis.to_string(), "--timings", &timings])
+            .arguments(["--journal".as_ref(), self.places.journal(lock).as_os_str()])
+            .arguments(["--uri-file".as_ref(), self.places.uri_file.as_os_str()])
+            .arguments(["--trace".as_ref(), self.trace().as_os_str()])
+            .stderr(self.log())
+            .inside(Node::Client(self.number).namespace());
+        launch.start()
+    }
+
+    /// Returns the process ids of the running command and of its descendants, the command first.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let running = self.running.lock().expect("no holder panics").clone();
+        let command = running.filter(|(_, process)| process.exit_status().is_none());
+        let mut pids: Vec<u32> = command
+            .map(|(_, process)| process.pid())
+            .into_iter()
+            .collect();
+        let mut next = 0;
+        while let Some(pid) = pids.get(next) {
+            pids.extend(pid::children(*pid));
+            next += 1;
+        }
+        pids
+    }
+
+    /// Kills the running command, or one of its descendants.
+    pub(crate) fn kill(&self) {
+        if let Some(pid) = fastrand::choice(self.pids()) {
+            pid::signal_if_there(pid, Signal::KILL);
+        }
+    }
+
+    /// Returns all jobs that were started.
+    pub(crate) fn all(&self) -> Vec<Begun> {
+        let mut all = self.ended.lock().expect("no holder panics").clone();
+        let running = self.running.lock().expect("no holder panics").clone();
+        all.extend(running.map(|(begun, _)| begun));
+        all
+    }
+}

@@ -1,0 +1,214 @@
+//! The lines that workloads have written, and what must be true of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use leasehold_trace_check::Tenure;
+
+use crate::job::SLOTS;
+
+/// A line: its writer relied on the token at this instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// CLOCK_BOOTTIME in nanoseconds.
+    pub(crate) at: u64,
+    pub(crate) token: i64,
+    pub(crate) writer: String,
+    pub(crate) pid: u32,
+}
+
+/// The lines of one token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) token: i64,
+    pub(crate) writer: String,
+    pub(crate) pid: u32,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+/// The rule for the workloads of one lease or lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// One after the other, in the order of their tokens.
+    Exclusive,
+    /// Readers together, writers alone.
+    Readers,
+    /// No more than [`SLOTS`] at once.
+    Slots,
+}
+
+/// Reads a journal. Its last line may be incomplete, since its writer may have been killed.
+pub(crate) fn read(path: &Path) -> Result<Vec<Line>, String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let whole = text.split_inclusive('\n');
+    let lines = whole.filter_map(|line| line.strip_suffix('\n'));
+    let mut lines: Vec<_> = lines.map(parse).collect::<Result<_, _>>()?;
+    lines.sort_by_key(|line| line.at);
+    Ok(lines)
+}
+
+fn parse(line: &str) -> Result<Line, String> {
+    let words: Vec<_> = line.split(' ').collect();
+    let read = || {
+        let [at, token, writer, pid] = words.as_slice() else {
+            return None;
+        };
+        Some(Line {
+            at: at.parse().ok()?,
+            token: token.parse().ok()?,
+            writer: (*writer).to_owned(),
+            pid: pid.parse().ok()?,
+        })
+    };
+    read().ok_or_else(|| format!("not a line of a journal: {line:?}"))
+}
+
+/// Groups lines by their tokens and processes, in the order of their beginnings.
+pub(crate) fn works(lines: &[Line]) -> Vec<Work> {
+    let mut works = BTreeMap::new();
+    for line in lines {
+        let work = works.entry((line.token, line.pid)).or_insert_with(|| Work {
+            token: line.token,
+            writer: line.writer.clone(),
+            pid: line.pid,
+            first: line.at,
+            last: line.at,
+        });
+        work.first = work.first.min(line.at);
+        work.last = work.last.max(line.at);
+    }
+    let mut works: Vec<_> = works.into_values().collect();
+    works.sort_by_key(|work| work.first);
+    works
+}
+
+/// Checks that workloads exclude each other, and the order of their tokens.
+pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (index, work) in works.iter().enumerate() {
+        let together: Vec<_> = works[..index]
+            .iter()
+            .filter(|b| b.last >= work.first)
+            .collect();
+        let too_many = match rule {
+            Rule::Exclusive => !together.is_empty(),
+            Rule::Slots => together.len() >= SLOTS as usize,
+            Rule::Readers => {
+                let writes = |work: &Work| work.writer.starts_with("writer");
+                together.iter().any(|other| writes(work) || writes(other))
+            }
+        };
+        if too_many {
+            found.push(format!("{work:?} works at the same time as {together:?}"));
+        }
+        let same = works[..index]
+            .iter()
+            .find(|other| other.token == work.token);
+        if let Some(other) = same {
+            found.push(format!("{work:?} has the token of {other:?}"));
+        }
+        let newer = works[..index].iter().find(|other| other.token > work.token);
+        if let Some(newer) = newer.filter(|_| rule == Rule::Exclusive) {
+            found.push(format!("{work:?} follows {newer:?}, whose token is higher"));
+        }
+    }
+    found
+}
+
+/// Checks that no line was written outside of the authority of its token. With `some_untraced`, a
+/// version takes part that writes no traces, and its tokens are passed over.
+pub(crate) fn authority(
+    document: &str,
+    works: &[Work],
+    tenures: &[Tenure],
+    some_untraced: bool,
+) -> Vec<String> {
+    let mine = tenures.iter().filter(|tenure| tenure.document == document);
+    let mine: BTreeMap<_, _> = mine.map(|tenure| (tenure.token, tenure)).collect();
+    let outside = works.iter().filter_map(|work| match mine.get(&work.token) {
+        None if some_untraced => None,
+        None => Some(format!("{work:?} has a token that no trace has")),
+        Some(tenure) if work.first < tenure.from || work.last > tenure.deadline => {
+            Some(format!("{work:?} is not within {tenure:?}"))
+        }
+        Some(_) => None,
+    });
+    outside.collect()
+}
+
+/// Returns the times without a line that are longer than `least`, with their ends.
+pub(crate) fn gaps(lines: &[Line], least: u64) -> Vec<(u64, u64)> {
+    let pairs = lines.windows(2).map(|pair| (pair[0].at, pair[1].at));
+    pairs.filter(|(from, until)| until - from > least).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(token: i64, writer: &str, first: u64, last: u64) -> Work {
+        let pid = u32::try_from(token).unwrap();
+        Work {
+            token,
+            writer: writer.to_owned(),
+            pid,
+            first,
+            last,
+        }
+    }
+
+    #[test]
+    fn works_one_after_the_other_are_right_under_each_rule() {
+        let works = [work(1, "writer-a", 0, 9), work(2, "writer-b", 10, 20)];
+        for rule in [Rule::Exclusive, Rule::Readers, Rule::Slots] {
+            assert_eq!(exclusion(rule, &works), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn an_overlap_is_found() {
+        let works = [work(1, "a", 0, 10), work(2, "b", 10, 20)];
+        assert_eq!(exclusion(Rule::Exclusive, &works).len(), 1);
+        assert!(exclusion(Rule::Slots, &works).is_empty());
+        assert!(exclusion(Rule::Readers, &works).is_empty());
+        let works = [work(1, "writer-a", 0, 10), work(2, "b", 10, 20)];
+        assert_eq!(exclusion(Rule::Readers, &works).len(), 1);
+    }
+
+    #[test]
+    fn one_more_than_the_slots_is_found() {
+        let works = [
+            work(1, "a", 0, 10),
+            work(2, "b", 1, 20),
+            work(3, "c", 2, 20),
+        ];
+        assert_eq!(exclusion(Rule::Slots, &works).len(), 1);
+    }
+
+    #[test]
+    fn a_token_that_is_used_again_or_goes_back_is_found() {
+        let mut again = work(1, "b", 10, 20);
+        again.pid = 7;
+        let works = [work(1, "a", 0, 9), again];
+        assert_eq!(exclusion(Rule::Slots, &works).len(), 1);
+        let works = [work(2, "a", 0, 9), work(1, "b", 10, 20)];
+        assert_eq!(exclusion(Rule::Exclusive, &works).len(), 1);
+    }
+
+    #[test]
+    fn a_line_after_the_deadline_and_one_without_a_trace_are_found() {
+        let document = "leasehold.leases/orders".to_owned();
+        let tenure = |until| Tenure {
+            document: document.clone(),
+            token: 1,
+            from: 0,
+            until: 5,
+            deadline: until,
+        };
+        let works = [work(1, "a", 0, 9)];
+        assert!(authority(&document, &works, &[tenure(9)], false).is_empty());
+        assert_eq!(authority(&document, &works, &[tenure(8)], false).len(), 1);
+        assert_eq!(authority(&document, &works, &[], false).len(), 1);
+    }
+}

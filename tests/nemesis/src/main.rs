@@ -1,0 +1,188 @@
+//! Faults for real daemons and jobs on a real replica set, from a seed, and the check of what they
+//! did. `make nemesis` runs it; docs/verification.md describes it.
+
+// The output is for humans.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+// It waits and measures like an operator.
+#![allow(clippy::disallowed_methods)]
+
+mod actors;
+mod candidate;
+mod cgroup;
+mod embedder;
+mod fault;
+mod forwarder;
+mod history;
+mod job;
+mod journal;
+mod network;
+mod report;
+mod schedule;
+mod verdict;
+mod world;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use leasehold_testbed::{Failure, Scratch, skip};
+
+use actors::Actor;
+use report::Report;
+use world::{Profile, World};
+
+/// Set for the process that is alone in its namespaces.
+const INSIDE: &str = "LEASEHOLD_NEMESIS_INSIDE";
+/// Time for what is in flight at the end.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Inflicts faults on daemons and jobs for some time, and checks what they did.
+#[derive(Debug, Parser)]
+#[command(name = "nemesis", args_conflicts_with_subcommands = true)]
+struct Arguments {
+    /// Duration, in minutes.
+    #[arg(long, default_value_t = 3.0)]
+    minutes: f64,
+    /// Seed of the faults; drawn if not given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Durations of the leases and of the store's elections.
+    #[arg(long, value_enum, default_value_t = Profile::Fast)]
+    profile: Profile,
+    /// Another version of leasehold, which replaces the present one now and then.
+    #[arg(long)]
+    other: Option<PathBuf>,
+    /// The checker of histories: the program that tests/testbed/fetch-linearizability prints.
+    #[arg(long)]
+    linearizability: Option<PathBuf>,
+    /// File for the report in JSON.
+    #[arg(long)]
+    report: Option<PathBuf>,
+    /// Directory for the journals and traces, kept after the run.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    #[command(subcommand)]
+    actor: Option<Actor>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(actor) = arguments.actor {
+        return match actor.run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("nemesis: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if std::env::var_os(INSIDE).is_none() {
+        return outside();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let runtime = runtime.expect("a runtime can be built");
+    match runtime.block_on(inside(&arguments)) {
+        Ok(report) => {
+            println!("{}", report.text());
+            match report.violations.is_empty() {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::FAILURE,
+            }
+        }
+        Err(failure) => {
+            eprintln!("nemesis: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs this program again in namespaces of its own, which end with it: no process, address or mount
+/// is left.
+fn outside() -> ExitCode {
+    if !rustix::process::geteuid().is_root() {
+        skip("needs root, for network namespaces");
+        return ExitCode::SUCCESS;
+    }
+    let this = std::env::current_exe().expect("this program has a path");
+    let status = Command::new("unshare")
+        .args([
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--",
+        ])
+        .arg(this)
+        .args(std::env::args_os().skip(1))
+        .env(INSIDE, "1")
+        .status();
+    match status {
+        Ok(status) => ExitCode::from(
+            status
+                .code()
+                .and_then(|code| code.try_into().ok())
+                .unwrap_or(2),
+        ),
+        Err(error) => {
+            eprintln!(
+                "nemesis: cannot start unshare: {error}; on Debian: apt-get install -y util-linux"
+            );
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
+    fastrand::seed(seed);
+    println!("nemesis: seed {seed}");
+    network::private_directories()?;
+    let harness = std::env::current_exe().expect("this program has a path");
+    let program = harness.with_file_name("leasehold");
+    let scratch = Scratch::new();
+    let directory = arguments
+        .keep
+        .clone()
+        .unwrap_or_else(|| scratch.path().to_owned());
+    let made = std::fs::create_dir_all(&directory);
+    made.map_err(|error| Failure::new(format!("cannot make {}: {error}", directory.display())))?;
+    let programs = (harness, program);
+    let world = World::start(
+        arguments.profile,
+        programs,
+        arguments.other.clone(),
+        directory,
+    );
+    let world = world.await?;
+    let begun = Instant::now();
+    let time = Duration::from_secs_f64(arguments.minutes * 60.0);
+    let jobs = world.jobs.iter().map(|jobs| jobs.run());
+    let story = tokio::select! {
+        story = schedule::run(&world, time) => story?,
+        failed = world.keep_up() => return Err(failed.expect_err("it goes on until it fails")),
+        failed = futures_util::future::select_all(jobs.map(Box::pin)) => {
+            return Err(failed.0.expect_err("it goes on until it fails"));
+        }
+    };
+    tokio::time::sleep(SETTLE).await;
+    let minutes = begun.elapsed().as_secs_f64() / 60.0;
+    let report = verdict::of(
+        world,
+        &story,
+        (seed, minutes),
+        arguments.linearizability.as_deref(),
+    )?;
+    if let Some(path) = &arguments.report {
+        let text = serde_json::to_string_pretty(&report.json()).expect("JSON can be written");
+        let written = std::fs::write(path, text + "\n");
+        written
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
+    }
+    Ok(report)
+}

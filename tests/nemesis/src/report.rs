@@ -1,0 +1,140 @@
+//! The verdict and the figures of a run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::schedule::{Story, Struck};
+
+/// The figures and the violations of a run.
+pub(crate) struct Report {
+    pub(crate) profile: String,
+    pub(crate) seed: u64,
+    pub(crate) minutes: f64,
+    pub(crate) violations: Vec<String>,
+    pub(crate) kinds: BTreeMap<String, Strikes>,
+    pub(crate) leaderships: usize,
+    pub(crate) jobs: usize,
+    pub(crate) acquisitions: usize,
+    pub(crate) calls: usize,
+    pub(crate) bound: Duration,
+    /// Output of the independent checker.
+    pub(crate) linearizable: String,
+}
+
+/// The faults of a kind.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Strikes {
+    pub(crate) times: usize,
+    pub(crate) alone: usize,
+    /// The longest time without work while this fault was the only one, or afterwards.
+    pub(crate) longest_gap: Duration,
+}
+
+/// A fault that was the only one, and the longest time without work that began while it was, or
+/// afterwards.
+pub(crate) struct Lone<'a> {
+    pub(crate) struck: &'a Struck,
+    pub(crate) gap: Duration,
+    /// The part of it after the fault was healed.
+    pub(crate) gap_after: Duration,
+}
+
+/// Returns the faults that were the only ones.
+pub(crate) fn lone<'a>(story: &'a Story, gaps: &[(u64, u64)]) -> Vec<Lone<'a>> {
+    let alone = story.struck.iter().filter(|struck| struck.alone);
+    let lone = alone.map(|struck| {
+        let begins = story.struck.iter().map(|other| other.began);
+        let next = begins
+            .filter(|began| *began > struck.began)
+            .min()
+            .unwrap_or(u64::MAX);
+        // Work is recorded every 20 ms. A gap that was there before has another cause.
+        let since = struck.began.saturating_sub(100_000_000);
+        let mine = gaps.iter().filter(|(from, _)| (since..next).contains(from));
+        let longest = mine.max_by_key(|(from, until)| until - from);
+        let (from, until) = longest.copied().unwrap_or_default();
+        Lone {
+            struck,
+            gap: Duration::from_nanos(until - from),
+            gap_after: Duration::from_nanos(until.saturating_sub(from.max(struck.healed))),
+        }
+    });
+    lone.collect()
+}
+
+/// Collects the faults by their kinds.
+pub(crate) fn by_kind(story: &Story, lone: &[Lone<'_>]) -> BTreeMap<String, Strikes> {
+    let mut kinds: BTreeMap<String, Strikes> = BTreeMap::new();
+    for struck in &story.struck {
+        kinds.entry(struck.fault.name()).or_default().times += 1;
+    }
+    for Lone { struck, gap, .. } in lone {
+        let strikes = kinds.entry(struck.fault.name()).or_default();
+        strikes.alone += 1;
+        strikes.longest_gap = strikes.longest_gap.max(*gap);
+    }
+    kinds
+}
+
+impl Report {
+    /// Returns the report as people read it.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!(
+            "profile {}, seed {}, {:.1} minutes: {} leaderships, {} jobs, {} acquisitions, {} store \
+             calls\n\n| fault | times | alone | longest time without work, alone |\n| --- | --- | \
+             --- | --- |\n",
+            self.profile,
+            self.seed,
+            self.minutes,
+            self.leaderships,
+            self.jobs,
+            self.acquisitions,
+            self.calls,
+        );
+        for (kind, strikes) in &self.kinds {
+            let gap = match strikes.alone {
+                0 => "".to_owned(),
+                _ => format!("{:.1} s", strikes.longest_gap.as_secs_f64()),
+            };
+            text += &format!(
+                "| {kind} | {} | {} | {gap} |\n",
+                strikes.times, strikes.alone
+            );
+        }
+        text += &format!(
+            "\nbound of the time until the lease is led after a fault: {:.1} s\nhistories: {}\n{} \
+             violations\n",
+            self.bound.as_secs_f64(),
+            self.linearizable.trim(),
+            self.violations.len()
+        );
+        for violation in self.violations.iter().take(20) {
+            text += &format!("- {violation}\n");
+        }
+        text
+    }
+
+    /// Returns the report for programs.
+    pub(crate) fn json(&self) -> Value {
+        let kinds: BTreeMap<_, _> = self
+            .kinds
+            .iter()
+            .map(|(kind, strikes)| {
+                let gap = strikes.longest_gap.as_secs_f64();
+                (
+                    kind,
+                    json!({ "times": strikes.times, "alone": strikes.alone, "longest_gap_s": gap }),
+                )
+            })
+            .collect();
+        json!({
+            "profile": self.profile, "seed": self.seed, "minutes": self.minutes,
+            "leaderships": self.leaderships, "jobs": self.jobs,
+            "acquisitions": self.acquisitions, "store_calls": self.calls,
+            "recovery_bound_s": self.bound.as_secs_f64(),
+            "histories": self.linearizable.trim(), "faults": kinds, "violations": self.violations,
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! When faults strike: one at a time with quiet around it, and several at once.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+use leasehold_testbed::Failure;
+use leasehold_testbed::daemon::boottime_ns;
+
+use crate::fault::Fault;
+use crate::world::World;
+
+/// Most faults that strike at once.
+const TOGETHER_MAX: usize = 3;
+/// Every so many rounds, several faults strike at once.
+const TOGETHER_EVERY: usize = 3;
+const QUIET_MILLIS: std::ops::Range<u64> = 500..2_000;
+/// How often the document is copied, for faults that restore it.
+const COPY_EVERY: usize = 5;
+
+/// A fault that struck, with its times on CLOCK_BOOTTIME.
+#[derive(Debug, Clone)]
+pub(crate) struct Struck {
+    pub(crate) fault: Fault,
+    pub(crate) began: u64,
+    pub(crate) healed: u64,
+    /// True if no other fault was active.
+    pub(crate) alone: bool,
+}
+
+/// A time without a leader beyond what is allowed.
+#[derive(Debug, Clone)]
+pub(crate) struct Leaderless {
+    /// The faults before.
+    pub(crate) after: Vec<Fault>,
+    pub(crate) logs: String,
+}
+
+/// The faults of a run, and the times without a leader.
+#[derive(Debug, Default)]
+pub(crate) struct Story {
+    pub(crate) struck: Vec<Struck>,
+    pub(crate) leaderless: Vec<Leaderless>,
+}
+
+/// Lets faults strike for some time.
+pub(crate) async fn run(world: &World, time: Duration) -> Result<Story, Failure> {
+    let mut story = Story::default();
+    let end = Instant::now() + time;
+    let bound = world.recovery_max();
+    for round in 1.. {
+        if Instant::now() > end {
+            break;
+        }
+        if round % COPY_EVERY == 0 {
+            world.keep_copy().await;
+        }
+        let count = match round % TOGETHER_EVERY {
+            0 => fastrand::usize(2..=TOGETHER_MAX),
+            _ => 1,
+        };
+        let mut faults = Vec::new();
+        for _ in 0..count {
+            let fault = Fault::drawn(world).await;
+            if !faults
+                .iter()
+                .any(|other| world.together_excluded(&fault, other))
+            {
+                faults.push(fault);
+            }
+        }
+        let alone = faults.len() == 1;
+        let strikes = faults.iter().map(async |fault| {
+            let began = boottime_ns();
+            fault.strike(world, duration(world)).await?;
+            Ok::<_, Failure>(Struck {
+                fault: fault.clone(),
+                began,
+                healed: boottime_ns(),
+                alone,
+            })
+        });
+        story.struck.extend(try_join_all(strikes).await?);
+        if !world.led_within(bound).await {
+            story.leaderless.push(Leaderless {
+                after: faults,
+                logs: world.logs(),
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(QUIET_MILLIS))).await;
+    }
+    Ok(story)
+}
+
+/// Draws the duration of a fault: from an instant to more than a lease.
+fn duration(world: &World) -> Duration {
+    let lease = world.profile.timings().lease_duration;
+    match fastrand::u8(0..4) {
+        0 => lease.mul_f64(fastrand::f64() * 0.2),
+        1 | 2 => lease.mul_f64(0.2 + fastrand::f64() * 0.8),
+        _ => lease.mul_f64(1.0 + fastrand::f64() * 0.7),
+    }
+}

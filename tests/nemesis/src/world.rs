@@ -1,0 +1,231 @@
+//! Everything that runs, and where.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{DaemonTimings, Failure, ReplicaSet};
+use mongodb::Collection;
+use mongodb::bson::{Document, doc};
+
+use crate::candidate::{Candidate, Kind, LEASE};
+use crate::embedder;
+use crate::fault::{Fault, Target};
+use crate::job::Jobs;
+use crate::network::Network;
+
+const MEMBERS: usize = 3;
+const POLL: Duration = Duration::from_millis(20);
+/// Maximum time of a request of this process to the store.
+const ASK_MAX: Duration = Duration::from_secs(5);
+/// Allowance for a machine on which all this and other tests run.
+const BUSY: Duration = Duration::from_secs(3);
+
+/// The durations of the leases and of the store's elections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Profile {
+    /// A lease of 6 s, elections after 2 s.
+    Fast,
+    /// The defaults of leasehold and of MongoDB.
+    Default,
+}
+
+impl Profile {
+    pub(crate) fn timings(self) -> DaemonTimings {
+        match self {
+            Self::Fast => DaemonTimings::DEMO,
+            Self::Default => DaemonTimings::DEFAULT,
+        }
+    }
+
+    /// Time until a set whose primary is gone has another one: the timeout, up to 15% more, and the
+    /// vote.
+    pub(crate) fn election(self) -> Duration {
+        match self {
+            Self::Fast => Duration::from_millis(2_900),
+            Self::Default => Duration::from_millis(12_100),
+        }
+    }
+}
+
+/// Programs and files.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    pub(crate) harness: PathBuf,
+    pub(crate) program: PathBuf,
+    /// Contains the journals and the traces.
+    pub(crate) directory: PathBuf,
+    pub(crate) uri: String,
+    pub(crate) uri_file: PathBuf,
+}
+
+impl Places {
+    /// Returns the journal of a lease or a lock.
+    pub(crate) fn journal(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("journal-{name}"))
+    }
+}
+
+/// Everything that runs.
+pub(crate) struct World {
+    pub(crate) profile: Profile,
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) jobs: Vec<Jobs>,
+    pub(crate) set: ReplicaSet,
+    pub(crate) network: Network,
+    pub(crate) places: Places,
+    /// Another version of the program, for upgrades and downgrades.
+    pub(crate) other: Option<PathBuf>,
+    /// A copy of the lease document, to restore.
+    pub(crate) copy: Mutex<Option<Document>>,
+}
+
+impl World {
+    /// Starts everything.
+    pub(crate) async fn start(
+        profile: Profile,
+        (harness, program): (PathBuf, PathBuf),
+        other: Option<PathBuf>,
+        directory: PathBuf,
+    ) -> Result<Self, Failure> {
+        let kinds = [
+            Kind::Supervised,
+            Kind::Sidecar,
+            Kind::Supervised,
+            Kind::Supervised,
+        ];
+        let loops = 3;
+        let mut network = Network::new(MEMBERS, kinds.len() + loops)?;
+        let builder = ReplicaSet::builder().hosts(network.member_hosts());
+        let builder = match profile {
+            Profile::Fast => builder,
+            Profile::Default => builder.default_election(),
+        };
+        let set = builder.try_start().await?;
+        network.forward((0..MEMBERS).map(|member| set.node(member).port()).collect())?;
+        let effects = set.client().database(embedder::DATABASE);
+        let effect = doc! { "_id": embedder::DOCUMENT };
+        effects
+            .collection::<Document>(embedder::COLLECTION)
+            .insert_one(effect)
+            .await?;
+        let uri_file = directory.join("uri");
+        let unwritable = |error| Failure::new(format!("cannot write {uri_file:?}: {error}"));
+        std::fs::write(&uri_file, set.uri()).map_err(unwritable)?;
+        let places = Places {
+            harness,
+            program,
+            directory,
+            uri: set.uri(),
+            uri_file,
+        };
+        let timings = profile.timings();
+        let start = |(number, kind): (usize, &Kind)| {
+            Candidate::start(number, *kind, timings, places.clone())
+        };
+        let candidates: Vec<_> = kinds
+            .iter()
+            .enumerate()
+            .map(start)
+            .collect::<Result<_, _>>()?;
+        let jobs = (kinds.len()..kinds.len() + loops)
+            .map(|number| Jobs::new(number, timings, places.clone()))
+            .collect();
+        Ok(Self {
+            profile,
+            candidates,
+            jobs,
+            set,
+            network,
+            places,
+            other,
+            copy: Mutex::default(),
+        })
+    }
+
+    /// Returns the number of the candidate that leads.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        self.candidates.iter().position(Candidate::leads)
+    }
+
+    /// Waits until a candidate leads. Returns false after `time`.
+    pub(crate) async fn led_within(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while self.leader().is_none() {
+            if Instant::now() > end {
+                return false;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        true
+    }
+
+    /// Restarts what exits, until this future is dropped.
+    pub(crate) async fn keep_up(&self) -> Result<(), Failure> {
+        loop {
+            for candidate in &self.candidates {
+                candidate.keep_up()?;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl World {
+    /// Returns the longest time from the healing of the last fault until the lease must be led: the
+    /// store elects a primary, followers learn of the last write within two polls, wait a lease, and
+    /// try again, each on a busy machine.
+    pub(crate) fn recovery_max(&self) -> Duration {
+        let timings = self.profile.timings();
+        let polls = 2 * (timings.retry_interval + timings.operation_timeout);
+        self.profile.election() + timings.lease_duration + timings.loss_grace + polls + BUSY
+    }
+
+    /// True if two faults must not strike at once: the same target twice, or a daemon and its guard
+    /// both frozen or killed, after which no process can end the command (docs/protocol.md, I5).
+    pub(crate) fn together_excluded(&self, one: &Fault, other: &Fault) -> bool {
+        let targets = [one, other].map(Fault::target);
+        // A candidate that was cut off has not seen the newest token of a document that goes back.
+        targets[0] == targets[1] || targets.contains(&Target::Document)
+    }
+
+    /// Keeps a copy of the lease document.
+    pub(crate) async fn keep_copy(&self) {
+        let leases = self.documents();
+        let read = tokio::time::timeout(ASK_MAX, leases.find_one(doc! { "_id": LEASE }));
+        if let Ok(Ok(found)) = read.await {
+            *self.copy.lock().expect("no holder panics") = found;
+        }
+    }
+
+    /// Replaces the lease document, or deletes it.
+    pub(crate) async fn edit(&self, document: Option<Document>) {
+        let leases = self.documents();
+        let filter = doc! { "_id": LEASE };
+        let write = async {
+            match document {
+                Some(document) => leases
+                    .replace_one(filter, document)
+                    .upsert(true)
+                    .await
+                    .map(drop),
+                None => leases.delete_one(filter).await.map(drop),
+            }
+        };
+        // It may fail, or have happened, if the set has no primary.
+        let _ = tokio::time::timeout(ASK_MAX, write).await;
+    }
+
+    fn documents(&self) -> Collection<Document> {
+        self.set.client().database("leasehold").collection("leases")
+    }
+
+    /// Returns what the running daemons have logged.
+    pub(crate) fn logs(&self) -> String {
+        let logs = self
+            .candidates
+            .iter()
+            .map(|candidate| format!("-- {}\n{}", candidate.identity, candidate.log()));
+        logs.collect()
+    }
+}
