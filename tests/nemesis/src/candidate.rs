@@ -13,6 +13,8 @@ use crate::cgroup::Cgroup;
 use crate::network::Node;
 use crate::world::Places;
 
+/// The beginning of the names of candidates with sidecars.
+pub(crate) const SIDECAR: &str = "sidecar";
 /// Name of the lease.
 pub(crate) const LEASE: &str = "orders";
 /// Time from an exit to the restart.
@@ -69,7 +71,11 @@ impl Candidate {
         timings: DaemonTimings,
         places: Places,
     ) -> Result<Self, Failure> {
-        let identity = format!("candidate-{number}");
+        let word = match kind {
+            Kind::Supervised => "candidate",
+            Kind::Sidecar => SIDECAR,
+        };
+        let identity = format!("{word}-{number}");
         let disk = Mount::small_disk().ok_or_else(|| Failure::new("needs root, to mount"))?;
         let directory = disk.path().join("status");
         let reader = match kind {

@@ -162,6 +162,7 @@ impl Jobs {
             ("--lease-duration", self.timings.lease_duration),
             ("--lease-renew-deadline", self.timings.renew_deadline),
             ("--lease-renew-interval", self.timings.renew_interval),
+            ("--workload-loss-grace", self.timings.loss_grace),
             ("--lease-retry-interval", self.timings.retry_interval),
             (
                 "--mongodb-operation-timeout",

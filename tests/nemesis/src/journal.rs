@@ -116,20 +116,21 @@ pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
     found
 }
 
-/// Checks that no line was written outside of the authority of its token. With `some_untraced`, a
-/// version takes part that writes no traces, and its tokens are passed over.
+/// Checks that no line was written outside of the authority of its token. A command that others
+/// supervise may work for `grace` after the deadline (I5). With `some_untraced`, a version takes part
+/// that writes no traces, and its tokens are passed over.
 pub(crate) fn authority(
     document: &str,
     works: &[Work],
     tenures: &[Tenure],
-    some_untraced: bool,
+    (grace, some_untraced): (impl Fn(&Work) -> u64, bool),
 ) -> Vec<String> {
     let mine = tenures.iter().filter(|tenure| tenure.document == document);
     let mine: BTreeMap<_, _> = mine.map(|tenure| (tenure.token, tenure)).collect();
     let outside = works.iter().filter_map(|work| match mine.get(&work.token) {
         None if some_untraced => None,
         None => Some(format!("{work:?} has a token that no trace has")),
-        Some(tenure) if work.first < tenure.from || work.last > tenure.deadline => {
+        Some(tenure) if work.first < tenure.from || work.last > tenure.deadline + grace(work) => {
             Some(format!("{work:?} is not within {tenure:?}"))
         }
         Some(_) => None,
@@ -207,8 +208,11 @@ mod tests {
             deadline: until,
         };
         let works = [work(1, "a", 0, 9)];
-        assert!(authority(&document, &works, &[tenure(9)], false).is_empty());
-        assert_eq!(authority(&document, &works, &[tenure(8)], false).len(), 1);
-        assert_eq!(authority(&document, &works, &[], false).len(), 1);
+        assert!(authority(&document, &works, &[tenure(9)], (|_| 0, false)).is_empty());
+        assert_eq!(
+            authority(&document, &works, &[tenure(8)], (|_| 0, false)).len(),
+            1
+        );
+        assert_eq!(authority(&document, &works, &[], (|_| 0, false)).len(), 1);
     }
 }
