@@ -77,7 +77,7 @@ fn from_now(span: Duration) -> DateTime {
 }
 
 /// Returns false if an insert found the lock, which the duplicate key shows.
-fn inserted<T>(result: Result<T>) -> Result<bool> {
+pub(crate) fn inserted<T>(result: Result<T>) -> Result<bool> {
     match result {
         Ok(_) => Ok(true),
         Err(error) if is_duplicate_key(&error) => Ok(false),

@@ -12,6 +12,7 @@ use leasehold_testbed::daemon::{boottime_ns, leads_at, valid_until_ns};
 use serde_json::Value;
 
 use crate::embedder::Embedder;
+use crate::rival::Holder;
 
 /// Time between two lines.
 const PACE: Duration = Duration::from_millis(20);
@@ -51,6 +52,8 @@ pub(crate) enum Actor {
     },
     /// A program that uses the library.
     Embedder(Embedder),
+    /// A program with a lock of another design.
+    Rival(Holder),
 }
 
 impl Actor {
@@ -58,6 +61,7 @@ impl Actor {
     pub(crate) fn run(self) -> Result<(), Box<dyn std::error::Error>> {
         match self {
             Self::Embedder(embedder) => embedder.run(),
+            Self::Rival(holder) => holder.run(),
             Self::Child { journal } => {
                 let mut journal = Writer::open(&journal, &variable("LEASEHOLD_IDENTITY"))?;
                 let token = variable("LEASEHOLD_TOKEN");

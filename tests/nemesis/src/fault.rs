@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use crate::candidate::{Kind, Part};
 use crate::cgroup::Cgroup;
+use crate::job::Jobs;
 use crate::network::Node;
 use crate::world::World;
 
@@ -209,12 +210,14 @@ impl Fault {
         match self {
             Self::Kill(candidate, part) => {
                 world.candidates[*candidate].kill(*part);
+                world.companions(*candidate).for_each(Jobs::kill);
                 wait().await;
                 world.candidates[*candidate].up();
             }
             Self::Freeze(candidate, part) => {
                 let pid = world.candidates[*candidate].pid(*part);
-                freeze(&pid.into_iter().collect::<Vec<_>>(), time).await;
+                let companions = world.companions(*candidate).flat_map(Jobs::pids);
+                freeze(&pid.into_iter().chain(companions).collect::<Vec<_>>(), time).await;
             }
             Self::Stop(candidate) => {
                 world.candidates[*candidate].stop();
@@ -229,15 +232,13 @@ impl Fault {
                 world.candidates[*candidate].throttle(None);
             }
             Self::Skew(candidate, offset) => {
-                if let Some(clock) = world
-                    .candidates
-                    .get(*candidate)
-                    .and_then(|c| c.clock.as_ref())
-                {
-                    clock.jump(offset);
-                    wait().await;
-                    clock.jump("+0s");
-                }
+                let mine = world.candidates.get(*candidate);
+                let mine = mine.and_then(|candidate| candidate.clock.as_ref());
+                let companions = world.companions(*candidate / 2).filter_map(Jobs::clock);
+                let clocks: Vec<_> = mine.into_iter().chain(companions).collect();
+                clocks.iter().for_each(|clock| clock.jump(offset));
+                wait().await;
+                clocks.iter().for_each(|clock| clock.jump("+0s"));
             }
             Self::FullDisk(candidate) => {
                 let disk = &world.candidates[*candidate].disk;
@@ -256,19 +257,29 @@ impl Fault {
                 candidate.up();
             }
             Self::Slow(client, latency, loss) => {
-                world.network.weather(*client, *latency, *loss);
+                let hosts = world.hosts_alike(*client);
+                for host in &hosts {
+                    world.network.weather(*host, *latency, *loss);
+                }
                 wait().await;
-                world.network.weather(*client, Duration::ZERO, 0.0);
+                for host in &hosts {
+                    world.network.weather(*host, Duration::ZERO, 0.0);
+                }
             }
             Self::Cut(client, members, direction) => {
                 let members: Vec<_> = members.iter().map(|m| Node::Member(*m)).collect();
-                cut(world, Node::Client(*client), &members, *direction, time).await?;
+                let hosts = world.hosts_alike(*client).into_iter();
+                let hosts: Vec<_> = hosts.map(Node::Client).collect();
+                cut(world, &hosts, &members, *direction, time).await?;
             }
-            Self::KillJob(job) => world.jobs[*job].kill(),
+            Self::KillJob(job) => {
+                world.jobs[*job].kill();
+                world.companions(*job).for_each(Jobs::kill);
+            }
             Self::FreezeJob(job) => {
-                let pids = world.jobs[*job].pids();
-                let one = fastrand::choice(&pids).copied();
-                freeze(&one.into_iter().collect::<Vec<_>>(), time).await;
+                let jobs = std::iter::once(&world.jobs[*job]).chain(world.companions(*job));
+                let one_each = jobs.filter_map(|jobs| fastrand::choice(jobs.pids()));
+                freeze(&one_each.collect::<Vec<_>>(), time).await;
             }
             Self::KillMember(member) => {
                 world.set.kill(*member);
@@ -283,13 +294,14 @@ impl Fault {
             Self::Isolate(member, direction) => {
                 let others = (0..world.set.member_count()).filter(|other| other != member);
                 let others: Vec<_> = others.map(Node::Member).collect();
-                cut(world, Node::Member(*member), &others, *direction, time).await?;
+                cut(world, &[Node::Member(*member)], &others, *direction, time).await?;
             }
             Self::StepDown => {
                 let primary = world.set.primary_within(Duration::from_secs(1)).await;
                 let down = doc! { "replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 1 };
                 // Refused without a secondary that has caught up.
                 let _ = world.set.command(primary.unwrap_or(0), down).await;
+                wait().await;
             }
             Self::LockMember(member) => {
                 let lock = world
@@ -372,13 +384,15 @@ async fn freeze(pids: &[u32], time: Duration) {
 
 async fn cut(
     world: &World,
-    one: Node,
+    some: &[Node],
     others: &[Node],
     direction: Direction,
     time: Duration,
 ) -> Result<(), Failure> {
-    let out = others.iter().map(|other| (one, *other));
-    let into = others.iter().map(|other| (*other, one));
+    let out = some
+        .iter()
+        .flat_map(|one| others.iter().map(|other| (*one, *other)));
+    let into = out.clone().map(|(one, other)| (other, one));
     let pairs: Vec<_> = match direction {
         Direction::Both => out.chain(into).collect(),
         Direction::Out => out.collect(),

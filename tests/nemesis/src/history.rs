@@ -25,6 +25,7 @@ pub(crate) fn of_jobs(lock: &str, works: &[Work], jobs: &[Begun]) -> Vec<Value> 
             Mode::Exclusive | Mode::Library | Mode::Writer => "exclusive",
             Mode::Shared => "shared",
             Mode::Slot => "slot",
+            Mode::Rival(_) => return Vec::new(),
         };
         let base = |kind: &str, call: u64, end: Option<u64>| {
             json!({
@@ -38,7 +39,7 @@ pub(crate) fn of_jobs(lock: &str, works: &[Work], jobs: &[Begun]) -> Vec<Value> 
             // Killed, or its lock was lost, or it was running at the end.
             _ => base("lost", work.last, None),
         };
-        [base("acquire", job.started, Some(work.first)), end]
+        vec![base("acquire", job.started, Some(work.first)), end]
     });
     operations.collect()
 }

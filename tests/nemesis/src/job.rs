@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{DaemonTimings, Failure, Launch, Process, pid};
+use leasehold_testbed::{DaemonTimings, Failure, JumpingClock, Launch, Process, pid};
 use rustix::process::Signal;
 
 use crate::network::Node;
+use crate::rival::Rival;
 use crate::world::Places;
 
 /// Jobs per semaphore.
@@ -30,6 +31,8 @@ pub(crate) enum Mode {
     Shared,
     Writer,
     Slot,
+    /// A lock of another design.
+    Rival(Rival),
 }
 
 impl Mode {
@@ -39,12 +42,13 @@ impl Mode {
             Self::Exclusive | Self::Library => "exclusive",
             Self::Shared | Self::Writer => "readers",
             Self::Slot => "slots",
+            Self::Rival(rival) => rival.lock(),
         }
     }
 
     fn flags(self) -> Vec<String> {
         match self {
-            Self::Exclusive | Self::Library | Self::Writer => Vec::new(),
+            Self::Exclusive | Self::Library | Self::Writer | Self::Rival(_) => Vec::new(),
             Self::Shared => vec!["--shared".to_owned()],
             Self::Slot => vec![format!("--slots={SLOTS}")],
         }
@@ -58,6 +62,7 @@ impl Mode {
             Self::Shared => "shared",
             Self::Writer => "writer",
             Self::Slot => "slot",
+            Self::Rival(rival) => rival.lock(),
         }
     }
 
@@ -86,6 +91,8 @@ pub(crate) struct Begun {
 /// One loop.
 pub(crate) struct Jobs {
     number: usize,
+    /// The design of the locks, if it is not ours; also the wall clock of its holders.
+    rival: Option<(Rival, JumpingClock)>,
     places: Places,
     timings: DaemonTimings,
     running: Mutex<Option<(Begun, Arc<Process>)>>,
@@ -97,11 +104,35 @@ impl Jobs {
     pub(crate) fn new(number: usize, timings: DaemonTimings, places: Places) -> Self {
         Self {
             number,
+            rival: None,
             places,
             timings,
             running: Mutex::default(),
             ended: Mutex::default(),
         }
+    }
+
+    /// Makes a loop with locks of another design.
+    pub(crate) fn of_rival(
+        rival: Rival,
+        number: usize,
+        timings: DaemonTimings,
+        places: Places,
+    ) -> Result<Self, Failure> {
+        let rival = Some((rival, JumpingClock::new()?));
+        Ok(Self {
+            rival,
+            ..Self::new(number, timings, places)
+        })
+    }
+
+    /// Returns the wall clock of a loop with locks of another design.
+    pub(crate) fn clock(&self) -> Option<&JumpingClock> {
+        self.rival.as_ref().map(|(_, clock)| clock)
+    }
+
+    pub(crate) fn host(&self) -> usize {
+        self.number
     }
 
     pub(crate) fn trace(&self) -> PathBuf {
@@ -120,7 +151,8 @@ impl Jobs {
     /// Runs jobs until this future is dropped.
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         for count in 0.. {
-            let mode = Mode::drawn();
+            let rival = self.rival.as_ref().map(|(rival, _)| Mode::Rival(*rival));
+            let mode = rival.unwrap_or_else(Mode::drawn);
             let identity = format!("{}-{}-{count}", mode.word(), self.number);
             let started = boottime_ns();
             let process = Arc::new(self.launch(&identity, mode)?);
@@ -155,8 +187,10 @@ impl Jobs {
             0 => fastrand::u64(LONG_MILLIS),
             _ => fastrand::u64(SHORT_MILLIS),
         };
-        if mode == Mode::Library {
-            return self.launch_library(identity, millis);
+        match mode {
+            Mode::Library => return self.launch_library(identity, millis),
+            Mode::Rival(rival) => return self.launch_rival(rival, identity, millis),
+            Mode::Exclusive | Mode::Shared | Mode::Writer | Mode::Slot => {}
         }
         let durations = [
             ("--lease-duration", self.timings.lease_duration),
@@ -196,6 +230,24 @@ impl Jobs {
             .env("XDG_RUNTIME_DIR", &self.places.directory)
             .stderr(self.log())
             .inside(Node::Client(self.number).namespace());
+        launch.start()
+    }
+
+    fn launch_rival(&self, rival: Rival, identity: &str, millis: u64) -> Result<Process, Failure> {
+        let life = self.timings.lease_duration.as_millis().to_string();
+        let mut launch = Launch::new(&self.places.harness)
+            .arguments(["rival", "--identity", identity, "--design", rival.lock()])
+            .arguments(["--millis", &millis.to_string(), "--life", &life])
+            .arguments([
+                "--journal".as_ref(),
+                self.places.journal(rival.lock()).as_os_str(),
+            ])
+            .arguments(["--uri-file".as_ref(), self.places.uri_file.as_os_str()])
+            .stderr(self.log())
+            .inside(Node::Client(self.number).namespace());
+        if let Some(clock) = self.clock() {
+            launch = launch.envs(clock.clock().variables().iter().cloned());
+        }
         launch.start()
     }
 

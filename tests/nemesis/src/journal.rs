@@ -116,6 +116,16 @@ pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
     found
 }
 
+/// Returns the instants at which a workload began although another one was not over, for locks
+/// without tokens.
+pub(crate) fn overlaps(works: &[Work]) -> Vec<u64> {
+    let begins = works.iter().enumerate().filter(|(index, work)| {
+        let mut before = works[..*index].iter();
+        before.any(|other| other.last >= work.first)
+    });
+    begins.map(|(_, work)| work.first).collect()
+}
+
 /// Checks that no line was written outside of the authority of its token. A command that others
 /// supervise may work for `grace` after the deadline (I5). With `some_untraced`, a version takes part
 /// that writes no traces, and its tokens are passed over.
@@ -175,6 +185,16 @@ mod tests {
         assert!(exclusion(Rule::Readers, &works).is_empty());
         let works = [work(1, "writer-a", 0, 10), work(2, "b", 10, 20)];
         assert_eq!(exclusion(Rule::Readers, &works).len(), 1);
+    }
+
+    #[test]
+    fn overlaps_are_counted_where_there_are_no_tokens() {
+        let works = [
+            work(1, "a", 0, 10),
+            work(2, "b", 10, 20),
+            work(3, "c", 21, 30),
+        ];
+        assert_eq!(overlaps(&works), [10]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod job;
 mod journal;
 mod network;
 mod report;
+mod rival;
 mod schedule;
 mod verdict;
 mod world;
@@ -30,7 +31,7 @@ use leasehold_testbed::{Failure, Scratch, skip};
 
 use actors::Actor;
 use report::Report;
-use world::{Profile, World};
+use world::{Options, Profile, World};
 
 /// Set for the process that is alone in its namespaces.
 const INSIDE: &str = "LEASEHOLD_NEMESIS_INSIDE";
@@ -50,6 +51,9 @@ struct Arguments {
     /// Durations of the leases and of the store's elections.
     #[arg(long, value_enum, default_value_t = Profile::Fast)]
     profile: Profile,
+    /// Also inflict the faults on holders of locks of other designs, and count what goes wrong.
+    #[arg(long)]
+    rivals: bool,
     /// Another version of leasehold, which replaces the present one now and then.
     #[arg(long)]
     other: Option<PathBuf>,
@@ -153,16 +157,19 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     let made = std::fs::create_dir_all(&directory);
     made.map_err(|error| Failure::new(format!("cannot make {}: {error}", directory.display())))?;
     let programs = (harness, program);
-    let world = World::start(
-        arguments.profile,
-        programs,
-        arguments.other.clone(),
-        directory,
-    );
-    let world = world.await?;
+    let options = Options {
+        profile: arguments.profile,
+        other: arguments.other.clone(),
+        rivals: arguments.rivals,
+    };
+    let world = World::start(options, programs, directory).await?;
     let begun = Instant::now();
     let time = Duration::from_secs_f64(arguments.minutes * 60.0);
-    let jobs = world.jobs.iter().map(|jobs| jobs.run());
+    let jobs = world
+        .jobs
+        .iter()
+        .chain(&world.rivals)
+        .map(|jobs| jobs.run());
     let story = tokio::select! {
         story = schedule::run(&world, time) => story?,
         failed = world.keep_up() => return Err(failed.expect_err("it goes on until it fails")),

@@ -19,6 +19,8 @@ pub(crate) struct Report {
     pub(crate) acquisitions: usize,
     pub(crate) calls: usize,
     pub(crate) bound: Duration,
+    /// Locks of other designs.
+    pub(crate) compared: Vec<Compared>,
     /// Output of the independent checker.
     pub(crate) linearizable: String,
 }
@@ -30,6 +32,31 @@ pub(crate) struct Strikes {
     pub(crate) alone: usize,
     /// The longest time without work while this fault was the only one, or afterwards.
     pub(crate) longest_gap: Duration,
+}
+
+/// A lock of another design, under the same faults.
+pub(crate) struct Compared {
+    pub(crate) lock: &'static str,
+    pub(crate) works: usize,
+    /// Workloads that began although another one was not over.
+    pub(crate) overlaps: usize,
+    /// The same by the fault before.
+    pub(crate) after: BTreeMap<String, usize>,
+}
+
+/// Counts instants by the newest fault that was active then or had been healed at most `since` before.
+pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for at in instants {
+        let near = story
+            .struck
+            .iter()
+            .filter(|struck| struck.began <= *at && *at <= struck.healed.saturating_add(since));
+        let newest = near.max_by_key(|struck| struck.began);
+        let name = newest.map_or("no fault".to_owned(), |struck| struck.fault.name());
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
 }
 
 /// A fault that was the only one, and the longest time without work that began while it was, or
@@ -110,8 +137,28 @@ impl Report {
             self.linearizable.trim(),
             self.violations.len()
         );
+        text += &self.comparison();
         for violation in self.violations.iter().take(20) {
             text += &format!("- {violation}\n");
+        }
+        text
+    }
+
+    /// Returns the table of other designs, if they took part.
+    fn comparison(&self) -> String {
+        let mut text = String::new();
+        for Compared {
+            lock,
+            works,
+            overlaps,
+            after,
+        } in &self.compared
+        {
+            text +=
+                &format!("{lock}: of {works} workloads, {overlaps} began while another one ran\n");
+            for (fault, count) in after {
+                text += &format!("  {count} after: {fault}\n");
+            }
         }
         text
     }
@@ -129,7 +176,17 @@ impl Report {
                 )
             })
             .collect();
+        let compared = self.compared.iter().map(|compared| {
+            let Compared {
+                lock,
+                works,
+                overlaps,
+                after,
+            } = compared;
+            json!({ "lock": lock, "workloads": works, "overlaps": overlaps, "after": after })
+        });
         json!({
+            "compared": compared.collect::<Vec<_>>(),
             "profile": self.profile, "seed": self.seed, "minutes": self.minutes,
             "leaderships": self.leaderships, "jobs": self.jobs,
             "acquisitions": self.acquisitions, "store_calls": self.calls,

@@ -14,7 +14,8 @@ use crate::embedder;
 use crate::history;
 use crate::job::Mode;
 use crate::journal::{self, Rule, Work};
-use crate::report::{self, Lone, Report};
+use crate::report::{self, Compared, Lone, Report};
+use crate::rival::Rival;
 use crate::schedule::Story;
 use crate::world::World;
 
@@ -37,6 +38,11 @@ pub(crate) fn of(
     linearizability: Option<&Path>,
 ) -> Result<Report, Failure> {
     let (places, profile) = (world.places.clone(), world.profile);
+    let rivals = if world.rivals.is_empty() {
+        &[][..]
+    } else {
+        &Rival::ALL
+    };
     let bound = world.recovery_max();
     let jobs: Vec<_> = world.jobs.iter().flat_map(|jobs| jobs.all()).collect();
     let deadline = nanos(profile.timings().renew_deadline);
@@ -115,6 +121,19 @@ pub(crate) fn of(
             violations.push(format!("{name}: nothing was done"));
         }
     }
+    let mut compared = Vec::new();
+    for rival in rivals {
+        let lines = journal::read(&places.journal(rival.lock())).map_err(Failure::new)?;
+        let works = journal::works(&lines);
+        let overlaps = journal::overlaps(&works);
+        let after = report::attributed(story, &overlaps, nanos(profile.timings().lease_duration));
+        compared.push(Compared {
+            lock: rival.lock(),
+            works: works.len(),
+            overlaps: overlaps.len(),
+            after,
+        });
+    }
     history.extend(history::of_writes(&places.directory.join(embedder::WRITES)));
     let linearizable = match linearizability {
         None => "skipped: no checker is named (--linearizability)".to_owned(),
@@ -135,6 +154,7 @@ pub(crate) fn of(
         kinds,
         leaderships,
         jobs: jobs.len(),
+        compared,
         linearizable,
         acquisitions,
         calls,

@@ -13,8 +13,13 @@ use crate::embedder;
 use crate::fault::{Fault, Target};
 use crate::job::Jobs;
 use crate::network::Network;
+use crate::rival::Rival;
 
 const MEMBERS: usize = 3;
+/// Loops of jobs.
+const LOOPS: usize = 3;
+/// Loops of jobs for each lock of another design.
+const RIVAL_LOOPS: usize = 2;
 const POLL: Duration = Duration::from_millis(20);
 /// Maximum time of a request of this process to the store.
 const ASK_MAX: Duration = Duration::from_secs(5);
@@ -66,11 +71,20 @@ impl Places {
     }
 }
 
+/// The parts that a run has.
+pub(crate) struct Options {
+    pub(crate) profile: Profile,
+    pub(crate) other: Option<PathBuf>,
+    pub(crate) rivals: bool,
+}
+
 /// Everything that runs.
 pub(crate) struct World {
     pub(crate) profile: Profile,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) jobs: Vec<Jobs>,
+    /// Loops with locks of other designs, [`RIVAL_LOOPS`] for each.
+    pub(crate) rivals: Vec<Jobs>,
     pub(crate) set: ReplicaSet,
     pub(crate) network: Network,
     pub(crate) places: Places,
@@ -83,9 +97,8 @@ pub(crate) struct World {
 impl World {
     /// Starts everything.
     pub(crate) async fn start(
-        profile: Profile,
+        options: Options,
         (harness, program): (PathBuf, PathBuf),
-        other: Option<PathBuf>,
         directory: PathBuf,
     ) -> Result<Self, Failure> {
         let kinds = [
@@ -94,8 +107,14 @@ impl World {
             Kind::Supervised,
             Kind::Supervised,
         ];
-        let loops = 3;
-        let mut network = Network::new(MEMBERS, kinds.len() + loops)?;
+        let Options {
+            profile,
+            other,
+            rivals,
+        } = options;
+        let rivals: &[Rival] = if rivals { &Rival::ALL } else { &[] };
+        let own = kinds.len() + LOOPS;
+        let mut network = Network::new(MEMBERS, own + rivals.len() * RIVAL_LOOPS)?;
         let builder = ReplicaSet::builder().hosts(network.member_hosts());
         let builder = match profile {
             Profile::Fast => builder,
@@ -128,13 +147,21 @@ impl World {
             .enumerate()
             .map(start)
             .collect::<Result<_, _>>()?;
-        let jobs = (kinds.len()..kinds.len() + loops)
+        let rivals = rivals
+            .iter()
+            .flat_map(|rival| [rival; RIVAL_LOOPS])
+            .enumerate();
+        let rivals: Vec<_> = rivals
+            .map(|(number, rival)| Jobs::of_rival(*rival, own + number, timings, places.clone()))
+            .collect::<Result<_, _>>()?;
+        let jobs = (kinds.len()..own)
             .map(|number| Jobs::new(number, timings, places.clone()))
             .collect();
         Ok(Self {
             profile,
             candidates,
             jobs,
+            rivals,
             set,
             network,
             places,
@@ -187,6 +214,23 @@ impl World {
         let targets = [one, other].map(Fault::target);
         // A candidate that was cut off has not seen the newest token of a document that goes back.
         targets[0] == targets[1] || targets.contains(&Target::Document)
+    }
+
+    /// Returns the loops of other designs that suffer what a candidate or a loop of ours does.
+    pub(crate) fn companions(&self, number: usize) -> impl Iterator<Item = &Jobs> {
+        let same = move |(place, _): &(usize, &Jobs)| place % RIVAL_LOOPS == number % RIVAL_LOOPS;
+        self.rivals
+            .iter()
+            .enumerate()
+            .filter(same)
+            .map(|(_, jobs)| jobs)
+    }
+
+    /// Returns the number of a candidate's host, and those of the loops of other designs that suffer
+    /// what it does.
+    pub(crate) fn hosts_alike(&self, candidate: usize) -> Vec<usize> {
+        let companions = self.companions(candidate).map(Jobs::host);
+        std::iter::once(candidate).chain(companions).collect()
     }
 
     /// Keeps a copy of the lease document.
