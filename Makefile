@@ -65,7 +65,7 @@ flakes: ## each test binary N=20 times beside two busy loops; continues an earli
 	@$(TESTBED)/fetch-chart-tools >/dev/null
 	$(TESTBED)/flakes --rounds $(or $(N),20) $(BINARIES)
 
-trace-check: ## checks traces of daemons and jobs (LEASEHOLD_TRACE): make trace-check FILES="a b"
+trace-check: ## checks traces of daemons and jobs (LEASEHOLD_TRACE): make trace-check FILES="a b", or FILES="--changes c a b"
 	$(CARGO) run --quiet --package leasehold-trace-check -- $(FILES)
 
 linearizability: ## checks histories of locks with porcupine: make linearizability FILES="a b" (TIMEOUT=60s for each lock; VISUALIZE=DIR for pages)

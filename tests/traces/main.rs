@@ -10,6 +10,8 @@
     reason = "a fixture that fails should end its test"
 )]
 
+mod transitions;
+
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

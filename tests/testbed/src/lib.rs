@@ -14,6 +14,7 @@
 #![allow(clippy::disallowed_methods)]
 
 pub mod certificates;
+pub mod changes;
 pub mod daemon;
 pub mod documented;
 pub mod etcd;
@@ -39,6 +40,7 @@ pub mod trace;
 pub mod wait;
 
 pub use certificates::Certificates;
+pub use changes::Changes;
 pub use daemon::{Daemon, DaemonBuilder, DaemonTimings};
 pub use etcd::Etcd;
 pub use events::EventStream;

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use mongodb::Client;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 
 use crate::{Failure, ReplicaSet, ReplicaSetBuilder};
 
@@ -21,12 +22,27 @@ pub fn run<F: Future>(test: F) -> F::Output {
     runtime().block_on(test)
 }
 
+/// Runs a future on a thread of its own, so that a caller inside of a runtime may block on it.
+pub(crate) fn run_apart<T: Send>(future: impl Future<Output = T> + Send) -> T {
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(|| run(future)).join();
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// Creates a client of the driver. A client works only as long as the runtime that created it, so
 /// the clients of sets that tests share belong to a runtime that outlives the tests.
 pub(crate) async fn client(uri: &str) -> Result<Client, Failure> {
     let uri = uri.to_owned();
     let created = runtime().spawn(async { Client::with_uri_str(uri).await });
     Ok(created.await.expect("the runtime never ends")?)
+}
+
+/// Runs a task on the shared runtime, whatever the runtime of the caller does.
+pub(crate) fn spawn<T: Send + 'static>(
+    task: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    runtime().spawn(task)
 }
 
 fn runtime() -> &'static Runtime {

@@ -1,39 +1,101 @@
 //! The trace of daemons or jobs, which is checked at the end of the test.
 
 use std::fs::File;
-use std::io::{BufReader, ErrorKind};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use leasehold_trace_check::Checker;
+use leasehold_trace_check::{Checked, Checker, Violation};
+
+use crate::Changes;
+use crate::shared::run_apart;
 
 /// The environment variable that names the file.
 pub const VARIABLE: &str = "LEASEHOLD_TRACE";
 
+/// Checks traces together, and each change in these [recordings](crate::Changes) against them.
+/// [`Checked::skipped`] names what could not be compared.
+///
+/// # Errors
+/// All violations.
+///
+/// # Panics
+/// If a file cannot be read.
+pub fn check(changes: &[&Path], traces: &[&Path]) -> Result<Checked, Vec<Violation>> {
+    let mut checker = Checker::default();
+    for file in traces {
+        let read = checker.read(open(file));
+        read.expect("a trace can be read");
+    }
+    for file in changes {
+        let read = checker.changes(open(file));
+        read.expect("a recording can be read");
+    }
+    checker.finish()
+}
+
+fn open(file: &Path) -> BufReader<File> {
+    let opened = File::open(file);
+    BufReader::new(opened.unwrap_or_else(|error| panic!("open {file:?}: {error}")))
+}
+
 /// A trace that is checked when this value is dropped, unless the test has failed anyway.
 #[derive(Debug)]
-pub struct CheckedTrace(PathBuf);
+pub struct CheckedTrace {
+    path: PathBuf,
+    /// The changes of the documents that the trace is about, if they are recorded.
+    changes: Option<Changes>,
+}
 
 impl CheckedTrace {
     /// A trace in this file, which may be missing: its writer may have failed before.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+        Self {
+            path: path.into(),
+            changes: None,
+        }
+    }
+
+    /// Records a collection into this file, and checks each of its changes against the trace. All
+    /// processes that write to the collection must write this trace, and end before. May be called
+    /// inside of a runtime.
+    #[must_use]
+    pub fn with_changes(
+        mut self,
+        uri: &str,
+        (database, collection): (&str, &str),
+        file: impl Into<PathBuf>,
+    ) -> Self {
+        let file = file.into();
+        let changes = run_apart(Changes::record(uri, database, collection, file));
+        self.changes = Some(changes);
+        self
     }
 
     /// Returns the file.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
-    fn check(&self) {
-        let file = match File::open(&self.0) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return,
-            opened => opened.expect("a trace can be opened"),
+    /// Declares an edit by hand; see [`Changes::declare`].
+    pub fn declare(&self, name: &str, why: &str) {
+        if let Some(changes) = &self.changes {
+            changes.declare(name, why);
+        }
+    }
+
+    fn check(&mut self) {
+        let mut changes = self.changes.take();
+        if let Some(changes) = &mut changes {
+            let drained = run_apart(changes.drain());
+            drained.expect("no change is missed");
+        }
+        let recordings: Vec<_> = changes.iter().map(Changes::path).collect();
+        let traces = match self.path.try_exists() {
+            Ok(false) => &[][..],
+            _ => &[self.path.as_path()],
         };
-        let mut checker = Checker::default();
-        let read = checker.read(BufReader::new(file));
-        read.expect("a trace can be read");
-        if let Err(violations) = checker.finish() {
-            panic!("the trace {:?} has violations: {violations:#?}", self.0);
+        if let Err(violations) = check(&recordings, traces) {
+            panic!("the trace {:?} has violations: {violations:#?}", self.path);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_core::election::{Authority, BootTime, Claim as ClaimId, Token};
+use leasehold_core::election::{Authority, BootTime, Claim as ClaimId, Identity, Token};
 use leasehold_core::trace::Kind;
 
 /// The claims that one with authority excludes.
@@ -23,6 +23,8 @@ pub(crate) struct Role {
     pub(crate) document: String,
     /// Id of the clock of its instants.
     pub(crate) clock: Option<String>,
+    /// Name under which it writes.
+    pub(crate) identity: Identity,
     pub(crate) exclusion: Exclusion,
     pub(crate) begun: BootTime,
     /// A claim whose process had exited when this machine began.

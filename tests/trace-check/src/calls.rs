@@ -2,13 +2,39 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_core::election::CallId;
+use leasehold_core::election::{BootTime, CallId};
 use leasehold_core::trace::{Answered, Sent};
 use serde_json::Value;
 
 use crate::replay::parse;
+use crate::state::{Operation, State};
 
-const UNKNOWN: &str = "unknown";
+/// The outcome of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Applied,
+    Rejected,
+    /// Provably never sent.
+    Failed,
+    Unknown,
+}
+
+impl Outcome {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Rejected => "rejected",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn named(name: &str) -> Result<Self, String> {
+        let all = [Self::Applied, Self::Rejected, Self::Failed, Self::Unknown];
+        let found = all.into_iter().find(|outcome| outcome.as_str() == name);
+        found.ok_or_else(|| format!("outcome {name:?} does not exist"))
+    }
+}
 
 /// How far a call has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,18 +43,71 @@ enum Stage {
     Sent,
     /// Reported as unknown; the driver may still answer.
     Unknown,
-    Answered,
+    Answered(Outcome),
+}
+
+/// A call.
+#[derive(Debug)]
+pub(crate) struct Call {
+    stage: Stage,
+    /// Line of the turn that asked for it.
+    pub(crate) line: usize,
+    pub(crate) operation: Operation,
+    /// Time before it was handed to the driver.
+    pub(crate) sent: Option<BootTime>,
+    /// Time of the last answer.
+    answered: Option<BootTime>,
+    /// The document with which it was answered.
+    pub(crate) found: Option<State>,
+}
+
+impl Call {
+    /// Returns the outcome as far as it is known. A call that was not handed to the driver has
+    /// failed.
+    pub(crate) const fn outcome(&self) -> Outcome {
+        match self.stage {
+            Stage::Asked => Outcome::Failed,
+            Stage::Sent | Stage::Unknown => Outcome::Unknown,
+            Stage::Answered(outcome) => outcome,
+        }
+    }
+
+    /// Returns the time at which the outcome was known; `None` if it is unknown.
+    pub(crate) fn answered(&self) -> Option<BootTime> {
+        let is_known = self.outcome() != Outcome::Unknown;
+        self.answered.filter(|_| is_known)
+    }
+}
+
+/// An answer that a machine was given.
+pub(crate) struct Reply {
+    pub(crate) call: CallId,
+    pub(crate) outcome: Outcome,
+    /// The document, if the outcome has one.
+    pub(crate) found: Option<State>,
 }
 
 /// The calls of a machine.
 #[derive(Debug, Default)]
-pub(crate) struct Calls(BTreeMap<CallId, Stage>);
+pub(crate) struct Calls(BTreeMap<CallId, Call>);
 
 impl Calls {
-    /// A turn asked for these calls.
-    pub(crate) fn asked(&mut self, calls: &[CallId]) -> Result<(), String> {
-        for call in calls {
-            if self.0.insert(*call, Stage::Asked).is_some() {
+    /// The turn in this line asked for these calls.
+    pub(crate) fn asked(
+        &mut self,
+        line: usize,
+        calls: Vec<(CallId, Operation)>,
+    ) -> Result<(), String> {
+        for (call, operation) in calls {
+            let asked = Call {
+                stage: Stage::Asked,
+                line,
+                operation,
+                sent: None,
+                answered: None,
+                found: None,
+            };
+            if self.0.insert(call, asked).is_some() {
                 return Err(format!("call {call} is asked for a second time"));
             }
         }
@@ -37,13 +116,15 @@ impl Calls {
 
     /// A call is handed to the driver.
     pub(crate) fn sent(&mut self, sent: &Value) -> Result<(), String> {
-        let Sent { call, .. } = parse(sent)?;
-        match self.0.insert(call, Stage::Sent) {
-            Some(Stage::Asked) => Ok(()),
-            None => Err(format!("call {call} is sent, but no turn asked for it")),
-            Some(Stage::Sent | Stage::Unknown | Stage::Answered) => {
-                Err(format!("call {call} is sent a second time"))
+        let Sent { call, at } = parse(sent)?;
+        match self.0.get_mut(&call) {
+            Some(known) if known.stage == Stage::Asked => {
+                known.stage = Stage::Sent;
+                known.sent = Some(at);
+                Ok(())
             }
+            None => Err(format!("call {call} is sent, but no turn asked for it")),
+            Some(_) => Err(format!("call {call} is sent a second time")),
         }
     }
 
@@ -51,25 +132,51 @@ impl Calls {
     pub(crate) fn answered(&mut self, answered: &Value) -> Result<(), String> {
         let Answered {
             call,
+            at,
             outcome,
             late,
-            ..
         } = parse(answered)?;
-        let before = self.0.get(&call).copied();
-        let after = match (before, late) {
-            (Some(Stage::Sent), false) if outcome == UNKNOWN => Stage::Unknown,
-            (Some(Stage::Sent), false) | (Some(Stage::Unknown), true) => Stage::Answered,
-            (None | Some(Stage::Asked), _) => {
-                return Err(format!("call {call} is answered, but was not sent"));
-            }
-            (Some(Stage::Unknown | Stage::Answered), false) => {
+        let outcome = Outcome::named(&outcome)?;
+        let not_sent = || format!("call {call} is answered, but was not sent");
+        let known = self.0.get_mut(&call).ok_or_else(not_sent)?;
+        known.stage = match (known.stage, late) {
+            (Stage::Sent, false) if outcome == Outcome::Unknown => Stage::Unknown,
+            (Stage::Sent, false) | (Stage::Unknown, true) => Stage::Answered(outcome),
+            (Stage::Asked, _) => return Err(not_sent()),
+            (Stage::Unknown | Stage::Answered(_), false) => {
                 return Err(format!("call {call} is answered a second time"));
             }
-            (Some(Stage::Sent | Stage::Answered), true) => {
+            (Stage::Sent | Stage::Answered(_), true) => {
                 return Err(format!("call {call} has a late answer, but no timeout"));
             }
         };
-        self.0.insert(call, after);
+        known.answered = Some(at);
         Ok(())
+    }
+
+    /// A machine was given an answer.
+    pub(crate) fn replied(&mut self, reply: Reply) -> Result<(), String> {
+        let Reply {
+            call,
+            outcome,
+            found,
+        } = reply;
+        let known = self.0.get_mut(&call);
+        let known = known.ok_or_else(|| format!("a reply to call {call}, which was not sent"))?;
+        // A driver that panics gives no answer, and the machine an unknown outcome.
+        if known.outcome() != outcome && outcome != Outcome::Unknown {
+            return Err(format!(
+                "call {call} was answered {:?}, but the machine was given {:?}",
+                known.outcome().as_str(),
+                outcome.as_str(),
+            ));
+        }
+        known.found = found;
+        Ok(())
+    }
+
+    /// Returns all calls.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (CallId, &Call)> {
+        self.0.iter().map(|(id, call)| (*id, call))
     }
 }

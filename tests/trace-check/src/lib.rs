@@ -4,6 +4,8 @@
 //!   given the recorded inputs. It must give the recorded effects.
 //! - **Calls**: each store call that the machine asked for was handed to the driver once, after the
 //!   turn that asked for it, and was answered at most twice, the second time late and after "unknown".
+//! - **Transitions** (T2), if the changes of the documents were recorded: every change is explained
+//!   by one call, and every call that was applied has its change.
 //! - **Invariants**: the authority of the replayed machines, turn by turn. The machines of one clock
 //!   are compared on that clock: no two claims have authority at the same instant (I1; for locks by
 //!   their modes), and the token grows with every acquisition (I3).
@@ -12,8 +14,11 @@
 
 mod authority;
 mod calls;
+pub mod changes;
 mod invariants;
 mod replay;
+mod state;
+mod transitions;
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
@@ -23,9 +28,12 @@ use leasehold_core::lock::LockContender;
 use leasehold_core::trace::{Kind, SCHEMA};
 use serde_json::Value;
 
-use authority::Authorities;
+use authority::{Authorities, Role};
 use calls::Calls;
+use changes::Recording;
 use replay::Replay;
+use transitions::Made;
+pub use transitions::Transitions;
 
 /// A violation, and the lines that show it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +46,7 @@ pub struct Violation {
 }
 
 /// The counts of a trace that was checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
     /// Machines that were replayed.
     pub machines: usize,
@@ -48,6 +56,10 @@ pub struct Checked {
     pub calls: usize,
     /// Acquisitions.
     pub acquisitions: usize,
+    /// Changes of documents.
+    pub transitions: Transitions,
+    /// Documents and collections whose changes were not checked, with the reason.
+    pub skipped: Vec<String>,
 }
 
 /// A time of authority under one token.
@@ -69,6 +81,7 @@ pub struct Tenure {
 /// A machine of the trace, as far as it was read.
 struct Machine {
     replay: Box<dyn Replay>,
+    role: Role,
     calls: Calls,
     /// Number of its next record.
     next: u64,
@@ -79,6 +92,7 @@ struct Machine {
 pub struct Checker {
     machines: BTreeMap<String, Machine>,
     authorities: Authorities,
+    recordings: Vec<Recording>,
     checked: Checked,
     line: usize,
     violations: Vec<Violation>,
@@ -101,7 +115,36 @@ impl Checker {
         Ok(())
     }
 
-    /// Reads a line.
+    /// Reads a recording of changes. All machines that wrote to the collection must be in the
+    /// traces, and the traces can be read before or after it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn changes(&mut self, mut lines: impl BufRead) -> io::Result<()> {
+        let mut line = String::new();
+        let mut recording = None;
+        while lines.read_line(&mut line)? > 0 {
+            self.line += 1;
+            // The recorder was killed if the last line is incomplete, and so nothing was drained.
+            if let Some(text) = line.strip_suffix('\n') {
+                let read = match &mut recording {
+                    None => Recording::begin(text).map(|begun| recording = Some(begun)),
+                    Some(recording) => recording.line(self.line, text),
+                };
+                if let Err(what) = read {
+                    self.violates(what);
+                }
+            }
+            line.clear();
+        }
+        match recording {
+            Some(recording) => self.recordings.push(recording),
+            None => self.violates("a recording of changes has no beginning".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Reads a line of a trace.
     pub fn line(&mut self, text: &str) {
         self.line += 1;
         if let Err(what) = self.record(text) {
@@ -129,6 +172,11 @@ impl Checker {
     pub fn finish(mut self) -> Result<Checked, Vec<Violation>> {
         let claims = self.authorities.claims();
         self.violations.extend(invariants::check(&claims));
+        let recordings = std::mem::take(&mut self.recordings);
+        let report = transitions::check(recordings, made(&self.machines));
+        self.violations.extend(report.violations);
+        self.checked.transitions = report.counts;
+        self.checked.skipped = report.skipped;
         self.violations.sort_by_key(|violation| violation.line);
         self.checked.acquisitions = claims.len();
         match self.violations.is_empty() {
@@ -163,11 +211,16 @@ impl Checker {
             let turned = machine.replay.turn(turn)?;
             self.checked.turns += 1;
             self.checked.calls += turned.calls.len();
-            machine.calls.asked(&turned.calls)?;
+            let replied = turned.reply.map(|reply| machine.calls.replied(reply));
+            let asked = machine.calls.asked(self.line, turned.calls);
             self.authorities.tried(id, &turned.attempts);
             self.authorities
                 .turned(id, self.line, turned.now, turned.authority);
-            Ok(())
+            // Each line has one violation, and the others are its consequences.
+            match turned.difference {
+                Some(difference) => Err(difference),
+                None => replied.unwrap_or(Ok(())).and(asked),
+            }
         } else if let Some(sent) = record.get("sent") {
             machine.calls.sent(sent)
         } else if let Some(answered) = record.get("answered") {
@@ -188,12 +241,13 @@ impl Checker {
             Kind::Election => replay::begin::<Election>(started)?,
             Kind::Lock => replay::begin::<LockContender>(started)?,
         };
-        self.authorities.began(id, role);
+        self.authorities.began(id, role.clone());
         let calls = Calls::default();
         self.machines.insert(
             id.to_owned(),
             Machine {
                 replay,
+                role,
                 calls,
                 next: 1,
             },
@@ -201,4 +255,21 @@ impl Checker {
         self.checked.machines += 1;
         Ok(())
     }
+}
+
+/// Returns the calls of all machines, by their document.
+fn made(machines: &BTreeMap<String, Machine>) -> BTreeMap<String, Vec<Made<'_>>> {
+    let mut made: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (machine, Machine { role, calls, .. }) in machines {
+        let calls = calls.all().map(|(id, call)| Made {
+            machine,
+            by: &role.identity,
+            clock: role.clock.as_deref(),
+            id,
+            call,
+        });
+        let document = made.entry(role.document.clone()).or_default();
+        document.extend(calls);
+    }
+    made
 }

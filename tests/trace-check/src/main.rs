@@ -1,38 +1,60 @@
-//! `trace-check FILE…`: checks traces that were written with `LEASEHOLD_TRACE`.
+//! `trace-check [--changes FILE]… TRACE…`: checks traces that were written with `LEASEHOLD_TRACE`,
+//! and recordings of the changes of their documents.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use leasehold_trace_check::Checker;
+use leasehold_trace_check::{Checked, Checker, Transitions};
 
 /// Violations that are printed; the first one usually causes the others.
 const SHOWN_MAX: usize = 20;
 
-fn main() -> ExitCode {
-    let files: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    if files.is_empty() {
-        eprintln!(
-            "usage: trace-check FILE…\n\nChecks traces that were written with LEASEHOLD_TRACE=FILE, all by daemons and jobs of one store.\nExit codes: 0 nothing found, 1 violations, 2 a file cannot be read, 64 usage."
-        );
-        return ExitCode::from(64);
+const USAGE: &str = "usage: trace-check [--changes FILE]… TRACE…
+
+Checks traces that were written with LEASEHOLD_TRACE=FILE, all by daemons and jobs of one store.
+--changes FILE: a recording of the changes of a collection; each must be explained by the traces.
+Exit codes: 0 nothing found, 1 violations, 2 a file cannot be read, 64 usage.";
+
+/// A file to read.
+enum Input {
+    Trace(PathBuf),
+    Changes(PathBuf),
+}
+
+/// Returns the files, or `None` if the arguments are not understood.
+fn inputs(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<Input>> {
+    let mut inputs = Vec::new();
+    while let Some(argument) = arguments.next() {
+        inputs.push(match argument.to_str() {
+            Some("--changes") => Input::Changes(arguments.next()?.into()),
+            Some(option) if option.starts_with('-') => return None,
+            _ => Input::Trace(argument.into()),
+        });
     }
+    (!inputs.is_empty()).then_some(inputs)
+}
+
+fn main() -> ExitCode {
+    let Some(inputs) = inputs(std::env::args_os().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(64);
+    };
     let mut checker = Checker::default();
-    for file in &files {
-        if let Err(error) = read(&mut checker, file) {
+    for input in &inputs {
+        let (Input::Trace(file) | Input::Changes(file)) = input;
+        if let Err(error) = read(&mut checker, input) {
             eprintln!("trace-check: {}: {error}", file.display());
             return ExitCode::from(2);
         }
     }
     match checker.finish() {
         Ok(checked) => {
-            println!(
-                "{} machines, {} turns, {} store calls, {} acquisitions: no violation",
-                checked.machines, checked.turns, checked.calls, checked.acquisitions
-            );
+            report(&checked);
             ExitCode::SUCCESS
         }
         Err(violations) => {
@@ -45,6 +67,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn read(checker: &mut Checker, file: &Path) -> io::Result<()> {
-    checker.read(BufReader::new(File::open(file)?))
+fn report(checked: &Checked) {
+    for skipped in &checked.skipped {
+        println!("skipped: {skipped}");
+    }
+    let Transitions {
+        all,
+        calls,
+        unknown,
+        operators,
+        edits,
+    } = checked.transitions;
+    if all > 0 {
+        println!(
+            "{all} changes: {calls} by calls ({unknown} of unknown outcome), {operators} by operators, {edits} declared"
+        );
+    }
+    println!(
+        "{} machines, {} turns, {} store calls, {} acquisitions: no violation",
+        checked.machines, checked.turns, checked.calls, checked.acquisitions
+    );
+}
+
+fn read(checker: &mut Checker, input: &Input) -> io::Result<()> {
+    let open = |file| File::open(file).map(BufReader::new);
+    match input {
+        Input::Trace(file) => checker.read(open(file)?),
+        Input::Changes(file) => checker.changes(open(file)?),
+    }
 }

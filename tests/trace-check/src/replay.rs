@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 
 use leasehold_core::election::{
-    self, Authority, BootTime, CallId, Candidate, Claim, Election, Operation, Randomness, Token,
+    self, Authority, BootTime, CallId, Candidate, Claim, Election, Identity, Randomness, Token,
 };
 use leasehold_core::lock::{self, LockContender, Want};
 use leasehold_core::trace::{Bits, Kind, Started, Turn};
@@ -12,6 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::authority::{Exclusion, Role};
+use crate::calls::{Outcome, Reply};
+use crate::state::Operation;
 
 /// A machine of the core.
 pub(crate) trait Machine: Sized + 'static {
@@ -24,11 +26,14 @@ pub(crate) trait Machine: Sized + 'static {
     fn create(options: Self::Options, now: BootTime, random: &mut dyn Randomness) -> Self;
     fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness);
     fn next_effect(&mut self) -> Option<Self::Effect>;
-    fn call(effect: &Self::Effect) -> Option<CallId>;
+    fn call(effect: &Self::Effect) -> Option<(CallId, Operation)>;
+    /// Returns the answer to a call that an input is, if it is one.
+    fn reply(input: &Self::Input) -> Option<Reply>;
     /// Returns the claim and the token of an attempt to lead.
     fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)>;
     /// Returns the claim of a predecessor that is proven to have exited.
     fn predecessor(options: &Self::Options) -> Option<Claim>;
+    fn identity(options: &Self::Options) -> &Identity;
     fn authority(&self, now: BootTime) -> Option<Authority>;
     fn exclusion(options: &Self::Options) -> Exclusion;
 }
@@ -52,11 +57,31 @@ impl Machine for Election {
         self.next_effect()
     }
 
-    fn call(effect: &Self::Effect) -> Option<CallId> {
+    fn call(effect: &Self::Effect) -> Option<(CallId, Operation)> {
         match effect {
-            election::Effect::Call { id, .. } => Some(*id),
+            election::Effect::Call { id, operation } => {
+                Some((*id, Operation::Lease(operation.clone())))
+            }
             _ => None,
         }
+    }
+
+    fn reply(input: &Self::Input) -> Option<Reply> {
+        let election::Input::Reply { call, outcome } = input else {
+            return None;
+        };
+        let (outcome, found) = match outcome {
+            election::Outcome::Applied(found) => (Outcome::Applied, Some(found.clone().into())),
+            election::Outcome::Rejected => (Outcome::Rejected, None),
+            election::Outcome::Failed => (Outcome::Failed, None),
+            election::Outcome::Unknown => (Outcome::Unknown, None),
+        };
+        let call = *call;
+        Some(Reply {
+            call,
+            outcome,
+            found,
+        })
     }
 
     fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)> {
@@ -64,7 +89,8 @@ impl Machine for Election {
             return None;
         };
         match operation {
-            Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } => {
+            election::Operation::Acquire(acquisition)
+            | election::Operation::TakeOver { acquisition, .. } => {
                 Some((acquisition.claim, acquisition.token))
             }
             _ => None,
@@ -73,6 +99,10 @@ impl Machine for Election {
 
     fn predecessor(options: &Candidate) -> Option<Claim> {
         options.predecessor_claim
+    }
+
+    fn identity(options: &Candidate) -> &Identity {
+        &options.identity
     }
 
     fn authority(&self, now: BootTime) -> Option<Authority> {
@@ -103,11 +133,29 @@ impl Machine for LockContender {
         self.next_effect()
     }
 
-    fn call(effect: &Self::Effect) -> Option<CallId> {
+    fn call(effect: &Self::Effect) -> Option<(CallId, Operation)> {
         match effect {
-            lock::Effect::Call { id, .. } => Some(*id),
+            lock::Effect::Call { id, operation } => Some((*id, Operation::Lock(operation.clone()))),
             _ => None,
         }
+    }
+
+    fn reply(input: &Self::Input) -> Option<Reply> {
+        let lock::Input::Reply { call, outcome } = input else {
+            return None;
+        };
+        let (outcome, found) = match outcome {
+            lock::Outcome::Applied(found) => (Outcome::Applied, Some(found.clone().into())),
+            lock::Outcome::Rejected => (Outcome::Rejected, None),
+            lock::Outcome::Failed => (Outcome::Failed, None),
+            lock::Outcome::Unknown => (Outcome::Unknown, None),
+        };
+        let call = *call;
+        Some(Reply {
+            call,
+            outcome,
+            found,
+        })
     }
 
     fn attempt(_: &Self::Effect) -> Option<(Claim, Token)> {
@@ -116,6 +164,10 @@ impl Machine for LockContender {
 
     fn predecessor(_: &lock::Options) -> Option<Claim> {
         None
+    }
+
+    fn identity(options: &lock::Options) -> &Identity {
+        &options.identity
     }
 
     fn authority(&self, now: BootTime) -> Option<Authority> {
@@ -165,12 +217,16 @@ impl Randomness for Recorded {
 /// A turn that was replayed.
 pub(crate) struct Turned {
     pub(crate) now: BootTime,
+    /// The answer that it was given, if it was one.
+    pub(crate) reply: Option<Reply>,
     /// The calls that it asked for.
-    pub(crate) calls: Vec<CallId>,
+    pub(crate) calls: Vec<(CallId, Operation)>,
     /// The claims that it tried to lead under, with their tokens.
     pub(crate) attempts: Vec<(Claim, Token)>,
     /// The authority after it.
     pub(crate) authority: Option<Authority>,
+    /// The difference between the recorded turn and the replay, if it is the first one.
+    pub(crate) difference: Option<String>,
 }
 
 /// A machine that is replayed.
@@ -200,6 +256,7 @@ pub(crate) fn begin<M: Machine>(started: &Value) -> Result<(Box<dyn Replay>, Rol
         kind: M::KIND,
         document,
         clock,
+        identity: M::identity(&options).clone(),
         exclusion: M::exclusion(&options),
         begun: now,
         predecessor: M::predecessor(&options),
@@ -219,22 +276,23 @@ impl<M: Machine> Replay for Replayed<M> {
             effects: recorded,
         } = parse::<Turn<M::Input, M::Effect>>(turn)?;
         let mut random = Recorded::new(random);
+        let reply = M::reply(&input);
         self.machine.handle(now, input, &mut random);
         let effects: Vec<_> = std::iter::from_fn(|| self.machine.next_effect()).collect();
         let calls = recorded.iter().filter_map(M::call).collect();
         let attempts = recorded.iter().filter_map(M::attempt).collect();
-        if !self.failed {
-            let compared = random
-                .all_drawn()
-                .and_then(|()| compare(&recorded, &effects));
-            self.failed = compared.is_err();
-            compared?;
-        }
+        let compared = random
+            .all_drawn()
+            .and_then(|()| compare(&recorded, &effects));
+        let difference = compared.err().filter(|_| !self.failed);
+        self.failed |= difference.is_some();
         Ok(Turned {
             now,
+            reply,
             calls,
             attempts,
             authority: self.machine.authority(now),
+            difference,
         })
     }
 }

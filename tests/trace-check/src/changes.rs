@@ -1,0 +1,171 @@
+//! Recordings of a collection's changes: the documents before and after each change, as a change
+//! stream with pre- and post-images reports them.
+//!
+//! A recording is a list of [`Line`]s, each a line of JSON. The testbed writes them
+//! (`leasehold_testbed::Changes`), and the check of transitions reads them.
+
+use bson::{Bson, Document};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Version of the format.
+pub const SCHEMA: u32 = 1;
+
+/// One line of a recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// The recording begins. All later changes are in it, until a line says otherwise.
+    Begun(Begun),
+    /// A document changed.
+    Change(Change),
+    /// The author of the recording is about to edit a document by hand. Explains one later change
+    /// of that document.
+    Edit(Edit),
+    /// Changes were missed, for this reason. The recording proves nothing.
+    Lost(String),
+    /// The recording ends, and has every change that was made before.
+    Drained {
+        /// Number of the changes.
+        changes: u64,
+    },
+}
+
+/// The beginning of a recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun {
+    /// Version of the format: [`SCHEMA`].
+    pub schema: u32,
+    /// The collection: `<database>.<collection>`.
+    pub collection: String,
+}
+
+/// A change of one document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The document: `<database>.<collection>/<name>`.
+    pub document: String,
+    /// The operation type of the event.
+    pub operation: String,
+    /// Time of the change in the order of the deployment: seconds and increment.
+    pub at: (u32, u32),
+    /// The document before, as canonical extended JSON; `None` if there was none.
+    pub before: Option<Value>,
+    /// The document after.
+    pub after: Option<Value>,
+}
+
+/// An edit that is declared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edit {
+    /// The document: `<database>.<collection>/<name>`.
+    pub document: String,
+    /// The purpose, for humans.
+    pub why: String,
+}
+
+/// Converts a document to canonical extended JSON.
+pub fn to_json(document: Document) -> Value {
+    Bson::Document(document).into_canonical_extjson()
+}
+
+/// A change that was read.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    /// Number of its line.
+    pub(crate) line: usize,
+    pub(crate) document: String,
+    pub(crate) operation: String,
+    pub(crate) before: Option<Document>,
+    pub(crate) after: Option<Document>,
+    /// True if the change may be an edit by hand.
+    pub(crate) declared: usize,
+}
+
+/// A recording that was read.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    /// The collection: `<database>.<collection>`.
+    pub(crate) collection: String,
+    pub(crate) changes: Vec<Recorded>,
+    /// Number of the edits of each document that are declared so far.
+    edits: Vec<String>,
+    /// Reason why the recording is incomplete.
+    lost: Option<String>,
+    drained: Option<u64>,
+}
+
+impl Recording {
+    /// Reads the first line.
+    pub(crate) fn begin(text: &str) -> Result<Self, String> {
+        match parse(text)? {
+            Line::Begun(Begun { schema, collection }) if schema == SCHEMA => Ok(Self {
+                collection,
+                changes: Vec::new(),
+                edits: Vec::new(),
+                lost: None,
+                drained: None,
+            }),
+            Line::Begun(Begun { schema, .. }) => {
+                Err(format!("schema {schema} of changes instead of {SCHEMA}"))
+            }
+            _ => Err("a recording of changes has no beginning".to_owned()),
+        }
+    }
+
+    /// Reads a later line.
+    pub(crate) fn line(&mut self, line: usize, text: &str) -> Result<(), String> {
+        match parse(text)? {
+            Line::Begun(_) => return Err("a recording of changes begins twice".to_owned()),
+            Line::Change(change) => {
+                let Change {
+                    document,
+                    operation,
+                    at: _,
+                    before,
+                    after,
+                } = change;
+                let declared = self.edits.iter().filter(|edit| **edit == document).count();
+                self.changes.push(Recorded {
+                    line,
+                    operation,
+                    before: before.map(from_json).transpose()?,
+                    after: after.map(from_json).transpose()?,
+                    declared,
+                    document,
+                });
+            }
+            Line::Edit(Edit { document, .. }) => self.edits.push(document),
+            Line::Lost(why) => self.lost = Some(why),
+            Line::Drained { changes } => self.drained = Some(changes),
+        }
+        Ok(())
+    }
+
+    /// Returns the reason why nothing can be concluded from the recording.
+    pub(crate) fn gap(&self) -> Option<String> {
+        match (&self.lost, self.drained) {
+            (Some(why), _) => Some(why.clone()),
+            (None, None) => Some("the recording was not drained".to_owned()),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// Returns the number of changes that the recorder counted, if it differs from those read.
+    pub(crate) fn miscounted(&self) -> Option<u64> {
+        let read = u64::try_from(self.changes.len()).ok();
+        self.drained.filter(|counted| Some(*counted) != read)
+    }
+}
+
+fn parse(text: &str) -> Result<Line, String> {
+    serde_json::from_str(text).map_err(|error| format!("not a line of a recording: {error}"))
+}
+
+fn from_json(value: Value) -> Result<Document, String> {
+    match Bson::try_from(value) {
+        Ok(Bson::Document(document)) => Ok(document),
+        Ok(_) => Err("a recorded document is not a document".to_owned()),
+        Err(error) => Err(format!("a recorded document is not BSON: {error}")),
+    }
+}

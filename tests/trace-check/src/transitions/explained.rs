@@ -1,0 +1,258 @@
+//! The call that explains a change.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+
+use leasehold_core::election::{self, Claim, Revision, Session, WallMillis};
+use leasehold_core::lock::{self, Entry, LockDocument};
+
+use super::{Made, Transition, lease, locks};
+use crate::calls::Outcome;
+use crate::state::{Operation, State, Stored, changed};
+
+/// A value by which a change and the calls that may explain it are matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    /// The change sets this revision.
+    Revision(Revision),
+    /// The change sets or removes a standby of this session.
+    Standby(Session),
+    /// The change removes the entry of this claim from a lock.
+    Removed(Claim),
+    /// The change creates a lock.
+    Created,
+}
+
+/// A call that explains a change.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Explanation {
+    /// Its index.
+    pub(super) call: usize,
+    /// True if no other call could explain the change.
+    pub(super) is_only: bool,
+}
+
+/// The writes of a document by their keys.
+pub(super) struct Index<'a> {
+    calls: &'a [Made<'a>],
+    by_key: HashMap<Key, Vec<usize>>,
+    intervals: lease::Intervals,
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn new(calls: &'a [Made<'a>]) -> Self {
+        let mut by_key: HashMap<_, Vec<_>> = HashMap::new();
+        for (number, made) in calls.iter().enumerate() {
+            for key in keys(&made.call.operation) {
+                by_key.entry(key).or_default().push(number);
+            }
+        }
+        let intervals = calls.iter().filter_map(|made| match &made.call.operation {
+            Operation::Lease(operation) => lease::interval(operation),
+            Operation::Lock(_) => None,
+        });
+        Self {
+            calls,
+            by_key,
+            intervals: intervals.collect(),
+        }
+    }
+
+    /// Returns the pairs of calls that write the same revision.
+    pub(super) fn repeated(&self) -> Vec<(usize, usize)> {
+        let pair = |(key, calls): (&Key, &Vec<usize>)| match (key, calls.as_slice()) {
+            (Key::Revision(_), [first, second, ..]) => Some((*first, *second)),
+            _ => None,
+        };
+        let mut pairs: Vec<_> = self.by_key.iter().filter_map(pair).collect();
+        pairs.sort_unstable();
+        pairs
+    }
+
+    /// Returns the call that explains a change and no earlier one: one that was applied, otherwise
+    /// one whose outcome is unknown. Calls with the same keys and the same effect are
+    /// interchangeable.
+    pub(super) fn explain(
+        &self,
+        transition: &Transition,
+        is_used: &dyn Fn(usize) -> bool,
+    ) -> Result<Explanation, String> {
+        let Transition { before, after, .. } = transition;
+        let mut candidates: Vec<usize> = keys_of(&before.state, &after.state)
+            .iter()
+            .filter_map(|key| self.by_key.get(key))
+            .flatten()
+            .copied()
+            .collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        let mut refusals = Vec::new();
+        let (mut applied, mut unknown, mut able) = (None, None, 0);
+        for number in candidates {
+            let made = &self.calls[number];
+            let why = match (self.effect(made, before, after), made.call.outcome()) {
+                (Err(why), _) => why,
+                (Ok(()), outcome @ (Outcome::Applied | Outcome::Unknown)) => {
+                    able += 1;
+                    match (is_used(number), outcome) {
+                        (true, _) => "it explains an earlier change".to_owned(),
+                        (false, Outcome::Applied) => {
+                            applied = applied.or(Some(number));
+                            continue;
+                        }
+                        (false, _) => {
+                            unknown = unknown.or(Some(number));
+                            continue;
+                        }
+                    }
+                }
+                (Ok(()), outcome) => format!("it gives this, but was {}", outcome.as_str()),
+            };
+            refusals.push(format!("{}: {why}", made.describe()));
+        }
+        let found = applied.or(unknown).map(|call| Explanation {
+            call,
+            is_only: able == 1,
+        });
+        found.ok_or_else(|| {
+            let fields = changed(before, after).join(", ");
+            let why = match refusals.is_empty() {
+                true => String::new(),
+                false => format!(": {}", refusals.join("; ")),
+            };
+            format!("no recorded call explains this change of {fields}{why}")
+        })
+    }
+
+    /// Checks that a call makes of the document before the one after.
+    fn effect(&self, made: &Made<'_>, before: &Stored, after: &Stored) -> Result<(), String> {
+        match &made.call.operation {
+            Operation::Lease(operation) => {
+                lease::effect((operation, made.by), &self.intervals, before, after)
+            }
+            Operation::Lock(operation) => locks::effect((operation, made.by), before, after),
+        }
+    }
+}
+
+/// Returns the keys of the changes that a call may make.
+fn keys(operation: &Operation) -> Vec<Key> {
+    match operation {
+        Operation::Lease(operation) => match operation {
+            election::Operation::Read { .. } => vec![],
+            election::Operation::Create { revision, .. }
+            | election::Operation::Renew { revision, .. }
+            | election::Operation::Release { revision, .. } => vec![Key::Revision(*revision)],
+            election::Operation::Acquire(acquisition)
+            | election::Operation::TakeOver { acquisition, .. } => {
+                vec![Key::Revision(acquisition.revision)]
+            }
+            election::Operation::Register { session, .. }
+            | election::Operation::Withdraw { session } => vec![Key::Standby(*session)],
+        },
+        Operation::Lock(operation) => match operation {
+            lock::Operation::Read { .. } => vec![],
+            lock::Operation::Create { .. } => vec![Key::Created],
+            lock::Operation::Join { entry, .. } => vec![Key::Revision(entry.revision)],
+            lock::Operation::Renew { revision, .. } | lock::Operation::Keep { revision, .. } => {
+                vec![Key::Revision(*revision)]
+            }
+            lock::Operation::Leave { claim, .. } => vec![Key::Removed(*claim)],
+            lock::Operation::Evict { entries, .. } => {
+                let claims = entries.iter().map(|seen| Key::Removed(seen.claim));
+                claims.collect()
+            }
+            lock::Operation::Break { claims, .. } => {
+                claims.iter().copied().map(Key::Removed).collect()
+            }
+        },
+    }
+}
+
+/// Returns the keys of a change.
+fn keys_of(before: &State, after: &State) -> Vec<Key> {
+    match (before, after) {
+        (State::Missing, State::Lock(_)) => vec![Key::Created],
+        (State::Missing, State::Lease(after)) => vec![Key::Revision(after.revision)],
+        (State::Lease(before), State::Lease(after)) if before.revision == after.revision => {
+            let changed = before.standby != after.standby;
+            let standby = after.standby.as_ref().or(before.standby.as_ref());
+            let standby = standby.filter(|_| changed);
+            let key = standby.map(|standby| Key::Standby(standby.session));
+            key.into_iter().collect()
+        }
+        (State::Lease(_), State::Lease(after)) => vec![Key::Revision(after.revision)],
+        (State::Lock(before), State::Lock(after)) => {
+            let known = |of: &LockDocument| -> HashMap<Claim, Revision> {
+                let entries = entries(of).map(|entry| (entry.claim, entry.revision));
+                entries.collect()
+            };
+            let (before, after) = (known(before), known(after));
+            let gone = before.keys().filter(|claim| !after.contains_key(claim));
+            let gone = gone.map(|claim| Key::Removed(*claim));
+            let new = after
+                .iter()
+                .filter(|(claim, revision)| before.get(claim) != Some(revision));
+            let new = new.map(|(_, revision)| Key::Revision(*revision));
+            gone.chain(new).collect()
+        }
+        _ => vec![],
+    }
+}
+
+/// Returns true if the filter of a write matches a document.
+pub(super) fn matches(made: &Made<'_>, state: &State) -> bool {
+    match (&made.call.operation, state) {
+        (Operation::Lease(operation), State::Lease(lease)) => {
+            let mut lease = Some((**lease).clone());
+            election::reference::write(&mut lease, made.by, WallMillis::default(), operation)
+        }
+        (Operation::Lock(operation), State::Lock(lock)) => {
+            let by = lock::reference::By {
+                identity: made.by,
+                at: WallMillis::default(),
+                store_now: WallMillis::default(),
+            };
+            let mut found = lock::Found::Lock((**lock).clone());
+            let performed = lock::reference::apply(&mut found, by, operation);
+            matches!(performed.outcome, lock::Outcome::Applied(_))
+        }
+        _ => false,
+    }
+}
+
+pub(super) fn entries(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
+    lock.holders.iter().chain(&lock.queue)
+}
+
+/// Describes how a document differs from the expected one, field by field.
+pub(super) fn difference(expected: &State, actual: &State) -> String {
+    let mut parts = Vec::new();
+    let mut part = |field: &str, expected: &dyn Debug, actual: &dyn Debug| {
+        let (expected, actual) = (format!("{expected:?}"), format!("{actual:?}"));
+        if expected != actual {
+            parts.push(format!("{field} is {actual} instead of {expected}"));
+        }
+    };
+    match (expected, actual) {
+        (State::Lease(e), State::Lease(a)) => {
+            part("token", &e.token, &a.token);
+            part("revision", &e.revision, &a.revision);
+            part("holder", &e.holder, &a.holder);
+            part("paused", &e.paused, &a.paused);
+            part("request", &e.request, &a.request);
+            part("reserved_for", &e.reserved_for, &a.reserved_for);
+            part("standby", &e.standby, &a.standby);
+        }
+        (State::Lock(e), State::Lock(a)) => {
+            part("token", &e.token, &a.token);
+            part("slots", &e.slots, &a.slots);
+            part("slot_owners", &e.slot_owners, &a.slot_owners);
+            part("holders", &e.holders, &a.holders);
+            part("queue", &e.queue, &a.queue);
+            part("successes", &e.successes, &a.successes);
+        }
+        (expected, actual) => part("the document", expected, actual),
+    }
+    parts.join("; ")
+}

@@ -1,0 +1,194 @@
+//! The effect of a write on a lock.
+
+use std::time::Duration;
+
+use bson::Bson;
+use leasehold_core::election::{Identity, WallMillis};
+use leasehold_core::lock::reference::{self, By, Performed};
+use leasehold_core::lock::{AT_LEAST_MAX, Entry, Found, LockDocument, Operation, Outcome, WorkKey};
+
+use super::explained::{difference, entries};
+use crate::state::{State, Stored, appended, changed};
+
+/// The fields that machines write.
+const WRITTEN: [&str; 10] = [
+    "token",
+    "slots",
+    "slots_before",
+    "slot_owners",
+    "holders",
+    "queue",
+    "successes",
+    "history",
+    "granted",
+    "next",
+];
+/// The fields of a new lock.
+const CREATED: [&str; 4] = ["_id", "schema", "kind", "token"];
+
+/// Checks that a write makes of a lock the one after.
+pub(super) fn effect(
+    (operation, by): (&Operation, &Identity),
+    before: &Stored,
+    after: &Stored,
+) -> Result<(), String> {
+    let mut expected = match &before.state {
+        State::Missing => Found::Missing,
+        State::Lock(lock) => Found::Lock((**lock).clone()),
+        State::Lease(_) | State::Foreign => {
+            return Err("the document before is foreign".to_owned());
+        }
+    };
+    let State::Lock(actual) = &after.state else {
+        return Err("the document after is not a lock".to_owned());
+    };
+    let by = By {
+        identity: by,
+        at: sent_at(operation, actual),
+        store_now: recorded_at(operation, actual),
+    };
+    let performed = reference::apply(&mut expected, by, operation);
+    if !matches!(performed.outcome, Outcome::Applied(_)) {
+        return Err("its filter does not match the document before".to_owned());
+    }
+    let Found::Lock(lock) = &mut expected else {
+        return Err("its update gives no lock".to_owned());
+    };
+    for entry in lock.holders.iter_mut().chain(&mut lock.queue) {
+        entry.at_least = in_millis(entry.at_least);
+    }
+    lock.store_now = WallMillis::default();
+    let lock = lock.clone();
+    let expected = State::Lock(Box::new(lock.clone()));
+    if expected != after.state {
+        let difference = difference(&expected, &after.state);
+        return Err(format!("its update gives another document: {difference}"));
+    }
+    let is_new = matches!(operation, Operation::Create { .. });
+    let allowed: &[&str] = if is_new { &CREATED } else { &WRITTEN };
+    let other = changed(before, after)
+        .into_iter()
+        .find(|field| !allowed.contains(field));
+    if let Some(field) = other {
+        return Err(format!("it does not write the field {field}"));
+    }
+    ended(&performed, before, after)?;
+    woken(operation, &performed, &lock, before, after)
+}
+
+/// Returns the sender's wall clock, which is for humans: the time that the write left in its entry.
+fn sent_at(operation: &Operation, after: &LockDocument) -> WallMillis {
+    let claim = match operation {
+        Operation::Join { entry, .. } => Some(entry.claim),
+        Operation::Renew { claim, .. } | Operation::Keep { claim, .. } => Some(*claim),
+        Operation::Evict { me, .. } => me.map(|me| me.claim),
+        _ => None,
+    };
+    let entry = entries(after).find(|entry| Some(entry.claim) == claim);
+    entry.map_or(WallMillis::default(), |entry| entry.renewed_at)
+}
+
+/// Returns the store's clock: the time at which the write recorded its success.
+fn recorded_at(operation: &Operation, after: &LockDocument) -> WallMillis {
+    let key: Option<&WorkKey> = match operation {
+        Operation::Keep { success, .. } | Operation::Leave { success, .. } => success.as_ref(),
+        _ => None,
+    };
+    let success = after
+        .successes
+        .iter()
+        .find(|success| Some(&success.key) == key);
+    success.map_or(WallMillis::default(), |success| success.at)
+}
+
+/// Rounds a duration up, as the document does.
+fn in_millis(duration: Duration) -> Duration {
+    let millis = duration.as_nanos().div_ceil(1_000_000);
+    let millis = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
+    millis.min(AT_LEAST_MAX)
+}
+
+/// Entries that had a token are appended to the history, and nothing else is.
+fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), String> {
+    let added = appended(before, after, "history").ok_or("the history was rewritten")?;
+    let as_expected = performed.ended.len() == added.len()
+        && performed.ended.iter().zip(added).all(|(ended, added)| {
+            let token = ended.entry.token.map(|token| token.get());
+            added.as_document().is_some_and(|added| {
+                added.get_i64("token").ok() == token
+                    && added.get_str("reason").ok() == Some(ended.ending.as_str())
+            })
+        });
+    match as_expected {
+        true => Ok(()),
+        false => Err(format!(
+            "the history gets {added:?} instead of {:?}",
+            performed.ended
+        )),
+    }
+}
+
+/// The fields by which change streams wake contenders name those that were granted, and the next
+/// one.
+fn woken(
+    operation: &Operation,
+    performed: &Performed,
+    lock: &LockDocument,
+    before: &Stored,
+    after: &Stored,
+) -> Result<(), String> {
+    let moves = !matches!(
+        operation,
+        Operation::Create { .. } | Operation::Renew { .. } | Operation::Keep { .. }
+    );
+    let holders = lock.holders.iter().zip(after.list("holders"));
+    let is_granted = |entry: &Entry| {
+        let mut granted = performed.granted.iter();
+        granted.any(|(claim, _)| *claim == entry.claim)
+    };
+    let granted: Vec<_> = holders
+        .filter(|(entry, _)| is_granted(entry))
+        .map(|(entry, fields)| grant_text(entry, fields))
+        .collect();
+    let granted = match granted.as_slice() {
+        [] => text(before.fields.get("granted")),
+        granted => granted.join(" "),
+    };
+    let next = match (moves, lock.queue.first()) {
+        (true, Some(head)) => known_text(after.list("queue").first(), "wake", head.claim),
+        (true, None) => String::new(),
+        (false, _) => text(before.fields.get("next")),
+    };
+    for (field, expected) in [("granted", granted), ("next", next)] {
+        let actual = text(after.fields.get(field));
+        if actual != expected {
+            return Err(format!(
+                "the field {field} is {actual:?} instead of {expected:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn text(field: Option<&Bson>) -> String {
+    field.and_then(Bson::as_str).unwrap_or_default().to_owned()
+}
+
+/// Returns the text of an id, or an empty one if the entry is of a version that did not store it.
+fn known_text(entry: Option<&Bson>, field: &str, id: impl ToString) -> String {
+    let fields = entry.and_then(Bson::as_document);
+    let is_stored = fields.is_some_and(|fields| fields.get_str(field).is_ok());
+    if is_stored {
+        id.to_string()
+    } else {
+        String::new()
+    }
+}
+
+fn grant_text(entry: &Entry, fields: &Bson) -> String {
+    let claim = known_text(Some(fields), "wake", entry.claim);
+    let revision = known_text(Some(fields), "revision_text", entry.revision);
+    let token = entry.token.map_or(String::new(), |token| token.to_string());
+    let slot = entry.slot.map_or(String::new(), |slot| format!("#{slot}"));
+    format!("{claim}={token}@{revision}{slot}")
+}

@@ -1,0 +1,135 @@
+//! Changes that no machine makes: requests of operators and their scripts, roll calls, and the
+//! commands for locks. Their processes write no trace, so each kind is recognized by its own rule.
+
+use bson::{Bson, Document};
+use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis, reference};
+use leasehold_core::lock::{self, Ending, Entry, Found, LockDocument, Operation, Outcome, Seen};
+
+use super::explained::entries;
+use crate::state::{State, Stored, appended, changed};
+
+/// The fields that pruning removes.
+const PRUNED: [&str; 9] = [
+    "slots",
+    "slots_before",
+    "slot_owners",
+    "holders",
+    "queue",
+    "granted",
+    "next",
+    "history",
+    "successes",
+];
+
+/// Returns true for a change that operators make.
+pub(super) fn explain(before: &Stored, after: &Stored) -> bool {
+    match (&before.state, &after.state) {
+        (State::Missing, State::Lease(lease)) => is_created(lease, after),
+        (State::Lease(old), State::Lease(new)) => {
+            is_roll_call(before, after) || is_request((old, before), (new, after))
+        }
+        (State::Lock(old), State::Lock(new)) => {
+            is_broken((old, before), (new, after)) || is_pruned(old, new, before, after)
+        }
+        _ => false,
+    }
+}
+
+/// `leasehold create`: a free lease, with a record of the action.
+fn is_created(lease: &Lease, after: &Stored) -> bool {
+    let [Bson::Document(action)] = after.list("actions") else {
+        return false;
+    };
+    *lease == reference::free(lease.revision, lease.token)
+        && action.get_str("action").ok() == Some("create")
+        && action.get_i64("token").ok() == Some(lease.token.get())
+}
+
+/// A roll call changes a field of its own.
+fn is_roll_call(before: &Stored, after: &Stored) -> bool {
+    changed(before, after) == ["roll_call"]
+}
+
+/// A request, a pause, or a raised token: one of three fields changes, and neither the revision nor
+/// the holder. The commands record their action; scripts need not.
+fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored)) -> bool {
+    let mut fields = changed(before, after);
+    fields.retain(|field| *field != "actions");
+    let action = match appended(before, after, "actions") {
+        Some([]) => None,
+        Some([Bson::Document(action)]) => action.get_str("action").ok(),
+        _ => return false,
+    };
+    match (fields.as_slice(), action) {
+        (["paused"], None) => true,
+        (["paused"], Some(action)) => action == if new.paused { "pause" } else { "resume" },
+        (["request"], None) => true,
+        (["request"], Some(action)) => match &new.request {
+            None => action == "cancel",
+            Some(request) => {
+                let kind = match request.kind {
+                    RequestKind::StepDown => "step_down",
+                    RequestKind::Transfer(_) => "transfer",
+                };
+                action == kind && old.holder.is_some()
+            }
+        },
+        (["token"], Some("raise_token")) => new.token > old.token,
+        // The token was as high already.
+        ([], Some("raise_token")) => true,
+        _ => false,
+    }
+}
+
+/// `leasehold locks break`, which records why, and the removal of places whose work is over. A
+/// removal that leaves no record, that of waiters alone, must be declared.
+fn is_broken(
+    (old, before): (&LockDocument, &Stored),
+    (new, after): (&LockDocument, &Stored),
+) -> bool {
+    let is_left = |claim| entries(new).any(|entry| entry.claim == claim);
+    let gone: Vec<_> = entries(old).filter(|entry| !is_left(entry.claim)).collect();
+    let reason = |end: &Document| end.get_str("reason").map(str::to_owned);
+    let added = appended(before, after, "history").unwrap_or_default();
+    let reasons: Vec<_> = added
+        .iter()
+        .filter_map(|end| reason(end.as_document()?).ok())
+        .collect();
+    let recorded = |ending: Ending| {
+        !reasons.is_empty() && reasons.iter().all(|reason| reason == ending.as_str())
+    };
+    let over = !gone.is_empty() && gone.iter().all(|entry| entry.is_over);
+    let ending = match (recorded(Ending::Broken), recorded(Ending::Released) && over) {
+        (true, _) => Ending::Broken,
+        (false, true) => Ending::Expired,
+        (false, false) => return false,
+    };
+    let seen = |entry: &&Entry| Seen {
+        claim: entry.claim,
+        revision: entry.revision,
+    };
+    let removal = Operation::Evict {
+        entries: gone.iter().map(seen).collect(),
+        me: None,
+        ending,
+        seen: Token::ZERO,
+    };
+    let by = lock::reference::By {
+        identity: &Identity::new("operator").expect("a legal name"),
+        at: WallMillis::default(),
+        store_now: WallMillis::default(),
+    };
+    let mut expected = Found::Lock(old.clone());
+    let performed = lock::reference::apply(&mut expected, by, &removal);
+    matches!(performed.outcome, Outcome::Applied(_)) && expected == Found::Lock(new.clone())
+}
+
+/// `leasehold locks prune`: optional fields of an unused lock are removed.
+fn is_pruned(old: &LockDocument, new: &LockDocument, before: &Stored, after: &Stored) -> bool {
+    let is_empty = |lock: &LockDocument| entries(lock).next().is_none();
+    let removed = |field: &&str| PRUNED.contains(field) && !after.fields.contains_key(*field);
+    is_empty(old)
+        && is_empty(new)
+        && old.token == new.token
+        && changed(before, after).iter().all(removed)
+}

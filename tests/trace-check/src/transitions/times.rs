@@ -1,0 +1,63 @@
+//! The time of each change, as far as the calls that made them bound it: after the call was handed
+//! to the driver, and before it was answered.
+
+use leasehold_core::election::BootTime;
+
+use super::Made;
+
+/// Bounds of the times of a document's changes on one clock, in their order.
+pub(super) struct Times {
+    /// The earliest time of each change: that of the changes before it, too.
+    earliest: Vec<BootTime>,
+    /// The latest time of each change: that of the changes after it, too. `None` is unbounded.
+    latest: Vec<Option<BootTime>>,
+}
+
+impl Times {
+    /// Returns the bounds from the calls that made the changes, if their clock is this one.
+    pub(super) fn new(clock: Option<&str>, makers: &[Option<&Made<'_>>]) -> Self {
+        let on_clock = |made: &&Made<'_>| made.clock == clock && clock.is_some();
+        let makers: Vec<_> = makers
+            .iter()
+            .map(|maker| maker.filter(on_clock).map(|made| made.call))
+            .collect();
+        let mut earliest = Vec::new();
+        let mut bound = BootTime::default();
+        for call in &makers {
+            let sent = call.and_then(|call| call.sent);
+            bound = bound.max(sent.unwrap_or_default());
+            earliest.push(bound);
+        }
+        let mut latest = Vec::new();
+        let mut bound: Option<BootTime> = None;
+        for call in makers.iter().rev() {
+            let answered = call.and_then(|call| call.answered());
+            bound = [bound, answered].into_iter().flatten().min();
+            latest.push(bound);
+        }
+        latest.reverse();
+        Self { earliest, latest }
+    }
+
+    /// Returns the first change that cannot have been made in this order.
+    pub(super) fn contradiction(&self) -> Option<usize> {
+        let bounds = self.earliest.iter().zip(&self.latest);
+        let mut bounds = bounds.map(|(earliest, latest)| latest.is_some_and(|at| at < *earliest));
+        bounds.position(|contradicts| contradicts)
+    }
+
+    /// Returns true if the document may have been in this state, that after `state` changes, at some
+    /// time in a range, whose bounds may be unknown.
+    pub(super) fn may_show(
+        &self,
+        state: usize,
+        from: Option<BootTime>,
+        to: Option<BootTime>,
+    ) -> bool {
+        let begins = state.checked_sub(1).map(|change| self.earliest[change]);
+        let ends = self.latest.get(state).copied().flatten();
+        let begins_in_time = begins.zip(to).is_none_or(|(begins, to)| begins <= to);
+        let ends_in_time = ends.zip(from).is_none_or(|(ends, from)| ends >= from);
+        begins_in_time && ends_in_time
+    }
+}
