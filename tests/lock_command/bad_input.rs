@@ -1,5 +1,6 @@
 //! Goal: invalid input is refused with the flag, the value and the remedy.
 
+use leasehold_testbed::trace::VARIABLE;
 use leasehold_testbed::{Daemon, DaemonTimings, run};
 
 use crate::job::{LONG, PROGRAM, Place};
@@ -59,6 +60,7 @@ fn leases_and_locks_refuse_each_others_documents() {
             .uri(&place.set.uri())
             .flag(&database)
             .timings(DaemonTimings::SHORT)
+            .env(VARIABLE, place.trace())
     };
     let _leader = run(candidate("a-lease").leading(LONG));
     let why = "a-lease: the document of this name is not a lock: a lease has this name";

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use leasehold_testbed::skip;
+use leasehold_testbed::trace::VARIABLE;
 
 use crate::job::{PROGRAM, Place};
 
@@ -37,6 +38,8 @@ impl Shared {
         // The program stores its memory of the lock there.
         fs::create_dir(place.path("tmp")).unwrap();
         fs::set_permissions(place.path("tmp"), Permissions::from_mode(0o777)).unwrap();
+        fs::write(place.trace(), "").unwrap();
+        fs::set_permissions(place.trace(), Permissions::from_mode(0o666)).unwrap();
         Some(Self { place, program })
     }
 
@@ -50,7 +53,8 @@ impl Shared {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("TMPDIR", self.place.path("tmp"))
-            .env("LEASEHOLD_MONGODB__URI", self.place.set.uri());
+            .env("LEASEHOLD_MONGODB__URI", self.place.set.uri())
+            .env(VARIABLE, self.place.trace());
         job
     }
 }

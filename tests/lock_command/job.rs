@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,10 +25,11 @@ static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 /// A place to run jobs: a directory, and a database of the replica set, so that no test lists,
 /// breaks or prunes the locks of another one.
 pub(crate) struct Place {
+    /// Of all jobs, which have ended before, with the changes of their locks. Dropped before the
+    /// set.
+    trace: CheckedTrace,
     pub(crate) set: Arc<ReplicaSet>,
     database: String,
-    /// Of all jobs, which have ended before.
-    trace: CheckedTrace,
     scratch: Scratch,
 }
 
@@ -65,10 +66,16 @@ impl Place {
         static PLACES: AtomicUsize = AtomicUsize::new(1);
         let number = PLACES.fetch_add(1, Ordering::Relaxed);
         let scratch = Scratch::new();
+        let database = format!("place_{number}");
+        let trace = CheckedTrace::new(scratch.path().join("trace")).with_changes(
+            &uri,
+            (&database, "leases"),
+            scratch.path().join("changes"),
+        );
         let place = Self {
+            trace,
             set,
-            database: format!("place_{number}"),
-            trace: CheckedTrace::new(scratch.path().join("trace")),
+            database,
             scratch,
         };
         place.reached_by(uri)
@@ -87,6 +94,11 @@ impl Place {
         self.scratch.path().join(name)
     }
 
+    /// Returns the file into which all processes that change locks write their traces.
+    pub(crate) fn trace(&self) -> &Path {
+        self.trace.path()
+    }
+
     /// Returns the flags that name the store.
     pub(crate) fn store(&self) -> [String; 2] {
         let uri = self.path("uri");
@@ -99,12 +111,13 @@ impl Place {
     /// Stores a document next to the locks, as another program would.
     pub(crate) fn store_document(&self, name: &str, mut document: Document) {
         document.insert("_id", name);
+        self.trace.declare(name, "a document of another program");
         let database = self.set.client().database(&self.database);
         let collection = database.collection("leases");
         run(async { collection.insert_one(document).await }).unwrap();
     }
 
-    /// Returns the number of cursors that the primary keeps for this place.
+    /// Returns the number of cursors that the primary keeps for the jobs of this place.
     pub(crate) fn cursors(&self) -> usize {
         let database = self.set.client().database("admin");
         let prefix = format!("^{}\\.", self.database);
@@ -119,7 +132,10 @@ impl Place {
                 .try_collect::<Vec<_>>()
                 .await
         });
-        listed.unwrap().len()
+        let mut listed = listed.unwrap();
+        // That of the recording, which alone asks for documents before their changes.
+        listed.retain(|cursor| !cursor.to_string().contains("fullDocumentBeforeChange"));
+        listed.len()
     }
 
     /// Returns `leasehold` with these arguments, and the store in a file.
