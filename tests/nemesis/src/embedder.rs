@@ -17,6 +17,7 @@ use mongodb::bson::{Document, doc};
 use serde_json::json;
 
 use crate::actors::Writer;
+use crate::world::LOCKS;
 
 /// The collection and the document that the writes are for.
 pub(crate) const DATABASE: &str = "application";
@@ -71,7 +72,7 @@ impl Embedder {
         let client = Client::with_uri_str(&uri).await?;
         let effects = client.database(DATABASE).collection::<Document>(COLLECTION);
         let mut options = StoreOptions::new(uri, Identity::new(self.identity.clone())?);
-        options.collection = "locks".to_owned();
+        options.collection = LOCKS.to_owned();
         options.timings = self.timings()?;
         options.trace = Some(Trace::open(&self.trace)?);
         let lock = Lock::new(options, LeaseName::new(self.lock.clone())?);

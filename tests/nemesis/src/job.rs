@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::network::Node;
 use crate::rival::Rival;
-use crate::world::Places;
+use crate::world::{LOCKS, Places};
 
 /// Jobs per semaphore.
 pub(crate) const SLOTS: u32 = 2;
@@ -210,7 +210,7 @@ impl Jobs {
                 "--mongodb-uri-file={}",
                 self.places.uri_file.display()
             ))
-            .argument("--mongodb-collection=locks")
+            .argument(format!("--mongodb-collection={LOCKS}"))
             .arguments(durations)
             .arguments(mode.flags())
             .argument("--")

@@ -179,12 +179,8 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     };
     tokio::time::sleep(SETTLE).await;
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
-    let report = verdict::of(
-        world,
-        &story,
-        (seed, minutes),
-        arguments.linearizability.as_deref(),
-    )?;
+    let linearizability = arguments.linearizability.as_deref();
+    let report = verdict::of(world, &story, (seed, minutes), linearizability).await?;
     if let Some(path) = &arguments.report {
         let text = serde_json::to_string_pretty(&report.json()).expect("JSON can be written");
         let written = std::fs::write(path, text + "\n");

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use leasehold_trace_check::Checked;
+
 use crate::schedule::{Story, Struck};
 
 /// The figures and the violations of a run.
@@ -16,8 +18,8 @@ pub(crate) struct Report {
     pub(crate) kinds: BTreeMap<String, Strikes>,
     pub(crate) leaderships: usize,
     pub(crate) jobs: usize,
-    pub(crate) acquisitions: usize,
-    pub(crate) calls: usize,
+    /// The counts of the traces.
+    pub(crate) checked: Checked,
     pub(crate) bound: Duration,
     /// Locks of other designs.
     pub(crate) compared: Vec<Compared>,
@@ -117,8 +119,8 @@ impl Report {
             self.minutes,
             self.leaderships,
             self.jobs,
-            self.acquisitions,
-            self.calls,
+            self.checked.acquisitions,
+            self.checked.calls,
         );
         for (kind, strikes) in &self.kinds {
             let gap = match strikes.alone {
@@ -131,8 +133,9 @@ impl Report {
             );
         }
         text += &format!(
-            "\nbound of the time until the lease is led after a fault: {:.1} s\nhistories: {}\n{} \
+            "\nchanges in the store: {}\nbound of the time until the lease is led after a fault: {:.1} s\nhistories: {}\n{} \
              violations\n",
+            self.transitions(),
             self.bound.as_secs_f64(),
             self.linearizable.trim(),
             self.violations.len()
@@ -140,6 +143,18 @@ impl Report {
         text += &self.comparison();
         for violation in self.violations.iter().take(20) {
             text += &format!("- {violation}\n");
+        }
+        text
+    }
+
+    fn transitions(&self) -> String {
+        let counts = &self.checked.transitions;
+        let mut text = format!(
+            "{}, {} by recorded calls ({} of unknown outcome), {} by operators, {} by edits",
+            counts.all, counts.calls, counts.unknown, counts.operators, counts.edits
+        );
+        for skipped in &self.checked.skipped {
+            text += &format!("\n  skipped: {skipped}");
         }
         text
     }
@@ -189,7 +204,7 @@ impl Report {
             "compared": compared.collect::<Vec<_>>(),
             "profile": self.profile, "seed": self.seed, "minutes": self.minutes,
             "leaderships": self.leaderships, "jobs": self.jobs,
-            "acquisitions": self.acquisitions, "store_calls": self.calls,
+            "acquisitions": self.checked.acquisitions, "store_calls": self.checked.calls,
             "recovery_bound_s": self.bound.as_secs_f64(),
             "histories": self.linearizable.trim(), "faults": kinds, "violations": self.violations,
         })

@@ -1,145 +1,76 @@
 //! The check of what all processes did.
 
 use std::fs::File;
-use std::io::BufReader;
-use std::path::Path;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_testbed::Failure;
 use leasehold_testbed::daemon::nanos;
-use leasehold_trace_check::Checker;
+use leasehold_trace_check::{Checked, Checker, Tenure};
+use serde_json::Value;
 
 use crate::candidate::{LEASE, SIDECAR};
 use crate::embedder;
 use crate::history;
-use crate::job::Mode;
+use crate::job::{Begun, Mode};
 use crate::journal::{self, Rule, Work};
 use crate::report::{self, Compared, Lone, Report};
 use crate::rival::Rival;
 use crate::schedule::Story;
-use crate::world::World;
+use crate::world::{LEASES, LOCKS, Places, Profile, World};
 
 /// Lines of a workload are 20 ms apart, so this is a time without work.
 const GAP: Duration = Duration::from_millis(200);
-
 /// Time in which a guard of a busy machine is scheduled, to end its command.
 const SCHEDULED_MAX: Duration = Duration::from_millis(200);
+/// The locks, with their rules.
+const LOCK_RULES: [(Mode, Rule); 3] = [
+    (Mode::Exclusive, Rule::Exclusive),
+    (Mode::Shared, Rule::Readers),
+    (Mode::Slot, Rule::Slots),
+];
 
-/// True if a program looks at the deadline before each line, and is not ended by a guard.
-fn judges_itself(writer: &str) -> bool {
-    writer.starts_with(SIDECAR) || writer.starts_with(Mode::Library.word())
+/// The evidence that is left after all processes have ended.
+struct Evidence {
+    places: Places,
+    profile: Profile,
+    bound: Duration,
+    jobs: Vec<Begun>,
+    traces: Vec<PathBuf>,
+    /// Recordings of the changes in the store.
+    changes: Vec<PathBuf>,
+    /// A version that writes no traces took part.
+    some_untraced: bool,
+    rivals: &'static [Rival],
 }
 
 /// Ends everything, and checks it.
-pub(crate) fn of(
+pub(crate) async fn of(
     world: World,
     story: &Story,
     (seed, minutes): (u64, f64),
     linearizability: Option<&Path>,
 ) -> Result<Report, Failure> {
-    let (places, profile) = (world.places.clone(), world.profile);
-    let rivals = if world.rivals.is_empty() {
-        &[][..]
-    } else {
-        &Rival::ALL
-    };
-    let bound = world.recovery_max();
-    let jobs: Vec<_> = world.jobs.iter().flat_map(|jobs| jobs.all()).collect();
-    let deadline = nanos(profile.timings().renew_deadline);
-    let mut traces: Vec<_> = world
-        .candidates
-        .iter()
-        .map(|candidate| candidate.trace())
-        .collect();
-    traces.extend(world.jobs.iter().map(|jobs| jobs.trace()));
-    let some_untraced = world.other.is_some();
-    let exits = world
-        .candidates
-        .iter()
-        .flat_map(|candidate| candidate.exits());
-    let mut violations: Vec<String> = exits
-        .filter(|code| *code >= 128)
-        .map(|code| format!("a daemon exited with {code}, which no fault asked for"))
-        .collect();
-    // Ends all processes, and thereby their traces and journals.
-    drop(world);
-
+    let (evidence, mut violations) = end(world).await?;
+    let bound = evidence.bound;
     violations.extend(story.leaderless.iter().map(|leaderless| {
         format!(
             "no leader {bound:?} after {:?} were healed\n{}",
             leaderless.after, leaderless.logs
         )
     }));
-    let mut checker = Checker::default();
-    for path in traces {
-        let unreadable = |error| Failure::new(format!("{}: {error}", path.display()));
-        let file = File::open(&path).map_err(unreadable)?;
-        checker.read(BufReader::new(file)).map_err(unreadable)?;
-    }
-    let tenures = checker.tenures();
-    let (acquisitions, calls) = match checker.finish() {
-        Ok(checked) => (checked.acquisitions, checked.calls),
-        Err(found) => {
-            violations.extend(found.iter().map(|violation| format!("traces: {violation}")));
-            (0, 0)
-        }
-    };
-    let locks = [Mode::Exclusive, Mode::Shared, Mode::Slot].map(Mode::lock);
-    let rules = [Rule::Exclusive, Rule::Readers, Rule::Slots];
-    let objects = locks
-        .into_iter()
-        .zip(rules)
-        .map(|(name, rule)| (name, "locks", rule));
-    let lease = std::iter::once((LEASE, "leases", Rule::Exclusive));
-    let (mut kinds, mut leaderships) = Default::default();
-    let mut history = Vec::new();
-    let supervised = nanos(profile.timings().loss_grace + SCHEDULED_MAX);
-    let grace = |work: &Work| match judges_itself(&work.writer) {
-        true => 0,
-        false => supervised,
-    };
-    for (name, collection, rule) in lease.chain(objects) {
-        let lines = journal::read(&places.journal(name)).map_err(Failure::new)?;
-        let works = journal::works(&lines);
-        let mut found = journal::exclusion(rule, &works);
-        let document = format!("leasehold.{collection}/{name}");
-        let outside = journal::authority(&document, &works, &tenures, (&grace, some_untraced));
-        found.extend(outside);
-        violations.extend(found.iter().map(|found| format!("{name}: {found}")));
-        if name == LEASE {
-            let lone = report::lone(story, &journal::gaps(&lines, nanos(GAP)));
-            kinds = report::by_kind(story, &lone);
-            violations.extend(lone.iter().filter_map(|lone| outlasted(lone, bound)));
-            leaderships = works.len();
-            let mine = tenures.iter().filter(|tenure| tenure.document == document);
-            let mine = mine.map(|tenure| (tenure.token, tenure.clone())).collect();
-            history.extend(history::of_leaders(name, &works, &mine, deadline));
-        } else {
-            history.extend(history::of_jobs(name, &works, &jobs));
-        }
-        if works.is_empty() {
-            violations.push(format!("{name}: nothing was done"));
-        }
-    }
-    let mut compared = Vec::new();
-    for rival in rivals {
-        let lines = journal::read(&places.journal(rival.lock())).map_err(Failure::new)?;
-        let works = journal::works(&lines);
-        let overlaps = journal::overlaps(&works);
-        let after = report::attributed(story, &overlaps, nanos(profile.timings().lease_duration));
-        compared.push(Compared {
-            lock: rival.lock(),
-            works: works.len(),
-            overlaps: overlaps.len(),
-            after,
-        });
-    }
-    history.extend(history::of_writes(&places.directory.join(embedder::WRITES)));
+    let (tenures, checked) = evidence.traces(&mut violations)?;
+    let (works, gaps, mut operations) = evidence.lease(&tenures, &mut violations)?;
+    let lone = report::lone(story, &gaps);
+    violations.extend(lone.iter().filter_map(|lone| outlasted(lone, bound)));
+    operations.extend(evidence.locks(&tenures, &mut violations)?);
     let linearizable = match linearizability {
         None => "skipped: no checker is named (--linearizability)".to_owned(),
         Some(program) => {
-            let file = places.directory.join("history");
-            let (holds, said) = history::check(program, &file, &history).map_err(Failure::new)?;
+            let file = evidence.places.directory.join("history");
+            let (holds, said) =
+                history::check(program, &file, &operations).map_err(Failure::new)?;
             if !holds {
                 violations.push(format!("history: {said}"));
             }
@@ -147,19 +78,176 @@ pub(crate) fn of(
         }
     };
     Ok(Report {
-        profile: format!("{profile:?}").to_lowercase(),
+        profile: format!("{:?}", evidence.profile).to_lowercase(),
         seed,
         minutes,
         violations,
-        kinds,
-        leaderships,
-        jobs: jobs.len(),
-        compared,
+        kinds: report::by_kind(story, &lone),
+        leaderships: works.len(),
+        jobs: evidence.jobs.len(),
+        compared: evidence.compared(story)?,
         linearizable,
-        acquisitions,
-        calls,
+        checked,
         bound,
     })
+}
+
+/// Ends all processes, and so their traces and journals. Returns also the exits that no fault asked
+/// for.
+async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
+    let bound = world.recovery_max();
+    let exits = world.candidates.iter().flat_map(|c| c.exits());
+    let violations = exits
+        .filter(|code| *code >= 128)
+        .map(|code| format!("a daemon exited with {code}, which no fault asked for"))
+        .collect();
+    let World {
+        profile,
+        candidates,
+        jobs,
+        rivals,
+        set,
+        places,
+        other,
+        changes,
+        ..
+    } = world;
+    let mut evidence = Evidence {
+        places,
+        profile,
+        bound,
+        jobs: jobs.iter().flat_map(|jobs| jobs.all()).collect(),
+        traces: candidates.iter().map(|c| c.trace()).collect(),
+        changes: Vec::new(),
+        some_untraced: other.is_some(),
+        rivals: if rivals.is_empty() { &[] } else { &Rival::ALL },
+    };
+    evidence.traces.extend(jobs.iter().map(|jobs| jobs.trace()));
+    // A change after the end of a recording would be missing.
+    drop((candidates, jobs, rivals));
+    for mut changes in changes {
+        // The reason of a gap is in the file.
+        let _ = changes.drain().await;
+        evidence.changes.push(changes.path().to_owned());
+    }
+    drop(set);
+    Ok((evidence, violations))
+}
+
+impl Evidence {
+    /// Checks the traces, and the changes in the store if each has its call in a trace.
+    fn traces(&self, violations: &mut Vec<String>) -> Result<(Vec<Tenure>, Checked), Failure> {
+        let mut checker = Checker::default();
+        for path in &self.traces {
+            read(path, |file| checker.read(file))?;
+        }
+        let changes = if self.some_untraced {
+            &[][..]
+        } else {
+            &self.changes
+        };
+        for path in changes {
+            read(path, |file| checker.changes(file))?;
+        }
+        let tenures = checker.tenures();
+        let checked = checker.finish().unwrap_or_else(|found| {
+            violations.extend(found.iter().map(|violation| format!("traces: {violation}")));
+            Checked::default()
+        });
+        Ok((tenures, checked))
+    }
+
+    /// Checks the work of the leaders. Returns it, with the times without work and the history.
+    fn lease(
+        &self,
+        tenures: &[Tenure],
+        violations: &mut Vec<String>,
+    ) -> Result<(Vec<Work>, Vec<(u64, u64)>, Vec<Value>), Failure> {
+        let lines = journal::read(&self.places.journal(LEASE)).map_err(Failure::new)?;
+        let works = journal::works(&lines);
+        let document = format!("leasehold.{LEASES}/{LEASE}");
+        violations.extend(self.judged((LEASE, &document), Rule::Exclusive, &works, tenures));
+        let mine = tenures.iter().filter(|tenure| tenure.document == document);
+        let mine = mine.map(|tenure| (tenure.token, tenure.clone())).collect();
+        let deadline = nanos(self.profile.timings().renew_deadline);
+        let operations = history::of_leaders(LEASE, &works, &mine, deadline);
+        Ok((works, journal::gaps(&lines, nanos(GAP)), operations))
+    }
+
+    /// Checks the work under the locks. Returns the history.
+    fn locks(
+        &self,
+        tenures: &[Tenure],
+        violations: &mut Vec<String>,
+    ) -> Result<Vec<Value>, Failure> {
+        let mut operations = history::of_writes(&self.places.directory.join(embedder::WRITES));
+        for (mode, rule) in LOCK_RULES {
+            let name = mode.lock();
+            let lines = journal::read(&self.places.journal(name)).map_err(Failure::new)?;
+            let works = journal::works(&lines);
+            let document = format!("leasehold.{LOCKS}/{name}");
+            violations.extend(self.judged((name, &document), rule, &works, tenures));
+            operations.extend(history::of_jobs(name, &works, &self.jobs));
+        }
+        Ok(operations)
+    }
+
+    /// Checks the work under one lease or lock.
+    fn judged(
+        &self,
+        (name, document): (&str, &str),
+        rule: Rule,
+        works: &[Work],
+        tenures: &[Tenure],
+    ) -> Vec<String> {
+        let supervised = nanos(self.profile.timings().loss_grace + SCHEDULED_MAX);
+        let grace = |work: &Work| match judges_itself(&work.writer) {
+            true => 0,
+            false => supervised,
+        };
+        let mut found = journal::exclusion(rule, works);
+        let untraced = self.some_untraced;
+        found.extend(journal::authority(
+            document,
+            works,
+            tenures,
+            (grace, untraced),
+        ));
+        if works.is_empty() {
+            found.push("nothing was done".to_owned());
+        }
+        found
+            .iter()
+            .map(|found| format!("{name}: {found}"))
+            .collect()
+    }
+
+    /// Counts the overlaps of other designs.
+    fn compared(&self, story: &Story) -> Result<Vec<Compared>, Failure> {
+        let since = nanos(self.profile.timings().lease_duration);
+        let compared = self.rivals.iter().map(|rival| {
+            let lines = journal::read(&self.places.journal(rival.lock())).map_err(Failure::new)?;
+            let works = journal::works(&lines);
+            let overlaps = journal::overlaps(&works);
+            Ok(Compared {
+                lock: rival.lock(),
+                works: works.len(),
+                overlaps: overlaps.len(),
+                after: report::attributed(story, &overlaps, since),
+            })
+        });
+        compared.collect()
+    }
+}
+
+fn read(path: &Path, by: impl FnOnce(BufReader<File>) -> io::Result<()>) -> Result<(), Failure> {
+    let opened = File::open(path).map(BufReader::new).and_then(by);
+    opened.map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+/// True if a program looks at the deadline before each line, and is not ended by a guard.
+fn judges_itself(writer: &str) -> bool {
+    writer.starts_with(SIDECAR) || writer.starts_with(Mode::Library.word())
 }
 
 /// I10: the work goes on within the bound, counted from its interruption if other candidates can

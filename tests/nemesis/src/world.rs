@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{DaemonTimings, Failure, ReplicaSet};
+use leasehold_testbed::{Changes, DaemonTimings, Failure, ReplicaSet};
 use mongodb::Collection;
 use mongodb::bson::{Document, doc};
 
@@ -16,6 +16,9 @@ use crate::network::Network;
 use crate::rival::Rival;
 
 const MEMBERS: usize = 3;
+/// The collections of the lease and of the locks.
+pub(crate) const LEASES: &str = "leases";
+pub(crate) const LOCKS: &str = "locks";
 /// Loops of jobs.
 const LOOPS: usize = 3;
 /// Loops of jobs for each lock of another design.
@@ -90,6 +93,8 @@ pub(crate) struct World {
     pub(crate) places: Places,
     /// Another version of the program, for upgrades and downgrades.
     pub(crate) other: Option<PathBuf>,
+    /// Recordings of all changes of the lease and of the locks.
+    pub(crate) changes: Vec<Changes>,
     /// A copy of the lease document, to restore.
     pub(crate) copy: Mutex<Option<Document>>,
 }
@@ -128,6 +133,11 @@ impl World {
             .collection::<Document>(embedder::COLLECTION)
             .insert_one(effect)
             .await?;
+        let mut changes = Vec::new();
+        for collection in [LEASES, LOCKS] {
+            let file = directory.join(format!("changes-{collection}"));
+            changes.push(Changes::record(&set.uri(), "leasehold", collection, file).await);
+        }
         let uri_file = directory.join("uri");
         let unwritable = |error| Failure::new(format!("cannot write {uri_file:?}: {error}"));
         std::fs::write(&uri_file, set.uri()).map_err(unwritable)?;
@@ -166,6 +176,7 @@ impl World {
             network,
             places,
             other,
+            changes,
             copy: Mutex::default(),
         })
     }
@@ -244,6 +255,7 @@ impl World {
 
     /// Replaces the lease document, or deletes it.
     pub(crate) async fn edit(&self, document: Option<Document>) {
+        self.changes[0].declare(LEASE, "a fault");
         let leases = self.documents();
         let filter = doc! { "_id": LEASE };
         let write = async {
@@ -261,7 +273,7 @@ impl World {
     }
 
     fn documents(&self) -> Collection<Document> {
-        self.set.client().database("leasehold").collection("leases")
+        self.set.client().database("leasehold").collection(LEASES)
     }
 
     /// Returns what the running daemons have logged.
