@@ -61,8 +61,9 @@ pub(crate) async fn of(
         )
     }));
     let (tenures, checked) = evidence.traces(&mut violations)?;
-    let (works, gaps, mut operations) = evidence.lease(&tenures, &mut violations)?;
-    let lone = report::lone(story, &gaps);
+    let led = evidence.lease(&tenures, &mut violations)?;
+    let mut operations = led.history;
+    let lone = report::lone(story, &led.gaps);
     violations.extend(lone.iter().filter_map(|lone| outlasted(lone, bound)));
     operations.extend(evidence.locks(&tenures, &mut violations)?);
     let linearizable = match linearizability {
@@ -83,7 +84,7 @@ pub(crate) async fn of(
         minutes,
         violations,
         kinds: report::by_kind(story, &lone),
-        leaderships: works.len(),
+        leaderships: led.works.len(),
         jobs: evidence.jobs.len(),
         compared: evidence.compared(story)?,
         linearizable,
@@ -134,6 +135,14 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
     Ok((evidence, violations))
 }
 
+/// The work of the leaders.
+struct Led {
+    works: Vec<Work>,
+    /// The times without work.
+    gaps: Vec<(u64, u64)>,
+    history: Vec<Value>,
+}
+
 impl Evidence {
     /// Checks the traces, and the changes in the store if each has its call in a trace.
     fn traces(&self, violations: &mut Vec<String>) -> Result<(Vec<Tenure>, Checked), Failure> {
@@ -157,12 +166,8 @@ impl Evidence {
         Ok((tenures, checked))
     }
 
-    /// Checks the work of the leaders. Returns it, with the times without work and the history.
-    fn lease(
-        &self,
-        tenures: &[Tenure],
-        violations: &mut Vec<String>,
-    ) -> Result<(Vec<Work>, Vec<(u64, u64)>, Vec<Value>), Failure> {
+    /// Checks the work of the leaders, and returns it.
+    fn lease(&self, tenures: &[Tenure], violations: &mut Vec<String>) -> Result<Led, Failure> {
         let lines = journal::read(&self.places.journal(LEASE)).map_err(Failure::new)?;
         let works = journal::works(&lines);
         let document = format!("leasehold.{LEASES}/{LEASE}");
@@ -170,8 +175,11 @@ impl Evidence {
         let mine = tenures.iter().filter(|tenure| tenure.document == document);
         let mine = mine.map(|tenure| (tenure.token, tenure.clone())).collect();
         let deadline = nanos(self.profile.timings().renew_deadline);
-        let operations = history::of_leaders(LEASE, &works, &mine, deadline);
-        Ok((works, journal::gaps(&lines, nanos(GAP)), operations))
+        Ok(Led {
+            history: history::of_leaders(LEASE, &works, &mine, deadline),
+            gaps: journal::gaps(&lines, nanos(GAP)),
+            works,
+        })
     }
 
     /// Checks the work under the locks. Returns the history.
