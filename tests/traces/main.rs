@@ -10,6 +10,7 @@
     reason = "a fixture that fails should end its test"
 )]
 
+mod late;
 mod transitions;
 
 use std::path::Path;
