@@ -10,7 +10,8 @@
 //!   are compared on that clock: no two claims have authority at the same instant (I1; for locks by
 //!   their modes), and the token grows with every acquisition (I3).
 //!
-//! A trace may end anywhere, because processes are killed, but it has no gaps.
+//! A trace may end anywhere, because processes are killed, but it has no gaps. A file of any other
+//! content is a violation, whose check neither panics nor takes memory for more than one line.
 
 mod authority;
 mod calls;
@@ -21,7 +22,7 @@ mod state;
 mod transitions;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 use leasehold_core::election::Election;
 use leasehold_core::lock::LockContender;
@@ -34,6 +35,12 @@ use changes::Recording;
 use replay::Replay;
 use transitions::Made;
 pub use transitions::Transitions;
+
+/// Maximum length of a line. The longest records show a lock with 256 holders and 512 waiters, and
+/// have less than 1 MB.
+pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Maximum number of violations that are kept. The first one usually causes the others.
+pub const VIOLATIONS_MAX: usize = 1000;
 
 /// A violation, and the lines that show it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,14 +112,25 @@ impl Checker {
     /// # Errors
     /// If the file cannot be read.
     pub fn read(&mut self, mut lines: impl BufRead) -> io::Result<()> {
-        let mut line = String::new();
-        while lines.read_line(&mut line)? > 0 {
-            if let Some(complete) = line.strip_suffix('\n') {
-                self.line(complete);
-            }
+        let mut line = Vec::new();
+        loop {
             line.clear();
+            let mut limited = lines.by_ref().take(LINE_BYTES_MAX as u64 + 1);
+            limited.read_until(b'\n', &mut line)?;
+            if line.pop_if(|last| *last == b'\n').is_some() {
+                match str::from_utf8(&line) {
+                    Ok(text) => self.line(text),
+                    Err(error) => self.refuse(format!("not a record of a trace: {error}")),
+                }
+            } else if line.len() > LINE_BYTES_MAX {
+                self.refuse(format!(
+                    "not a record of a trace: longer than {LINE_BYTES_MAX} bytes"
+                ));
+                lines.skip_until(b'\n')?;
+            } else {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Reads a recording of changes. All machines that wrote to the collection must be in the
@@ -165,10 +183,17 @@ impl Checker {
         claims.map(tenure).collect()
     }
 
+    /// Counts a line that is not text, or too long.
+    fn refuse(&mut self, what: String) {
+        self.line += 1;
+        self.violates(what);
+    }
+
     /// Checks what all machines did together, and returns the counts.
     ///
     /// # Errors
-    /// All violations, in the order of the lines.
+    /// The violations, in the order of the lines; of those of single records the first
+    /// [`VIOLATIONS_MAX`].
     pub fn finish(mut self) -> Result<Checked, Vec<Violation>> {
         let claims = self.authorities.claims();
         self.violations.extend(invariants::check(&claims));
@@ -186,8 +211,10 @@ impl Checker {
     }
 
     fn violates(&mut self, what: String) {
-        let line = self.line;
-        self.violations.push(Violation { line, what });
+        if self.violations.len() < VIOLATIONS_MAX {
+            let line = self.line;
+            self.violations.push(Violation { line, what });
+        }
     }
 
     fn record(&mut self, text: &str) -> Result<(), String> {
@@ -203,7 +230,8 @@ impl Checker {
             return Err(format!("machine {id:?} has no beginning in this trace"));
         };
         let number = record["number"].as_u64();
-        let expected = std::mem::replace(&mut machine.next, number.map_or(0, |n| n + 1));
+        let expected =
+            std::mem::replace(&mut machine.next, number.map_or(0, |n| n.saturating_add(1)));
         if number != Some(expected) {
             return Err(format!("record {expected} of machine {id} is missing"));
         }

@@ -1,7 +1,9 @@
 //! Replay of one machine.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use leasehold_core::election::{
     self, Authority, BootTime, CallId, Candidate, Claim, Election, Identity, Randomness, Token,
@@ -236,7 +238,8 @@ pub(crate) trait Replay {
 }
 
 struct Replayed<M> {
-    machine: M,
+    /// `None` after a panic.
+    machine: Option<M>,
     /// True if a turn has failed: later ones would differ for that reason.
     failed: bool,
 }
@@ -261,10 +264,13 @@ pub(crate) fn begin<M: Machine>(started: &Value) -> Result<(Box<dyn Replay>, Rol
         begun: now,
         predecessor: M::predecessor(&options),
     };
-    let machine = M::create(options, now, &mut random);
+    let machine = unwound(|| M::create(options, now, &mut random))?;
     random.all_drawn()?;
-    let failed = false;
-    Ok((Box::new(Replayed { machine, failed }), role))
+    let replayed = Replayed {
+        machine: Some(machine),
+        failed: false,
+    };
+    Ok((Box::new(replayed), role))
 }
 
 impl<M: Machine> Replay for Replayed<M> {
@@ -277,8 +283,7 @@ impl<M: Machine> Replay for Replayed<M> {
         } = parse::<Turn<M::Input, M::Effect>>(turn)?;
         let mut random = Recorded::new(random);
         let reply = M::reply(&input);
-        self.machine.handle(now, input, &mut random);
-        let effects: Vec<_> = std::iter::from_fn(|| self.machine.next_effect()).collect();
+        let effects = self.handle(now, input, &mut random)?;
         let calls = recorded.iter().filter_map(M::call).collect();
         let attempts = recorded.iter().filter_map(M::attempt).collect();
         let compared = random
@@ -291,10 +296,51 @@ impl<M: Machine> Replay for Replayed<M> {
             reply,
             calls,
             attempts,
-            authority: self.machine.authority(now),
+            authority: self
+                .machine
+                .as_ref()
+                .and_then(|machine| machine.authority(now)),
             difference,
         })
     }
+}
+
+impl<M: Machine> Replayed<M> {
+    /// Gives the machine an input, and returns its effects. After a panic there is no machine, and
+    /// there are no effects.
+    fn handle(
+        &mut self,
+        now: BootTime,
+        input: M::Input,
+        random: &mut Recorded,
+    ) -> Result<Vec<M::Effect>, String> {
+        let Some(mut machine) = self.machine.take() else {
+            return Ok(Vec::new());
+        };
+        // Unless it panics.
+        let before = std::mem::replace(&mut self.failed, true);
+        let (machine, effects) = unwound(|| {
+            machine.handle(now, input, random);
+            let effects = std::iter::from_fn(|| machine.next_effect()).collect();
+            (machine, effects)
+        })?;
+        self.failed = before;
+        self.machine = Some(machine);
+        Ok(effects)
+    }
+}
+
+/// Turns a panic into a violation: a machine asserts what its runner guarantees, and a record may
+/// contain anything else.
+fn unwound<T>(step: impl FnOnce() -> T) -> Result<T, String> {
+    let caught = catch_unwind(AssertUnwindSafe(step));
+    caught.map_err(|panic| format!("replay: the machine panics: {}", message(&*panic)))
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let owned = || panic.downcast_ref::<String>().map(String::as_str);
+    let text = panic.downcast_ref::<&str>().copied().or_else(owned);
+    text.unwrap_or_default()
 }
 
 fn compare<E: PartialEq + Debug>(recorded: &[E], replayed: &[E]) -> Result<(), String> {
@@ -315,4 +361,17 @@ fn compare<E: PartialEq + Debug>(recorded: &[E], replayed: &[E]) -> Result<(), S
 /// Reads a part of a record.
 pub(crate) fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     T::deserialize(value).map_err(|error| format!("not a record of a trace: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_a_machine_is_a_violation() {
+        let found = unwound(|| -> u8 { panic!("call {} is unknown", 7) });
+        let expected = "replay: the machine panics: call 7 is unknown";
+        assert_eq!(found, Err(expected.to_owned()));
+        assert_eq!(unwound(|| 7), Ok(7));
+    }
 }
