@@ -225,9 +225,23 @@ impl FromStr for EventId {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::election::{HolderView, Role};
     use crate::publish::fixture::{at, leader, status, token, who};
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_text_is_an_id_or_refused(text in prop_oneof!["\\PC{0,30}", "[0-9a-f:+-]{0,60}"]) {
+            if let Ok(id) = text.parse::<EventId>() {
+                prop_assert_eq!(id.to_string().parse(), Ok(id.clone()));
+                prop_assert_eq!(id.missed_since(&id), Some(0));
+            }
+        }
+    }
 
     fn shown(status: Status, seconds: u64) -> Shown {
         Shown {

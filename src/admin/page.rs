@@ -181,6 +181,8 @@ fn quality(accept: &str, kind: &str, subkind: &str) -> f32 {
 mod tests {
     use std::time::UNIX_EPOCH;
 
+    use proptest::prelude::*;
+
     use super::*;
     use crate::election::{HolderView, Identity};
     use crate::publish::fixture::{self, token, who};
@@ -215,6 +217,19 @@ mod tests {
             "html",
         ] {
             assert!(!preferred(other), "{other}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_header_without_html_prefers_json(
+            accept in prop_oneof!["\\PC{0,40}", "(text/|html|\\*|,|;| |q=|application/json|[0-9.]{1,4}|NaN|inf|-1){0,9}"],
+        ) {
+            let accept = accept.to_ascii_lowercase();
+            let names_text = accept.contains("text/html") || accept.contains("text/*");
+            prop_assert!(names_text || !preferred(&accept), "{}", accept);
         }
     }
 

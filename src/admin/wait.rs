@@ -104,7 +104,33 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_query_is_a_wait_or_an_error(
+            query in prop_oneof![
+                "\\PC{0,40}",
+                "(&|=|(wait|role|watt)=?|[0-9]{1,12}|ns|us|µs|ms|s|m|h|d|y|%31s|leader|follower){0,12}",
+            ],
+        ) {
+            match Wait::parse(&query) {
+                Ok(Some(wait)) => {
+                    prop_assert!(wait.time <= WAIT_MAX);
+                    prop_assert!(query.contains("wait="));
+                }
+                Ok(None) => prop_assert!(query.chars().all(|c| c == '&'), "{}", query),
+                Err(why) => {
+                    prop_assert!(why.starts_with("parameter "), "{}", why);
+                    prop_assert!(!why.contains(char::is_control), "{:?}", why);
+                }
+            }
+        }
+    }
 
     #[test]
     fn parameters_are_parsed() {

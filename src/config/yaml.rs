@@ -7,11 +7,14 @@ use yaml_rust2::parser::{Event, Parser};
 /// commands.
 const NODES_MAX: usize = 2000;
 
-/// Rejects aliases and files with too many values before they are loaded. Invalid YAML is left to
+/// Maximum nesting, which is more than ten times that of the keys. The loader is recursive.
+const DEPTH_MAX: usize = 40;
+
+/// Rejects aliases and files with too many or too deeply nested values before they are loaded. Invalid YAML is left to
 /// the parser, which reports the position.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut parser = Parser::new_from_str(text);
-    let mut nodes = 0;
+    let (mut nodes, mut depth) = (0, 0_usize);
     while let Ok((event, mark)) = parser.next_token() {
         match event {
             Event::StreamEnd => break,
@@ -22,8 +25,19 @@ pub(super) fn check(text: &str) -> Result<(), String> {
                      the value that it names"
                 ));
             }
-            Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) => nodes += 1,
+            Event::Scalar(..) => nodes += 1,
+            Event::SequenceStart(..) | Event::MappingStart(..) => {
+                nodes += 1;
+                depth += 1;
+            }
+            Event::SequenceEnd | Event::MappingEnd => depth = depth.saturating_sub(1),
             _ => {}
+        }
+        if depth > DEPTH_MAX {
+            let line = mark.line();
+            return Err(format!(
+                "it has more than {DEPTH_MAX} levels in line {line}"
+            ));
         }
         if nodes > NODES_MAX {
             return Err(format!("it has more than {NODES_MAX} keys and values"));
@@ -43,6 +57,19 @@ mod tests {
         assert!(refused.contains("line 2"), "{refused}");
         // Rejected even if a later line cannot be parsed.
         assert!(check("a: &a [x]\nb: *a\nc: [\n").is_err());
+    }
+
+    #[test]
+    fn deep_values_are_refused() {
+        assert!(check(&"- ".repeat(DEPTH_MAX)).is_ok());
+        let shallow = "- - - a\n".repeat(DEPTH_MAX);
+        assert!(check(&shallow).is_ok(), "levels end");
+        for deep in ["- ", "a: [", "? "] {
+            let first = if deep == "a: [" { deep } else { "" };
+            let text = first.to_owned() + &deep.replace("a: ", "").repeat(DEPTH_MAX + 1);
+            let refused = check(&text).expect_err(deep);
+            assert!(refused.contains("40 levels in line 1"), "{refused}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! string. A failure prints the smallest input found.
 
 use leasehold::config::{KEYS, Sources, check_uri};
+use leasehold_testbed::{Mutator, corpus};
 use proptest::prelude::*;
 
 use crate::setup::{Files, sources};
@@ -40,6 +41,62 @@ fn fragments() -> impl Strategy<Value = String> {
         "[-a-z0-9:=\\[\\]{}\"'&*!|> \n\t.#]{0,24}",
     ];
     proptest::collection::vec(fragment, 0..8).prop_map(|parts| parts.concat())
+}
+
+/// Asserts that a file of any bytes shows no secret, under both names.
+fn assert_survived(files: &Files, content: &[u8]) {
+    for name in ["a.toml", "a.yaml"] {
+        let path = files.write(name, "");
+        std::fs::write(&path, content).expect("written");
+        let shown = shown(&sources(&[path], &[], &[]));
+        assert!(!shown.contains(SECRET), "{name}: {shown}");
+    }
+}
+
+#[test]
+fn files_of_the_corpus_neither_panic_nor_show_a_secret() {
+    let files = Files::new();
+    for content in corpus::inputs("configuration") {
+        assert_survived(&files, &content);
+    }
+}
+
+#[test]
+fn changes_of_the_shipped_configuration_neither_panic_nor_show_a_secret() {
+    const CHANGES: usize = 500;
+    const TOKENS: &[&[u8]] = &[
+        b"\0",
+        b"\xff",
+        b"[",
+        b"[[",
+        b"{",
+        b"=",
+        b": ",
+        b"- ",
+        b"\"\"\"",
+        b"'",
+        b"&a ",
+        b"*a",
+        b"mongodb://u:zq9secretzq9@h",
+        b"1e999",
+        b"-0x1",
+        b"\\u0000",
+        b"\n  ",
+    ];
+    let files = Files::new();
+    let mut inputs = corpus::inputs("configuration");
+    inputs.push(include_bytes!("../../config/default.toml").to_vec());
+    let seed = Mutator::seed();
+    let mut mutator = Mutator::new(seed);
+    for number in 0..CHANGES {
+        let content = mutator.mutated(&inputs, TOKENS);
+        let survived = std::panic::catch_unwind(|| assert_survived(&files, &content));
+        assert!(
+            survived.is_ok(),
+            "HOSTILE_SEED={seed}, file {number}: {}",
+            content.escape_ascii()
+        );
+    }
 }
 
 proptest! {

@@ -87,6 +87,26 @@ mod tests {
             .prop_map(OsString::from_vec)
     }
 
+    fn assert_sendable_if_decoded(bytes: &[u8]) {
+        if let Some(exec_spec) = ExecSpec::decode(bytes) {
+            let file = exec_spec.to_file().expect("a file in memory");
+            let arrived = ExecSpec::of_file(file).expect("as it was sent");
+            assert_eq!(arrived, exec_spec);
+        }
+    }
+
+    #[test]
+    fn the_corpus_is_an_exec_spec_or_refused() {
+        let inputs = crate::corpus::inputs("wire");
+        let decoded = inputs
+            .iter()
+            .filter(|bytes| ExecSpec::decode(bytes).is_some());
+        assert!((1..inputs.len()).contains(&decoded.count()));
+        inputs
+            .iter()
+            .for_each(|bytes| assert_sendable_if_decoded(bytes));
+    }
+
     proptest! {
         #[test]
         fn it_arrives_as_it_was_sent(
@@ -103,10 +123,22 @@ mod tests {
         fn other_bytes_are_not_an_exec_spec_and_do_no_harm(
             bytes in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
-            if let Some(exec_spec) = ExecSpec::decode(&bytes) {
-                let file = exec_spec.to_file().expect("a file in memory");
-                prop_assert_eq!(ExecSpec::of_file(file).expect("as it was sent"), exec_spec);
+            assert_sendable_if_decoded(&bytes);
+        }
+
+        #[test]
+        fn a_changed_exec_spec_is_one_or_refused(
+            words in proptest::collection::vec(text("(?s-u:[^\\x00]{0,9})"), 0..5),
+            count in prop_oneof![Just(String::new()), "[0-9+-]{1,20}"],
+            (at, byte) in (0..60_usize, any::<u8>()),
+        ) {
+            let mut bytes = format!("{count}\0").into_bytes();
+            for word in &words {
+                push(&mut bytes, &[word, OsStr::new("=")]).expect("no NUL");
             }
+            let index = at % bytes.len();
+            bytes[index] = byte;
+            assert_sendable_if_decoded(&bytes);
         }
     }
 

@@ -32,6 +32,9 @@
 mod children;
 pub mod claim_share;
 mod client;
+#[cfg(test)]
+#[path = "../../../tests/corpus/mod.rs"]
+mod corpus;
 mod exec_spec;
 mod groups;
 mod guard;

@@ -115,14 +115,15 @@ pub(super) enum Received<R> {
 pub(super) fn take<R: Record>(socket: BorrowedFd<'_>) -> Received<R> {
     let mut bytes = [0; LENGTH];
     loop {
-        match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
+        // With TRUNC, the length of a record that is longer than ours is its own.
+        match recv(socket, &mut bytes, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
             Ok((_, LENGTH)) => return Received::Record(decode(bytes)),
             Err(Errno::AGAIN) => return Received::Nothing,
             // The other end was closed with records of ours unread; its own records can still be
             // read after this error.
             Err(Errno::INTR | Errno::CONNRESET) => {}
-            // End of file, another error, or a record shorter than ours. No peer sends short
-            // records, and a peer that cannot be understood is treated as gone.
+            // End of file, another error, or a record of another length. No peer sends these, and
+            // one that does is treated as gone.
             Ok(_) | Err(_) => return Received::Closed,
         }
     }
@@ -160,6 +161,9 @@ pub(super) fn wait_with<R: Record>(socket: BorrowedFd<'_>) -> io::Result<Option<
         // A descriptor that found no room, at the limit of open files, would be missed.
         Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => {
             return Err(Errno::MFILE.into());
+        }
+        Ok(message) if message.flags.contains(ReturnFlags::TRUNC) => {
+            return Err(Errno::PROTO.into());
         }
         Ok(message) if message.bytes == LENGTH => {}
         Ok(message) if message.bytes > 0 => return Err(Errno::PROTO.into()),

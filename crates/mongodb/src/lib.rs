@@ -32,6 +32,9 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+#[cfg(test)]
+#[path = "../../../tests/corpus/mod.rs"]
+mod corpus;
 pub mod elector;
 mod event_loop;
 pub mod fenced;

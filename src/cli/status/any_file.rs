@@ -49,6 +49,15 @@ fn who() -> Identification {
     }
 }
 
+#[test]
+fn no_file_of_the_corpus_says_leader() {
+    for input in leasehold_testbed::corpus::inputs("status") {
+        let text = String::from_utf8_lossy(&input);
+        let judged = judge(&text, Some("orders"), Some("b"), BootTime::default());
+        assert_ne!(judged.verdict, Verdict::Leader, "{text}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
@@ -68,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_judged(text in "\\PC{0,60}", now in any::<u64>()) {
+    fn any_text_is_judged(text in prop_oneof!["\\PC{0,60}", any::<String>()], now in any::<u64>()) {
         let judged = judge(&text, None, None, BootTime::from_nanos(now));
         prop_assert!(judged.verdict != Verdict::Leader);
     }

@@ -15,17 +15,21 @@
 
 pub mod certificates;
 pub mod changes;
+#[path = "../../corpus/mod.rs"]
+pub mod corpus;
 pub mod daemon;
 pub mod documented;
 pub mod etcd;
 pub mod events;
 pub mod faketime;
 mod fetch;
+pub mod hostile;
 mod http;
 mod hung_disk;
 pub mod kubernetes;
 pub mod leader_monitor;
 mod mount;
+mod mutator;
 pub mod pid;
 mod ports;
 pub mod process;
@@ -50,6 +54,7 @@ pub use hung_disk::HungDisk;
 pub use kubernetes::{Credentials, Kubernetes};
 pub use leader_monitor::{LeaderMonitor, Reign};
 pub use mount::Mount;
+pub use mutator::Mutator;
 pub use ports::ReservedPort;
 pub use process::{Launch, Lifetime, Process};
 pub use proxy::Proxy;

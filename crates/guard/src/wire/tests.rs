@@ -57,6 +57,63 @@ proptest! {
     }
 }
 
+/// Decodes bytes as each kind of record, and asserts that the result is a record that can be sent.
+fn assert_decoded(bytes: [u8; LENGTH]) {
+    fn assert_sendable<R: Record + PartialEq + std::fmt::Debug>(bytes: [u8; LENGTH]) {
+        let record = decode::<R>(bytes);
+        assert_eq!(decode::<R>(encode(&record)), record);
+    }
+    assert_sendable::<ToGuard>(bytes);
+    assert_sendable::<GuardBegin>(bytes);
+    assert_sendable::<GuardStart>(bytes);
+    assert_sendable::<ShimStart>(bytes);
+    assert_sendable::<ShimFailed>(bytes);
+    assert_sendable::<Report>(bytes);
+}
+
+/// Sends bytes as one message, and asserts that they are a record exactly if they have its length.
+fn assert_received(bytes: &[u8]) {
+    let (ours, theirs) = pair().unwrap();
+    let is_record = bytes.len() == LENGTH;
+    send(&ours, bytes, SendFlags::NOSIGNAL).unwrap();
+    let taken = take::<Report>(theirs.as_fd());
+    assert_eq!(matches!(taken, Received::Record(_)), is_record, "{taken:?}");
+    assert!(is_record || taken == Received::Closed, "{taken:?}");
+    send(&ours, bytes, SendFlags::NOSIGNAL).unwrap();
+    let waited = wait_with::<GuardStart>(theirs.as_fd());
+    assert_eq!(matches!(waited, Ok(Some(_))), is_record, "{waited:?}");
+}
+
+proptest! {
+    #[test]
+    fn any_words_are_a_record(
+        words in proptest::collection::vec(prop_oneof![any::<u64>(), 0..9_u64], WORDS),
+    ) {
+        let mut bytes = [0; LENGTH];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        assert_decoded(bytes);
+    }
+
+    #[test]
+    fn any_bytes_are_a_record_or_refused(
+        bytes in proptest::collection::vec(any::<u8>(), 1..3 * LENGTH),
+    ) {
+        assert_received(&bytes);
+    }
+}
+
+#[test]
+fn the_corpus_is_received_or_refused() {
+    for bytes in crate::corpus::inputs("wire") {
+        assert_received(&bytes);
+        if let Ok(bytes) = bytes.try_into() {
+            assert_decoded(bytes);
+        }
+    }
+}
+
 #[test]
 fn start_messages_arrive_with_their_descriptors() {
     let (ours, theirs) = pair().unwrap();

@@ -158,6 +158,32 @@ pub(super) fn updates(token: i64, id: u8) -> [Document; 3] {
     ]
 }
 
+/// Returns the documents of a part of the corpus.
+pub(super) fn corpus(surface: &str) -> Vec<Document> {
+    let inputs = crate::corpus::inputs(surface);
+    let document = |input: &Vec<u8>| serde_json::from_slice(input).expect("extended JSON");
+    inputs.iter().map(document).collect()
+}
+
+fn assert_lease_or_foreign(stored: &Document) {
+    if let Found::Lease(lease) = document::read(stored) {
+        let schema = stored.get_i32("schema").map(i64::from);
+        let schema = schema.or_else(|_| stored.get_i64("schema"));
+        assert_eq!(schema.ok(), Some(1));
+        assert_eq!(stored.get_str("kind").ok(), Some("lease"));
+        assert!(lease.token >= Token::ZERO);
+    }
+}
+
+#[test]
+fn i11_a_document_of_the_corpus_is_a_lease_of_this_schema_or_foreign() {
+    let documents = corpus("documents");
+    documents.iter().for_each(assert_lease_or_foreign);
+    let leases = documents.iter().map(document::read);
+    let leases = leases.filter(|found| matches!(found, Found::Lease(_)));
+    assert_eq!(leases.count(), 1, "one of them is valid");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -169,12 +195,7 @@ proptest! {
             Document::new()
         };
         stored.extend(fields);
-        if let Found::Lease(lease) = document::read(&stored) {
-            let schema = stored.get_i32("schema").map(i64::from).or_else(|_| stored.get_i64("schema"));
-            prop_assert_eq!(schema.ok(), Some(1));
-            prop_assert_eq!(stored.get_str("kind").ok(), Some("lease"));
-            prop_assert!(lease.token >= Token::ZERO);
-        }
+        assert_lease_or_foreign(&stored);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, Document, deserialize_from_document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;
 use proptest::prelude::*;
 
-use super::any_bson::{fields, update, updates, value};
+use super::any_bson::{corpus, fields, update, updates, value};
 use super::{change_stream, document};
 use leasehold_core::election::{Found, Lease, Revision, Token, Watch};
 
@@ -234,6 +234,25 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn events_of_the_corpus_say_what_the_newest_document_is_or_ask_for_a_read() {
+    let mut accepted = 0;
+    for known in [None, Some(created()), Some(Document::new())] {
+        for fields in corpus("changes") {
+            let Some(event) = event(fields.clone()) else {
+                continue;
+            };
+            accepted += 1;
+            let mut newest = known.clone();
+            let watch = change_stream::hint(event, &mut newest);
+            let lease = newest.as_ref().and_then(read);
+            let expected = lease.map_or(Watch::Unclear, Watch::Changed);
+            assert_eq!(watch, expected, "{fields} after {known:?}");
+        }
+    }
+    assert!(accepted > 20, "the driver accepts {accepted}");
 }
 
 #[test]

@@ -4,9 +4,9 @@
 use mongodb::bson::{Bson, Document, deserialize_from_document, doc};
 use proptest::prelude::*;
 
-use super::super::any_bson::{fields, value};
+use super::super::any_bson::{corpus, fields, value};
 use super::super::document::{create, uuid};
-use super::records::{self, Content};
+use super::records::{self, Content, Entry};
 use super::{delta, is_shown};
 use leasehold_core::election::{Revision, Token};
 
@@ -71,6 +71,49 @@ fn stored() -> impl Strategy<Value = Document> {
     })
 }
 
+fn assert_shown_safely(entry: &Entry) {
+    let mut texts = vec![entry.name.clone()];
+    match &entry.content {
+        Content::Lease(lease) => {
+            let _ = (lease.effect(), lease.holder_token(), lease.lease_duration());
+            let holders = lease.holder.iter();
+            texts.extend(holders.clone().map(|holder| holder.identity.to_string()));
+            texts.extend(holders.filter_map(|holder| holder.address.clone()));
+            let requests = lease.request.iter();
+            let requests = requests.flat_map(|request| [&request.to, &request.by, &request.reason]);
+            texts.extend(requests.flat_map(Clone::clone));
+            for action in &lease.actions {
+                texts.push(action.action.clone());
+                let given = [&action.to, &action.by, &action.reason];
+                texts.extend(given.into_iter().flat_map(Clone::clone));
+            }
+            texts.extend(
+                lease
+                    .history
+                    .iter()
+                    .filter_map(|ended| ended.reason.clone()),
+            );
+        }
+        Content::Lock(lock) => {
+            let waiters = lock.lock.queue.iter();
+            texts.extend(waiters.map(|entry| entry.identity.to_string()));
+        }
+        Content::Foreign(why) => texts.push(why.clone()),
+    }
+    for text in texts {
+        let hostile = |c: char| c.is_control() || matches!(c, '\u{202e}' | '\u{feff}');
+        assert!(!text.contains(hostile), "{text:?}");
+    }
+}
+
+#[test]
+fn documents_of_the_corpus_are_shown_safely() {
+    let documents = corpus("documents");
+    let entries: Vec<_> = documents.iter().filter_map(records::entry).collect();
+    assert!(entries.len() > 5, "{}", entries.len());
+    entries.iter().for_each(assert_shown_safely);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 2_000, failure_persistence: None, ..ProptestConfig::default()
@@ -80,27 +123,7 @@ proptest! {
     fn any_document_is_shown_safely(stored in stored()) {
         let entry = records::entry(&stored).expect("its name is a string");
         prop_assert_eq!(&entry.name, "a?[2J");
-        let mut texts = Vec::new();
-        match &entry.content {
-            Content::Lease(lease) => {
-                let _ = (lease.effect(), lease.holder_token(), lease.lease_duration());
-                texts.extend(lease.holder.iter().map(|holder| holder.identity.to_string()));
-                texts.extend(lease.holder.iter().filter_map(|holder| holder.address.clone()));
-                texts.extend(lease.request.iter().flat_map(|request| {
-                    [&request.to, &request.by, &request.reason].map(Clone::clone)
-                }).flatten());
-                texts.extend(lease.actions.iter().flat_map(|action| {
-                    [Some(action.action.clone()), action.to.clone(), action.by.clone(), action.reason.clone()]
-                }).flatten());
-                texts.extend(lease.history.iter().filter_map(|ended| ended.reason.clone()));
-            }
-            Content::Lock(lock) => texts.extend(lock.lock.queue.iter().map(|entry| entry.identity.to_string())),
-            Content::Foreign(why) => texts.push(why.clone()),
-        }
-        for text in texts {
-            let hostile = |c: char| c.is_control() || matches!(c, '\u{202e}' | '\u{feff}');
-            prop_assert!(!text.contains(hostile), "{:?}", text);
-        }
+        assert_shown_safely(&entry);
     }
 
     #[test]
