@@ -86,10 +86,18 @@ where
     if path == STEPPED_DOWN {
         return stepped_down(request, client, state).await;
     }
+    // The end of a connection is noticed behind its unread bytes, which may be many.
+    let body_refused = (!request.body().is_end_stream()).then(|| {
+        let why = format!("{path} takes no body when its answer lasts");
+        text(StatusCode::PAYLOAD_TOO_LARGE, &why)
+    });
     if path == "/leader" {
         return match Wait::parse(request.uri().query().unwrap_or_default()) {
             Ok(None) => leader(&state.status.borrow()),
-            Ok(Some(wait)) => leader_after(wait, client, state).await,
+            Ok(Some(wait)) => match body_refused {
+                Some(refused) => refused,
+                None => leader_after(wait, client, state).await,
+            },
             Err(why) => text(StatusCode::BAD_REQUEST, &why),
         };
     }
@@ -98,7 +106,7 @@ where
         // Reaching this line proves that the event loop is running.
         "/livez" => text(StatusCode::OK, "ok"),
         "/readyz" => ready(&status, state),
-        "/events" => event_stream(&request, client, state),
+        "/events" => body_refused.unwrap_or_else(|| event_stream(&request, client, state)),
         "/status" => full_status(&status, state),
         "/metrics" => metrics(state),
         _ => root(&status, &request, state),
@@ -274,7 +282,23 @@ fn token_of(query: &str) -> Option<Token> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_query_has_one_token_or_none(
+            query in prop_oneof!["\\PC{0,40}", "(token|=|&|-|\\+|%|[0-9]{1,20}){0,9}"],
+        ) {
+            if let Some(token) = token_of(&query) {
+                prop_assert!(token >= Token::ZERO);
+                prop_assert!(query.contains("token="), "{}", query);
+            }
+        }
+    }
 
     #[test]
     fn tokens_are_read_from_the_query() {

@@ -1,31 +1,105 @@
-//! The `Host` header of requests to a listener that only this machine reaches.
+//! The hosts that requests to a listener name, if only this machine reaches it.
 
 use std::net::IpAddr;
 
 use hyper::Request;
-use hyper::header::{self, HeaderValue};
+use hyper::header;
 
 use super::Client;
 
 /// Returns true for a request that a web page from elsewhere may have sent: it can have its own
 /// name resolved to a loopback address. Browsers always send the name that the page was loaded from.
 pub(crate) fn is_misdirected<B>(request: &Request<B>, client: &Client) -> bool {
-    let host = request.headers().get(header::HOST);
-    client.local_names_only && !host.is_none_or(names_this_machine)
+    client.local_names_only && !names_only_this_machine(request)
 }
 
-/// Returns true for a Host header with a loopback address or `localhost`, with any port.
-fn names_this_machine(host: &HeaderValue) -> bool {
-    let Ok(host) = host.to_str() else {
+/// Returns true if the target and all `Host` headers of a request name this machine, or there are
+/// none.
+fn names_only_this_machine<B>(request: &Request<B>) -> bool {
+    let target = request.uri().authority();
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    target.is_none_or(|target| is_local(target.as_str()))
+        && hosts.all(|host| host.to_str().is_ok_and(is_local))
+}
+
+/// Returns true for a loopback address or `localhost`, with any port.
+fn is_local(host: &str) -> bool {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    let is_port = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_port || digits.len() == port.len() && !port.is_empty() {
         return false;
-    };
-    let name = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split_once(':').map_or(host, |(name, _)| name),
-    };
+    }
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let address = name.parse::<IpAddr>();
-    address.is_ok_and(|address| address.to_canonical().is_loopback())
-        || name == "localhost"
-        || name.ends_with(".localhost")
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return address.to_canonical().is_loopback();
+    }
+    let has_legal_bytes = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    has_legal_bytes && (name == "localhost" || name.ends_with(".localhost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Uri;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_request_names_this_machine_only_if_all_its_hosts_do() {
+        for (target, hosts, is_ours) in [
+            ("/", &[][..], true),
+            ("/", &["localhost"], true),
+            ("/", &["LOCALHOST.:80"], true),
+            ("/", &["[::1]:9402"], true),
+            ("/", &["127.9.9.9"], true),
+            ("http://localhost/", &["a.localhost"], true),
+            ("/", &["localhost", "evil.test"], false),
+            ("/", &["evil.test", "localhost"], false),
+            ("http://evil.test/", &["localhost"], false),
+            ("/", &["localhost:80@evil.test"], false),
+            ("/", &["[::1]evil.test"], false),
+            ("/", &["[::1"], false),
+            ("/", &["evil.test/.localhost"], false),
+            ("/", &["::1"], false),
+            ("/", &[""], false),
+        ] {
+            let mut request = Request::builder().uri(target);
+            for host in hosts {
+                request = request.header(header::HOST, *host);
+            }
+            let request = request.body(()).expect("a request");
+            assert_eq!(names_only_this_machine(&request), is_ours, "{request:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The parser of URLs finds the same host.
+        #[test]
+        fn a_local_host_is_one_in_a_url_too(
+            host in prop_oneof![
+                "\\PC{0,20}",
+                "(\\[?(localhost|127\\.0\\.0\\.1|::1|10\\.0\\.0\\.1)\\]?){0,2}[:@./?#\\[\\]0-9a-z]{0,9}(\\.localhost)?",
+            ],
+        ) {
+            if is_local(&host) {
+                let uri = format!("http://{host}/").parse::<Uri>();
+                let found = uri.ok().and_then(|uri| uri.host().map(str::to_ascii_lowercase));
+                let found = found.unwrap_or_default();
+                let name = found.trim_matches(['[', ']']).trim_end_matches('.');
+                let address = name.parse::<IpAddr>();
+                prop_assert!(
+                    name.ends_with("localhost") || address.is_ok_and(|it| it.to_canonical().is_loopback()),
+                    "{:?} is {:?}", host, name
+                );
+            }
+        }
+    }
 }

@@ -137,3 +137,15 @@ async fn a_client_that_disconnects_leaves_its_place() {
     let refused = sample(&metrics, "leasehold_http_streams_refused_total");
     assert!(refused.unwrap() >= 2.0, "{metrics}");
 }
+
+#[test]
+fn an_answer_that_lasts_takes_no_body() {
+    let served = serve(status(Role::Follower), ReadyWhen::Connected);
+    for (line, code) in [
+        ("GET /leader?wait=5m", 413),
+        ("GET /events", 413),
+        ("GET /leader", 503),
+    ] {
+        assert_eq!(served.ask_with(line, "", "body").0, code, "{line}");
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use serde::Deserialize;
@@ -137,6 +137,10 @@ impl Site for Web {
 
 impl Web {
     fn events(&self, request: &Request<Incoming>, client: &Client) -> Answer {
+        if !request.body().is_end_stream() {
+            // The end of a connection is noticed behind its unread bytes.
+            return text(StatusCode::PAYLOAD_TOO_LARGE, "/events takes no body");
+        }
         let Some(place) = client.streams.admit(client, || ()) else {
             return full(StatusCode::SERVICE_UNAVAILABLE, STREAMS_MAX);
         };
@@ -386,7 +390,36 @@ fn decoded(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_value_is_decoded_or_refused(text in "(\\PC|%|%[0-9a-fA-F+]{0,2}){0,12}", any in any::<String>()) {
+            if let Some(decoded) = decoded(&text) {
+                prop_assert!(decoded.len() <= text.len());
+            }
+            let encoded: String = any.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            prop_assert_eq!(decoded(&encoded), Some(any));
+        }
+
+        #[test]
+        fn any_other_origin_is_refused(
+            origin in "\\PC{0,20}|(https?://)?(localhost|evil\\.test|null)?(:[0-9]{0,5})?[@/#?.]?(localhost)?",
+            host in "\\PC{0,20}|(localhost|evil\\.test)(:[0-9]{0,5})?",
+        ) {
+            let value = |text: &str| HeaderValue::from_str(text).ok();
+            if let (Some(origin), Some(host)) = (value(&origin), value(&host)) {
+                let expected = ["http://", "https://"].map(|scheme| [scheme.as_bytes(), host.as_bytes()].concat());
+                let is_own = expected.iter().any(|own| own.eq_ignore_ascii_case(origin.as_bytes()));
+                let headers = HeaderMap::from_iter([(header::ORIGIN, origin), (header::HOST, host)]);
+                prop_assert!(is_own || same_origin(&headers).is_err(), "{:?}", headers);
+            }
+        }
+    }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pairs = pairs.iter().map(|(name, value)| {

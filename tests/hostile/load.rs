@@ -1,0 +1,103 @@
+//! Clients that send slowly, in great number or without an end take a bounded amount of memory and
+//! descriptors. Meanwhile the daemon renews its lease and answers others.
+
+use std::sync::atomic::Ordering;
+
+use leasehold::admin::{CONNECTIONS_MAX, STREAMS_MAX};
+use leasehold_testbed::hostile::{Attack, Hostile};
+use leasehold_testbed::{Daemon, run, skip};
+
+use crate::target::{
+    LONG, assert_unharmed, descriptors, eventually, forget_peak, loopback, peak, resident, stage,
+};
+
+/// Memory that clients may take: 64 + 32 places of at most 48 KiB are 4.5 MiB. The allocator may keep
+/// as much again.
+const MEMORY_MAX: u64 = 9 * 1024 * 1024;
+/// Descriptors that clients may take: those of all places, of one connection that is being accepted,
+/// and of as many that were evicted and are not closed yet.
+const DESCRIPTORS_MAX: usize = 2 * (CONNECTIONS_MAX + STREAMS_MAX);
+/// Connections to the store that the driver may open meanwhile.
+const OF_THE_DRIVER: usize = 4;
+/// Bytes of one body that may fill buffers of the kernel on both sides. A body of a GiB is never
+/// taken.
+const BODY_MAX: u64 = 32 * 1024 * 1024;
+/// Renewals that have to follow each other during an attack.
+const RENEWALS: f64 = 8.0;
+
+async fn renewals(daemon: &Daemon) -> f64 {
+    daemon.operations("renew", "applied").await
+}
+
+/// Attacks a leader until the attack has its full extent and the lease was renewed several times.
+async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) {
+    let stage = stage().await;
+    let daemon = stage.candidate("a").leading(LONG).await;
+    let (pid, token) = (daemon.pid(), daemon.token().unwrap());
+    assert_unharmed(&daemon, token).await;
+    let transitions = daemon.status()["transitions"].clone();
+    let before = (resident(pid), descriptors(pid));
+    forget_peak(pid);
+    let hostile = match Hostile::start(attack, loopback(daemon.port())) {
+        Ok(hostile) => hostile,
+        Err(failure) => return skip(&failure.to_string()),
+    };
+    let mut descriptors_most = 0;
+    eventually("the attack has its full extent", async || {
+        descriptors_most = descriptors_most.max(descriptors(pid));
+        // Others are answered meanwhile.
+        assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
+        has_full_extent(&hostile)
+    })
+    .await;
+    let enough = renewals(&daemon).await + RENEWALS;
+    eventually("it renews during the attack", async || {
+        descriptors_most = descriptors_most.max(descriptors(pid));
+        assert!(daemon.leads(), "{}", daemon.logs());
+        renewals(&daemon).await >= enough
+    })
+    .await;
+    let most = peak(pid);
+    let counts = format!("{:?}", hostile.counts());
+    drop(hostile);
+    let taken = most.saturating_sub(before.0);
+    assert!(taken <= MEMORY_MAX, "{taken} bytes; {counts}");
+    let taken = descriptors_most.saturating_sub(before.1);
+    assert!(taken <= DESCRIPTORS_MAX, "{taken} descriptors; {counts}");
+    eventually("the descriptors are closed", async || {
+        descriptors(pid) <= before.1 + OF_THE_DRIVER
+    })
+    .await;
+    assert_unharmed(&daemon, token).await;
+    assert_eq!(daemon.status()["transitions"], transitions);
+}
+
+#[test]
+fn heads_that_come_byte_by_byte_take_bounded_places() {
+    const CLIENTS: usize = 500;
+    run(withstands(Attack::ByteByByte(CLIENTS), |hostile| {
+        // More than the server keeps, each after the eviction of another one.
+        let connections = hostile.counts().connections.load(Ordering::Relaxed);
+        connections >= 4 * CLIENTS as u64
+    }));
+}
+
+#[test]
+fn ten_thousand_connections_take_bounded_places() {
+    const CONNECTIONS: usize = 10_000;
+    run(withstands(Attack::Connections(CONNECTIONS), |hostile| {
+        hostile.counts().connections.load(Ordering::Relaxed) >= CONNECTIONS as u64
+    }));
+}
+
+#[test]
+fn bodies_of_a_gibibyte_are_not_kept() {
+    const CLIENTS: usize = 20;
+    run(withstands(Attack::Bodies(CLIENTS), |hostile| {
+        let counts = hostile.counts();
+        let most = counts.bytes_of_one.load(Ordering::Relaxed);
+        assert!(most <= BODY_MAX, "{most} bytes of a body were taken");
+        // Each client has sent both forms to all paths.
+        counts.connections.load(Ordering::Relaxed) >= 10 * CLIENTS as u64
+    }));
+}
