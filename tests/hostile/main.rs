@@ -10,6 +10,7 @@
     reason = "a fixture that fails should end its test"
 )]
 
+mod event_readers;
 mod load;
 mod requests;
 mod target;
