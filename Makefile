@@ -72,12 +72,12 @@ linearizability: ## checks histories of locks with porcupine: make linearizabili
 	@checker=$$($(TESTBED)/fetch-linearizability) && \
 	  $$checker $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(if $(VISUALIZE),--visualize $(VISUALIZE)) $(FILES)
 
-nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=N, PROFILE=default, RIVALS=1, OTHER=BINARY, KEEP=DIRECTORY)
+nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=N, PROFILE=default, FAULTS=isolated, RIVALS=1, OTHER=BINARY, KEEP=DIRECTORY)
 	@$(TESTBED)/ensure-tools
 	@$(TESTBED)/fetch-mongod >/dev/null
 	$(CARGO) build --package leasehold --package leasehold-nemesis --bins
 	target/debug/nemesis --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(PROFILE),--profile $(PROFILE)) \
-	  $(if $(RIVALS),--rivals) $(if $(OTHER),--other $(OTHER)) $(if $(KEEP),--keep $(KEEP)) --linearizability "$$($(TESTBED)/fetch-linearizability)"
+	  $(if $(FAULTS),--faults "$(FAULTS)") $(if $(RIVALS),--rivals) $(if $(OTHER),--other $(OTHER)) $(if $(KEEP),--keep $(KEEP)) --linearizability "$$($(TESTBED)/fetch-linearizability)"
 
 proofs: ## proves the arithmetic of the timing rules with z3 (a second; the first time it fetches z3)
 	@modules=$$($(TESTBED)/fetch-z3) && PYTHONPATH=$$modules PYTHONDONTWRITEBYTECODE=1 python3 tests/proofs/timings.py

@@ -54,6 +54,9 @@ struct Arguments {
     /// Also inflict the faults on holders of locks of other designs, and count what goes wrong.
     #[arg(long)]
     rivals: bool,
+    /// Only faults whose names contain this, such as "isolated" or "daemon".
+    #[arg(long, default_value = "")]
+    faults: String,
     /// Another version of leasehold, which replaces the present one now and then.
     #[arg(long)]
     other: Option<PathBuf>,
@@ -171,7 +174,7 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
         .chain(&world.rivals)
         .map(|jobs| jobs.run());
     let story = tokio::select! {
-        story = schedule::run(&world, time) => story?,
+        story = schedule::run(&world, time, &arguments.faults) => story?,
         failed = world.keep_up() => return Err(failed.expect_err("it goes on until it fails")),
         failed = futures_util::future::select_all(jobs.map(Box::pin)) => {
             return Err(failed.0.expect_err("it goes on until it fails"));

@@ -11,6 +11,8 @@ use crate::world::World;
 
 /// Most faults that strike at once.
 const TOGETHER_MAX: usize = 3;
+/// Far more than there are faults.
+const DRAWS_MAX: usize = 10_000;
 /// Every so many rounds, several faults strike at once.
 const TOGETHER_EVERY: usize = 3;
 const QUIET_MILLIS: std::ops::Range<u64> = 500..2_000;
@@ -42,8 +44,8 @@ pub(crate) struct Story {
     pub(crate) leaderless: Vec<Leaderless>,
 }
 
-/// Lets faults strike for some time.
-pub(crate) async fn run(world: &World, time: Duration) -> Result<Story, Failure> {
+/// Lets faults strike for some time: those whose names contain `names`.
+pub(crate) async fn run(world: &World, time: Duration, names: &str) -> Result<Story, Failure> {
     let mut story = Story::default();
     let end = Instant::now() + time;
     let bound = world.recovery_max();
@@ -60,7 +62,7 @@ pub(crate) async fn run(world: &World, time: Duration) -> Result<Story, Failure>
         };
         let mut faults = Vec::new();
         for _ in 0..count {
-            let fault = Fault::drawn(world).await;
+            let fault = drawn(world, names).await?;
             if !faults
                 .iter()
                 .any(|other| world.together_excluded(&fault, other))
@@ -99,4 +101,15 @@ fn duration(world: &World) -> Duration {
         1 | 2 => lease.mul_f64(0.2 + fastrand::f64() * 0.8),
         _ => lease.mul_f64(1.0 + fastrand::f64() * 0.7),
     }
+}
+
+/// Draws a fault whose name contains `names`.
+async fn drawn(world: &World, names: &str) -> Result<Fault, Failure> {
+    for _ in 0..DRAWS_MAX {
+        let fault = Fault::drawn(world).await;
+        if fault.name().contains(names) {
+            return Ok(fault);
+        }
+    }
+    Err(Failure::new(format!("no fault has {names:?} in its name")))
 }
