@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use leasehold::admin::{CONNECTIONS_MAX, STREAMS_MAX};
 use leasehold_testbed::hostile::{Attack, Hostile};
-use leasehold_testbed::{Daemon, run, skip};
+use leasehold_testbed::{Daemon, run, skip, wait::within};
 
 use crate::target::{
     LONG, assert_unharmed, descriptors, eventually, forget_peak, loopback, peak, resident, stage,
@@ -43,7 +43,7 @@ async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) 
         Err(failure) => return skip(&failure.to_string()),
     };
     let mut descriptors_most = 0;
-    eventually("the attack has its full extent", async || {
+    within(3 * LONG, "the attack has its full extent", async || {
         descriptors_most = descriptors_most.max(descriptors(pid));
         // Others are answered meanwhile.
         assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
