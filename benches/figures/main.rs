@@ -29,6 +29,7 @@ mod designs;
 mod floor;
 mod frozen_primary;
 mod handoff;
+mod hostile;
 mod kubernetes;
 mod launch;
 mod locks;
@@ -152,6 +153,10 @@ const FIGURES: &[Figure] = &[
     Figure {
         names: &["frozen_primary"],
         measure: |setup| Box::pin(frozen_primary::measure(setup)),
+    },
+    Figure {
+        names: &["hostile"],
+        measure: |setup| Box::pin(hostile::measure(setup)),
     },
     Figure {
         names: &["overlap_stall"],
