@@ -31,6 +31,10 @@ const LOCK_RULES: [(Mode, Rule); 3] = [
     (Mode::Slot, Rule::Slots),
 ];
 
+/// The exit codes of SIGABRT, with which a panic ends, and SIGSEGV. That of SIGKILL may be the code of
+/// a command that its guard has ended, which the daemon passes on.
+const CRASHES: [i32; 2] = [134, 139];
+
 /// The evidence that is left after all processes have ended.
 struct Evidence {
     places: Places,
@@ -93,14 +97,13 @@ pub(crate) async fn of(
     })
 }
 
-/// Ends all processes, and so their traces and journals. Returns also the exits that no fault asked
-/// for.
+/// Ends all processes, and so their traces and journals. Returns also the crashes.
 async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
     let bound = world.recovery_max();
     let exits = world.candidates.iter().flat_map(|c| c.exits());
     let violations = exits
-        .filter(|code| *code >= 128)
-        .map(|code| format!("a daemon exited with {code}, which no fault asked for"))
+        .filter(|code| CRASHES.contains(code))
+        .map(|code| format!("a daemon crashed: exit code {code}"))
         .collect();
     let World {
         profile,
@@ -149,6 +152,9 @@ impl Evidence {
         let mut checker = Checker::default();
         for path in &self.traces {
             read(path, |file| checker.read(file))?;
+        }
+        if self.some_untraced {
+            checker.some_untraced();
         }
         let changes = if self.some_untraced {
             &[][..]

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,14 +14,17 @@ use leasehold_trace_check::{Checked, Checker, Transitions};
 /// Violations that are printed; the first one usually causes the others.
 const SHOWN_MAX: usize = 20;
 
-const USAGE: &str = "usage: trace-check [--changes FILE]… TRACE…
+const USAGE: &str = "usage: trace-check [--some-untraced] [--changes FILE]… TRACE…
 
 Checks traces that were written with LEASEHOLD_TRACE=FILE, all by daemons and jobs of one store.
+--some-untraced: a version took part that writes no traces, and may have proof of exits.
 --changes FILE: a recording of the changes of a collection; each must be explained by the traces.
 Exit codes: 0 nothing found, 1 violations, 2 a file cannot be read, 64 usage.";
 
 /// A file to read.
 enum Input {
+    /// Not a file: a version took part that writes no traces.
+    SomeUntraced,
     Trace(PathBuf),
     Changes(PathBuf),
 }
@@ -31,6 +34,7 @@ fn inputs(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<Input>> {
     let mut inputs = Vec::new();
     while let Some(argument) = arguments.next() {
         inputs.push(match argument.to_str() {
+            Some("--some-untraced") => Input::SomeUntraced,
             Some("--changes") => Input::Changes(arguments.next()?.into()),
             Some(option) if option.starts_with('-') => return None,
             _ => Input::Trace(argument.into()),
@@ -46,9 +50,8 @@ fn main() -> ExitCode {
     };
     let mut checker = Checker::default();
     for input in &inputs {
-        let (Input::Trace(file) | Input::Changes(file)) = input;
         if let Err(error) = read(&mut checker, input) {
-            eprintln!("trace-check: {}: {error}", file.display());
+            eprintln!("trace-check: {error}");
             return ExitCode::from(2);
         }
     }
@@ -89,10 +92,20 @@ fn report(checked: &Checked) {
     );
 }
 
-fn read(checker: &mut Checker, input: &Input) -> io::Result<()> {
-    let open = |file| File::open(file).map(BufReader::new);
-    match input {
-        Input::Trace(file) => checker.read(open(file)?),
-        Input::Changes(file) => checker.changes(open(file)?),
-    }
+fn read(checker: &mut Checker, input: &Input) -> Result<(), String> {
+    let (file, is_trace) = match input {
+        Input::SomeUntraced => {
+            checker.some_untraced();
+            return Ok(());
+        }
+        Input::Trace(file) => (file, true),
+        Input::Changes(file) => (file, false),
+    };
+    let read = File::open(file)
+        .map(BufReader::new)
+        .and_then(|lines| match is_trace {
+            true => checker.read(lines),
+            false => checker.changes(lines),
+        });
+    read.map_err(|error| format!("{}: {error}", file.display()))
 }
