@@ -27,6 +27,11 @@ const LONG: Duration = Duration::from_secs(30);
 /// Jobs that run at the same time, in each mode.
 const JOBS: usize = 4;
 
+/// Work that takes a moment.
+const SHORT: &str = "sleep 0.3";
+/// Work that does not end before two jobs have begun, so that two in slots work at the same time.
+const COMPANY: &str = r#"touch "$BEGAN/began.$$"; until [ $(ls "$BEGAN" | grep -c began) -ge 2 ]; do sleep 0.05; done"#;
+
 /// A trace as its lines.
 struct Lines(Vec<Value>);
 
@@ -71,16 +76,16 @@ fn daemon(set: &ReplicaSet, lease: &str, identity: &str, trace: &Path) -> Daemon
         .env("LEASEHOLD_TRACE", trace)
 }
 
-fn job(set: &ReplicaSet, arguments: &[&str], trace: &Path, scratch: &Path) -> Child {
+fn job(set: &ReplicaSet, arguments: &[&str], work: &str, trace: &Path, scratch: &Path) -> Child {
     let mut command = Command::new(PROGRAM);
     command
         .args(["lock", "--mongodb-database=traces"])
         .args(arguments)
-        // Long enough that those in slots work at the same time.
-        .args(["--", "sleep", "0.3"])
+        .args(["--", "sh", "-c", work])
         .env("LEASEHOLD_MONGODB__URI", set.uri())
         .env("LEASEHOLD_TRACE", trace)
         .env("XDG_RUNTIME_DIR", scratch)
+        .env("BEGAN", scratch)
         .stdin(Stdio::null());
     command.spawn().unwrap()
 }
@@ -104,12 +109,13 @@ async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     follower.wait_leads(LONG).await;
     follower.signal(rustix::process::Signal::USR1);
     follower.wait_role("follower", LONG).await;
-    for modes in [
-        &["jobs"][..],
-        &["readers", "--shared"],
-        &["places", "--slots=2"],
+    for (modes, work) in [
+        (&["jobs"][..], SHORT),
+        (&["readers", "--shared"], SHORT),
+        (&["places", "--slots=2"], COMPANY),
     ] {
-        let jobs: Vec<_> = (0..JOBS).map(|_| job(set, modes, trace, scratch)).collect();
+        let jobs = (0..JOBS).map(|_| job(set, modes, work, trace, scratch));
+        let jobs: Vec<_> = jobs.collect();
         for mut job in jobs {
             assert!(job.wait().unwrap().success());
         }
@@ -175,7 +181,7 @@ fn tampered(lines: &Lines) {
     lines.refused("no turn asked for it", |lines| {
         lines[sent]["sent"]["call"] = json!(999)
     });
-    let answered = lines.position(|line| !line["answered"].is_null());
+    let answered = lines.position(|line| line["answered"]["late"] == json!(false));
     lines.refused("is answered, but was not sent", |lines| {
         lines[answered]["answered"]["call"] = json!(999);
     });

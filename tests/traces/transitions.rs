@@ -13,7 +13,7 @@ use mongodb::bson::doc;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{JOBS, LONG, Lines, PROGRAM, daemon, job};
+use crate::{JOBS, LONG, Lines, PROGRAM, SHORT, daemon, job};
 
 /// The traces and the recorded changes of one run, as lines.
 #[derive(Clone)]
@@ -159,7 +159,9 @@ fn jobs(set: &ReplicaSet, trace: &Path, scratch: &Path) {
         &["places", "--slots=2"],
         &["nightly", "--once-per=1h"],
     ] {
-        let jobs: Vec<_> = (0..JOBS).map(|_| job(set, modes, trace, scratch)).collect();
+        let jobs: Vec<_> = (0..JOBS)
+            .map(|_| job(set, modes, SHORT, trace, scratch))
+            .collect();
         for mut job in jobs {
             let code = job.wait().unwrap().code();
             // Skipped because it was done recently.
@@ -167,7 +169,13 @@ fn jobs(set: &ReplicaSet, trace: &Path, scratch: &Path) {
         }
     }
     // One that leaves its place to others without a word, and is evicted.
-    let mut killed = job(set, &["jobs", "--lease-duration=3s"], trace, scratch);
+    let mut killed = job(
+        set,
+        &["jobs", "--lease-duration=3s"],
+        "exec sleep 60",
+        trace,
+        scratch,
+    );
     run(async {
         let stored = StoredLease::new(&set.client(), "traces", "leases", "jobs");
         eventually("it holds", async || {
@@ -180,7 +188,7 @@ fn jobs(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     });
     killed.kill().unwrap();
     killed.wait().unwrap();
-    let mut next = job(set, &["jobs"], trace, scratch);
+    let mut next = job(set, &["jobs"], SHORT, trace, scratch);
     assert!(next.wait().unwrap().success());
 }
 
