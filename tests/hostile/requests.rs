@@ -27,8 +27,6 @@ const ANSWERED_IN: Duration = Duration::from_millis(200);
 /// Parts of requests whose answers last. The end of such a connection is noticed only when the server
 /// writes, if there are bytes behind the request.
 const LASTING: [&[u8]; 2] = [b"/events", b"wait="];
-/// Connections to the store that the driver may open meanwhile.
-const OF_THE_DRIVER: usize = 4;
 /// Codes that no request may cause: 500, and those above it but 503.
 const FAILURES: std::ops::RangeInclusive<u16> = 500..=599;
 
@@ -217,7 +215,7 @@ async fn any_bytes(server: SocketAddr, pid: u32) {
     }
     // The first answers open what stays open.
     inputs[0].survived(server).await;
-    let before = descriptors(pid);
+    let before = descriptors(pid, server);
     let codes = futures_util::stream::iter(&inputs);
     let codes = codes.map(|input| input.survived(server));
     let codes: Vec<_> = codes.buffer_unordered(CLIENTS).collect().await;
@@ -226,7 +224,7 @@ async fn any_bytes(server: SocketAddr, pid: u32) {
     let counts = [200, 400, 404].map(count);
     assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
     eventually("no descriptor is left", async || {
-        descriptors(pid) <= before + OF_THE_DRIVER
+        descriptors(pid, server) <= before
     })
     .await;
 }

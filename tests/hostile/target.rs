@@ -1,7 +1,9 @@
 //! The processes under attack, and their resources.
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, Stage};
@@ -22,9 +24,22 @@ pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Returns the number of open descriptors of a process.
-pub(crate) fn descriptors(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+/// Returns the number of open descriptors of a server, without its own connections to others: the
+/// driver opens them when it likes.
+pub(crate) fn descriptors(pid: u32, server: SocketAddr) -> usize {
+    let directory = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    // One may have been closed meanwhile.
+    let open = directory.flatten();
+    let open: Vec<_> = open.flat_map(|one| fs::read_link(one.path())).collect();
+    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
+    let to_others = table.lines().skip(1).filter_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (_, port) = fields[1].split_once(':')?;
+        let port = u16::from_str_radix(port, 16).unwrap();
+        (port != server.port()).then(|| PathBuf::from(format!("socket:[{}]", fields[9])))
+    });
+    let to_others: HashSet<_> = to_others.collect();
+    open.iter().filter(|one| !to_others.contains(*one)).count()
 }
 
 /// Returns the resident memory of a process in bytes.
