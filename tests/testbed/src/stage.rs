@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::process::Command;
 
-use crate::{Daemon, DaemonBuilder, DaemonTimings, Proxy, ReplicaSet, StoredLease};
+use crate::{Daemon, DaemonBuilder, DaemonTimings, Proxy, ReplicaSet, Scratch, StoredLease};
 
 /// The lease that all candidates on a stage contend for.
 const LEASE: &str = "orders";
@@ -22,6 +22,8 @@ pub struct Stage {
     uri: String,
     database: String,
     timings: DaemonTimings,
+    /// The directory in which commands keep what they keep for their user.
+    runtime: Arc<Scratch>,
 }
 
 impl Stage {
@@ -35,6 +37,7 @@ impl Stage {
             set,
             database: format!("stage_{}", STAGES.fetch_add(1, Ordering::Relaxed)),
             timings: DaemonTimings::SHORT,
+            runtime: Arc::new(Scratch::new()),
         }
     }
 
@@ -101,6 +104,7 @@ impl Stage {
             .env("LEASEHOLD_MONGODB__DATABASE", &self.database)
             .env("LEASEHOLD_MONGODB__COLLECTION", COLLECTION)
             .env("USER", "olga")
+            .env("XDG_RUNTIME_DIR", self.runtime.path())
             .stdin(Stdio::null())
             .kill_on_drop(true);
         command
