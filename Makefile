@@ -69,15 +69,15 @@ trace-check: ## checks traces of daemons and jobs (LEASEHOLD_TRACE): make trace-
 	$(CARGO) run --quiet --package leasehold-trace-check -- $(FILES)
 
 linearizability: ## checks histories of locks with porcupine: make linearizability FILES="a b" (TIMEOUT=60s for each lock; VISUALIZE=DIR for pages)
-	@checker=$$($(TESTBED)/fetch-linearizability) && \
+	@checker=$$($(TESTBED)/fetch-go-program linearizability) && \
 	  $$checker $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(if $(VISUALIZE),--visualize $(VISUALIZE)) $(FILES)
 
-nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=N, PROFILE=default, FAULTS=isolated, RIVALS=1, OTHER=BINARY, KEEP=DIRECTORY)
+nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=N, PROFILE=default, FAULTS=isolated, RIVALS=1, KUBERNETES=1, TLS=1, SOAK=1, OTHER=BINARY, KEEP=DIRECTORY)
 	@$(TESTBED)/ensure-tools
 	@$(TESTBED)/fetch-mongod >/dev/null
-	$(CARGO) build --package leasehold --package leasehold-nemesis --bins
+	$(CARGO) build --workspace --bins
 	target/debug/nemesis --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(PROFILE),--profile $(PROFILE)) \
-	  $(if $(FAULTS),--faults "$(FAULTS)") $(if $(RIVALS),--rivals) $(if $(OTHER),--other $(OTHER)) $(if $(KEEP),--keep $(KEEP)) --linearizability "$$($(TESTBED)/fetch-linearizability)"
+	  $(if $(FAULTS),--faults "$(FAULTS)") $(if $(RIVALS),--rivals --etcdctl $$($(TESTBED)/fetch-etcdctl) --elector $$($(TESTBED)/fetch-go-program elector)) $(if $(KUBERNETES),--kubernetes) $(if $(TLS),--tls) $(if $(SOAK),--soak) $(if $(OTHER),--other $(OTHER)) $(if $(KEEP),--keep $(KEEP)) --linearizability "$$($(TESTBED)/fetch-go-program linearizability)"
 
 proofs: ## proves the arithmetic of the timing rules with z3 (a second; the first time it fetches z3)
 	@modules=$$($(TESTBED)/fetch-z3) && PYTHONPATH=$$modules PYTHONDONTWRITEBYTECODE=1 python3 tests/proofs/timings.py

@@ -1,6 +1,6 @@
 //! An elector on client-go's leader election (`benches/peers/client-go`), on a real API server.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -19,7 +19,10 @@ use crate::launch::{Setup, directories, nanos, seconds};
 use crate::observer::Observer;
 use crate::report::{Row, Unit};
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/client-go");
+const FETCH: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/testbed/fetch-go-program"
+);
 const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(30);
 const STATUS_MAX: Duration = Duration::from_secs(60);
@@ -44,45 +47,24 @@ pub(crate) struct Electors {
     scratch: Scratch,
 }
 
-/// Builds the program in the cache if it is not there, and returns its path.
+/// Builds the program if it is not in the cache, and returns its path.
 ///
 /// # Errors
 /// If it cannot be built, with the reason.
 pub(crate) async fn program() -> Result<PathBuf, String> {
-    let directory = cache()?.join("client-go-elector");
-    let made = std::fs::create_dir_all(&directory);
-    made.map_err(|error| format!("cannot make a directory in the cache: {error}"))?;
-    let program = directory.join("elector");
-    let built = Command::new("go")
-        .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
-        .args([program.as_path(), Path::new(".")])
-        .current_dir(SOURCE)
-        // The user's settings for other builds must not affect this one.
-        .envs([
-            ("CGO_ENABLED", "0"),
-            ("GOFLAGS", "-mod=readonly"),
-            ("GOWORK", "off"),
-        ])
+    let output = Command::new(FETCH)
+        .arg("elector")
         .kill_on_drop(true)
         .output()
         .await
-        .map_err(|error| format!("no Go toolchain: {error}"))?;
-    if built.status.success() {
-        return Ok(program);
+        .map_err(|error| format!("cannot start fetch-go-program: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match output.status.success() {
+        true => Ok(PathBuf::from(text.trim())),
+        // The text may name the servers from which modules are fetched, so it is not part of a
+        // report.
+        false => Err("fetch-go-program elector failed".to_owned()),
     }
-    // The text may name the servers from which modules are fetched, so it is not part of a report.
-    let log = directory.join("build.log");
-    let _ = std::fs::write(&log, &built.stderr);
-    Err("go build failed: see client-go-elector/build.log in the cache".to_owned())
-}
-
-/// Returns the cache of the testbed's scripts.
-fn cache() -> Result<PathBuf, String> {
-    let of = |name| std::env::var_os(name).map(PathBuf::from);
-    let root = of("LEASEHOLD_CACHE")
-        .or_else(|| Some(of("XDG_CACHE_HOME")?.join("leasehold")))
-        .or_else(|| Some(of("HOME")?.join(".cache/leasehold")));
-    root.ok_or_else(|| "no cache: set HOME or LEASEHOLD_CACHE".to_owned())
 }
 
 impl Electors {

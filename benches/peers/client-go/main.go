@@ -1,5 +1,5 @@
 // Command elector contends for a Lease with client-go's leader election, as a controller does. The
-// benchmark `peers` compares leasehold with it.
+// benchmark `peers` and the nemesis compare leasehold with it.
 //
 // It reports in DIRECTORY/status.json, which it replaces atomically: when it starts to lead, and as
 // an answer to SIGUSR1, with the number of requests that it has sent.
@@ -27,12 +27,15 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The values of Kubernetes' own components.
-const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
+// The defaults are the values of Kubernetes' own components.
+var (
+	leaseDuration = flag.Duration("lease-duration", 15*time.Second, "LeaseDuration")
+	renewDeadline = flag.Duration("renew-deadline", 10*time.Second, "RenewDeadline")
+	retryPeriod   = flag.Duration("retry-period", 2*time.Second, "RetryPeriod")
 )
+
+// pace is the time between two lines of the journal.
+const pace = 20 * time.Millisecond
 
 const module = "k8s.io/client-go"
 
@@ -42,6 +45,8 @@ func main() {
 	lease := flag.String("lease", "", "the name of the Lease")
 	identity := flag.String("identity", "", "the identity of this candidate")
 	directory := flag.String("directory", "", "the directory of status.json")
+	journal := flag.String("journal", "", "the file of lines that are written while this candidate leads")
+	duration := flag.Duration("work", 0, "how long it leads; with -journal")
 	version := flag.Bool("version", false, "print the version of client-go")
 	flag.Parse()
 	if *version {
@@ -54,31 +59,46 @@ func main() {
 	}
 	status := &status{directory: *directory}
 	config.Wrap(status.counting)
-	if err := contend(config, *namespace, *lease, *identity, status); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	work := func(context.Context) {}
+	if *journal != "" {
+		work = func(leads context.Context) {
+			if err := write(leads, *journal, *identity, *duration); err != nil {
+				fail(err)
+			}
+			stop()
+		}
+	}
+	if err := contend(ctx, config, *namespace, *lease, *identity, status, work); err != nil {
 		fail(err)
 	}
 }
 
-// contend runs until SIGTERM or the loss of the Lease.
-func contend(config *rest.Config, namespace, lease, identity string, status *status) error {
+// contend runs until the context is done or the Lease is lost, and works while it leads.
+func contend(
+	ctx context.Context, config *rest.Config, namespace, lease, identity string, status *status,
+	work func(context.Context),
+) error {
 	lock, err := resourcelock.NewFromKubeconfig(
 		resourcelock.LeasesResourceLock, namespace, lease,
-		resourcelock.ResourceLockConfig{Identity: identity}, config, renewDeadline,
+		resourcelock.ResourceLockConfig{Identity: identity}, config, *renewDeadline,
 	)
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lock,
-		LeaseDuration:   leaseDuration,
-		RenewDeadline:   renewDeadline,
-		RetryPeriod:     retryPeriod,
+		LeaseDuration:   *leaseDuration,
+		RenewDeadline:   *renewDeadline,
+		RetryPeriod:     *retryPeriod,
 		ReleaseOnCancel: true,
 		Name:            lease,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { status.write(true, 0) },
+			OnStartedLeading: func(leads context.Context) {
+				status.write(true, 0)
+				work(leads)
+			},
 			OnStoppedLeading: func() {},
 		},
 	})
@@ -93,6 +113,23 @@ func contend(config *rest.Config, namespace, lease, identity string, status *sta
 		}
 	}()
 	elector.Run(ctx)
+	return nil
+}
+
+// write appends lines "CLOCK_BOOTTIME TOKEN WRITER PROCESS" while the context is not done, for a time.
+func write(leads context.Context, journal, identity string, duration time.Duration) error {
+	file, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	end := time.Now().Add(duration)
+	for leads.Err() == nil && time.Now().Before(end) {
+		if _, err := fmt.Fprintf(file, "%d 0 %s %d\n", boottime(), identity, os.Getpid()); err != nil {
+			return err
+		}
+		time.Sleep(pace)
+	}
 	return nil
 }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::daemon::{boottime_ns, leads_at, valid_until_ns};
 use serde_json::Value;
 
-use crate::embedder::Embedder;
-use crate::rival::Holder;
+use crate::embedder::{Embedder, Resident};
+use crate::hand_made::Holder;
 
 /// Time between two lines.
 const PACE: Duration = Duration::from_millis(20);
@@ -52,6 +52,8 @@ pub(crate) enum Actor {
     },
     /// A program that uses the library.
     Embedder(Embedder),
+    /// A program that acquires a lock by the library, again and again.
+    Resident(Resident),
     /// A program with a lock of another design.
     Rival(Holder),
 }
@@ -61,6 +63,7 @@ impl Actor {
     pub(crate) fn run(self) -> Result<(), Box<dyn std::error::Error>> {
         match self {
             Self::Embedder(embedder) => embedder.run(),
+            Self::Resident(resident) => resident.run(),
             Self::Rival(holder) => holder.run(),
             Self::Child { journal } => {
                 let mut journal = Writer::open(&journal, &variable("LEASEHOLD_IDENTITY"))?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use leasehold_testbed::kubernetes::Place;
 use leasehold_testbed::{
     Daemon, DaemonTimings, Failure, JumpingClock, Launch, Mount, Process, eventually, pid,
 };
@@ -48,6 +49,7 @@ pub(crate) struct Candidate {
     number: usize,
     places: Places,
     timings: DaemonTimings,
+    pod: Option<Place>,
     state: Mutex<State>,
     _reader: Option<Process>,
 }
@@ -66,10 +68,10 @@ struct State {
 impl Candidate {
     /// Starts a candidate on the host with this number.
     pub(crate) fn start(
-        number: usize,
-        kind: Kind,
+        (number, kind): (usize, Kind),
         timings: DaemonTimings,
         places: Places,
+        pod: Option<Place>,
     ) -> Result<Self, Failure> {
         let word = match kind {
             Kind::Supervised => "candidate",
@@ -97,6 +99,7 @@ impl Candidate {
             number,
             places,
             timings,
+            pod,
             state: Mutex::default(),
             _reader: reader,
         };
@@ -126,6 +129,9 @@ impl Candidate {
         if let Some(clock) = &self.clock {
             builder = builder.clock(clock.clock());
         }
+        if let (Some(pod), Some(cluster)) = (&self.pod, &self.places.cluster) {
+            builder = pod.sidecar(builder, cluster.kubernetes.environment());
+        }
         let daemon = builder.try_start()?;
         let mut state = self.state.lock().expect("no holder panics");
         if let Some(cgroup) = &state.cgroup {
@@ -154,6 +160,13 @@ impl Candidate {
             return false;
         };
         daemon.exit_code().is_none() && daemon.leads()
+    }
+
+    /// True if the status names a leader, so that the daemon knows the newest token.
+    pub(crate) fn knows_leader(&self) -> bool {
+        let state = self.state.lock().expect("no holder panics");
+        let status = state.daemon.as_ref().and_then(Daemon::try_status);
+        status.is_some_and(|status| status["holder"]["identity"].is_string())
     }
 
     /// Returns the process id of a part that is running.

@@ -131,6 +131,39 @@ impl Embedder {
     }
 }
 
+/// Options of a program that acquires a lock again and again.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Resident {
+    /// Name of the lock, and of the collection.
+    #[arg(long)]
+    name: String,
+    /// File with the connection string.
+    #[arg(long)]
+    uri_file: PathBuf,
+}
+
+impl Resident {
+    pub(crate) fn run(&self) -> Result<(), Failed> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            let uri = std::fs::read_to_string(&self.uri_file)?;
+            let mut options = StoreOptions::new(uri, Identity::new(self.name.clone())?);
+            options.collection = self.name.clone();
+            let lock = Lock::new(options, LeaseName::new(self.name.clone())?);
+            loop {
+                // Faults of the store make both fail, and the next attempt is another one.
+                if let Ok(guard) = lock.acquire().await {
+                    tokio::time::sleep(PACE).await;
+                    let _ = guard.release().await;
+                }
+                tokio::time::sleep(LATE).await;
+            }
+        })
+    }
+}
+
 /// Writes a line if the lock is held at this instant.
 fn works(
     guard: &leasehold_mongodb::locker::LockGuard,

@@ -43,6 +43,10 @@ pub(crate) enum Fault {
     Delete,
     /// The lease document as it was some time before.
     Restore,
+    /// The API server answers nothing.
+    StallServer,
+    /// A member has a new certificate.
+    RotateCertificate(usize),
 }
 
 /// The part that a fault hits.
@@ -54,6 +58,7 @@ pub(crate) enum Target {
     /// One member at a time, so that a majority is left.
     Set,
     Document,
+    Server,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +92,9 @@ impl Fault {
         };
         let job = fastrand::usize(..world.jobs.len());
         let direction = [Direction::Both, Direction::Out, Direction::In][fastrand::usize(..3)];
-        match fastrand::u8(0..25) {
+        match fastrand::u8(0..27) {
+            25 if world.places.cluster.is_some() => Self::StallServer,
+            26 if world.set.certificates().is_some() => Self::RotateCertificate(member),
             0..3 => Self::Kill(candidate, part),
             3..6 => Self::Freeze(candidate, part),
             6 => Self::Stop(candidate),
@@ -113,7 +120,9 @@ impl Fault {
             21 => Self::LockMember(member),
             22 => Self::FailCommands(member, failing()),
             23 => Self::Delete,
-            _ => Self::Restore,
+            24 => Self::Restore,
+            // There is nothing that could be hit, so it is one of the kinds that take most parts.
+            _ => Self::Freeze(candidate, part),
         }
     }
 
@@ -151,6 +160,8 @@ impl Fault {
             Self::FailCommands(..) => "commands fail".to_owned(),
             Self::Delete => "document deleted".to_owned(),
             Self::Restore => "document restored".to_owned(),
+            Self::StallServer => "API server stalled".to_owned(),
+            Self::RotateCertificate(_) => "certificate rotated".to_owned(),
         }
     }
 
@@ -171,7 +182,9 @@ impl Fault {
             | Self::Isolate(..)
             | Self::StepDown
             | Self::LockMember(_)
-            | Self::FailCommands(..) => Target::Set,
+            | Self::FailCommands(..)
+            | Self::RotateCertificate(_) => Target::Set,
+            Self::StallServer => Target::Server,
             Self::Delete | Self::Restore => Target::Document,
         }
     }
@@ -192,6 +205,8 @@ impl Fault {
             | Self::KillJob(_)
             | Self::FreezeJob(_)
             | Self::KillMember(_)
+            | Self::StallServer
+            | Self::RotateCertificate(_)
             | Self::StepDown => true,
             // A member that answers without effect, or slowly, is still the primary.
             Self::Slow(..)
@@ -267,7 +282,8 @@ impl Fault {
                 }
             }
             Self::Cut(client, members, direction) => {
-                let members: Vec<_> = members.iter().map(|m| Node::Member(*m)).collect();
+                let members = members.iter().map(|m| Node::Member(*m));
+                let members: Vec<_> = members.chain([Node::Server]).collect();
                 let hosts = world.hosts_alike(*client).into_iter();
                 let hosts: Vec<_> = hosts.map(Node::Client).collect();
                 cut(world, &hosts, &members, *direction, time).await?;
@@ -282,14 +298,22 @@ impl Fault {
                 freeze(&one_each.collect::<Vec<_>>(), time).await;
             }
             Self::KillMember(member) => {
+                let etcd = world.places.cluster.as_ref().map(|cluster| &cluster.etcd);
                 world.set.kill(*member);
+                etcd.iter().for_each(|etcd| etcd.kill(*member));
                 wait().await;
                 world.set.restart(*member).await;
+                etcd.map(|etcd| etcd.restart(*member)).transpose()?;
             }
             Self::FreezeMember(member) => {
+                let etcd = world.places.cluster.as_ref().map(|cluster| &cluster.etcd);
                 world.set.stop(*member);
+                etcd.iter()
+                    .for_each(|etcd| etcd.signal(*member, Signal::STOP));
                 wait().await;
                 world.set.cont(*member);
+                etcd.iter()
+                    .for_each(|etcd| etcd.signal(*member, Signal::CONT));
             }
             Self::Isolate(member, direction) => {
                 let others = (0..world.set.member_count()).filter(|other| other != member);
@@ -332,6 +356,20 @@ impl Fault {
                     let off = async || world.set.command(*member, fail("off")).await.is_ok();
                     leasehold_testbed::eventually("the fail point is off", off).await;
                 }
+            }
+            Self::StallServer => {
+                let cluster = world.places.cluster.as_ref();
+                cluster.iter().for_each(|cluster| cluster.stall(true));
+                wait().await;
+                cluster.iter().for_each(|cluster| cluster.stall(false));
+            }
+            Self::RotateCertificate(member) => {
+                if let Some(certificates) = world.set.certificates() {
+                    certificates.renew_server();
+                }
+                let rotated = world.set.command(*member, doc! { "rotateCertificates": 1 });
+                // Connections that are open go on; others are made with the new certificate.
+                rotated.await?;
             }
             Self::Delete => {
                 world.edit(None).await;

@@ -189,7 +189,7 @@ impl Jobs {
         };
         match mode {
             Mode::Library => return self.launch_library(identity, millis),
-            Mode::Rival(rival) => return self.launch_rival(rival, identity, millis),
+            Mode::Rival(rival) => return self.launch_rival(rival, (identity, millis)),
             Mode::Exclusive | Mode::Shared | Mode::Writer | Mode::Slot => {}
         }
         let durations = [
@@ -233,16 +233,9 @@ impl Jobs {
         launch.start()
     }
 
-    fn launch_rival(&self, rival: Rival, identity: &str, millis: u64) -> Result<Process, Failure> {
-        let life = self.timings.lease_duration.as_millis().to_string();
-        let mut launch = Launch::new(&self.places.harness)
-            .arguments(["rival", "--identity", identity, "--design", rival.lock()])
-            .arguments(["--millis", &millis.to_string(), "--life", &life])
-            .arguments([
-                "--journal".as_ref(),
-                self.places.journal(rival.lock()).as_os_str(),
-            ])
-            .arguments(["--uri-file".as_ref(), self.places.uri_file.as_os_str()])
+    fn launch_rival(&self, rival: Rival, job: (&str, u64)) -> Result<Process, Failure> {
+        let mut launch = rival
+            .launch(job, self.timings, &self.places)?
             .stderr(self.log())
             .inside(Node::Client(self.number).namespace());
         if let Some(clock) = self.clock() {

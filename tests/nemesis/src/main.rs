@@ -12,11 +12,14 @@ mod cgroup;
 mod embedder;
 mod fault;
 mod forwarder;
+mod growth;
+mod hand_made;
 mod history;
 mod job;
 mod journal;
 mod network;
 mod report;
+mod residents;
 mod rival;
 mod schedule;
 mod verdict;
@@ -35,6 +38,8 @@ use world::{Options, Profile, World};
 
 /// Set for the process that is alone in its namespaces.
 const INSIDE: &str = "LEASEHOLD_NEMESIS_INSIDE";
+/// Shortest run that tells whether something grows.
+const SOAK_MINUTES: f64 = 10.0;
 /// Time for what is in flight at the end.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -52,15 +57,31 @@ struct Arguments {
     #[arg(long, value_enum, default_value_t = Profile::Fast)]
     profile: Profile,
     /// Also inflict the faults on holders of locks of other designs, and count what goes wrong.
-    #[arg(long)]
+    #[arg(long, requires_all = ["etcdctl", "elector"])]
     rivals: bool,
+    /// The program etcdctl: the one that tests/testbed/fetch-etcdctl prints.
+    #[arg(long)]
+    etcdctl: Option<PathBuf>,
+    /// The elector on client-go: the program that `tests/testbed/fetch-go-program elector` prints.
+    #[arg(long)]
+    elector: Option<PathBuf>,
+    /// Daemons also publish to an API server, which stalls now and then. Implied by --rivals.
+    #[arg(long)]
+    kubernetes: bool,
+    /// The set requires TLS, and its certificates are replaced now and then.
+    #[arg(long)]
+    tls: bool,
+    /// Also run processes that live through it all, and tell whether what they need grows (at least
+    /// 10 minutes; two hours tell more).
+    #[arg(long)]
+    soak: bool,
     /// Only faults whose names contain this, such as "isolated" or "daemon".
     #[arg(long, default_value = "")]
     faults: String,
     /// Another version of leasehold, which replaces the present one now and then.
     #[arg(long)]
     other: Option<PathBuf>,
-    /// The checker of histories: the program that tests/testbed/fetch-linearizability prints.
+    /// The checker of histories: the program that `tests/testbed/fetch-go-program linearizability` prints.
     #[arg(long)]
     linearizability: Option<PathBuf>,
     /// File for the report in JSON.
@@ -83,6 +104,14 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         };
+    }
+    if arguments.soak && arguments.minutes < SOAK_MINUTES {
+        eprintln!(
+            "nemesis: --soak cannot tell in {} minutes whether something grows; give --minutes \
+             {SOAK_MINUTES} or more",
+            arguments.minutes
+        );
+        return ExitCode::from(2);
     }
     if std::env::var_os(INSIDE).is_none() {
         return outside();
@@ -164,6 +193,11 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
         profile: arguments.profile,
         other: arguments.other.clone(),
         rivals: arguments.rivals,
+        kubernetes: arguments.kubernetes || arguments.rivals,
+        tls: arguments.tls,
+        etcdctl: arguments.etcdctl.clone(),
+        elector: arguments.elector.clone(),
+        soak: arguments.soak,
     };
     let world = World::start(options, programs, directory).await?;
     let begun = Instant::now();
@@ -176,6 +210,7 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     let story = tokio::select! {
         story = schedule::run(&world, time, &arguments.faults) => story?,
         failed = world.keep_up() => return Err(failed.expect_err("it goes on until it fails")),
+        failed = world.residents() => return Err(failed.expect_err("it goes on until it fails")),
         failed = futures_util::future::select_all(jobs.map(Box::pin)) => {
             return Err(failed.0.expect_err("it goes on until it fails"));
         }

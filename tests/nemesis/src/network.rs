@@ -27,6 +27,8 @@ pub(crate) enum Node {
     Member(usize),
     /// The host of a candidate or of a loop of jobs.
     Client(usize),
+    /// The host of the API server.
+    Server,
 }
 
 impl Node {
@@ -34,6 +36,7 @@ impl Node {
         match self {
             Self::Member(number) => format!("m{number}"),
             Self::Client(number) => format!("c{number}"),
+            Self::Server => "s".to_owned(),
         }
     }
 
@@ -41,6 +44,15 @@ impl Node {
         match self {
             Self::Member(number) => Ipv4Addr::new(10, 77, 1, octet(number)),
             Self::Client(number) => Ipv4Addr::new(10, 77, 2, octet(number)),
+            Self::Server => Ipv4Addr::new(10, 77, 3, 1),
+        }
+    }
+
+    /// Returns the host for what runs there.
+    pub(crate) fn host(self) -> Host {
+        Host {
+            namespace: self.namespace(),
+            address: self.address(),
         }
     }
 }
@@ -93,16 +105,15 @@ impl Network {
 
     fn nodes(&self) -> Vec<Node> {
         let members = (0..self.members).map(Node::Member);
-        members.chain((0..self.clients).map(Node::Client)).collect()
+        let clients = (0..self.clients).map(Node::Client);
+        members.chain(clients).chain([Node::Server]).collect()
     }
 
     /// Returns the hosts for the members of the set.
     pub(crate) fn member_hosts(&self) -> Vec<Host> {
-        let host = |number| Host {
-            namespace: Node::Member(number).namespace(),
-            address: Node::Member(number).address(),
-        };
-        (0..self.members).map(host).collect()
+        (0..self.members)
+            .map(|number| Node::Member(number).host())
+            .collect()
     }
 
     /// Leads the connections of the clients' hosts through the forwarder.

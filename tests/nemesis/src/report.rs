@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use leasehold_trace_check::Checked;
 
+use crate::residents::Finding;
 use crate::schedule::{Story, Struck};
 
 /// The figures and the violations of a run.
@@ -23,6 +24,8 @@ pub(crate) struct Report {
     pub(crate) bound: Duration,
     /// Locks of other designs.
     pub(crate) compared: Vec<Compared>,
+    /// Needs of the residents over time.
+    pub(crate) growths: Vec<Finding>,
     /// Output of the independent checker.
     pub(crate) linearizable: String,
 }
@@ -141,6 +144,14 @@ impl Report {
             self.violations.len()
         );
         text += &self.comparison();
+        if !self.growths.is_empty() {
+            text +=
+                "| process | need | mean | change in an hour, 95% |\n| --- | --- | --- | --- |\n";
+        }
+        for finding in &self.growths {
+            text += &finding.row();
+            text.push('\n');
+        }
         for violation in self.violations.iter().take(20) {
             text += &format!("- {violation}\n");
         }
@@ -202,6 +213,7 @@ impl Report {
         });
         json!({
             "compared": compared.collect::<Vec<_>>(),
+            "residents": self.growths.iter().map(Finding::json).collect::<Vec<_>>(),
             "profile": self.profile, "seed": self.seed, "minutes": self.minutes,
             "leaderships": self.leaderships, "jobs": self.jobs,
             "acquisitions": self.checked.acquisitions, "store_calls": self.checked.calls,

@@ -1,173 +1,144 @@
-//! Locks as others build them on the same set, under the same faults: a yardstick.
-//!
-//! The hand-made ones are those of `tests/comparison`. Their holders work as their users do: they
-//! extend the lock while they work, and believe that they hold it until the work is over.
+//! Locks and elections as others build them, under the same faults: a yardstick.
 
-#[path = "../../comparison/designs/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "shared with the tests of these designs"
-)]
-mod designs;
+use std::path::{Path, PathBuf};
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use leasehold_testbed::kubernetes::Place;
+use leasehold_testbed::{DaemonTimings, Etcd, Failure, Host, Kubernetes, Launch, Storage};
+use rustix::process::Signal;
 
-use leasehold_testbed::daemon::boottime_ns;
-use mongodb::bson::{DateTime, Document, doc};
-use mongodb::error::Result;
-use mongodb::{Client, Collection};
+use crate::hand_made::Design;
+use crate::world::Places;
 
-use crate::actors::Writer;
-use designs::{FindAndModify, HandMade, Terms, TtlIndex};
+/// Name of the lease of the electors.
+const LEASE: &str = "client-go";
 
-const PACE: Duration = Duration::from_millis(20);
-/// Such locks poll.
-const POLL: Duration = Duration::from_millis(100);
-/// Extensions while a lock lives.
-const EXTENSIONS: u32 = 3;
-
-/// The design of a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+/// Another design, which the same faults hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rival {
-    /// A document that a TTL index removes.
-    TtlIndex,
-    /// findAndModify with an expiry in the filter.
-    FindAndModify,
-    /// The rules that ShedLock documents for MongoDB, with its keep-alive.
-    ShedLock,
+    /// A lock on the set, made by hand.
+    HandMade(Design),
+    /// `etcdctl lock NAME COMMAND`.
+    Etcdctl,
+    /// A program with client-go's leader election, on a real API server. As controllers do, it works
+    /// as long as its context is not cancelled, and exits when it no longer leads.
+    ClientGo,
 }
 
 impl Rival {
-    pub(crate) const ALL: [Self; 3] = [Self::TtlIndex, Self::FindAndModify, Self::ShedLock];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::HandMade(Design::TtlIndex),
+        Self::HandMade(Design::FindAndModify),
+        Self::HandMade(Design::ShedLock),
+        Self::Etcdctl,
+        Self::ClientGo,
+    ];
 
     /// Returns the name of its lock, which is also the word in the names of its jobs.
     pub(crate) fn lock(self) -> &'static str {
         match self {
-            Self::TtlIndex => "ttl-index",
-            Self::FindAndModify => "find-and-modify",
-            Self::ShedLock => "shed-lock",
+            Self::HandMade(design) => design.lock(),
+            Self::Etcdctl => "etcdctl-lock",
+            Self::ClientGo => LEASE,
         }
     }
-}
 
-/// Options of a holder.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Holder {
-    #[arg(long, value_enum)]
-    design: Rival,
-    /// File of the lines.
-    #[arg(long)]
-    journal: PathBuf,
-    /// Name of the job.
-    #[arg(long)]
-    identity: String,
-    /// Duration of the work, in milliseconds.
-    #[arg(long)]
-    millis: u64,
-    /// Time until the lock expires, in milliseconds.
-    #[arg(long)]
-    life: u64,
-    /// File with the connection string.
-    #[arg(long)]
-    uri_file: PathBuf,
-}
-
-type Failed = Box<dyn std::error::Error>;
-
-impl Holder {
-    pub(crate) fn run(&self) -> std::result::Result<(), Failed> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
-            let uri = std::fs::read_to_string(&self.uri_file)?;
-            let client = Client::with_uri_str(uri).await?;
-            let terms = Terms {
-                collection: client.database("rivals").collection(self.design.lock()),
-                name: self.design.lock().to_owned(),
-                owner: self.identity.clone(),
-                life: Duration::from_millis(self.life),
-            };
-            match self.design {
-                Rival::TtlIndex => self.hold(TtlIndex(terms)).await,
-                Rival::FindAndModify => self.hold(FindAndModify(terms)).await,
-                Rival::ShedLock => self.hold(ShedLock(terms)).await,
+    /// Returns the launch of a job, without its host.
+    pub(crate) fn launch(
+        self,
+        (identity, millis): (&str, u64),
+        timings: DaemonTimings,
+        places: &Places,
+    ) -> Result<Launch, Failure> {
+        let journal = places.journal(self.lock());
+        let millis = millis.to_string();
+        let needs = || Failure::new(format!("{} needs its programs", self.lock()));
+        Ok(match self {
+            Self::HandMade(design) => Launch::new(&places.harness)
+                .arguments(["rival", "--identity", identity, "--design", design.lock()])
+                .arguments(["--millis", &millis])
+                .argument(format!("--life={}", timings.lease_duration.as_millis()))
+                .arguments(["--journal".as_ref(), journal.as_os_str()])
+                .arguments(["--uri-file".as_ref(), places.uri_file.as_os_str()]),
+            Self::Etcdctl => {
+                let cluster = places.cluster.as_ref().ok_or_else(needs)?;
+                Launch::new(cluster.etcdctl.as_ref().ok_or_else(needs)?)
+                    .argument(format!("--endpoints={}", cluster.etcd.endpoints()))
+                    .argument("lock")
+                    .argument(format!("--ttl={}", timings.lease_duration.as_secs()))
+                    .arguments([self.lock(), "--"])
+                    .argument(&places.harness)
+                    .arguments(["job", "--identity", identity, "--millis", &millis])
+                    .arguments(["--journal".as_ref(), journal.as_os_str()])
+                    .env("LEASEHOLD_TOKEN", "0")
+            }
+            Self::ClientGo => {
+                let cluster = places.cluster.as_ref().ok_or_else(needs)?;
+                let kubeconfig = cluster.kubernetes.directory().join("kubeconfig");
+                let millis_of = |time: std::time::Duration| format!("{}ms", time.as_millis());
+                Launch::new(cluster.elector.as_ref().ok_or_else(needs)?)
+                    .argument(format!("-kubeconfig={}", kubeconfig.display()))
+                    .argument(format!("-lease={LEASE}"))
+                    .argument(format!("-identity={identity}"))
+                    .argument(format!("-directory={}", places.directory.display()))
+                    .argument(format!("-journal={}", journal.display()))
+                    .argument(format!("-work={millis}ms"))
+                    .argument(format!(
+                        "-lease-duration={}",
+                        millis_of(timings.lease_duration)
+                    ))
+                    .argument(format!(
+                        "-renew-deadline={}",
+                        millis_of(timings.renew_deadline)
+                    ))
+                    .argument(format!(
+                        "-retry-period={}",
+                        millis_of(timings.renew_interval)
+                    ))
             }
         })
     }
-
-    async fn hold(&self, mut lock: impl HandMade) -> std::result::Result<(), Failed> {
-        let mut journal = Writer::open(&self.journal, &self.identity)?;
-        while !lock.acquire().await? {
-            tokio::time::sleep(POLL).await;
-        }
-        let end = Instant::now() + Duration::from_millis(self.millis);
-        let extensions = async {
-            loop {
-                tokio::time::sleep(Duration::from_millis(self.life) / EXTENSIONS).await;
-                // The next one is tried in any case.
-                let _ = lock.extend().await;
-            }
-        };
-        let work = async {
-            loop {
-                journal.line(boottime_ns(), "0")?;
-                if Instant::now() > end {
-                    return Ok::<_, std::io::Error>(());
-                }
-                tokio::time::sleep(PACE).await;
-            }
-        };
-        tokio::select! {
-            worked = work => worked?,
-            () = extensions => {}
-        }
-        lock.release().await?;
-        Ok(())
-    }
 }
 
-/// One document for each lock, which stays: `lockUntil`, `lockedAt`, `lockedBy`.
-struct ShedLock(Terms);
-
-impl ShedLock {
-    fn until(&self) -> DateTime {
-        DateTime::from_system_time(std::time::SystemTime::now() + self.0.life)
-    }
-
-    fn locks(&self) -> &Collection<Document> {
-        &self.0.collection
-    }
+/// An API server on a host of its own, with an etcd on the hosts of the set's members; and the
+/// programs that need them.
+pub(crate) struct Cluster {
+    pub(crate) kubernetes: Kubernetes,
+    pub(crate) etcd: Etcd,
+    etcdctl: Option<PathBuf>,
+    elector: Option<PathBuf>,
 }
 
-impl HandMade for ShedLock {
-    async fn acquire(&mut self) -> Result<bool> {
-        let expired = doc! { "_id": &self.0.name, "lockUntil": { "$lte": DateTime::now() } };
-        let lock = doc! { "$set": {
-            "lockUntil": self.until(), "lockedAt": DateTime::now(), "lockedBy": &self.0.owner,
-        } };
-        designs::inserted(
-            self.locks()
-                .find_one_and_update(expired, lock)
-                .upsert(true)
-                .await,
-        )
+impl Cluster {
+    pub(crate) async fn start(
+        members: &[Host],
+        server: Host,
+        (etcdctl, elector): (Option<&Path>, Option<&Path>),
+    ) -> Result<Self, Failure> {
+        let etcd = Etcd::start_on(members, Storage::default()).await?;
+        Ok(Self {
+            kubernetes: Kubernetes::start_on(server, &etcd.endpoints()).await?,
+            etcd,
+            etcdctl: etcdctl.map(Path::to_owned),
+            elector: elector.map(Path::to_owned),
+        })
     }
 
-    async fn extend(&self) -> Result<()> {
-        let mine = doc! {
-            "_id": &self.0.name, "lockUntil": { "$gt": DateTime::now() }, "lockedBy": &self.0.owner,
-        };
-        let later = doc! { "$set": { "lockUntil": self.until() } };
-        self.locks().update_one(mine, later).await?;
-        Ok(())
+    /// Makes a namespace whose pods have the rights of a sidecar.
+    pub(crate) async fn namespace(&self) -> String {
+        let namespace = self.kubernetes.namespace().await;
+        self.kubernetes.grant(&namespace).await;
+        namespace
     }
 
-    async fn release(&self) -> Result<bool> {
-        let free = doc! { "$set": { "lockUntil": DateTime::now() } };
-        let released = self.locks().update_one(doc! { "_id": &self.0.name }, free);
-        Ok(released.await?.matched_count == 1)
+    /// Makes the pod of a candidate.
+    pub(crate) async fn pod(&self, namespace: &str, number: usize) -> Place {
+        let name = format!("orders-{number}");
+        self.kubernetes.place(namespace, &name, "orders").await
+    }
+
+    /// Stops the API server, or lets it go on.
+    pub(crate) fn stall(&self, stalled: bool) {
+        let signal = if stalled { Signal::STOP } else { Signal::CONT };
+        self.kubernetes.signal_api_server(signal);
     }
 }

@@ -47,6 +47,7 @@ pub(crate) struct Story {
 /// Lets faults strike for some time: those whose names contain `names`.
 pub(crate) async fn run(world: &World, time: Duration, names: &str) -> Result<Story, Failure> {
     let mut story = Story::default();
+    world.known().await;
     let end = Instant::now() + time;
     let bound = world.recovery_max();
     for round in 1.. {

@@ -16,6 +16,7 @@ use crate::history;
 use crate::job::{Begun, Mode};
 use crate::journal::{self, Rule, Work};
 use crate::report::{self, Compared, Lone, Report};
+use crate::residents::{Finding, Residents};
 use crate::rival::Rival;
 use crate::schedule::Story;
 use crate::world::{LEASES, LOCKS, Places, Profile, World};
@@ -56,8 +57,12 @@ pub(crate) async fn of(
     (seed, minutes): (u64, f64),
     linearizability: Option<&Path>,
 ) -> Result<Report, Failure> {
+    let residents = world.residents.as_ref();
+    let (growths, mut missing) = residents.map(Residents::findings).unwrap_or_default();
     let (evidence, mut violations) = end(world).await?;
     let bound = evidence.bound;
+    violations.append(&mut missing);
+    violations.extend(growths.iter().filter_map(Finding::violation));
     violations.extend(story.leaderless.iter().map(|leaderless| {
         format!(
             "no leader {bound:?} after {:?} were healed\n{}",
@@ -94,6 +99,7 @@ pub(crate) async fn of(
         linearizable,
         checked,
         bound,
+        growths,
     })
 }
 
@@ -110,6 +116,7 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
         candidates,
         jobs,
         rivals,
+        residents,
         set,
         places,
         other,
@@ -128,7 +135,7 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
     };
     evidence.traces.extend(jobs.iter().map(|jobs| jobs.trace()));
     // A change after the end of a recording would be missing.
-    drop((candidates, jobs, rivals));
+    drop((candidates, jobs, rivals, residents));
     for mut changes in changes {
         // The reason of a gap is in the file.
         let _ = changes.drain().await;

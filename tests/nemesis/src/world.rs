@@ -1,7 +1,7 @@
 //! Everything that runs, and where.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::{Changes, DaemonTimings, Failure, ReplicaSet};
@@ -12,8 +12,9 @@ use crate::candidate::{Candidate, Kind, LEASE};
 use crate::embedder;
 use crate::fault::{Fault, Target};
 use crate::job::Jobs;
-use crate::network::Network;
-use crate::rival::Rival;
+use crate::network::{Network, Node};
+use crate::residents::Residents;
+use crate::rival::{Cluster, Rival};
 
 const MEMBERS: usize = 3;
 /// The collections of the lease and of the locks.
@@ -57,7 +58,7 @@ impl Profile {
 }
 
 /// Programs and files.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Places {
     pub(crate) harness: PathBuf,
     pub(crate) program: PathBuf,
@@ -65,6 +66,8 @@ pub(crate) struct Places {
     pub(crate) directory: PathBuf,
     pub(crate) uri: String,
     pub(crate) uri_file: PathBuf,
+    /// The API server, if the run has one.
+    pub(crate) cluster: Option<Arc<Cluster>>,
 }
 
 impl Places {
@@ -79,6 +82,11 @@ pub(crate) struct Options {
     pub(crate) profile: Profile,
     pub(crate) other: Option<PathBuf>,
     pub(crate) rivals: bool,
+    pub(crate) kubernetes: bool,
+    pub(crate) tls: bool,
+    pub(crate) etcdctl: Option<PathBuf>,
+    pub(crate) elector: Option<PathBuf>,
+    pub(crate) soak: bool,
 }
 
 /// Everything that runs.
@@ -88,6 +96,8 @@ pub(crate) struct World {
     pub(crate) jobs: Vec<Jobs>,
     /// Loops with locks of other designs, [`RIVAL_LOOPS`] for each.
     pub(crate) rivals: Vec<Jobs>,
+    /// Processes that live through the whole run.
+    pub(crate) residents: Option<Residents>,
     pub(crate) set: ReplicaSet,
     pub(crate) network: Network,
     pub(crate) places: Places,
@@ -116,15 +126,22 @@ impl World {
             profile,
             other,
             rivals,
+            kubernetes,
+            tls,
+            etcdctl,
+            elector,
+            soak,
         } = options;
         let rivals: &[Rival] = if rivals { &Rival::ALL } else { &[] };
         let own = kinds.len() + LOOPS;
-        let mut network = Network::new(MEMBERS, own + rivals.len() * RIVAL_LOOPS)?;
+        let residence = own + rivals.len() * RIVAL_LOOPS;
+        let mut network = Network::new(MEMBERS, residence + usize::from(soak))?;
         let builder = ReplicaSet::builder().hosts(network.member_hosts());
         let builder = match profile {
             Profile::Fast => builder,
             Profile::Default => builder.default_election(),
         };
+        let builder = if tls { builder.tls() } else { builder };
         let set = builder.try_start().await?;
         network.forward((0..MEMBERS).map(|member| set.node(member).port()).collect())?;
         let effects = set.client().database(embedder::DATABASE);
@@ -141,22 +158,41 @@ impl World {
         let uri_file = directory.join("uri");
         let unwritable = |error| Failure::new(format!("cannot write {uri_file:?}: {error}"));
         std::fs::write(&uri_file, set.uri()).map_err(unwritable)?;
+        let cluster = match kubernetes {
+            false => None,
+            true => {
+                let programs = (etcdctl.as_deref(), elector.as_deref());
+                let members = network.member_hosts();
+                let cluster = Cluster::start(&members, Node::Server.host(), programs).await?;
+                Some(Arc::new(cluster))
+            }
+        };
         let places = Places {
             harness,
             program,
             directory,
             uri: set.uri(),
             uri_file,
+            cluster: cluster.clone(),
         };
         let timings = profile.timings();
-        let start = |(number, kind): (usize, &Kind)| {
-            Candidate::start(number, *kind, timings, places.clone())
+        let namespace = match &cluster {
+            None => String::new(),
+            Some(cluster) => cluster.namespace().await,
         };
-        let candidates: Vec<_> = kinds
-            .iter()
-            .enumerate()
-            .map(start)
-            .collect::<Result<_, _>>()?;
+        let mut candidates = Vec::new();
+        for (number, kind) in kinds.iter().enumerate() {
+            let pod = match &cluster {
+                None => None,
+                Some(cluster) => Some(cluster.pod(&namespace, number).await),
+            };
+            candidates.push(Candidate::start(
+                (number, *kind),
+                timings,
+                places.clone(),
+                pod,
+            )?);
+        }
         let rivals = rivals
             .iter()
             .flat_map(|rival| [rival; RIVAL_LOOPS])
@@ -164,6 +200,9 @@ impl World {
         let rivals: Vec<_> = rivals
             .map(|(number, rival)| Jobs::of_rival(*rival, own + number, timings, places.clone()))
             .collect::<Result<_, _>>()?;
+        let residents = soak
+            .then(|| Residents::start(residence, &places))
+            .transpose()?;
         let jobs = (kinds.len()..own)
             .map(|number| Jobs::new(number, timings, places.clone()))
             .collect();
@@ -172,6 +211,7 @@ impl World {
             candidates,
             jobs,
             rivals,
+            residents,
             set,
             network,
             places,
@@ -196,6 +236,21 @@ impl World {
             tokio::time::sleep(POLL).await;
         }
         true
+    }
+
+    /// Waits until all candidates know the leader. A document that is deleted before has a token that
+    /// one of them may use again: it has never seen it.
+    pub(crate) async fn known(&self) {
+        let known = async || self.candidates.iter().all(Candidate::knows_leader);
+        leasehold_testbed::eventually("all candidates know the leader", known).await;
+    }
+
+    /// Watches the residents, if there are any, until one ends.
+    pub(crate) async fn residents(&self) -> Result<(), Failure> {
+        match &self.residents {
+            Some(residents) => residents.run().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Restarts what exits, until this future is dropped.

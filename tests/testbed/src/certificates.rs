@@ -19,6 +19,7 @@ const ORGANISATION: &str = "leasehold testbed";
 /// the driver accept as a `certificateKeyFile`.
 #[derive(Debug)]
 pub struct Certificates {
+    addresses: Vec<Ipv4Addr>,
     directory: Scratch,
     issuer: Issuer<'static, KeyPair>,
 }
@@ -26,6 +27,11 @@ pub struct Certificates {
 impl Certificates {
     /// Creates the authority and both certificates.
     pub fn new() -> Self {
+        Self::at(&[Ipv4Addr::LOCALHOST])
+    }
+
+    /// Same as [`new`](Self::new), for servers at these addresses.
+    pub fn at(addresses: &[Ipv4Addr]) -> Self {
         let key = KeyPair::generate().expect("a key can be generated");
         let mut authority = CertificateParams::default();
         authority.distinguished_name = name("authority", "leasehold testbed CA");
@@ -37,14 +43,20 @@ impl Certificates {
         let directory = Scratch::new();
         write(&directory.path().join("ca.pem"), &certificate.pem());
         let certificates = Self {
+            addresses: addresses.to_vec(),
             directory,
             issuer: Issuer::new(authority, key),
         };
         // A client whose O, OU and DC equal those of the server is treated as a member of the
         // cluster and refused as a user, so the units differ.
-        certificates.issue("server", "servers", "127.0.0.1");
+        certificates.renew_server();
         certificates.issue("client", "clients", "leasehold");
         certificates
+    }
+
+    /// Replaces the server's certificate and key by new ones of the same authority.
+    pub fn renew_server(&self) {
+        self.issue("server", "servers", "leasehold server");
     }
 
     /// Returns the file with the authority's certificate (`tlsCAFile`).
@@ -85,9 +97,9 @@ impl Certificates {
         let key = KeyPair::generate().expect("a key can be generated");
         let mut params = CertificateParams::new(vec!["localhost".to_owned()])
             .expect("localhost is a legal name");
-        params
-            .subject_alt_names
-            .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let addresses = self.addresses.iter().copied().map(IpAddr::V4);
+        let names = addresses.map(SanType::IpAddress);
+        params.subject_alt_names.extend(names);
         params.distinguished_name = name(unit, common_name);
         // Early enough that a client's clock can be set past it.
         params.not_after = date_time_ymd(2050, 1, 1);

@@ -1,13 +1,15 @@
-//! A private etcd cluster for comparative measurements. Uses loopback ports, and ends with the
-//! process that started it.
+//! A private etcd cluster for comparisons. Uses loopback ports or hosts of its own, and ends with
+//! the process that started it.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::http;
-use crate::{Launch, Process, ReservedPort, Scratch, Storage, kubernetes_programs};
+use crate::{Failure, Host, Launch, Process, ReservedPort, Scratch, Storage, kubernetes_programs};
 
 /// Maximum time of a start. Three members elect within 2 s on idle cores.
 const START_DEADLINE: Duration = Duration::from_secs(60);
@@ -17,9 +19,36 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Etcd {
     // Fields are dropped in this order: the processes before the files they write to.
-    members: Vec<Process>,
-    ports: Vec<[ReservedPort; 2]>,
+    members: Vec<Member>,
     scratch: Scratch,
+}
+
+#[derive(Debug)]
+struct Member {
+    launch: Launch,
+    process: Mutex<Process>,
+    place: Place,
+}
+
+/// Where a member listens: its host's address, and its ports for clients and for members.
+#[derive(Debug)]
+struct Place {
+    address: Ipv4Addr,
+    ports: [ReservedPort; 2],
+}
+
+impl Place {
+    fn client(&self) -> String {
+        self.url(0)
+    }
+
+    fn peer(&self) -> String {
+        self.url(1)
+    }
+
+    fn url(&self, index: usize) -> String {
+        format!("http://{}:{}", self.address, self.ports[index].number())
+    }
 }
 
 impl Etcd {
@@ -29,31 +58,86 @@ impl Etcd {
     /// # Panics
     /// If the cluster does not start, with the reason.
     pub async fn start(count: usize, storage: Storage) -> Self {
-        let programs = kubernetes_programs().unwrap_or_else(|failure| panic!("{failure}"));
-        let scratch = Scratch::on(storage).unwrap_or_else(|failure| panic!("{failure}"));
-        let ports: Vec<_> = (0..count)
-            .map(|_| [ReservedPort::new(), ReservedPort::new()])
+        let here = vec![None; count];
+        let started = Self::on(&here, storage).await;
+        started.unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// Same as [`start`](Self::start), but each member runs on a host of its own, and errors are
+    /// returned.
+    ///
+    /// # Errors
+    /// If the cluster does not start, with the reason.
+    pub async fn start_on(hosts: &[Host], storage: Storage) -> Result<Self, Failure> {
+        let hosts: Vec<_> = hosts.iter().map(Some).collect();
+        Self::on(&hosts, storage).await
+    }
+
+    async fn on(hosts: &[Option<&Host>], storage: Storage) -> Result<Self, Failure> {
+        let programs = kubernetes_programs()?;
+        let scratch = Scratch::on(storage)?;
+        let places: Vec<_> = hosts
+            .iter()
+            .map(|host| Place {
+                address: host.map_or(Ipv4Addr::LOCALHOST, |host| host.address),
+                ports: [ReservedPort::new(), ReservedPort::new()],
+            })
             .collect();
-        let member = |index| {
+        let launches = hosts.iter().enumerate().map(|(index, host)| {
             let launch = Launch::new(programs.join("etcd"))
-                .arguments(flags(scratch.path(), &ports, index))
+                .arguments(flags(scratch.path(), &places, index))
                 .stderr(log(scratch.path(), index));
-            let started = launch.start();
-            started.unwrap_or_else(|failure| panic!("{failure}"))
-        };
+            match host {
+                Some(host) => launch.inside(&host.namespace),
+                None => launch,
+            }
+        });
+        let launches: Vec<_> = launches.collect();
+        let members = launches.into_iter().zip(places).map(|(launch, place)| {
+            let process = Mutex::new(launch.start()?);
+            Ok(Member {
+                launch,
+                process,
+                place,
+            })
+        });
         let etcd = Self {
-            members: (0..count).map(member).collect(),
-            ports,
+            members: members.collect::<Result<_, Failure>>()?,
             scratch,
         };
-        etcd.healthy().await;
-        etcd
+        etcd.healthy().await?;
+        Ok(etcd)
     }
 
     /// Returns the addresses of all members in the format of `etcdctl --endpoints`.
     pub fn endpoints(&self) -> String {
-        let urls: Vec<_> = self.ports.iter().map(|[client, _]| url(client)).collect();
-        urls.join(",")
+        let urls = self.members.iter().map(|member| member.place.client());
+        urls.collect::<Vec<_>>().join(",")
+    }
+
+    /// Kills a member (SIGKILL).
+    pub fn kill(&self, member: usize) {
+        self.process(member).kill();
+    }
+
+    /// Starts a killed member again.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn restart(&self, member: usize) -> Result<(), Failure> {
+        let started = self.members[member].launch.start()?;
+        *self.process(member) = started;
+        Ok(())
+    }
+
+    /// Sends a signal to a member.
+    pub fn signal(&self, member: usize, signal: Signal) {
+        self.process(member).signal(signal);
+    }
+
+    fn process(&self, member: usize) -> std::sync::MutexGuard<'_, Process> {
+        let process = self.members[member].process.lock();
+        process.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of messages that the members have received from clients so far.
@@ -62,8 +146,8 @@ impl Etcd {
     /// If a member does not answer.
     pub async fn messages(&self) -> f64 {
         let mut sum = 0.0;
-        for [client, _] in &self.ports {
-            let answer = http::request(client.number(), "GET", "/metrics", &[]).await;
+        for member in &self.members {
+            let answer = member.ask("/metrics").await;
             let (_, text) = answer.unwrap_or_else(|failure| panic!("{failure}"));
             let received = |line: &&str| line.starts_with("grpc_server_msg_received_total{");
             let counts = text.lines().filter(received);
@@ -74,39 +158,43 @@ impl Etcd {
         sum
     }
 
-    async fn healthy(&self) {
+    async fn healthy(&self) -> Result<(), Failure> {
         let end = Instant::now() + START_DEADLINE;
-        for (index, [client, _]) in self.ports.iter().enumerate() {
-            loop {
-                let answer = http::request(client.number(), "GET", "/health", &[]).await;
-                if matches!(answer, Ok((200, _))) {
-                    break;
-                }
-                let ended = self.members[index].exit_status().is_some();
+        for (index, member) in self.members.iter().enumerate() {
+            while !matches!(member.ask("/health").await, Ok((200, _))) {
+                let ended = self.process(index).exit_status().is_some();
                 if ended || Instant::now() > end {
                     let log = std::fs::read_to_string(log(self.scratch.path(), index));
-                    panic!("etcd does not start:\n{}", log.unwrap_or_default());
+                    let log = log.unwrap_or_default();
+                    return Err(Failure::new(format!("etcd does not start:\n{log}")));
                 }
                 tokio::time::sleep(POLL).await;
             }
         }
+        Ok(())
+    }
+}
+
+impl Member {
+    async fn ask(&self, path: &str) -> Result<(u16, String), Failure> {
+        let at = (self.place.address, self.place.ports[0].number());
+        http::request_to(at.into(), "GET", path, &[]).await
     }
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
         // Kill all members before waiting for the first, so that they exit concurrently.
-        for member in &self.members {
-            member.signal(Signal::KILL);
+        for member in 0..self.members.len() {
+            self.signal(member, Signal::KILL);
         }
     }
 }
 
-fn flags(directory: &Path, ports: &[[ReservedPort; 2]], index: usize) -> Vec<String> {
-    let [client, peer] = &ports[index];
-    let (client, peer) = (url(client), url(peer));
-    let all = ports.iter().enumerate();
-    let all = all.map(|(index, [_, peer])| format!("member-{index}={}", url(peer)));
+fn flags(directory: &Path, places: &[Place], index: usize) -> Vec<String> {
+    let (client, peer) = (places[index].client(), places[index].peer());
+    let all = places.iter().enumerate();
+    let all = all.map(|(index, place)| format!("member-{index}={}", place.peer()));
     let data = directory.join(format!("member-{index}"));
     vec![
         format!("--name=member-{index}"),
@@ -122,8 +210,4 @@ fn flags(directory: &Path, ports: &[[ReservedPort; 2]], index: usize) -> Vec<Str
 
 fn log(directory: &Path, index: usize) -> PathBuf {
     directory.join(format!("member-{index}.log"))
-}
-
-fn url(port: &ReservedPort) -> String {
-    format!("http://127.0.0.1:{}", port.number())
 }

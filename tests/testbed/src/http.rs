@@ -1,7 +1,7 @@
 //! Sends one HTTP/1.1 request to a loopback port, without redirects or keep-alive, so that a test
 //! sees exactly the answer on one connection.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,7 +23,17 @@ pub(crate) async fn request(
     path: &str,
     headers: &[(&str, &str)],
 ) -> Result<(u16, String), Failure> {
-    let mut text = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
+    request_to((Ipv4Addr::LOCALHOST, port).into(), method, path, headers).await
+}
+
+/// Same as [`request`], to any address.
+pub(crate) async fn request_to(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Result<(u16, String), Failure> {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n");
     for (name, value) in headers {
         text += &format!("{name}: {value}\r\n");
     }
@@ -32,13 +42,13 @@ pub(crate) async fn request(
     }
     text += "Connection: close\r\n\r\n";
     let exchange = async {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        let mut stream = TcpStream::connect(address).await?;
         stream.write_all(text.as_bytes()).await?;
         let mut answer = Vec::new();
         stream.take(BODY_MAX_BYTES).read_to_end(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)
     };
-    let what = format!("{method} http://127.0.0.1:{port}{path}");
+    let what = format!("{method} http://{address}{path}");
     let answer = timeout(ANSWER_MAX, exchange)
         .await
         .map_err(|_| Failure::new(format!("{what}: no answer in {ANSWER_MAX:?}")))?

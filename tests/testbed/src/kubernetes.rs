@@ -11,6 +11,7 @@ mod manifest;
 mod place;
 mod pod;
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,8 +23,10 @@ use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource};
 use tokio::sync::Mutex;
 
-use crate::{Proxy, Storage, kubernetes_programs};
-use control_plane::ControlPlane;
+use rustix::process::Signal;
+
+use crate::{Failure, Host, Proxy, Storage, kubernetes_programs};
+use control_plane::{ControlPlane, Surroundings};
 
 pub use credentials::Credentials;
 pub use place::{Place, routed_to};
@@ -62,7 +65,8 @@ impl Kubernetes {
     /// # Panics
     /// If the control plane cannot be started, with the reason.
     pub async fn start() -> Self {
-        Self::start_with(None).await
+        let started = Self::start_with(Surroundings::Own(None)).await;
+        started.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
     /// Same as [`start`](Self::start), but etcd flushes its data to this storage before it
@@ -71,13 +75,21 @@ impl Kubernetes {
     /// # Panics
     /// Same as [`start`](Self::start).
     pub async fn start_durable(storage: Storage) -> Self {
-        Self::start_with(Some(storage)).await
+        let started = Self::start_with(Surroundings::Own(Some(storage))).await;
+        started.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    async fn start_with(storage: Option<Storage>) -> Self {
-        let programs = kubernetes_programs().unwrap_or_else(|failure| panic!("{failure}"));
-        let started = ControlPlane::start(&programs, storage).await;
-        let control_plane = started.unwrap_or_else(|failure| panic!("{failure}"));
+    /// Same as [`start`](Self::start), but on a host, with the etcd that has these endpoints, and
+    /// errors are returned.
+    ///
+    /// # Errors
+    /// If the control plane cannot be started, with the reason.
+    pub async fn start_on(host: Host, etcd: &str) -> Result<Self, Failure> {
+        Self::start_with(Surroundings::Host(host, etcd.to_owned())).await
+    }
+
+    async fn start_with(surroundings: Surroundings) -> Result<Self, Failure> {
+        let control_plane = ControlPlane::start(&kubernetes_programs()?, surroundings).await?;
         let client = control_plane.administrator();
         let kubernetes = Self {
             control_plane,
@@ -87,7 +99,7 @@ impl Kubernetes {
             pods: AtomicU32::new(0),
         };
         assert_eq!(kubernetes.node().await, NODE);
-        kubernetes
+        Ok(kubernetes)
     }
 
     /// Returns one control plane for all tests of a binary that hold it at the same time, started
@@ -137,7 +149,7 @@ impl Kubernetes {
 
     /// Returns the environment variables by which a process in a pod finds the API server.
     pub fn environment(&self) -> [(String, String); 2] {
-        environment(self.port())
+        environment(self.control_plane.address(), self.port())
     }
 
     /// Starts a new proxy in front of the API server; see
@@ -148,10 +160,15 @@ impl Kubernetes {
 
     /// Same as [`environment`](Self::environment), but with `proxy` in between.
     pub fn environment_through(&self, proxy: &Proxy) -> [(String, String); 2] {
-        environment(proxy.port(0))
+        environment(Ipv4Addr::LOCALHOST, proxy.port(0))
     }
 
-    /// Returns the API server's port on 127.0.0.1.
+    /// Sends a signal to the API server, such as SIGSTOP.
+    pub fn signal_api_server(&self, signal: Signal) {
+        self.control_plane.signal_api_server(signal);
+    }
+
+    /// Returns the API server's port.
     pub fn port(&self) -> u16 {
         self.control_plane.port()
     }
@@ -344,9 +361,9 @@ fn named(name: &str) -> ObjectMeta {
     }
 }
 
-fn environment(port: u16) -> [(String, String); 2] {
+fn environment(address: Ipv4Addr, port: u16) -> [(String, String); 2] {
     [
-        ("KUBERNETES_SERVICE_HOST".to_owned(), "127.0.0.1".to_owned()),
+        ("KUBERNETES_SERVICE_HOST".to_owned(), address.to_string()),
         ("KUBERNETES_SERVICE_PORT".to_owned(), port.to_string()),
     ]
 }

@@ -1,5 +1,6 @@
 //! The three programs, their flags and their startup.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use crate::{Certificates, Failure, Launch, Process, ReservedPort, Scratch, Storage};
+use crate::{Certificates, Failure, Host, Launch, Process, ReservedPort, Scratch, Storage};
 
 /// Maximum time of a start. Measured: 2 s on two idle cores; the rest allows for a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(120);
@@ -33,40 +34,67 @@ const CONTROLLERS: [&str; 9] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
+/// Where a control plane runs, and what it stores its objects in.
+#[derive(Debug)]
+pub(super) enum Surroundings {
+    /// On loopback, with an etcd of its own. It flushes its data if a storage is given.
+    Own(Option<Storage>),
+    /// On a host, with an etcd that has these endpoints.
+    Host(Host, String),
+}
+
 /// Running etcd, kube-apiserver and kube-controller-manager.
 #[derive(Debug)]
 pub(super) struct ControlPlane {
     // Fields are dropped in this order: the processes before the files they write to.
-    processes: Vec<Process>,
+    processes: Vec<(&'static str, Process)>,
     port: ReservedPort,
     etcd_ports: [ReservedPort; 2],
     certificates: Certificates,
-    /// True if etcd flushes its data, as in production.
-    durable: bool,
+    surroundings: Surroundings,
     scratch: Scratch,
+}
+
+impl Surroundings {
+    fn address(&self) -> Ipv4Addr {
+        match self {
+            Self::Own(_) => Ipv4Addr::LOCALHOST,
+            Self::Host(host, _) => host.address,
+        }
+    }
 }
 
 impl ControlPlane {
     /// Starts the programs of a directory and waits until the API server is ready. The controllers
-    /// may take longer. The data are durable if a storage is given.
-    pub(super) async fn start(programs: &Path, storage: Option<Storage>) -> Result<Self, Failure> {
+    /// may take longer.
+    pub(super) async fn start(
+        programs: &Path,
+        surroundings: Surroundings,
+    ) -> Result<Self, Failure> {
+        let storage = match &surroundings {
+            Surroundings::Own(storage) => storage.unwrap_or_default(),
+            Surroundings::Host(..) => Storage::default(),
+        };
         let mut control_plane = Self {
             processes: Vec::new(),
             port: ReservedPort::new(),
             etcd_ports: [ReservedPort::new(), ReservedPort::new()],
-            certificates: Certificates::new(),
-            durable: storage.is_some(),
-            scratch: Scratch::on(storage.unwrap_or_default())?,
+            certificates: Certificates::at(&[surroundings.address()]),
+            surroundings,
+            scratch: Scratch::on(storage)?,
         };
         control_plane.write_files();
         let end = Instant::now() + START_DEADLINE;
-        control_plane.launch(programs, "etcd", control_plane.etcd_flags())?;
-        let port = control_plane.etcd_ports[0].number();
-        control_plane
-            .wait(end, async || {
-                TcpStream::connect(("127.0.0.1", port)).await.is_ok()
-            })
-            .await?;
+        if let Surroundings::Own(storage) = control_plane.surroundings {
+            let flags = control_plane.etcd_flags(storage.is_some());
+            control_plane.launch(programs, "etcd", flags)?;
+            let port = control_plane.etcd_ports[0].number();
+            control_plane
+                .wait(end, async || {
+                    TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+                })
+                .await?;
+        }
         let flags = control_plane.api_server_flags();
         control_plane.launch(programs, "kube-apiserver", flags)?;
         let client = control_plane.observer();
@@ -95,12 +123,31 @@ impl ControlPlane {
         self.port.number()
     }
 
+    pub(super) fn address(&self) -> Ipv4Addr {
+        self.surroundings.address()
+    }
+
+    /// Sends a signal to the API server.
+    pub(super) fn signal_api_server(&self, signal: Signal) {
+        let mut servers = self.processes.iter();
+        if let Some((_, server)) = servers.find(|(name, _)| *name == "kube-apiserver") {
+            server.signal(signal);
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("https://{}:{}", self.address(), self.port())
+    }
+
     pub(super) fn authority(&self) -> PathBuf {
         self.certificates.authority()
     }
 
     pub(super) fn pids(&self) -> Vec<u32> {
-        self.processes.iter().map(Process::pid).collect()
+        self.processes
+            .iter()
+            .map(|(_, process)| process.pid())
+            .collect()
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -117,8 +164,7 @@ impl ControlPlane {
     }
 
     fn config(&self, token: &Path) -> Config {
-        let url = format!("https://127.0.0.1:{}", self.port());
-        let mut config = Config::new(url.parse().expect("a port makes a URL"));
+        let mut config = Config::new(self.url().parse().expect("a port makes a URL"));
         config.root_cert_file = Some(self.authority());
         config.auth_info = AuthInfo {
             token_file: Some(token.display().to_string()),
@@ -138,12 +184,19 @@ impl ControlPlane {
         self.scratch.path().join(name)
     }
 
-    fn launch(&mut self, programs: &Path, name: &str, flags: Vec<String>) -> Result<(), Failure> {
-        let process = Launch::new(programs.join(name))
+    fn launch(
+        &mut self,
+        programs: &Path,
+        name: &'static str,
+        flags: Vec<String>,
+    ) -> Result<(), Failure> {
+        let mut launch = Launch::new(programs.join(name))
             .arguments(flags)
-            .stderr(self.file(name).with_extension("log"))
-            .start()?;
-        self.processes.push(process);
+            .stderr(self.file(name).with_extension("log"));
+        if let Surroundings::Host(host, _) = &self.surroundings {
+            launch = launch.inside(&host.namespace);
+        }
+        self.processes.push((name, launch.start()?));
         Ok(())
     }
 
@@ -152,7 +205,7 @@ impl ControlPlane {
             let ended = self
                 .processes
                 .iter()
-                .any(|process| process.exit_status().is_some());
+                .any(|(_, process)| process.exit_status().is_some());
             if ended || Instant::now() > end {
                 let logs = self.logs();
                 return Err(Failure::new(format!("Kubernetes does not start:\n{logs}")));
@@ -169,7 +222,7 @@ impl ControlPlane {
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "testbed",
             "clusters": [{ "name": "testbed", "cluster": {
-                "server": format!("https://127.0.0.1:{}", self.port()),
+                "server": self.url(),
                 "certificate-authority": self.authority(),
             }}],
             "users": [{ "name": "testbed", "user": { "tokenFile": self.file("token") } }],
@@ -190,7 +243,7 @@ impl ControlPlane {
         }
     }
 
-    fn etcd_flags(&self) -> Vec<String> {
+    fn etcd_flags(&self, durable: bool) -> Vec<String> {
         let [client, peer] = &self.etcd_ports;
         let client = format!("http://127.0.0.1:{}", client.number());
         let peer = format!("http://127.0.0.1:{}", peer.number());
@@ -203,7 +256,7 @@ impl ControlPlane {
             format!("--initial-cluster=default={peer}"),
             "--log-level=warn".to_owned(),
         ];
-        if !self.durable {
+        if !durable {
             // The data do not have to survive a crash of the machine.
             flags.push("--unsafe-no-fsync".to_owned());
         }
@@ -212,13 +265,14 @@ impl ControlPlane {
 
     fn api_server_flags(&self) -> Vec<String> {
         let certificate = self.certificates.server();
+        let etcd = match &self.surroundings {
+            Surroundings::Own(_) => format!("http://127.0.0.1:{}", self.etcd_ports[0].number()),
+            Surroundings::Host(_, endpoints) => endpoints.clone(),
+        };
         let flags = [
-            (
-                "etcd-servers",
-                format!("http://127.0.0.1:{}", self.etcd_ports[0].number()),
-            ),
+            ("etcd-servers", etcd),
             ("etcd-compaction-interval", "0".to_owned()),
-            ("bind-address", "127.0.0.1".to_owned()),
+            ("bind-address", self.address().to_string()),
             ("secure-port", self.port().to_string()),
             // Without this, it searches for a route to the outside, which a sandbox does not have.
             ("advertise-address", "192.0.2.1".to_owned()),
@@ -265,7 +319,7 @@ impl ControlPlane {
 impl Drop for ControlPlane {
     fn drop(&mut self) {
         // Kill all processes before waiting for the first, so that they exit concurrently.
-        for process in &self.processes {
+        for (_, process) in &self.processes {
             process.signal(Signal::KILL);
         }
     }

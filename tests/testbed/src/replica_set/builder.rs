@@ -155,7 +155,11 @@ impl ReplicaSetBuilder {
     pub async fn try_start(self) -> Result<ReplicaSet, Failure> {
         let binary = mongod_binary()?;
         let scratch = Scratch::on(self.storage)?;
-        let certificates = self.tls.then(Certificates::new);
+        let addresses: Vec<_> = self.hosts.iter().map(|host| host.address).collect();
+        let certificates = self.tls.then(|| match addresses.is_empty() {
+            true => Certificates::new(),
+            false => Certificates::at(&addresses),
+        });
         let arguments = self.arguments(scratch.path(), certificates.as_ref());
         let launches = (0..self.member_count).map(|index| {
             let clocks = self.clocks.iter().filter(move |(of, _)| *of == index);
