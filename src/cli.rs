@@ -30,6 +30,7 @@ use crate::config::{ConfigError, Key, Sources};
 use crate::exit;
 
 pub use arguments::{UsageError, command, parse};
+pub use trace::of_guard as guard_trace;
 
 /// One parsed command line.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use leasehold::{cli, workload};
 
 fn main() -> ExitCode {
     // The guard and shim stages between a daemon and its command run before anything is set up.
-    if let Some(code) = workload::stage(std::env::args_os()) {
+    if let Some(code) = workload::observed_stage(std::env::args_os(), cli::guard_trace) {
         return code;
     }
     let invocation = match cli::parse(std::env::args_os()) {

@@ -73,6 +73,7 @@ fn daemon(set: &ReplicaSet, lease: &str, identity: &str, trace: &Path) -> Daemon
         .uri(&set.uri())
         .timings(DaemonTimings::SHORT)
         .handoff_delay("0s")
+        .workload(["sleep", "infinity"])
         .env("LEASEHOLD_TRACE", trace)
 }
 
@@ -136,8 +137,10 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
     let lines = Lines::of(&trace);
     let checked = lines.check().unwrap_or_else(|found| panic!("{found:#?}"));
     assert_eq!(checked.machines, 4 + 3 * JOBS, "{checked:?}");
-    // Three leaderships and that of the other lease, at least, and one of each job.
+    // Three leaderships and that of the other lease, at least, and one of each job; each with a
+    // command.
     assert!(checked.acquisitions >= 4 + 3 * JOBS, "{checked:?}");
+    assert!(checked.guards >= 4 + 3 * JOBS, "{checked:?}");
     assert!(
         !lines
             .0
@@ -145,6 +148,7 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
             .any(|line| line.to_string().contains("mongodb://"))
     );
     tampered(&lines);
+    tampered_guards(&lines);
 }
 
 /// Changes the trace in one place at a time.
@@ -209,6 +213,46 @@ fn tampered(lines: &Lines) {
             "/started/options/want",
             &json!({ "Slot": 2 }),
             &json!({ "Slot": 1 }),
+        );
+    });
+}
+
+/// Changes the trace of the guard of a daemon's command in one place at a time.
+fn tampered_guards(lines: &Lines) {
+    let guarded = |line: &Value| line["started"]["options"]["guarded"] == "command";
+    let began = lines.position(guarded);
+    let guard = lines.0[began]["machine"].clone();
+    let turn = |condition: fn(&Value) -> bool| {
+        lines.position(|line| line["machine"] == guard && condition(&line["turn"]))
+    };
+    let starts = turn(|turn| turn["effects"] == json!(["Start"]));
+    lines.refused("replay: effect 0 is nothing", |lines| {
+        lines[starts]["turn"]["effects"] = json!([]);
+    });
+    lines.refused("but the machine gives Refuse", |lines| {
+        lines[starts]["turn"]["now"] = json!(u64::MAX);
+    });
+    lines.refused("is missing", |lines| drop(lines.remove(starts)));
+    let extended = turn(|turn| !turn["input"]["Order"].is_null());
+    let later = |value: &mut Value| *value = json!(value.as_u64().unwrap() + 1);
+    lines.refused("I5: the deadline", |lines| {
+        later(&mut lines[extended]["turn"]["input"]["Order"]["terms"]["valid_until"])
+    });
+    lines.refused("I5: a guard is to kill its command", |lines| {
+        later(&mut lines[extended]["turn"]["input"]["Order"]["terms"]["kill_at"])
+    });
+    lines.refused("a guard has no records but turns", |lines| {
+        let turn = lines[starts]["turn"].take();
+        lines[starts]["sent"] = turn;
+        lines[starts].as_object_mut().unwrap().remove("turn");
+    });
+    // The leader of another lease is made one of this lease.
+    lines.refused("runs until", |lines| {
+        replace(
+            lines,
+            "/started/document",
+            &json!("leasehold.leases/other"),
+            &json!("leasehold.leases/traced"),
         );
     });
 }

@@ -50,6 +50,7 @@ impl Terms {
 
 /// A graceful stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stop {
     /// The signal that asks CMD to stop.
     pub signal: i32,
@@ -59,6 +60,7 @@ pub struct Stop {
 
 /// The complete desired state of CMD, so that only the newest order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Order {
     /// Deadlines of CMD.
     pub terms: Terms,
@@ -83,6 +85,7 @@ impl Order {
 
 /// An input of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Input {
     /// A new order from the daemon.
     Order(Order),
@@ -98,6 +101,7 @@ pub enum Input {
 
 /// An action for the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Action {
     /// Start CMD.
     Start,

@@ -5,9 +5,11 @@
 //! `tests/trace-check` reads them.
 
 use std::num::ParseIntError;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::deadline_policy::Terms;
 use crate::election::{BootTime, CallId};
 
 /// Version of the format.
@@ -48,6 +50,37 @@ pub enum Kind {
     Election,
     /// A [`LockContender`](crate::lock::LockContender).
     Lock,
+    /// A [`DeadlinePolicy`](crate::deadline_policy::DeadlinePolicy), whose options are a [`GuardOptions`].
+    Guard,
+}
+
+/// The options of a guard's policy, and what it guards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardOptions {
+    /// The first deadlines.
+    pub terms: Terms,
+    /// The signal that asks the command to stop.
+    pub stop_signal: i32,
+    /// Grace period for descendants that outlive the first process of the command.
+    pub linger: Duration,
+    /// Process id of the daemon that gives the orders.
+    pub daemon: u32,
+    /// The command.
+    pub guarded: Guarded,
+}
+
+/// A command that a guard ends in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guarded {
+    /// The command of a daemon, under its claim.
+    Command,
+    /// The hook on_lead, until its timeout and at most as long as the claim has authority.
+    OnLead,
+    /// The hook on_step_down, until its timeout.
+    OnStepDown,
+    /// A command of `leasehold lock`, or a short one with a timeout.
+    Other,
 }
 
 /// The creation of a machine.
@@ -57,7 +90,7 @@ pub struct Started<O> {
     pub schema: u32,
     /// The kind of the machine.
     pub kind: Kind,
-    /// The document: `<database>.<collection>/<name>`.
+    /// The document: `<database>.<collection>/<name>`; empty for a guard.
     pub document: String,
     /// Id of the clock. Instants are comparable only with the same one.
     pub clock: Option<String>,

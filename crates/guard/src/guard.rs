@@ -24,18 +24,17 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
-    set_child_subreaper, setsid, test_kill_process, wait, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getppid, kill_process,
+    kill_process_group, set_child_subreaper, setsid, test_kill_process, wait, waitid,
 };
 use signal_hook::consts::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
@@ -44,12 +43,13 @@ use signal_hook::consts::{
 use super::children::Children;
 use super::claim_share::{Child, ClaimShare};
 use super::groups::{group_of, number};
+use super::observed::{Observed, Observer, Watched};
 use super::survivors::ProcessId;
+use super::waiting_shim::Shim;
 use super::wire::{
     GuardBegin, GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard,
-    pair, post, post_with, take, wait_with,
+    post, post_with, take, wait_with,
 };
-use super::{EXECUTABLE, SHIM};
 use leasehold_clock::Alarm;
 use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
 
@@ -62,9 +62,12 @@ const OUTLIVED: [i32; 10] = [
 /// anyway; the interval is for a child that was forked during a round.
 const KILL_ROUND: Duration = Duration::from_millis(10);
 
+/// Returns the observer of a guard, if it is to have one.
+pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn Observer>>;
+
 /// Guards a command. The daemon's socket is this process's standard input.
-pub(super) fn run() -> ExitCode {
-    match Guard::begin().and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
+pub(super) fn run(observe: Observe<'_>) -> ExitCode {
+    match Guard::begin(observe).and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
         Ok(()) => ExitCode::SUCCESS,
         // The daemon sees that the guard has exited, and CMD was never started. No error is
         // expected after the start of CMD.
@@ -73,7 +76,7 @@ pub(super) fn run() -> ExitCode {
 }
 
 struct Guard {
-    policy: DeadlinePolicy,
+    policy: Observed,
     /// The process group from which CMD takes over the terminal; 0 if it does not.
     foreground: i32,
     launch: Option<Launch>,
@@ -124,34 +127,6 @@ fn rehearse(children: &mut Children, alarm: &Alarm) {
     });
 }
 
-/// A shim that waits for the command to become.
-struct Shim {
-    socket: OwnedFd,
-    pid: Pid,
-}
-
-impl Shim {
-    fn new() -> io::Result<Self> {
-        let (socket, theirs) = pair()?;
-        // CMD leads a process group from its first instruction on.
-        let child = Command::new(EXECUTABLE)
-            .arg0("leasehold")
-            .arg(SHIM)
-            .stdin(Stdio::from(theirs))
-            .process_group(0)
-            .spawn()?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or(io::ErrorKind::Other)?;
-        Ok(Self { socket, pid })
-    }
-
-    /// Kills and reaps a shim that is not needed, or that was killed while it waited.
-    fn dismiss(self) {
-        let _ = kill_process(self.pid, Signal::KILL);
-        let _ = retry_on_intr(|| waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED));
-    }
-}
-
 struct Leader {
     pid: Pid,
     /// True if the leader was reaped; its process group can no longer be signalled safely.
@@ -160,7 +135,8 @@ struct Leader {
 
 impl Guard {
     /// Waits for the start message; returns `None` if the daemon closes the socket first.
-    fn begin() -> io::Result<Option<Self>> {
+    fn begin(observe: Observe<'_>) -> io::Result<Option<Self>> {
+        let parent = getppid();
         let outlived = Arc::new(AtomicBool::new(false));
         for signal in OUTLIVED {
             signal_hook::flag::register(signal, Arc::clone(&outlived))?;
@@ -197,8 +173,15 @@ impl Guard {
             ([Some(file), kept, None], false) => (file, None, kept),
             _ => return Err(Errno::PROTO.into()),
         };
+        let watched = Watched {
+            terms: start.terms,
+            stop_signal: start.stop_signal,
+            linger: start.linger,
+            place: lock.is_some().then_some(start.place),
+            daemon: parent.map_or(0, |parent| number(parent).unsigned_abs()),
+        };
         Ok(Some(Self {
-            policy: DeadlinePolicy::new(start.terms, start.stop_signal).lingering(start.linger),
+            policy: Observed::new(&watched, observe(&watched)),
             foreground: start.foreground,
             launch: Some(Launch { shim, stdin, file }),
             daemon,
@@ -233,8 +216,7 @@ impl Guard {
             self.hear_daemon();
             self.hear_shim();
             self.look_at_children();
-            self.policy.handle(now, Input::Time);
-            if let Some(action) = self.policy.next_action() {
+            if let Some(action) = self.policy.handle(now, Input::Time) {
                 self.act(action);
             }
             if self.policy.killed() && self.report.stage != Stage::Gone {

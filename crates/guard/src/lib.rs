@@ -38,12 +38,14 @@ mod corpus;
 mod exec_spec;
 mod groups;
 mod guard;
+mod observed;
 mod orphans;
 mod progress;
 mod shim;
 mod stack_text;
 pub mod survivors;
 mod terminal;
+mod waiting_shim;
 mod wire;
 
 use std::ffi::{OsStr, OsString};
@@ -68,7 +70,8 @@ use leasehold_clock::BootTimer;
 use leasehold_core::deadline_policy::Stop;
 use leasehold_core::election::BootTime;
 
-pub use leasehold_core::deadline_policy::Terms;
+pub use leasehold_core::deadline_policy::{Action, Input, Terms};
+pub use observed::{Observer, Watched};
 pub use orphans::Orphans;
 pub use progress::{End, Ended, Progress};
 
@@ -89,9 +92,17 @@ const KILLED_ROUNDS: u32 = 5_000;
 /// Becomes a guard or a shim if `arguments` request it. Must come first in `main`, because a guard
 /// must be small and start early.
 pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    observed_stage(arguments, |_| None)
+}
+
+/// Like [`stage`]. A guard whose command is about to start asks `observe` for an observer.
+pub fn observed_stage(
+    arguments: impl IntoIterator<Item = OsString>,
+    observe: impl Fn(&Watched) -> Option<Box<dyn Observer>>,
+) -> Option<ExitCode> {
     let stage = arguments.into_iter().nth(1)?;
     if stage == GUARD {
-        Some(guard::run())
+        Some(guard::run(&observe))
     } else if stage == SHIM {
         Some(shim::run())
     } else {

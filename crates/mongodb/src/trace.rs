@@ -13,10 +13,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::election::{BootTime, CallId, Randomness};
-use leasehold_core::trace::{Answered, Bits, Event, Kind, Record, SCHEMA, Sent, Started, Turn};
+use leasehold_core::trace::{Answered, Bits, Event, Record, SCHEMA, Sent, Started, Turn};
 use serde::Serialize;
 
 use crate::event_loop::KernelRandomness;
+
+pub use leasehold_core::trace::{GuardOptions, Guarded, Kind};
 
 /// Machines of this process that have begun a trace.
 static MACHINES: AtomicU32 = AtomicU32::new(0);
@@ -57,6 +59,30 @@ impl Trace {
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trace").finish_non_exhaustive()
+    }
+}
+
+/// The trace of a machine that draws no random bits and makes no store calls.
+#[derive(Debug)]
+pub struct MachineTrace(Tracer);
+
+impl MachineTrace {
+    /// Writes the creation of a machine.
+    pub fn started(trace: Trace, kind: Kind, now: BootTime, options: &impl Serialize) -> Self {
+        let drawn = (now, Drawn::default());
+        Self(Tracer::started(
+            Some(trace),
+            kind,
+            String::new(),
+            drawn,
+            options,
+        ))
+    }
+
+    /// Writes a turn, before its effects are carried out.
+    pub fn turn<E: Serialize>(&mut self, now: BootTime, input: &impl Serialize, effects: &[E]) {
+        let begun = self.0.begin(input);
+        self.0.turn(now, begun, effects);
     }
 }
 

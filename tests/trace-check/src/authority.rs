@@ -1,6 +1,7 @@
 //! The authority of each machine over time, as its replay shows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use leasehold_core::election::{Authority, BootTime, Claim as ClaimId, Identity, Token};
 use leasehold_core::trace::Kind;
@@ -29,6 +30,14 @@ pub(crate) struct Role {
     pub(crate) begun: BootTime,
     /// A claim whose process had exited when this machine began.
     pub(crate) predecessor: Option<ClaimId>,
+    /// Longest time that a command has had to end after the end of authority.
+    pub(crate) loss_grace: Duration,
+}
+
+/// The deadlines of a machine's authority.
+pub(crate) struct Grants<'a> {
+    pub(crate) role: &'a Role,
+    pub(crate) deadlines: &'a BTreeSet<BootTime>,
 }
 
 /// A time of authority under one token.
@@ -55,11 +64,20 @@ pub(crate) struct Authorities {
     attempts: BTreeMap<(String, Token), ClaimId>,
     /// The newest claim of each machine that has authority, by its index.
     current: BTreeMap<String, usize>,
+    /// The deadlines of each machine's authority.
+    deadlines: BTreeMap<String, BTreeSet<BootTime>>,
 }
 
 impl Authorities {
     pub(crate) fn began(&mut self, machine: &str, role: Role) {
         self.roles.insert(machine.to_owned(), role);
+    }
+
+    /// Records a change of the time that commands have after the end of authority.
+    pub(crate) fn reconfigured(&mut self, machine: &str, loss_grace: Duration) {
+        if let Some(role) = self.roles.get_mut(machine) {
+            role.loss_grace = role.loss_grace.max(loss_grace);
+        }
     }
 
     /// Records the claims under which a machine tries to lead.
@@ -77,6 +95,10 @@ impl Authorities {
         now: BootTime,
         authority: Option<Authority>,
     ) {
+        if let Some(Authority { valid_until, .. }) = authority {
+            let deadlines = self.deadlines.entry(machine.to_owned()).or_default();
+            deadlines.insert(valid_until);
+        }
         let current = self.current.get(machine).copied();
         if let Some(claim) = current.map(|index| &mut self.claims[index]) {
             if let Some(same) = authority.filter(|a| a.token == claim.token) {
@@ -99,6 +121,19 @@ impl Authorities {
             until: authority.valid_until,
             deadline: authority.valid_until,
         });
+    }
+
+    /// Returns the authority of the machines of a process. Their ids begin with its number.
+    pub(crate) fn of_process(&self, id: u32, clock: Option<&String>) -> Vec<Grants<'_>> {
+        let prefix = format!("{id}-");
+        let machines = self.deadlines.range(prefix.clone()..);
+        let machines = machines.take_while(|(machine, _)| machine.starts_with(&prefix));
+        let grants = machines.filter_map(|(machine, deadlines)| {
+            let role = self.roles.get(machine)?;
+            Some(Grants { role, deadlines })
+        });
+        let grants = grants.filter(|grants| grants.role.clock.as_ref() == clock);
+        grants.collect()
     }
 
     /// Returns all claims that had authority, in the order of the lines. One ends with its process, if

@@ -9,6 +9,8 @@
 //! - **Invariants**: the authority of the replayed machines, turn by turn. The machines of one clock
 //!   are compared on that clock: no two claims have authority at the same instant (I1; for locks by
 //!   their modes), and the token grows with every acquisition (I3).
+//! - **Guards**: their policies are replayed, too. A guard gets no deadline that was not one of its
+//!   daemon's authority, and commands that exclude each other do not run at the same time (I5).
 //!
 //! A trace may end anywhere, because processes are killed, but it has no gaps. A file of any other
 //! content is a violation, whose check neither panics nor takes memory for more than one line.
@@ -16,6 +18,7 @@
 mod authority;
 mod calls;
 pub mod changes;
+mod guards;
 mod invariants;
 mod replay;
 mod state;
@@ -32,6 +35,7 @@ use serde_json::Value;
 use authority::{Authorities, Role};
 use calls::Calls;
 use changes::Recording;
+use guards::Guard;
 use replay::Replay;
 use transitions::Made;
 pub use transitions::Transitions;
@@ -61,6 +65,8 @@ pub struct Checked {
     pub turns: usize,
     /// Store calls.
     pub calls: usize,
+    /// Guards of commands and hooks that were replayed.
+    pub guards: usize,
     /// Acquisitions.
     pub acquisitions: usize,
     /// Changes of documents.
@@ -90,14 +96,15 @@ struct Machine {
     replay: Box<dyn Replay>,
     role: Role,
     calls: Calls,
-    /// Number of its next record.
-    next: u64,
 }
 
 /// Reads a trace, line by line, and collects what violates it.
 #[derive(Default)]
 pub struct Checker {
     machines: BTreeMap<String, Machine>,
+    guards: BTreeMap<String, Guard>,
+    /// Number of the next record of each machine and guard.
+    next: BTreeMap<String, u64>,
     authorities: Authorities,
     recordings: Vec<Recording>,
     some_untraced: bool,
@@ -202,6 +209,8 @@ impl Checker {
     /// The violations, in the order of the lines; of those of single records the first
     /// [`VIOLATIONS_MAX`].
     pub fn finish(mut self) -> Result<Checked, Vec<Violation>> {
+        let guards = guards::check(&self.guards, &self.authorities, self.some_untraced);
+        self.violations.extend(guards);
         let claims = self.authorities.claims();
         self.violations
             .extend(invariants::check(&claims, self.some_untraced));
@@ -234,15 +243,24 @@ impl Checker {
         if let Some(started) = record.get("started") {
             return self.started(id, started);
         }
-        let Some(machine) = self.machines.get_mut(id) else {
+        let number = record["number"].as_u64();
+        let Some(next) = self.next.get_mut(id) else {
             return Err(format!("machine {id:?} has no beginning in this trace"));
         };
-        let number = record["number"].as_u64();
-        let expected =
-            std::mem::replace(&mut machine.next, number.map_or(0, |n| n.saturating_add(1)));
+        let expected = std::mem::replace(next, number.map_or(0, |n| n.saturating_add(1)));
         if number != Some(expected) {
             return Err(format!("record {expected} of machine {id} is missing"));
         }
+        if let Some(guard) = self.guards.get_mut(id) {
+            let Some(turn) = record.get("turn") else {
+                return Err("a guard has no records but turns".to_owned());
+            };
+            self.checked.turns += 1;
+            return guard.turn(self.line, turn);
+        }
+        let Some(machine) = self.machines.get_mut(id) else {
+            return Ok(());
+        };
         if let Some(turn) = record.get("turn") {
             let turned = machine.replay.turn(turn)?;
             self.checked.turns += 1;
@@ -250,6 +268,9 @@ impl Checker {
             let replied = turned.reply.map(|reply| machine.calls.replied(reply));
             let asked = machine.calls.asked(self.line, turned.calls);
             self.authorities.tried(id, &turned.attempts);
+            if let Some(loss_grace) = turned.loss_grace {
+                self.authorities.reconfigured(id, loss_grace);
+            }
             self.authorities
                 .turned(id, self.line, turned.now, turned.authority);
             // Each line has one violation, and the others are its consequences.
@@ -276,6 +297,13 @@ impl Checker {
         let (replay, role) = match kind {
             Kind::Election => replay::begin::<Election>(started)?,
             Kind::Lock => replay::begin::<LockContender>(started)?,
+            Kind::Guard => {
+                let guard = Guard::begin(self.line, started)?;
+                self.guards.insert(id.to_owned(), guard);
+                self.next.insert(id.to_owned(), 1);
+                self.checked.guards += 1;
+                return Ok(());
+            }
         };
         self.authorities.began(id, role.clone());
         let calls = Calls::default();
@@ -285,9 +313,9 @@ impl Checker {
                 replay,
                 role,
                 calls,
-                next: 1,
             },
         );
+        self.next.insert(id.to_owned(), 1);
         self.checked.machines += 1;
         Ok(())
     }

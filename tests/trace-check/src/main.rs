@@ -87,8 +87,8 @@ fn report(checked: &Checked) {
         );
     }
     println!(
-        "{} machines, {} turns, {} store calls, {} acquisitions: no violation",
-        checked.machines, checked.turns, checked.calls, checked.acquisitions
+        "{} machines, {} guards, {} turns, {} store calls, {} acquisitions: no violation",
+        checked.machines, checked.guards, checked.turns, checked.calls, checked.acquisitions
     );
 }
 

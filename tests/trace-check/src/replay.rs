@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use leasehold_core::election::{
     self, Authority, BootTime, CallId, Candidate, Claim, Election, Identity, Randomness, Token,
@@ -38,6 +39,10 @@ pub(crate) trait Machine: Sized + 'static {
     fn identity(options: &Self::Options) -> &Identity;
     fn authority(&self, now: BootTime) -> Option<Authority>;
     fn exclusion(options: &Self::Options) -> Exclusion;
+    /// Returns the time that a command has to end after the end of authority.
+    fn loss_grace(options: &Self::Options) -> Duration;
+    /// Returns that time if the input changes it.
+    fn changed_loss_grace(input: &Self::Input) -> Option<Duration>;
 }
 
 impl Machine for Election {
@@ -114,6 +119,17 @@ impl Machine for Election {
     fn exclusion(_: &Candidate) -> Exclusion {
         Exclusion::All
     }
+
+    fn loss_grace(options: &Candidate) -> Duration {
+        options.tunables.timings.loss_grace()
+    }
+
+    fn changed_loss_grace(input: &Self::Input) -> Option<Duration> {
+        match input {
+            election::Input::Reconfigure(tunables) => Some(tunables.timings.loss_grace()),
+            _ => None,
+        }
+    }
 }
 
 impl Machine for LockContender {
@@ -183,6 +199,14 @@ impl Machine for LockContender {
             Want::Slot(slots) => Exclusion::Beyond(slots.get()),
         }
     }
+
+    fn loss_grace(options: &lock::Options) -> Duration {
+        options.timings.loss_grace()
+    }
+
+    fn changed_loss_grace(_: &Self::Input) -> Option<Duration> {
+        None
+    }
 }
 
 /// The random bits of a record, in their order.
@@ -227,6 +251,8 @@ pub(crate) struct Turned {
     pub(crate) attempts: Vec<(Claim, Token)>,
     /// The authority after it.
     pub(crate) authority: Option<Authority>,
+    /// Time that a command has after the end of authority, if this turn changed it.
+    pub(crate) loss_grace: Option<Duration>,
     /// The difference between the recorded turn and the replay, if it is the first one.
     pub(crate) difference: Option<String>,
 }
@@ -263,6 +289,7 @@ pub(crate) fn begin<M: Machine>(started: &Value) -> Result<(Box<dyn Replay>, Rol
         exclusion: M::exclusion(&options),
         begun: now,
         predecessor: M::predecessor(&options),
+        loss_grace: M::loss_grace(&options),
     };
     let machine = unwound(|| M::create(options, now, &mut random))?;
     random.all_drawn()?;
@@ -283,6 +310,7 @@ impl<M: Machine> Replay for Replayed<M> {
         } = parse::<Turn<M::Input, M::Effect>>(turn)?;
         let mut random = Recorded::new(random);
         let reply = M::reply(&input);
+        let loss_grace = M::changed_loss_grace(&input);
         let effects = self.handle(now, input, &mut random)?;
         let calls = recorded.iter().filter_map(M::call).collect();
         let attempts = recorded.iter().filter_map(M::attempt).collect();
@@ -300,6 +328,7 @@ impl<M: Machine> Replay for Replayed<M> {
                 .machine
                 .as_ref()
                 .and_then(|machine| machine.authority(now)),
+            loss_grace,
             difference,
         })
     }
@@ -332,7 +361,7 @@ impl<M: Machine> Replayed<M> {
 
 /// Turns a panic into a violation: a machine asserts what its runner guarantees, and a record may
 /// contain anything else.
-fn unwound<T>(step: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn unwound<T>(step: impl FnOnce() -> T) -> Result<T, String> {
     let caught = catch_unwind(AssertUnwindSafe(step));
     caught.map_err(|panic| format!("replay: the machine panics: {}", message(&*panic)))
 }
@@ -343,7 +372,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.unwrap_or_default()
 }
 
-fn compare<E: PartialEq + Debug>(recorded: &[E], replayed: &[E]) -> Result<(), String> {
+/// Compares the effects of a turn.
+pub(crate) fn compare<E: PartialEq + Debug>(recorded: &[E], replayed: &[E]) -> Result<(), String> {
     let same = recorded.iter().zip(replayed).take_while(|(a, b)| a == b);
     let index = same.count();
     let [recorded, replayed] = [recorded, replayed].map(|effects| match effects.get(index) {

@@ -1,0 +1,192 @@
+//! Guards: the replay of their policies, and their deadlines against the authority of their daemons.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
+use leasehold_core::election::BootTime;
+use leasehold_core::trace::{GuardOptions, Guarded, Kind, Started, Turn};
+use serde_json::Value;
+
+use crate::Violation;
+use crate::authority::{Authorities, Exclusion, Grants, Role};
+use crate::replay::{compare, parse, unwound};
+
+/// A guard of the trace, as far as it was read.
+pub(crate) struct Guard {
+    /// The line with which it begins.
+    line: usize,
+    clock: Option<String>,
+    options: GuardOptions,
+    /// `None` after a panic.
+    policy: Option<DeadlinePolicy>,
+    /// True if a turn has failed: later ones would differ for that reason.
+    failed: bool,
+    /// The deadlines that it was given, each with its line.
+    given: Vec<(usize, Terms)>,
+    started: Option<BootTime>,
+    /// The last instant at which its command was not known to be gone.
+    last: BootTime,
+    gone: bool,
+}
+
+impl Guard {
+    /// Reads the creation of a guard.
+    pub(crate) fn begin(line: usize, started: &Value) -> Result<Self, String> {
+        let Started {
+            clock,
+            now,
+            options,
+            ..
+        } = parse::<Started<GuardOptions>>(started)?;
+        let GuardOptions {
+            terms,
+            stop_signal,
+            linger,
+            ..
+        } = options;
+        let policy = unwound(|| DeadlinePolicy::new(terms, stop_signal).lingering(linger))?;
+        Ok(Self {
+            line,
+            clock,
+            options,
+            policy: Some(policy),
+            failed: false,
+            given: vec![(line, terms)],
+            started: None,
+            last: now,
+            gone: false,
+        })
+    }
+
+    /// Replays a recorded turn.
+    pub(crate) fn turn(&mut self, line: usize, turn: &Value) -> Result<(), String> {
+        let Turn {
+            now,
+            input,
+            effects,
+            ..
+        } = parse::<Turn<Input, Action>>(turn)?;
+        if let Input::Order(order) = input {
+            self.given.push((line, order.terms));
+        }
+        if effects.contains(&Action::Start) {
+            self.started.get_or_insert(now);
+        }
+        if !self.gone {
+            self.last = now;
+        }
+        self.gone |= input == Input::Gone;
+        let Some(mut policy) = self.policy.take() else {
+            return Ok(());
+        };
+        let (policy, action) = unwound(|| {
+            policy.handle(now, input);
+            let action = policy.next_action();
+            (policy, action)
+        })?;
+        self.policy = Some(policy);
+        let compared = compare(&effects, action.as_slice());
+        let difference = compared.err().filter(|_| !self.failed);
+        self.failed |= difference.is_some();
+        difference.map_or(Ok(()), Err)
+    }
+
+    /// Checks its deadlines, and returns the role under which its command ran.
+    fn granted<'a>(&self, daemons: &[Grants<'a>]) -> Result<Option<&'a Role>, (usize, String)> {
+        let GuardOptions {
+            terms,
+            guarded,
+            daemon,
+            ..
+        } = self.options;
+        let of = |terms: &Terms| {
+            let given = |daemon: &&Grants<'a>| daemon.deadlines.contains(&terms.valid_until);
+            daemons.iter().find(given)
+        };
+        // A lock's process runs nothing else without a claim lock.
+        let is_locks = || daemons.iter().any(|of| of.role.kind == Kind::Lock);
+        match guarded {
+            Guarded::Command => {}
+            Guarded::Other if is_locks() => {}
+            Guarded::OnLead | Guarded::OnStepDown | Guarded::Other => return Ok(None),
+        }
+        for (line, terms) in &self.given {
+            let Some(grants) = of(terms) else {
+                return Err((
+                    *line,
+                    format!(
+                        "I5: the deadline {} of a guard is not one of the authority of process \
+                         {daemon}",
+                        terms.valid_until,
+                    ),
+                ));
+            };
+            let grace = terms.kill_at.since(terms.valid_until);
+            if grace > grants.role.loss_grace {
+                return Err((
+                    *line,
+                    format!(
+                        "I5: a guard is to kill its command {grace:?} after its deadline, and \
+                         loss_grace is {:?}",
+                        grants.role.loss_grace,
+                    ),
+                ));
+            }
+        }
+        Ok(of(&terms).map(|grants| grants.role))
+    }
+
+    /// The time during which its command may have run; `None` if it was not started. A guard that is
+    /// killed does not tell when its command is gone, which its daemon then ends.
+    fn interval(&self) -> Option<(BootTime, BootTime)> {
+        // A deadline that has passed is final, so the policy tells which one counted.
+        let last = self.policy.as_ref()?.valid_until();
+        let mut orders = self.given.iter().rev();
+        let (_, terms) = orders.find(|(_, terms)| terms.valid_until == last)?;
+        Some((self.started?, self.last.min(terms.kill_at)))
+    }
+}
+
+/// Checks all guards together: each deadline is one of its daemon's authority, and commands that
+/// exclude each other do not run at the same time.
+pub(crate) fn check(
+    guards: &BTreeMap<String, Guard>,
+    authorities: &Authorities,
+    some_untraced: bool,
+) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut ran: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (id, guard) in guards {
+        let daemons = authorities.of_process(guard.options.daemon, guard.clock.as_ref());
+        match guard.granted(&daemons) {
+            Ok(Some(role)) => {
+                let document = (&role.clock, role.kind, &role.document);
+                let runs = ran.entry(document).or_default();
+                runs.extend(guard.interval().map(|time| (time, role, id, guard.line)));
+            }
+            Ok(None) => {}
+            Err(_) if some_untraced && daemons.is_empty() => {}
+            Err((line, what)) => violations.push(Violation { line, what }),
+        }
+    }
+    for ((_, _, document), mut runs) in ran {
+        runs.sort_by_key(|(time, ..)| *time);
+        for (index, ((from, _), role, id, line)) in runs.iter().enumerate() {
+            let excludes =
+                |other: &Role| [role.exclusion, other.exclusion].contains(&Exclusion::All);
+            let overlap = runs[..index]
+                .iter()
+                .find(|((_, until), other, ..)| until > from && excludes(other));
+            if let Some(((_, until), _, other, _)) = overlap {
+                violations.push(Violation {
+                    line: *line,
+                    what: format!(
+                        "I5: {document}: the command of guard {id} begins at {from}, and that of \
+                         {other} runs until {until}"
+                    ),
+                });
+            }
+        }
+    }
+    violations
+}
