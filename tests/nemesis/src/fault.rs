@@ -10,7 +10,7 @@ use crate::candidate::{Kind, Part};
 use crate::cgroup::Cgroup;
 use crate::job::Jobs;
 use crate::network::Node;
-use crate::world::World;
+use crate::world::{Edit, World};
 
 /// Percentage of a core for everything of a throttled candidate.
 const THROTTLE_PERCENT: u32 = 3;
@@ -43,6 +43,8 @@ pub(crate) enum Fault {
     Delete,
     /// The lease document as it was some time before.
     Restore,
+    /// A field of the lease document has another type for some time, as if another program wrote it.
+    Foreign,
     /// The API server answers nothing.
     StallServer,
     /// A member has a new certificate.
@@ -92,7 +94,7 @@ impl Fault {
         };
         let job = fastrand::usize(..world.jobs.len());
         let direction = [Direction::Both, Direction::Out, Direction::In][fastrand::usize(..3)];
-        match fastrand::u8(0..27) {
+        match fastrand::u8(0..28) {
             25 if world.places.cluster.is_some() => Self::StallServer,
             26 if world.set.certificates().is_some() => Self::RotateCertificate(member),
             0..3 => Self::Kill(candidate, part),
@@ -121,6 +123,7 @@ impl Fault {
             22 => Self::FailCommands(member, failing()),
             23 => Self::Delete,
             24 => Self::Restore,
+            27 => Self::Foreign,
             // There is nothing that could be hit, so it is one of the kinds that take most parts.
             _ => Self::Freeze(candidate, part),
         }
@@ -160,6 +163,7 @@ impl Fault {
             Self::FailCommands(..) => "commands fail".to_owned(),
             Self::Delete => "document deleted".to_owned(),
             Self::Restore => "document restored".to_owned(),
+            Self::Foreign => "document of another type".to_owned(),
             Self::StallServer => "API server stalled".to_owned(),
             Self::RotateCertificate(_) => "certificate rotated".to_owned(),
         }
@@ -185,7 +189,7 @@ impl Fault {
             | Self::FailCommands(..)
             | Self::RotateCertificate(_) => Target::Set,
             Self::StallServer => Target::Server,
-            Self::Delete | Self::Restore => Target::Document,
+            Self::Delete | Self::Restore | Self::Foreign => Target::Document,
         }
     }
 
@@ -215,7 +219,8 @@ impl Fault {
             | Self::LockMember(_)
             | Self::FailCommands(..)
             | Self::Delete
-            | Self::Restore => false,
+            | Self::Restore
+            | Self::Foreign => false,
         }
     }
 
@@ -371,14 +376,18 @@ impl Fault {
                 // Connections that are open go on; others are made with the new certificate.
                 rotated.await?;
             }
-            Self::Delete => {
-                world.edit(None).await;
-            }
+            Self::Delete => drop(world.edit(Edit::Delete).await),
             Self::Restore => {
                 let copy = world.copy.lock().expect("no holder panics").clone();
                 if let Some(copy) = copy {
-                    world.edit(Some(copy)).await;
+                    let _ = world.edit(Edit::Replace(copy)).await;
                 }
+            }
+            Self::Foreign => {
+                let _ = world.edit(Edit::Token("$toDouble")).await;
+                wait().await;
+                let repaired = async || world.edit(Edit::Token("$toLong")).await;
+                leasehold_testbed::eventually("the document is a lease again", repaired).await;
             }
         }
         Ok(())

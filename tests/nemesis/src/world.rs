@@ -109,6 +109,14 @@ pub(crate) struct World {
     pub(crate) copy: Mutex<Option<Document>>,
 }
 
+/// An edit of the lease document by hand.
+pub(crate) enum Edit {
+    Delete,
+    Replace(Document),
+    /// The token is converted to another type.
+    Token(&'static str),
+}
+
 impl World {
     /// Starts everything.
     pub(crate) async fn start(
@@ -308,23 +316,26 @@ impl World {
         }
     }
 
-    /// Replaces the lease document, or deletes it.
-    pub(crate) async fn edit(&self, document: Option<Document>) {
+    /// Changes the lease document by hand. Returns whether the store has acknowledged it; without a
+    /// primary, it may have happened.
+    pub(crate) async fn edit(&self, edit: Edit) -> bool {
         self.changes[0].declare(LEASE, "a fault");
         let leases = self.documents();
         let filter = doc! { "_id": LEASE };
         let write = async {
-            match document {
-                Some(document) => leases
-                    .replace_one(filter, document)
-                    .upsert(true)
-                    .await
-                    .map(drop),
-                None => leases.delete_one(filter).await.map(drop),
+            match edit {
+                Edit::Delete => leases.delete_one(filter).await.map(drop),
+                Edit::Replace(document) => {
+                    let replace = leases.replace_one(filter, document).upsert(true);
+                    replace.await.map(drop)
+                }
+                Edit::Token(conversion) => {
+                    let stages = vec![doc! { "$set": { "token": { conversion: "$token" } } }];
+                    leases.update_one(filter, stages).await.map(drop)
+                }
             }
         };
-        // It may fail, or have happened, if the set has no primary.
-        let _ = tokio::time::timeout(ASK_MAX, write).await;
+        matches!(tokio::time::timeout(ASK_MAX, write).await, Ok(Ok(())))
     }
 
     fn documents(&self) -> Collection<Document> {
