@@ -66,6 +66,30 @@ async fn without_change_stream_followers_poll_which_is_a_warning() {
 }
 
 #[tokio::test]
+async fn the_rights_to_create_the_collection_of_hints_are_tried_without_creating_it() {
+    let scene = Scene::new().await;
+    let user = scene.user(&ROLE).await;
+    let uri = scene.set.uri_for(&user);
+    let hints = format!("{COLLECTION}.hints");
+    let check = || scene.check(&uri).flag("--mongodb-watch=hints");
+    scene.grant(&hints, &["find", "insert"]).await;
+    let answer = check().run().await;
+    answer.says(
+        "hints",
+        "warning",
+        "no right to use hints: followers poll instead",
+    );
+    answer.says("hints", "warning", "insert and convertToCapped on");
+    scene.grant(&hints, &["convertToCapped"]).await;
+    let answer = check().run().await;
+    answer.says("hints", "ok", "the first candidate creates the collection");
+    assert_eq!(answer.troubles(), [""; 0], "{}", answer.stdout);
+    let database = scene.set.client().database(&scene.database);
+    let names = database.list_collection_names().await.unwrap();
+    assert!(!names.contains(&hints), "{names:?}");
+}
+
+#[tokio::test]
 async fn more_rights_than_the_role_has_show_the_settings_of_the_set() {
     let scene = Scene::new().await;
     let answer = scene.check(&scene.set.uri()).run().await;

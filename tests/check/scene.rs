@@ -59,6 +59,14 @@ impl Scene {
             .await
     }
 
+    /// Grants that user actions on another collection.
+    pub(crate) async fn grant(&self, collection: &str, actions: &[&str]) {
+        let name = format!("user-of-{}", self.database);
+        self.set
+            .grant(&name, &self.database, collection, actions)
+            .await;
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }

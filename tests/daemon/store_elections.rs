@@ -1,7 +1,7 @@
 //! Goal: a daemon that starts says once if an election of its replica set would cost the
 //! leadership, with the arithmetic and the remedy.
 
-use leasehold_testbed::Daemon;
+use leasehold_testbed::{Daemon, ReplicaSet};
 
 use crate::contest::{Contest, LONG, PROGRAM, records};
 
@@ -22,6 +22,27 @@ async fn one_warning_shows_the_arithmetic_and_the_remedy() {
     let said = line["message"].as_str().unwrap();
     let remedy = "raise lease.renew_deadline to 4.7 s or more";
     assert!(said.contains(ARITHMETIC) && said.contains(remedy), "{said}");
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_read_are_said_to_be_assumed() {
+    let set = ReplicaSet::builder().members(1).auth().start().await;
+    let actions = ["find", "insert", "update", "changeStream"];
+    let user = set
+        .add_user_with_actions("modest", "leasehold", "leases", &actions)
+        .await;
+    let daemon = Daemon::builder(PROGRAM)
+        .lease("store-elections-unknown")
+        .identity("a")
+        .uri(&set.uri_for(&user))
+        .flag("--lease-profile=fast");
+    let daemon = daemon.leading(LONG).await;
+    let message = "costs the leadership, if its settings are MongoDB's defaults (the role has no right \
+                   replSetGetConfig): electionTimeoutMillis 10 s";
+    daemon.wait_logged(message, LONG).await;
+    daemon
+        .wait_logged("with the role clusterMonitor, its settings are known", LONG)
+        .await;
 }
 
 #[tokio::test]

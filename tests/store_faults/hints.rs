@@ -118,10 +118,49 @@ async fn without_the_right_to_hints_a_change_stream_is_followed_or_the_lease_is_
     let c = stage_of_user.candidate("c").flag("--mongodb-watch=hints");
     let c = c.following("b", LONG).await;
     c.wait_logged("no right to use hints", LONG).await;
-    c.wait_logged("createCollection on", LONG).await;
+    c.wait_logged("insert and convertToCapped on", LONG).await;
     b.term();
     c.wait_leads(LONG).await;
     assert_eq!(c.metric("leasehold_watch_connected").await, 0.0);
+}
+
+/// With the role of docs/mongodb.md, and with each of its rights taken away.
+#[tokio::test]
+async fn the_documented_rights_create_the_collection_of_hints() {
+    let set = Arc::new(ReplicaSet::builder().members(1).auth().start().await);
+    let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
+    let (database, collection) = (stage.database(), stage.collection());
+    let of_leases = ["find", "insert", "update", "changeStream"];
+    let of_hints = documented_rights();
+    for missing in of_hints.iter().map(Some).chain([None]) {
+        let rights = of_hints.iter().filter(|right| Some(*right) != missing);
+        let rights: Vec<_> = rights.map(String::as_str).collect();
+        let name = missing.map_or("complete", String::as_str);
+        let user = set
+            .add_user_with_actions(name, database, collection, &of_leases)
+            .await;
+        let of_them = format!("{collection}.hints");
+        set.grant(name, database, &of_them, &rights).await;
+        // An earlier one may have created it, and lacked another right.
+        hints(&stage).drop().await.expect("dropped");
+        let candidate = stage_on_user(&stage, &user).candidate("a");
+        let candidate = candidate.flag("--mongodb-watch=hints").start();
+        match missing {
+            Some(_) => candidate.wait_logged("no right to use hints", LONG).await,
+            None => following_hints(&[&candidate]).await,
+        }
+    }
+}
+
+/// Returns the actions on the collection of hints in the role of docs/mongodb.md.
+fn documented_rights() -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mongodb.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let (_, role) = page
+        .split_once("collection: \"leases.hints\" }, actions: ")
+        .expect("the role");
+    let (rights, _) = role.split_once(" }").expect("a list");
+    serde_json::from_str(rights).expect("a list")
 }
 
 /// Returns the same stage for this user.

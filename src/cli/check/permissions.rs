@@ -113,15 +113,19 @@ async fn hints(installation: &Installation, granted: Granted) -> Check {
         return Check::skipped(name, format!("mongodb.watch is {watch}"));
     }
     let Installation { store, timeout, .. } = installation;
-    match within(*timeout, store.hints()).await {
+    let mut usable = within(*timeout, store.hints()).await;
+    let to_create = watch == Watch::Hints && usable.as_ref().is_err_and(lacks_hints);
+    if to_create {
+        usable = within(*timeout, store.hints_creation()).await;
+    }
+    match usable {
+        Ok(()) if to_create => Check::ok(
+            name,
+            "not there yet: the first candidate creates the collection, as its role allows",
+        ),
         Ok(()) => Check::ok(
             name,
             "a cursor on the collection of hints was opened and closed",
-        ),
-        // The first candidate creates it.
-        Err(failure) if lacks_hints(&failure) && watch == Watch::Hints => Check::ok(
-            name,
-            "not there yet: the first candidate creates the collection",
         ),
         Err(failure) => {
             let instead = match (watch, granted.change_stream) {

@@ -111,29 +111,30 @@ impl Reporter {
     /// Warns if an election of the store would cost the leadership.
     pub(super) fn failover(&self, settings: &Result<FailoverSettings, Failure>) {
         let lease = &self.lease;
-        let settings = match settings {
-            Ok(settings) => *settings,
+        let (settings, assumed) = match settings {
+            Ok(settings) => (*settings, String::new()),
             Err(why) => {
                 let why = match lacks_right(why) {
                     true => "the role has no right replSetGetConfig".to_owned(),
                     false => why.to_string(),
                 };
-                debug!(
-                    %lease, %why,
-                    "check of the replica set's elections skipped; assuming MongoDB's defaults"
-                );
-                FailoverSettings::default()
+                let assumed = format!(", if its settings are MongoDB's defaults ({why})");
+                (FailoverSettings::default(), assumed)
             }
         };
         let needed = Needed::of(&self.timings, &settings);
-        let (arithmetic, remedy) = (&needed.arithmetic, needed.remedy());
+        let arithmetic = &needed.arithmetic;
+        let mut remedy = needed.remedy();
+        if !assumed.is_empty() {
+            remedy.push_str("; with the role clusterMonitor, its settings are known");
+        }
         match needed.suffices() {
             true => {
-                debug!(%lease, "an election of the replica set keeps the leadership: {arithmetic}")
+                debug!(%lease, "an election of the replica set keeps the leadership{assumed}: {arithmetic}")
             }
             false => warn!(
                 %lease,
-                "an election of the replica set costs the leadership: {arithmetic}; {remedy}"
+                "an election of the replica set costs the leadership{assumed}: {arithmetic}; {remedy}"
             ),
         }
     }

@@ -293,6 +293,20 @@ impl ReplicaSet {
             .await
     }
 
+    /// Grants a user of [`ReplicaSet::add_user_with_actions`] actions on another collection.
+    ///
+    /// # Panics
+    /// If the set refuses the command.
+    pub async fn grant(&self, name: &str, database: &str, collection: &str, actions: &[&str]) {
+        let resource = doc! { "db": database, "collection": collection };
+        let command = doc! {
+            "grantPrivilegesToRole": format!("{name}-role"),
+            "privileges": [{ "resource": resource, "actions": actions.to_vec() }],
+        };
+        let granted = self.client.database("admin").run_command(command).await;
+        granted.unwrap_or_else(|error| panic!("grant {actions:?} to {name}: {error}"));
+    }
+
     /// Creates the user named by the client certificate (X.509).
     ///
     /// # Panics

@@ -40,9 +40,11 @@ const SENT_MAX: Duration = Duration::from_millis(250);
 
 /// Kind of the failure if the collection of hints does not exist.
 pub(super) const NO_HINTS: &str = "no collection of hints";
-/// Error codes: `BadValue` for a collection that is not capped, and `NamespaceExists`.
+/// Error codes: `BadValue` for a collection that is not capped, `NamespaceExists`, and
+/// `InvalidOptions`.
 const BAD_VALUE: i32 = 2;
 const NAMESPACE_EXISTS: i32 = 48;
+const INVALID_OPTIONS: i32 = 72;
 
 /// The hints of one candidate: those that it leaves, and whether it follows those of others.
 pub(super) struct Hints {
@@ -291,9 +293,7 @@ impl Refusal {
                 ),
                 Some(outcome::UNAUTHORIZED) => (
                     "no right to use hints",
-                    format!(
-                        "the role needs find, insert and createCollection on {database}.{name}"
-                    ),
+                    format!("the role needs find, insert and convertToCapped on {database}.{name}"),
                     RetryPolicy::Reconfigure,
                 ),
                 _ => return deployment.describe(error),
@@ -347,6 +347,20 @@ pub(super) async fn probe(leases: &Collection<Document>, refused: Bson) -> Resul
     match insert(&hints, doc! { "_id": refused }).await {
         Err(Refusal::Error(error)) if outcome::is_write_error(&error) => Ok(()),
         other => other,
+    }
+}
+
+/// Checks that the collection may be created, without creating it: the rights are checked before
+/// the size, which a capped collection must have.
+///
+/// # Errors
+/// With the reason, if not.
+pub(super) async fn probe_creation(leases: &Collection<Document>) -> Result<(), Refusal> {
+    let hints = collection(leases);
+    let refused = doc! { "create": hints.name(), "capped": true };
+    match database(&hints).run_command(refused).await {
+        Err(error) if outcome::code(&error) != Some(INVALID_OPTIONS) => Err(error.into()),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -232,6 +232,17 @@ impl StoreProbe {
         usable.map_err(|refusal| refusal.failure(&self.deployment))
     }
 
+    /// Checks that a candidate may create the collection of hints, without creating it.
+    ///
+    /// # Errors
+    /// If the server refuses that.
+    pub async fn hints_creation(&self) -> Result<(), Failure> {
+        let collection = self.deployment.collection().await;
+        let collection = collection.map_err(|error| self.failure(error))?;
+        let allowed = hints::probe_creation(&collection).await;
+        allowed.map_err(|refusal| refusal.failure(&self.deployment))
+    }
+
     /// Sends a candidate's kind of write, with its write concern, that matches no document. The
     /// server acknowledges it once a majority has everything that was written before, on disk.
     ///
