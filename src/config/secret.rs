@@ -339,7 +339,7 @@ pub(super) fn reason(error: &std::io::Error) -> String {
 
 /// Returns the bytes of a file; `None` if there are more than `bytes_max`. Only regular files are
 /// read, because a pipe would block its reader, and returns its bytes only once.
-pub(super) fn read_bounded(path: &Path, bytes_max: usize) -> std::io::Result<Option<Vec<u8>>> {
+pub(crate) fn read_bounded(path: &Path, bytes_max: usize) -> std::io::Result<Option<Vec<u8>>> {
     let limit = u64::try_from(bytes_max)
         .unwrap_or(u64::MAX)
         .saturating_add(1);

@@ -19,6 +19,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tower::{BoxError, ServiceExt};
 
+use crate::config::read_bounded;
+
 /// Directory where the kubelet mounts a service account by default.
 pub const CREDENTIALS_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The environment variable with the API server's address.
@@ -29,6 +31,9 @@ pub const SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
 const TOKEN_FILE: &str = "token";
 const CERTIFICATE_FILE: &str = "ca.crt";
 const NAMESPACE_FILE: &str = "namespace";
+
+/// Maximum length of a file of the directory; a bundle of a hundred certificates has 200 kB.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Timeout of a connection. Inside a cluster it takes a millisecond; kube's own default is 30 s.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
@@ -100,12 +105,13 @@ impl Access {
 
     /// Returns the namespace in the directory of the credentials, if there is one.
     pub fn namespace(&self) -> Option<String> {
-        let text = fs::read_to_string(self.directory.join(NAMESPACE_FILE)).ok()?;
+        let text = self.read(NAMESPACE_FILE)?;
         let name = text.trim();
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// Builds a client for one request, with the current token and certificate.
+    /// Builds a client for one request, with the current token and certificate. Blocks as long as
+    /// the disk with these files does.
     ///
     /// Dropping the client closes its connection. At one request per minute, each pod would
     /// otherwise keep a connection of the API server open for nothing, and a half-open one would
@@ -141,9 +147,14 @@ impl Access {
         Ok(stack.with_layer(&config.base_uri_layer()).build())
     }
 
+    /// Reads a file of the directory. Links are followed, because a mounted volume consists of them.
+    fn read(&self, file: &str) -> Option<String> {
+        let read = read_bounded(&self.directory.join(file), FILE_BYTES_MAX);
+        String::from_utf8(read.ok()??).ok()
+    }
+
     fn token(&self) -> Result<HeaderValue, Unusable> {
-        let path = self.directory.join(TOKEN_FILE);
-        let token = fs::read_to_string(path).map_err(|_| Unusable::Token)?;
+        let token = self.read(TOKEN_FILE).ok_or(Unusable::Token)?;
         let token = token.trim();
         if token.is_empty() {
             return Err(Unusable::Token);
@@ -156,11 +167,9 @@ impl Access {
 
     /// Returns a TLS configuration that trusts only certificates signed by `ca.crt`.
     fn tls(&self) -> Result<ClientConfig, Unusable> {
-        let path = self.directory.join(CERTIFICATE_FILE);
-        let certificates =
-            CertificateDer::pem_file_iter(path).map_err(|_| Unusable::Certificate)?;
+        let bundle = self.read(CERTIFICATE_FILE).ok_or(Unusable::Certificate)?;
         let mut roots = RootCertStore::empty();
-        for certificate in certificates {
+        for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
             let certificate = certificate.map_err(|_| Unusable::Certificate)?;
             roots.add(certificate).map_err(|_| Unusable::Certificate)?;
         }

@@ -1,6 +1,7 @@
 //! Sends one request to the API server and interprets failures.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -12,6 +13,7 @@ use kube::Client;
 use kube::client::Body;
 use rustls::CertificateError;
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use super::access::{Access, Unusable};
 
@@ -25,7 +27,9 @@ const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub struct Api {
     /// Builds a client for one request, from the current token and certificate files. At one
     /// request per minute, keeping the client would save nothing.
-    connect: Box<dyn Fn() -> Result<Client, Unusable> + Send + Sync>,
+    connect: Arc<dyn Fn() -> Result<Client, Unusable> + Send + Sync>,
+    /// Held while the files are read, so that at most one thread waits for a disk that hangs.
+    reading: Arc<Semaphore>,
 }
 
 /// A failed request, with a text of our own because the server's text may contain anything.
@@ -89,14 +93,35 @@ impl Api {
     /// Creates an access that builds its clients with `connect`.
     pub fn over(connect: impl Fn() -> Result<Client, Unusable> + Send + Sync + 'static) -> Self {
         Self {
-            connect: Box::new(connect),
+            connect: Arc::new(connect),
+            reading: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// Builds a client outside the event loop, which a disk that hangs would block.
+    async fn client(&self) -> Result<Client, ApiError> {
+        const SHUT_DOWN: ApiError = ApiError::unsent("the daemon is shutting down");
+        let reading = Arc::clone(&self.reading).acquire_owned().await;
+        let reading = reading.map_err(|_| SHUT_DOWN)?;
+        let connect = Arc::clone(&self.connect);
+        #[allow(clippy::disallowed_methods, reason = "it ends with the client made")]
+        let made = tokio::task::spawn_blocking(move || {
+            let _reading = reading;
+            connect()
+        });
+        match made.await {
+            Ok(made) => made.map_err(unconnected),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(SHUT_DOWN),
+            },
         }
     }
 
     /// Sends a request and returns the answer's body. Dropping the future cancels the request and
     /// closes its connection.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
-        let client = (self.connect)().map_err(unconnected)?;
+        let client = self.client().await?;
         let sending = client.send(request.map(Body::from));
         let answer = sending.await.map_err(|e| unanswered(&e))?;
         let (head, body) = answer.into_parts();

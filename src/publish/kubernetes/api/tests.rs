@@ -145,6 +145,56 @@ async fn each_request_has_a_client_of_its_own() {
     }
 }
 
+/// With one thread, a request that read the files itself would never let the timeouts pass.
+#[tokio::test]
+async fn a_disk_that_hangs_holds_up_nothing_but_its_requests() {
+    let (disk, hangs) = std::sync::mpsc::channel::<()>();
+    let (hangs, reads) = (Mutex::new(hangs), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&reads);
+    let api = Api::over(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let _ = hangs.lock().unwrap().recv();
+        Err(Unusable::Token)
+    });
+    for _ in 0..3 {
+        let sent = api.send(request());
+        tokio::time::timeout(Duration::from_millis(50), sent)
+            .await
+            .unwrap_err();
+    }
+    assert_eq!(reads.load(Ordering::SeqCst), 1, "one thread waits for it");
+    drop(disk);
+    let error = api.send(request()).await.unwrap_err();
+    assert_eq!(error.what, "the token file cannot be read");
+}
+
+/// A pipe would be waited for, and an endless file would take all memory.
+#[tokio::test]
+async fn only_regular_files_of_a_usual_size_are_credentials() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("ca.crt"), "").unwrap();
+    std::fs::write(at("token"), "t").unwrap();
+    let api = api_at("127.0.0.1", "1", directory.path());
+    let what = async || api.send(request()).await.unwrap_err().what;
+    for (name, expected) in [
+        ("token", "the token file cannot be read"),
+        (
+            "ca.crt",
+            "the certificate of the API server, ca.crt, cannot be used",
+        ),
+    ] {
+        std::fs::remove_file(at(name)).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at(name), rustix::fs::Mode::RWXU).unwrap();
+        assert_eq!(what().await, expected);
+        std::fs::remove_file(at(name)).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at(name)).unwrap();
+        assert_eq!(what().await, expected);
+        std::fs::remove_file(at(name)).unwrap();
+        std::fs::write(at(name), "t").unwrap();
+    }
+}
+
 #[tokio::test]
 async fn an_unreadable_record_is_reported_and_read_again() {
     let directory = tempfile::tempdir().unwrap();
