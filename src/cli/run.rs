@@ -304,6 +304,8 @@ impl Begun {
             log: self.log,
             ready_when,
             uri,
+            reading: None,
+            again: false,
         };
         let daemon = Daemon {
             elector,
@@ -399,6 +401,11 @@ impl Daemon {
                     let Err(error) = reaped;
                     return Err(system("wait for orphaned processes")(error));
                 }
+                read = self.reloader.read() => {
+                    if let Some(tunables) = self.reloader.apply(read) {
+                        self.send(Input::Reconfigure(tunables)).await;
+                    }
+                }
                 Ok(()) = self.status.changed() => {
                     let status = self.status.borrow_and_update().clone();
                     if status.store_reached && !said_ready {
@@ -426,11 +433,7 @@ impl Daemon {
                 tracing::info!(lease = %self.who.lease, "stop signal received, stepping down; another one after 1 s or more exits at once");
                 self.send(Input::Shutdown).await;
             }
-            Signal::Reload => {
-                if let Some(tunables) = self.reloader.reload() {
-                    self.send(Input::Reconfigure(tunables)).await;
-                }
-            }
+            Signal::Reload => self.reloader.begin(),
             Signal::StepDown => self.send(Input::StepDown).await,
             Signal::Report => reporter::report(&self.status.borrow(), &self.who),
         }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use leasehold_testbed::{Daemon, Scratch};
+use leasehold_testbed::{Daemon, HungDisk, Scratch, skip};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -219,4 +219,25 @@ async fn a_new_connection_string_is_used_for_the_next_connection() {
     daemon.signal(Signal::HUP);
     daemon.wait_leads(LONG).await;
     assert_eq!(daemon.logged("requires a restart"), 0, "{}", daemon.logs());
+}
+
+/// A leader that waited for the disk would lose its lease of 3 s.
+#[tokio::test]
+async fn i1_a_configuration_on_a_disk_that_hangs_costs_no_renewal() {
+    let reloaded = Reloaded::start("reload-hung").await;
+    let daemon = &reloaded.daemon;
+    let before = token(&daemon.status());
+    let Some(hung) = HungDisk::over(reloaded.file.parent().unwrap()) else {
+        return skip("needs the right to mount, and FUSE");
+    };
+    daemon.signal(Signal::HUP);
+    for _ in 0..20 {
+        daemon.wait_renewal(LONG).await;
+    }
+    assert_eq!(daemon.logged("reload rejected"), 0, "{}", daemon.logs());
+    drop(hung);
+    daemon.wait_logged("reload rejected", LONG).await;
+    reloaded.reload(&FIRST.text());
+    daemon.wait_logged("configuration reloaded", LONG).await;
+    assert_eq!(token(&daemon.status()), before);
 }

@@ -3,11 +3,12 @@
 //! An invalid configuration changes nothing.
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 use super::options::tunables;
 use crate::admin::ReadyWhen;
-use crate::config::{Config, PROBLEMS_SHOWN_MAX, Reload, Sources, UriSource};
+use crate::config::{Config, ConfigError, PROBLEMS_SHOWN_MAX, Reload, Sources, UriSource};
 use crate::election::{TimingSettings, Timings, Tunables};
 use crate::log::LogHandle;
 
@@ -19,14 +20,59 @@ pub(super) struct Reloader {
     pub(super) log: LogHandle,
     pub(super) ready_when: watch::Sender<ReadyWhen>,
     pub(super) uri: watch::Sender<UriSource>,
+    /// The configuration that is being read.
+    pub(super) reading: Option<JoinHandle<Result<Config, ConfigError>>>,
+    /// True if it is to be read once more.
+    pub(super) again: bool,
 }
 
 impl Reloader {
-    /// Returns the new settings for the election; `None` if nothing changed or the reload was
-    /// rejected.
-    pub(super) fn reload(&mut self) -> Option<Tunables> {
+    /// Starts to read the configuration, outside the event loop, which a disk that hangs would
+    /// block. [`Reloader::read`] returns it.
+    pub(super) fn begin(&mut self) {
+        let sources = self.sources.clone();
+        if self.reading.is_some() {
+            // The files may have been read before they were changed.
+            self.again = true;
+            return;
+        }
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "its end is awaited by the event loop"
+        )]
+        let reading = tokio::task::spawn_blocking(move || sources.load().config());
+        self.reading = Some(reading);
+    }
+
+    /// Returns the configuration once it was read; never returns if none is being read. Cancel safe.
+    pub(super) async fn read(&mut self) -> Result<Config, ConfigError> {
+        loop {
+            let Some(reading) = &mut self.reading else {
+                std::future::pending::<()>().await;
+                continue;
+            };
+            let read = reading.await;
+            self.reading = None;
+            if std::mem::take(&mut self.again) {
+                self.begin();
+                continue;
+            }
+            match read {
+                Ok(read) => return read,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime is shutting down.
+                    Err(_) => continue,
+                },
+            }
+        }
+    }
+
+    /// Applies a configuration that was read. Returns the new settings for the election; `None` if
+    /// nothing changed or it was rejected.
+    pub(super) fn apply(&mut self, read: Result<Config, ConfigError>) -> Option<Tunables> {
         let lease = self.current.lease.name.clone();
-        let new = match self.sources.load().config() {
+        let new = match read {
             Ok(new) => new,
             Err(mistakes) => {
                 let problems = mistakes.problems();
