@@ -326,8 +326,7 @@ pub static KEYS: &[Key] = keys! {
         "heartbeat", between(HEARTBEAT_MIN, LONGEST), Restart,
             "Heartbeat interval of the MongoDB driver";
         "watch", Kind::OneOf(Watch::WORDS), Restart,
-            "Source of changes for followers of a lease: auto, hints, stream or poll",
-            lock: "Not used by locks";
+            "Source of changes for followers of a lease: auto, hints, stream or poll";
     }
     "status" {
         "directory", Kind::Path, Restart,

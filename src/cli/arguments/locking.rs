@@ -31,7 +31,7 @@ const LOCK: &[&str] = &["lock"];
 
 /// Keys in sections that a lock uses, but without effect on it. As flags they are rejected. In
 /// files and in the environment they are accepted, because other commands may need them.
-const UNUSED_KEYS: [&str; 14] = [
+const UNUSED_KEYS: [&str; 15] = [
     "lease.name",
     // Replaced by `--lease-duration`, which scales the other durations too.
     "lease.lease_duration",
@@ -40,6 +40,7 @@ const UNUSED_KEYS: [&str; 14] = [
     "lease.prefer_interval",
     "identity.priority",
     "identity.address",
+    "mongodb.watch",
     "workload.on_exit",
     "workload.ends_first",
     "workload.health.url",
