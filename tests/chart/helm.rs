@@ -46,7 +46,10 @@ pub(crate) fn tool(name: &str) -> Command {
             .map(|(name, path)| (name.to_owned(), path.to_owned()))
             .collect()
     });
-    Command::new(&tools[name])
+    let mut command = Command::new(&tools[name]);
+    // Helm keeps what an API server can do in the home directory.
+    command.env("HOME", env!("CARGO_TARGET_TMPDIR"));
+    command
 }
 
 /// Standard output and standard error, for a message.

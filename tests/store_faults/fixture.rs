@@ -10,7 +10,7 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually, throughout};
 use leasehold_testbed::{Daemon, LeaderMonitor, Proxy, ReplicaSet, SharedSet, Stage};
 use mongodb::bson::Bson;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
 /// A set for tests that do not disturb it.

@@ -14,6 +14,7 @@ mod fixture;
 mod foreign_documents;
 mod hints;
 mod history;
+mod hung_uri;
 mod late_landings;
 mod majority_lost;
 mod mongodb_elections;

@@ -21,7 +21,7 @@ use mongodb::options::{
     Acknowledgment, ReadConcern, ReadPreference, ReturnDocument, SelectionCriteria,
     UpdateModifications, WriteConcern,
 };
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use self::client::Connection;
 pub(super) use self::monitoring::Monitoring;
@@ -46,6 +46,8 @@ pub(super) struct Deployment {
     info: watch::Sender<Option<StoreInfo>>,
     /// Created at first use, so that a name that cannot be resolved yet does not end the process.
     connection: tokio::sync::Mutex<Option<Connection>>,
+    /// Held while the connection string is read.
+    reading: Arc<Semaphore>,
     /// Observations of the servers, which explain why none is usable.
     servers: Servers,
     /// Number of clients created so far.
@@ -103,6 +105,7 @@ impl Deployment {
             primary_changed: Box::new(primary_changed),
             info,
             connection: tokio::sync::Mutex::new(None),
+            reading: Arc::new(Semaphore::new(1)),
             servers: Servers::default(),
             clients: AtomicU64::new(0),
             standalone: AtomicBool::new(false),

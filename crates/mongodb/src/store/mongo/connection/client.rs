@@ -19,6 +19,8 @@ use crate::store::StoreInfo;
 
 /// The longest application name that a server accepts, in bytes.
 const APP_NAME_MAX: usize = 128;
+/// Maximum time for the connection string to be read while there is a connection.
+const URI_TIME_MAX: Duration = Duration::from_millis(250);
 /// Delay before asking for the product again if no server answered.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
 /// Lower bound of the maximum size of the connection pool, regardless of the connection string. The
@@ -35,26 +37,32 @@ pub(super) struct Connection {
     seeds: Arc<[String]>,
 }
 
-/// Creates a client with these options. The driver then reads the files that they name, so this
-/// runs outside the event loop, which a hanging disk would block.
+/// Does work that may read files outside the event loop, which a disk that hangs would block.
+async fn outside_the_loop<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SendError> + Send + 'static,
+) -> Result<T, SendError> {
+    #[allow(clippy::disallowed_methods, reason = "it ends with the work")]
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        // The runtime is shutting down.
+        Err(_) => Err(SendError::Late),
+    })
+}
+
+/// Creates a client with these options. The driver then reads the files that they name.
 async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError> {
     if asked.files.is_empty() {
         return Ok(Client::with_options(options)?);
     }
     let files = asked.files.clone();
-    #[allow(clippy::disallowed_methods, reason = "it ends with the client made")]
-    let made = tokio::task::spawn_blocking(move || {
+    let made = outside_the_loop(move || {
         if let Some(why) = tls::unreadable(&files) {
             return Err(SendError::Files(why));
         }
         Ok(Client::with_options(options)?)
     });
     made.await
-        .unwrap_or_else(|error| match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is shutting down.
-            Err(_) => Err(SendError::Late),
-        })
 }
 
 impl Deployment {
@@ -94,7 +102,7 @@ impl Deployment {
         if let Some(connection) = &*slot {
             return Ok(connection.clone());
         }
-        let uri = (self.options.uri)().map_err(SendError::Uri)?;
+        let uri = self.uri().await?;
         let uri = lock(&self.home).instead_of(uri);
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let mut options = self.client_options(&uri).await?;
@@ -169,17 +177,40 @@ impl Deployment {
         given_up
     }
 
+    /// Reads the connection string. At most one thread waits for a disk that hangs.
+    async fn uri(&self) -> Result<String, SendError> {
+        if self.clients.load(Ordering::Relaxed) == 0 {
+            // Nothing depends on the event loop before the first call.
+            return (self.options.uri)().map_err(SendError::Uri);
+        }
+        let reading = Arc::clone(&self.reading).acquire_owned().await;
+        let reading = reading.map_err(|_| SendError::Late)?;
+        let uri = Arc::clone(&self.options.uri);
+        let read = outside_the_loop(move || {
+            let _reading = reading;
+            uri().map_err(SendError::Uri)
+        });
+        read.await
+    }
+
     /// Discards an unusable connection if the connection string has changed or if it is `useless`,
     /// since certificates and addresses can change behind an unchanged string.
     pub(super) async fn renew_connection(&self, useless: bool) {
-        let mut slot = self.connection.lock().await;
-        let Some(connection) = &*slot else { return };
-        let changed = (self.options.uri)()
-            .is_ok_and(|uri| uri != connection.uri && !lock(&self.home).is_refused(&uri));
-        if (changed || useless)
-            && let Some(connection) = slot.take()
-        {
-            tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
+        let Some(known) = self.connection.lock().await.clone() else {
+            return;
+        };
+        // Without the lock, which others need to use the connection.
+        let read = tokio::time::timeout(URI_TIME_MAX, self.uri());
+        let changed = matches!(
+            read.await,
+            Ok(Ok(uri)) if uri != known.uri && !lock(&self.home).is_refused(&uri)
+        );
+        if changed || useless {
+            let mut slot = self.connection.lock().await;
+            // Another call may have replaced it meanwhile.
+            if let Some(connection) = slot.take_if(|slot| slot.number == known.number) {
+                tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
+            }
         }
     }
 
