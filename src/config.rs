@@ -40,8 +40,6 @@ pub use load::{Loaded, Setting, Sources};
 pub use schema::{
     DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, nearest, suggest, suggest_key,
 };
-#[cfg(feature = "kubernetes")]
-pub(crate) use secret::read_bounded;
 pub use secret::{
     MASK, Secret, UriError, UriProblem, UriSource, check_uri, looks_secret, shown, shown_path,
 };

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod bounded_file;
 mod cause;
 pub mod cli;
 pub mod config;

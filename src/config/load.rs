@@ -12,8 +12,9 @@ use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKin
 
 use super::error::{Origin, Problem};
 use super::schema::{KEYS, Key, Kind, find_in, is_section, suggest, suggest_key};
-use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, read_bounded, reason, shown};
+use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, reason, shown};
 use super::{profile, value, yaml};
+use crate::bounded_file::read_bounded;
 
 /// Sources of a configuration, kept for SIGHUP, which reads the files again. The environment and
 /// the flags of a process do not change.

@@ -4,17 +4,16 @@
 //! driver quotes the parts that it cannot parse.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mongodb::options::ConnectionString;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::bounded_file::{open_without_waiting, read_bounded};
 use crate::clock;
 
 /// Placeholder that is printed instead of a secret.
@@ -337,25 +336,6 @@ pub(super) fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// Returns the bytes of a file; `None` if there are more than `bytes_max`. Only regular files are
-/// read, because a pipe would block its reader, and returns its bytes only once.
-pub(crate) fn read_bounded(path: &Path, bytes_max: usize) -> std::io::Result<Option<Vec<u8>>> {
-    let limit = u64::try_from(bytes_max)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1);
-    let file = open_without_waiting(path)?;
-    let kind = file.metadata()?.file_type();
-    if kind.is_dir() {
-        return Err(std::io::ErrorKind::IsADirectory.into());
-    }
-    if !kind.is_file() {
-        return Err(std::io::Error::other("it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(limit).read_to_end(&mut bytes)?;
-    Ok((bytes.len() <= bytes_max).then_some(bytes))
-}
-
 /// Returns the bytes of a pipe once all of its writers have closed it; `None` if there are too
 /// many.
 fn read_pipe(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
@@ -380,14 +360,6 @@ fn read_pipe(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         }
     }
     Ok(None)
-}
-
-/// Opens a file for reading. The open of a FIFO without a writer does not block.
-fn open_without_waiting(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
-use tracing::error;
+use tracing::{error, info};
 
 use crate::cause::not_executable;
 use crate::election::LeaseName;
@@ -28,6 +28,15 @@ impl Voice {
     pub(super) fn say(&self, what: &str) {
         if self.json {
             error!(lock = %self.lock, "{what}");
+        } else {
+            self.print(what);
+        }
+    }
+
+    /// Reports why there was nothing to do.
+    pub(super) fn done_before(&self, what: &str) {
+        if self.json {
+            info!(lock = %self.lock, "{what}");
         } else {
             self.print(what);
         }

@@ -257,7 +257,8 @@ impl Watcher {
             }
             End::Skipped { ago } => {
                 let ago = humantime::format_duration(Duration::from_secs(ago.as_secs()));
-                self.voice.say(&format!("skipped: it succeeded {ago} ago"));
+                self.voice
+                    .done_before(&format!("skipped: it succeeded {ago} ago"));
                 Waited::Skipped
             }
             End::TokensExhausted => {

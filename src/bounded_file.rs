@@ -1,0 +1,35 @@
+//! Files that others may write: read without waiting, and not without end.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Returns the bytes of a file; `None` if there are more than `bytes_max`. Only regular files are
+/// read, because a pipe would block its reader, and returns its bytes only once.
+pub(crate) fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+    let limit = u64::try_from(bytes_max)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
+    let file = open_without_waiting(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= bytes_max).then_some(bytes))
+}
+
+/// Opens a file for reading. The open of a FIFO without a writer does not block.
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+}
