@@ -255,7 +255,9 @@ fn calls_are_changed(run: &Run) {
     run.refused("was answered with another document", |run| {
         let applied = run.call(|line| {
             let lease = &line["turn"]["input"]["Reply"]["outcome"]["Applied"]["Lease"];
-            !lease["holder"].is_null()
+            // The reply to a write of the leader, and not to a read.
+            let orders = line["turn"]["effects"].to_string().contains("Workload");
+            orders && !lease["holder"].is_null()
         });
         let reply = &mut run.trace[applied]["turn"]["input"]["Reply"];
         reply["outcome"]["Applied"]["Lease"]["revision"] =

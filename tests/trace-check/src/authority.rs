@@ -73,6 +73,14 @@ impl Authorities {
         self.roles.insert(machine.to_owned(), role);
     }
 
+    /// Records deadlines that a machine gives to its command.
+    pub(crate) fn ordered(&mut self, machine: &str, deadlines: impl IntoIterator<Item = BootTime>) {
+        for deadline in deadlines {
+            let known = self.deadlines.entry(machine.to_owned()).or_default();
+            known.insert(deadline);
+        }
+    }
+
     /// Records a change of the time that commands have after the end of authority.
     pub(crate) fn reconfigured(&mut self, machine: &str, loss_grace: Duration) {
         if let Some(role) = self.roles.get_mut(machine) {
@@ -95,10 +103,8 @@ impl Authorities {
         now: BootTime,
         authority: Option<Authority>,
     ) {
-        if let Some(Authority { valid_until, .. }) = authority {
-            let deadlines = self.deadlines.entry(machine.to_owned()).or_default();
-            deadlines.insert(valid_until);
-        }
+        let valid_until = authority.map(|authority| authority.valid_until);
+        self.ordered(machine, valid_until);
         let current = self.current.get(machine).copied();
         if let Some(claim) = current.map(|index| &mut self.claims[index]) {
             if let Some(same) = authority.filter(|a| a.token == claim.token) {

@@ -268,6 +268,7 @@ impl Checker {
             let replied = turned.reply.map(|reply| machine.calls.replied(reply));
             let asked = machine.calls.asked(self.line, turned.calls);
             self.authorities.tried(id, &turned.attempts);
+            self.authorities.ordered(id, turned.deadlines);
             if let Some(loss_grace) = turned.loss_grace {
                 self.authorities.reconfigured(id, loss_grace);
             }

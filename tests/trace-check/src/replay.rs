@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use leasehold_core::election::{
-    self, Authority, BootTime, CallId, Candidate, Claim, Election, Identity, Randomness, Token,
+    self, Authority, BootTime, CallId, Candidate, Claim, Election, Identity, OrderKind, Randomness,
+    Token,
 };
 use leasehold_core::lock::{self, LockContender, Want};
 use leasehold_core::trace::{Bits, Kind, Started, Turn};
@@ -32,6 +33,8 @@ pub(crate) trait Machine: Sized + 'static {
     fn call(effect: &Self::Effect) -> Option<(CallId, Operation)>;
     /// Returns the answer to a call that an input is, if it is one.
     fn reply(input: &Self::Input) -> Option<Reply>;
+    /// Returns the deadline that an effect gives to a command. Of a lock, it is that of the authority.
+    fn deadline(effect: &Self::Effect) -> Option<BootTime>;
     /// Returns the claim and the token of an attempt to lead.
     fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)>;
     /// Returns the claim of a predecessor that is proven to have exited.
@@ -89,6 +92,16 @@ impl Machine for Election {
             outcome,
             found,
         })
+    }
+
+    fn deadline(effect: &Self::Effect) -> Option<BootTime> {
+        match effect {
+            election::Effect::Workload(order) => match order.kind {
+                OrderKind::Start(terms) | OrderKind::Extend(terms) => Some(terms.valid_until),
+                OrderKind::Stop | OrderKind::Lost { .. } => None,
+            },
+            _ => None,
+        }
     }
 
     fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)> {
@@ -176,6 +189,10 @@ impl Machine for LockContender {
         })
     }
 
+    fn deadline(_: &Self::Effect) -> Option<BootTime> {
+        None
+    }
+
     fn attempt(_: &Self::Effect) -> Option<(Claim, Token)> {
         None
     }
@@ -249,6 +266,9 @@ pub(crate) struct Turned {
     pub(crate) calls: Vec<(CallId, Operation)>,
     /// The claims that it tried to lead under, with their tokens.
     pub(crate) attempts: Vec<(Claim, Token)>,
+    /// The deadlines that it gave to a command. While a leader gives up its leadership, it has no
+    /// authority, and its command stops under renewals that continue.
+    pub(crate) deadlines: Vec<BootTime>,
     /// The authority after it.
     pub(crate) authority: Option<Authority>,
     /// Time that a command has after the end of authority, if this turn changed it.
@@ -314,6 +334,7 @@ impl<M: Machine> Replay for Replayed<M> {
         let effects = self.handle(now, input, &mut random)?;
         let calls = recorded.iter().filter_map(M::call).collect();
         let attempts = recorded.iter().filter_map(M::attempt).collect();
+        let deadlines = recorded.iter().filter_map(M::deadline).collect();
         let compared = random
             .all_drawn()
             .and_then(|()| compare(&recorded, &effects));
@@ -324,6 +345,7 @@ impl<M: Machine> Replay for Replayed<M> {
             reply,
             calls,
             attempts,
+            deadlines,
             authority: self
                 .machine
                 .as_ref()
