@@ -7,10 +7,11 @@ use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::locking::{time, wrong};
-use super::{output, sources, wants_json, with_sections};
+use super::{output, sources, wants_json, with_keys};
 use crate::cli::operators::{
     Author, OperatorArgs, OperatorCommand, REASON_MAX, RequestArgs, RequestKind, is_reason,
 };
+use crate::config::Key;
 use crate::election::{Identity, LeaseName, RESERVATION_MAX, Token};
 
 /// The commands.
@@ -197,7 +198,9 @@ fn base(command: Command) -> Command {
 
 /// Adds the flags of a command that connects to MongoDB.
 fn connected(command: Command) -> Command {
-    with_sections(command, &["mongodb", "log"]).arg(
+    // These commands follow a change stream, or read.
+    let used = |key: &Key| ["mongodb", "log"].contains(&key.section) && key.name != "watch";
+    with_keys(command, |key| used(key).then_some(key.help)).arg(
         Arg::new("timeout")
             .long("timeout")
             .value_name("DURATION")

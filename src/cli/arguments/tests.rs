@@ -158,6 +158,14 @@ fn a_flag_that_would_do_nothing_is_refused() {
             "--output",
         ),
         (&["locks", "--identity-address", "a"], "--identity-address"),
+        (&["lock", "a", "--mongodb-watch", "poll"], "--mongodb-watch"),
+        (&["locks", "--mongodb-watch", "poll"], "--mongodb-watch"),
+        (&["leases", "--mongodb-watch", "poll"], "--mongodb-watch"),
+        (
+            &["pause", "a", "--mongodb-watch", "poll"],
+            "--mongodb-watch",
+        ),
+        (&["web", "--mongodb-watch", "poll"], "--mongodb-watch"),
         (
             &["locks", "break", "a", "--identity-address", "a"],
             "--identity-address",

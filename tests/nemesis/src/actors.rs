@@ -39,23 +39,38 @@ pub(crate) enum Actor {
         identity: String,
     },
     /// The command that runs under a lock.
-    Job {
-        /// File of the lines.
-        #[arg(long)]
-        journal: PathBuf,
-        /// Name of the job.
-        #[arg(long)]
-        identity: String,
-        /// Duration of the work, in milliseconds.
-        #[arg(long)]
-        millis: u64,
-    },
+    Job(Work),
     /// A program that uses the library.
     Embedder(Embedder),
     /// A program that acquires a lock by the library, again and again.
     Resident(Resident),
     /// A program with a lock of another design.
     Rival(Holder),
+}
+
+/// Options of work under a token.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Work {
+    /// File of the lines.
+    #[arg(long)]
+    pub(crate) journal: PathBuf,
+    /// Name of the job.
+    #[arg(long)]
+    pub(crate) identity: String,
+    /// Duration of the work, in milliseconds.
+    #[arg(long)]
+    millis: u64,
+}
+
+impl Work {
+    pub(crate) fn journal(&self) -> std::io::Result<Writer> {
+        Writer::open(&self.journal, &self.identity)
+    }
+
+    /// The end of work that begins now.
+    pub(crate) fn end(&self) -> Instant {
+        Instant::now() + Duration::from_millis(self.millis)
+    }
 }
 
 impl Actor {
@@ -86,14 +101,10 @@ impl Actor {
                     std::thread::sleep(PACE);
                 }
             }
-            Self::Job {
-                journal,
-                identity,
-                millis,
-            } => {
-                let mut journal = Writer::open(&journal, &identity)?;
+            Self::Job(work) => {
+                let mut journal = work.journal()?;
                 let token = variable("LEASEHOLD_TOKEN");
-                let end = Instant::now() + Duration::from_millis(millis);
+                let end = work.end();
                 loop {
                     journal.line(boottime_ns(), &token)?;
                     if Instant::now() > end {

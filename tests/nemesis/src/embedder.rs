@@ -16,7 +16,7 @@ use mongodb::Client;
 use mongodb::bson::{Document, doc};
 use serde_json::json;
 
-use crate::actors::Writer;
+use crate::actors::{Work, Writer};
 use crate::world::LOCKS;
 
 /// The collection and the document that the writes are for.
@@ -33,15 +33,8 @@ const LATE: Duration = Duration::from_millis(300);
 /// Options of the program.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Embedder {
-    /// File of the lines.
-    #[arg(long)]
-    journal: PathBuf,
-    /// Name of the job.
-    #[arg(long)]
-    identity: String,
-    /// Duration of the work, in milliseconds.
-    #[arg(long)]
-    millis: u64,
+    #[command(flatten)]
+    work: Work,
     /// Name of the lock.
     #[arg(long)]
     lock: String,
@@ -71,7 +64,7 @@ impl Embedder {
         let uri = std::fs::read_to_string(&self.uri_file)?;
         let client = Client::with_uri_str(&uri).await?;
         let effects = client.database(DATABASE).collection::<Document>(COLLECTION);
-        let mut options = StoreOptions::new(uri, Identity::new(self.identity.clone())?);
+        let mut options = StoreOptions::new(uri, Identity::new(self.work.identity.clone())?);
         options.collection = LOCKS.to_owned();
         options.timings = self.timings()?;
         options.trace = Some(Trace::open(&self.trace)?);
@@ -81,9 +74,12 @@ impl Embedder {
             return Err("lost at once".into());
         };
         let token = authority.token;
-        let mut journal = Writer::open(&self.journal, &self.identity)?;
-        let mut writes = Writes::open(&self.journal.with_file_name(WRITES), &self.identity)?;
-        let end = Instant::now() + Duration::from_millis(self.millis);
+        let mut journal = self.work.journal()?;
+        let mut writes = Writes::open(
+            &self.work.journal.with_file_name(WRITES),
+            &self.work.identity,
+        )?;
+        let end = self.work.end();
         while Instant::now() < end && works(&guard, token, &mut journal)? {
             let change = doc! { "$inc": { "count": 1 } };
             let call = boottime_ns();

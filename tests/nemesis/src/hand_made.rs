@@ -18,7 +18,7 @@ use mongodb::bson::{DateTime, Document, doc};
 use mongodb::error::Result;
 use mongodb::{Client, Collection};
 
-use crate::actors::Writer;
+use crate::actors::Work;
 use designs::{FindAndModify, HandMade, Terms, TtlIndex};
 
 const PACE: Duration = Duration::from_millis(20);
@@ -54,15 +54,8 @@ impl Design {
 pub(crate) struct Holder {
     #[arg(long, value_enum)]
     design: Design,
-    /// File of the lines.
-    #[arg(long)]
-    journal: PathBuf,
-    /// Name of the job.
-    #[arg(long)]
-    identity: String,
-    /// Duration of the work, in milliseconds.
-    #[arg(long)]
-    millis: u64,
+    #[command(flatten)]
+    work: Work,
     /// Time until the lock expires, in milliseconds.
     #[arg(long)]
     life: u64,
@@ -84,7 +77,7 @@ impl Holder {
             let terms = Terms {
                 collection: client.database("rivals").collection(self.design.lock()),
                 name: self.design.lock().to_owned(),
-                owner: self.identity.clone(),
+                owner: self.work.identity.clone(),
                 life: Duration::from_millis(self.life),
             };
             match self.design {
@@ -96,11 +89,11 @@ impl Holder {
     }
 
     async fn hold(&self, mut lock: impl HandMade) -> std::result::Result<(), Failed> {
-        let mut journal = Writer::open(&self.journal, &self.identity)?;
+        let mut journal = self.work.journal()?;
         while !lock.acquire().await? {
             tokio::time::sleep(POLL).await;
         }
-        let end = Instant::now() + Duration::from_millis(self.millis);
+        let end = self.work.end();
         let extensions = async {
             loop {
                 tokio::time::sleep(Duration::from_millis(self.life) / EXTENSIONS).await;
