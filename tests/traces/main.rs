@@ -211,13 +211,20 @@ fn tampered(lines: &Lines) {
             &json!("leasehold.leases/traced"),
         );
     });
-    lines.refused("for 1 slots", |lines| {
-        replace(
-            lines,
-            "/started/options/want",
-            &json!({ "Slot": 2 }),
-            &json!({ "Slot": 1 }),
-        );
+    // Each job in slots gets a twin.
+    let in_slots = |line: &&Value| !line["started"]["options"]["want"]["Slot"].is_null();
+    let machines = lines.0.iter().filter(in_slots);
+    let machines: Vec<_> = machines.map(|line| line["machine"].clone()).collect();
+    lines.refused("for 2 slots", |lines| {
+        let of_twin = |mut line: Value| {
+            line["machine"] = json!(format!("{}-twin", line["machine"].as_str().unwrap()));
+            line
+        };
+        let theirs = lines
+            .iter()
+            .filter(|line| machines.contains(&line["machine"]));
+        let twins: Vec<_> = theirs.cloned().map(of_twin).collect();
+        lines.extend(twins);
     });
 }
 
