@@ -1,11 +1,12 @@
 //! Setup and waits that the tests of this binary share.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::election::{Identity, LeaseName, TimingSettings, Timings};
 use leasehold::runner::news_channel;
 use leasehold::store::mongo::{MongoStore, StoreOptions};
+pub(crate) use leasehold_testbed::leader_of;
 pub(crate) use leasehold_testbed::wait::{LONG, eventually, throughout};
 use leasehold_testbed::{Daemon, LeaderMonitor, Proxy, ReplicaSet, SharedSet, Stage};
 use mongodb::bson::Bson;
@@ -42,24 +43,6 @@ pub(crate) async fn monitored_pair(stage: &Stage) -> (Daemon, Daemon, LeaderMoni
 /// Starts a set with one member, for a test that disturbs it.
 pub(crate) async fn set_of_one() -> Arc<ReplicaSet> {
     Arc::new(ReplicaSet::builder().members(1).start().await)
-}
-
-/// Waits until one of them leads, and returns it.
-pub(crate) async fn leader_of<'a>(daemons: &[&'a Daemon]) -> &'a Daemon {
-    let end = Instant::now() + LONG;
-    loop {
-        if let Some(leader) = daemons.iter().find(|daemon| daemon.leads()) {
-            return leader;
-        }
-        let logs = || {
-            daemons
-                .iter()
-                .map(|daemon| daemon.logs())
-                .collect::<String>()
-        };
-        assert!(Instant::now() < end, "nobody leads:\n{}", logs());
-        tokio::time::sleep(POLL).await;
-    }
 }
 
 /// Returns a stage whose candidates have no change stream, while the proxy lives.

@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use leasehold_testbed::{Daemon, DaemonBuilder, DaemonTimings, ReplicaSet, Scratch};
-use leasehold_testbed::{eventually, run};
+use leasehold_testbed::{leader_of, run};
 use leasehold_trace_check::{Checked, Checker, Violation};
 use serde_json::{Value, json};
 
@@ -101,11 +101,8 @@ async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     let other = daemon(set, "other", "d", trace).leading(LONG).await;
     a.term();
     a.wait_exit(LONG).await;
-    let leads = async || {
-        eventually("another leads", async || b.leads() || c.leads()).await;
-        if b.leads() { (&b, &c) } else { (&c, &b) }
-    };
-    let (leader, follower) = leads().await;
+    let leader = leader_of(&[&b, &c]).await;
+    let follower = if std::ptr::eq(leader, &b) { &c } else { &b };
     leader.kill();
     follower.wait_leads(LONG).await;
     follower.signal(rustix::process::Signal::USR1);

@@ -7,7 +7,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use leasehold_testbed::{Changes, ReplicaSet, Scratch, StoredLease, eventually, run, trace};
+use leasehold_testbed::{
+    Changes, ReplicaSet, Scratch, StoredLease, eventually, leader_of, run, trace,
+};
 use leasehold_trace_check::{Checked, Checker, Violation};
 use mongodb::bson::doc;
 use rustix::process::Signal;
@@ -120,28 +122,21 @@ async fn elections(set: &ReplicaSet, changes: &Changes, trace: &Path) {
     leasehold(set, &["pause", "traced", "--by=olga"]);
     leasehold(set, &["resume", "traced", "--by=olga"]);
     set.step_down_primary().await;
-    let leads = async || {
-        eventually("one leads", async || a.leads() || b.leads() || c.leads()).await;
-    };
-    leads().await;
     let all = [&a, &b, &c];
-    let leader = all.into_iter().find(|one| one.leads()).unwrap();
+    let leader = leader_of(&all).await;
     leader.signal(Signal::STOP);
     let others: Vec<_> = all
         .into_iter()
         .filter(|one| !std::ptr::eq(*one, leader))
         .collect();
-    eventually("another leads", async || {
-        others.iter().any(|one| one.leads())
-    })
-    .await;
+    let killed = leader_of(&others).await;
     leader.signal(Signal::CONT);
-    let (killed, rest) = match others[0].leads() {
-        true => (others[0], others[1]),
-        false => (others[1], others[0]),
+    let rest = match std::ptr::eq(killed, others[0]) {
+        true => others[1],
+        false => others[0],
     };
     killed.kill();
-    eventually("another leads", async || rest.leads() || leader.leads()).await;
+    leader_of(&[rest, leader]).await;
     for one in [leader, rest] {
         one.term();
         one.wait_exit(LONG).await;

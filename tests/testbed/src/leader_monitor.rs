@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::Daemon;
 use crate::daemon::{StatusFile, boottime_ns, leads};
+use crate::{Daemon, eventually};
 
 /// Sampling interval, short enough to observe a handoff between two leaders.
 const INTERVAL: Duration = Duration::from_millis(3);
@@ -30,6 +30,20 @@ pub struct Reign {
     pub first_ns: u64,
     /// Time of the last observation as leader.
     pub last_ns: u64,
+}
+
+/// Waits until one of them leads, and returns it.
+///
+/// # Panics
+/// After [`LONG`](crate::wait::LONG).
+pub async fn leader_of<'a>(daemons: &[&'a Daemon]) -> &'a Daemon {
+    let found = std::cell::Cell::new(None);
+    eventually("one of them leads", async || {
+        found.set(daemons.iter().copied().find(|daemon| daemon.leads()));
+        found.get().is_some()
+    })
+    .await;
+    found.get().expect("it was found")
 }
 
 /// Watches candidates until it is dropped.

@@ -52,7 +52,7 @@ pub use faketime::{FakeClock, JumpingClock};
 pub use fetch::{etcdctl_binary, kubernetes_programs, mongod_binary};
 pub use hung_disk::HungDisk;
 pub use kubernetes::{Credentials, Kubernetes};
-pub use leader_monitor::{LeaderMonitor, Reign};
+pub use leader_monitor::{LeaderMonitor, Reign, leader_of};
 pub use mount::Mount;
 pub use mutator::Mutator;
 pub use ports::ReservedPort;
