@@ -26,4 +26,5 @@ mod standalone;
 mod store_load;
 mod store_went_back;
 mod stream_connections;
+mod streams_of_the_majority;
 mod wall_clocks;

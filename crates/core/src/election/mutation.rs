@@ -131,6 +131,10 @@ mutations! {
     /// Events are applied to a document that was known before the stream was opened.
     DocumentKeptOverGap:
         "events change only a document that was shown since the stream was opened",
+    /// A stream reports the writes after its opening only. One that no majority had then appears
+    /// neither in the stream nor in the read that follows.
+    StreamFromItsOpening:
+        "a stream also reports the writes that no majority had when it was opened",
     /// Acquisitions insert the document if it is missing.
     FollowerUpserts:
         "no acquisition creates a document",
@@ -291,6 +295,11 @@ impl super::Election {
     /// Returns the revision that was seen last.
     pub(crate) fn revision_seen(&self) -> Option<super::Revision> {
         self.view.revision()
+    }
+
+    /// Returns the token that was seen last.
+    pub(crate) fn token_seen(&self) -> Option<super::Token> {
+        self.view.document_token()
     }
 
     /// Copies the instant at which the previous process on the same directory first saw the

@@ -18,6 +18,7 @@ struct Entry<P: Protocol> {
 
 /// A write that has reached a majority.
 pub(super) struct Committed<S, W> {
+    pub(super) seq: u64,
     pub(super) before: S,
     pub(super) after: S,
     pub(super) write: W,
@@ -182,11 +183,12 @@ impl<P: Protocol> ReplicaSet<P> {
     pub(super) fn commit(&mut self, seq: u64) -> Vec<Committed<P::State, P::Write>> {
         let mut all = Vec::new();
         while self.suffix.front().is_some_and(|entry| entry.seq <= seq) {
-            let Some(Entry { after, write, .. }) = self.suffix.pop_front() else {
+            let Some(Entry { seq, after, write }) = self.suffix.pop_front() else {
                 break;
             };
             let before = std::mem::replace(&mut self.committed, after.clone());
             all.push(Committed {
+                seq,
                 before,
                 after,
                 write,

@@ -317,6 +317,7 @@ impl World {
             before,
             after,
             write: by,
+            ..
         } = committed;
         let was_missing = before.document == Document::Missing;
         let was = match &after.document {

@@ -14,6 +14,7 @@ use super::invariants::{Violation, streams_are_checked, wall_clocks_decide_nothi
 use super::neighbours::Neighbour;
 use super::process::{Class, Process, tunables};
 use super::report;
+use super::streams::Change;
 use crate::election::mutation::{Mutation, planted};
 use crate::election::{BootTime, Claim, Identity, Input, Operation, Outcome};
 use crate::sim::clock::Clock;
@@ -112,6 +113,8 @@ pub(super) struct Leases {
     pub(super) starts: Rng,
     pub(super) guard_dice: Rng,
     pub(super) stream_dice: Rng,
+    /// The newest change that a majority has, and since when.
+    pub(super) last_change: Option<(u64, Change)>,
     pub(super) hints: Hints,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::cluster::World;
-use super::invariants::streams_are_checked::{self as streams, Asked, Late};
+use super::cluster::{Was, World};
+use super::invariants::streams_are_checked::{self as streams, Asked, Followed, Late};
 use crate::election::{BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Watch};
 use crate::sim::SECOND;
 
@@ -20,6 +20,10 @@ pub(super) struct Hearing {
     /// True if it follows hints instead.
     hints: bool,
     reopening_owed: bool,
+    /// The newest read that was sent since the stream was opened, and since the last event that
+    /// does not show the document; and true if one was answered.
+    informing: Option<CallId>,
+    informed: bool,
     /// True if the adapter was shown a whole document since the stream was opened.
     pub(super) document_seen: bool,
     /// A takeover of an expired holder that is waited for.
@@ -55,7 +59,7 @@ impl Hearing {
     pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
         match operation {
             Operation::Read { confirm } => {
-                self.asking = Some(call);
+                (self.asking, self.informing) = (Some(call), Some(call));
                 (self.reading, self.order) = ((!confirm).then_some(call), 0);
             }
             Operation::TakeOver { ended, .. } if ended.reason == Reason::TookOver => {
@@ -93,9 +97,11 @@ impl World {
                     Watch::Opened | Watch::HintsOpened => {
                         hearing.open = true;
                         hearing.hints = *watch == Watch::HintsOpened;
+                        (hearing.informing, hearing.informed) = (None, false);
                     }
                     Watch::Lost => hearing.open = false,
-                    Watch::Alive | Watch::Unclear | Watch::Hint => {}
+                    Watch::Unclear => (hearing.informing, hearing.informed) = (None, false),
+                    Watch::Alive | Watch::Hint => {}
                     Watch::Changed(lease) => {
                         hearing.order = hearing.order.max(order_of(lease).unwrap_or(0));
                         hearing.shows(lease);
@@ -116,6 +122,9 @@ impl World {
                 // A late answer to a read that was given up is ignored.
                 let asked = hearing.asking.take_if(|id| id == call).is_some();
                 let read = hearing.reading.take_if(|id| id == call).is_some();
+                if let Outcome::Applied(_) = outcome {
+                    hearing.informed |= hearing.informing.take_if(|id| id == call).is_some();
+                }
                 if let Outcome::Applied(found) = outcome
                     && asked
                 {
@@ -163,8 +172,27 @@ impl World {
                 INTERVAL_MAX.max(timings.retry_interval())
             }),
         });
+        let followed = self.followed(process, idle);
+        self.found(followed.and_then(streams::check_followed));
         self.found(late.and_then(streams::check_late));
         self.found(asked.and_then(streams::check_asked));
+    }
+
+    /// Returns the newest token, and the one that a follower knows that has nothing left to handle.
+    fn followed(&self, process: usize, idle: bool) -> Option<Followed> {
+        let p = &self.processes[process];
+        let stream = &p.stream;
+        let reports = stream.open && !stream.silent && !stream.stale && !stream.hints;
+        let read = p.hearing.open && p.hearing.informed;
+        let handled = read && stream.last_at <= self.now;
+        let (at, Was::Token(stored)) = self.own.was.last()? else {
+            return None;
+        };
+        (idle && reports && handled && !p.facts.foreign).then(|| Followed {
+            known: p.election.token_seen(),
+            stored: *stored,
+            since: Duration::from_nanos(self.now - at),
+        })
     }
 
     /// Returns a follower whose stream is stale long after the last fault.

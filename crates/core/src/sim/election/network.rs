@@ -148,7 +148,7 @@ impl Calls for Leases {
             world.note(|| super::report::committed(&committed));
             world.check_commit(&committed, token_before);
             world.note_renewal(&committed.before, &committed.after);
-            world.notify_streams(&committed.before, &committed.after);
+            world.notify_streams(committed);
         }
     }
 

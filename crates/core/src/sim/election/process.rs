@@ -36,6 +36,8 @@ pub(super) struct Stream {
     /// Number of the current opening. Events of an earlier opening are dropped.
     pub(super) opening: u64,
     pub(super) open: bool,
+    /// The sequence number of the first write that it reports.
+    pub(super) from: u64,
     /// When it was opened, in true time.
     pub(super) opened_at: u64,
     pub(super) silent: bool,

@@ -2,7 +2,7 @@
 
 use super::cluster::World;
 use super::coverage::Hit;
-use super::document::{Stored, claim_of};
+use super::document::{Committed, Stored, claim_of};
 use super::faults::Fault;
 use super::invariants::streams_are_checked as streams;
 use super::process::Class;
@@ -16,8 +16,11 @@ enum Says {
     /// An event that is passed on without interpretation.
     News(Watch),
     /// A change of the document from the first state to the second.
-    Change(Box<(Stored, Stored)>),
+    Change(Change),
 }
+
+/// The state before a write, and after it.
+pub(super) type Change = Box<(Stored, Stored)>;
 
 /// Interval between empty answers of a stream, as in `store/mongo/follow.rs`.
 const BEAT: u64 = 10 * SECOND;
@@ -26,15 +29,20 @@ const LACKING_RETRY: u64 = 60 * SECOND;
 
 impl World {
     /// Sends a committed change to every open stream that still reports.
-    pub(super) fn notify_streams(&mut self, before: &Stored, state: &Stored) {
+    pub(super) fn notify_streams(&mut self, committed: Committed) {
+        let Committed {
+            seq, before, after, ..
+        } = committed;
+        let state = &after;
+        let change = Box::new((before, after.clone()));
+        self.own.last_change = Some((self.now, change.clone()));
         for index in 0..self.live.len() {
             let process = self.live[index];
             let stream = &self.processes[process].stream;
-            if !stream.open || stream.silent || stream.stale || stream.hints {
+            if !stream.open || stream.silent || stream.stale || stream.hints || seq < stream.from {
                 continue;
             }
-            let change = Box::new((before.clone(), state.clone()));
-            self.notify_adapter(process, Says::Change(change));
+            self.notify_adapter(process, Says::Change(change.clone()));
             let roll = self.net.below(60);
             let late = self.net.below(20_000) * MS;
             if self.troubles(Fault::StreamStale)
@@ -113,12 +121,34 @@ impl World {
         stream.silent = false;
         stream.stale = stale;
         stream.hints = hints;
-        let opened = match hints {
-            true => Watch::HintsOpened,
-            false => Watch::Opened,
+        // By default, a stream of MongoDB begins after the newest write of the primary, even if no
+        // majority has it. The adapter requests one from the time of a majority read on.
+        stream.from = match planted!(StreamFromItsOpening) {
+            true => self.set.newest() + 1,
+            false => 0,
         };
-        self.notify(process, opened);
+        match hints {
+            true => self.notify(process, Watch::HintsOpened),
+            false => {
+                self.notify(process, Watch::Opened);
+                self.repeat_since_its_read(process);
+            }
+        }
         self.beats_at(self.now + BEAT, process, opening);
+    }
+
+    /// Reports the change between the read that told the adapter from when on to listen and the
+    /// opening of the stream.
+    fn repeat_since_its_read(&mut self, process: usize) {
+        let since = self
+            .now
+            .saturating_sub(self.own.stream_dice.between(1, 10) * MS);
+        if let Some((at, change)) = self.own.last_change.clone()
+            && at >= since
+            && !self.processes[process].stream.stale
+        {
+            self.notify_adapter(process, Says::Change(change));
+        }
     }
 
     fn stream_beats(&mut self, process: usize, opening: u64) {

@@ -199,6 +199,24 @@ impl Deployment {
         Ok(document)
     }
 
+    /// Reads with majority, and returns the operation time of that read: the newest write that a
+    /// majority has.
+    pub(super) async fn majority_time(
+        &self,
+        collection: &Collection<Document>,
+    ) -> Result<Option<Timestamp>, mongodb::error::Error> {
+        let mut session = collection.client().start_session().await?;
+        collection
+            .find_one(doc! { "_id": "" })
+            .projection(doc! { "_id": 1 })
+            .read_concern(ReadConcern::majority())
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .max_time(self.operation_timeout())
+            .session(&mut session)
+            .await?;
+        Ok(session.operation_time())
+    }
+
     /// Returns the read concern. A standalone server neither supports nor needs linearizable reads.
     /// A router needs them, because the primaries of the replica sets behind it can be deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use mongodb::Collection;
 use mongodb::bson::{Document, Timestamp};
+use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ChangeStreamEvent;
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 use mongodb::raw_batch_cursor::RawBatchCursor;
@@ -30,7 +31,7 @@ const REFUSALS_MAX: u32 = 10;
 
 /// An event of a stream.
 pub(super) enum StreamEvent {
-    /// The stream is open; changes from now on will be reported.
+    /// The stream is open; changes that a read from now on may not show will be reported.
     Opened,
     /// The stream is open; changes since [`StreamHandler::since`] will be reported.
     OpenedSince,
@@ -70,7 +71,8 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     fn deployment(&self) -> &Arc<Deployment>;
     /// The pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
-    /// Returns the time from which the next stream reports changes; by default from its opening on.
+    /// Returns the time from which the next stream reports changes; by default from the newest write
+    /// on that a majority has.
     fn since(&self) -> Option<Timestamp> {
         None
     }
@@ -187,20 +189,9 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             return End::Lacking;
         }
     }
-    let mut opening = collection
-        .watch()
-        .pipeline(listener.pipeline())
-        .max_await_time(await_max(deployment.timings()))
-        .read_concern(ReadConcern::majority())
-        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary));
-    let mut open = StreamEvent::Opened;
-    if let Some(since) = listener.since() {
-        opening = opening.start_at_operation_time(since);
-        open = StreamEvent::OpenedSince;
-    }
-    let opened = opening.await;
-    let mut stream = match opened {
-        Ok(stream) => stream,
+    let opened = open(&listener, &collection).await;
+    let (mut stream, event) = match opened {
+        Ok(opened) => opened,
         Err(error) => {
             failed(&listener, deployment.describe(&error)).await;
             return if outcome::lacks_change_streams(&error) {
@@ -212,7 +203,7 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             };
         }
     };
-    report(&listener, open).await;
+    report(&listener, event).await;
     loop {
         alive.send_replace(());
         match stream.next_if_any().await {
@@ -229,6 +220,37 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             }
         }
     }
+}
+
+type Stream = ChangeStream<ChangeStreamEvent<Document>>;
+
+/// Opens a stream, and returns it with the event that reports it.
+///
+/// By default a stream begins after the newest write of the primary, even if no majority has it
+/// yet. A majority read that follows does not show such a write either, so it would be missed. The
+/// stream therefore begins at the newest write that a majority has.
+async fn open<L: StreamHandler>(
+    listener: &L,
+    collection: &Collection<Document>,
+) -> Result<(Stream, StreamEvent), mongodb::error::Error> {
+    let deployment = listener.deployment();
+    let mut opening = collection
+        .watch()
+        .pipeline(listener.pipeline())
+        .max_await_time(await_max(deployment.timings()))
+        .read_concern(ReadConcern::majority())
+        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+    let (since, event) = match listener.since() {
+        Some(since) => (Some(since), StreamEvent::OpenedSince),
+        None => {
+            let since = deployment.majority_time(collection).await?;
+            (since, StreamEvent::Opened)
+        }
+    };
+    if let Some(since) = since {
+        opening = opening.start_at_operation_time(since);
+    }
+    Ok((opening.await?, event))
 }
 
 /// Follows hints until their cursor ends.

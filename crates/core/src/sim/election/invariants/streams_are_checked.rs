@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use super::{Violation, explain, require, violation, with};
-use crate::election::Revision;
+use crate::election::{Revision, Token};
+
+/// Many times the delay of an event.
+const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A turn of a follower after which none of its calls is in flight.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +65,23 @@ pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
     })
 }
 
+/// A turn of a follower that has read since it opened its stream, and has handled every event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Followed {
+    /// The token that it considers stored.
+    pub(crate) known: Option<Token>,
+    /// The stored token.
+    pub(crate) stored: Token,
+    /// The time since which a majority has it.
+    pub(crate) since: Duration,
+}
+
+/// Checks that a stream reports each acquisition, or that the read behind it shows it.
+pub(crate) fn check_followed(followed: Followed) -> Option<Violation> {
+    let late = followed.known < Some(followed.stored) && followed.since > REPORTED_WITHIN;
+    require(!late, "streams are complete", &followed)
+}
+
 /// Checks that every stale stream was detected in the healing period.
 pub(crate) fn check_peace(stale: Option<usize>) -> Option<Violation> {
     let process = stale?;
@@ -88,6 +108,20 @@ fn timely_reads_are_in_order() {
     let unread = |max| with(asked, |it| it.unread_max = Some(Duration::from_secs(max)));
     assert_eq!(check_asked(unread(23)), None);
     assert!(check_asked(unread(22)).is_some());
+}
+
+#[test]
+fn an_acquisition_that_a_follower_was_not_shown_is_found() {
+    let [six, seven] = [6, 7].map(|n| Token::new(n).expect("positive"));
+    let followed = |known, millis| Followed {
+        known,
+        stored: seven,
+        since: Duration::from_millis(millis),
+    };
+    assert_eq!(check_followed(followed(Some(seven), 9_000)), None);
+    assert_eq!(check_followed(followed(Some(six), 1_000)), None);
+    assert!(check_followed(followed(Some(six), 1_001)).is_some());
+    assert!(check_followed(followed(None, 1_001)).is_some());
 }
 
 #[test]

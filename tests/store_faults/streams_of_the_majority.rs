@@ -1,0 +1,57 @@
+//! Goal: a stream misses no write. One that no majority has yet when the stream is opened appears
+//! neither in the read that follows nor, by MongoDB's default, in the stream.
+//! Method: a takeover that only the primary has, because both secondaries are frozen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_testbed::{DaemonTimings, ReplicaSet};
+use mongodb::bson::{Bson, Document, Uuid, doc};
+use mongodb::options::{Acknowledgment, WriteConcern};
+
+use crate::fixture::{LONG, stage_on};
+
+/// Less than the lease duration, after which a follower reads in any case.
+const SHOWN_WITHIN: Duration = Duration::from_secs(12);
+
+#[tokio::test]
+async fn a_takeover_that_only_the_primary_has_when_a_stream_is_opened_is_reported() {
+    let set = Arc::new(ReplicaSet::builder().default_election().start().await);
+    let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
+    stage.candidate("a").leading(LONG).await.kill();
+    let primary = set.primary().await;
+    let secondaries: Vec<usize> = (0..set.member_count()).filter(|n| *n != primary).collect();
+    secondaries.iter().for_each(|member| set.stop(*member));
+
+    let claim = Bson::from(Uuid::new());
+    let leases = set.client().database(stage.database());
+    let leases = leases.collection::<Document>(stage.collection());
+    let taken = doc! {
+        "token": 2_i64, "revision": Uuid::new(), "holder.identity": "x", "holder.claim": &claim,
+    };
+    let mut alone = WriteConcern::default();
+    alone.w = Some(Acknowledgment::Nodes(1));
+    let taken = leases
+        .update_one(doc! { "_id": stage.lease() }, doc! { "$set": taken })
+        .write_concern(alone)
+        .await
+        .expect("the primary accepts it");
+    assert_eq!(taken.modified_count, 1);
+
+    let b = stage.candidate("b").following("a", LONG).await;
+    b.wait_stream().await;
+    secondaries.iter().for_each(|member| set.cont(*member));
+    // Renewals change neither the token nor the claim, and keep the follower from reading.
+    let stored = stage.stored();
+    let renewals = async {
+        loop {
+            assert!(stored.renew_as(&claim).await);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    tokio::select! {
+        _ = b.wait_follows("x", SHOWN_WITHIN) => {}
+        () = renewals => {}
+    }
+    assert_eq!(b.status()["holder"]["token"], 2, "{}", b.logs());
+}
