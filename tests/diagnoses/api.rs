@@ -56,7 +56,8 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             &place,
             parts.closed.number(),
         )
-        .says("the API server cannot be reached"),
+        .says("the API server cannot be reached: connection refused")
+        .says(&format!("server=\"https://127.0.0.1:{}\"", parts.closed.number())),
         at(
             "API server that refuses the token",
             "api-401",

@@ -40,7 +40,7 @@ impl Publisher {
     ) -> Self {
         let client = cluster.kubernetes.client();
         Self::over(
-            Api::over(move || Ok(client.clone())),
+            Api::over("the API server".to_owned(), move || Ok(client.clone())),
             place,
             repair_interval,
         )

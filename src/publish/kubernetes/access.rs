@@ -20,6 +20,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tower::{BoxError, ServiceExt};
 
 use crate::bounded_file::read_bounded;
+use crate::cause::cause;
 
 /// Directory where the kubelet mounts a service account by default.
 pub const CREDENTIALS_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -51,12 +52,14 @@ pub struct Access {
 pub struct NotInCluster(String);
 
 /// Credentials from which a client cannot be built at the moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// Each contains the path of the file and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unusable {
     /// The token file cannot be read, or does not contain a token.
-    Token,
+    Token(String),
     /// The certificate file cannot be read, or does not contain a certificate.
-    Certificate,
+    Certificate(String),
 }
 
 impl Access {
@@ -103,9 +106,14 @@ impl Access {
         })
     }
 
+    /// Returns the address of the API server.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// Returns the namespace in the directory of the credentials, if there is one.
     pub fn namespace(&self) -> Option<String> {
-        let text = self.read(NAMESPACE_FILE)?;
+        let text = self.read(NAMESPACE_FILE).ok()?;
         let name = text.trim();
         (!name.is_empty()).then(|| name.to_owned())
     }
@@ -147,38 +155,50 @@ impl Access {
         Ok(stack.with_layer(&config.base_uri_layer()).build())
     }
 
-    /// Reads a file of the directory. Links are followed, because a mounted volume consists of them.
-    fn read(&self, file: &str) -> Option<String> {
-        let read = read_bounded(&self.directory.join(file), FILE_BYTES_MAX);
-        String::from_utf8(read.ok()??).ok()
+    /// Reads a file of the directory; an error has its path. Links are followed, because a mounted
+    /// volume consists of them.
+    fn read(&self, file: &str) -> Result<String, String> {
+        let because = |why: &str| self.because(file, why);
+        match read_bounded(&self.directory.join(file), FILE_BYTES_MAX) {
+            Ok(Some(bytes)) => String::from_utf8(bytes).map_err(|_| because("not text")),
+            Ok(None) => Err(because("larger than 1 MiB")),
+            Err(error) => Err(because(&cause(&error))),
+        }
     }
 
     fn token(&self) -> Result<HeaderValue, Unusable> {
-        let token = self.read(TOKEN_FILE).ok_or(Unusable::Token)?;
+        let token = self.read(TOKEN_FILE).map_err(Unusable::Token)?;
         let token = token.trim();
+        let unusable = |why| Unusable::Token(self.because(TOKEN_FILE, why));
         if token.is_empty() {
-            return Err(Unusable::Token);
+            return Err(unusable("empty"));
         }
         let bearer = format!("Bearer {token}");
-        let mut value = HeaderValue::try_from(bearer).map_err(|_| Unusable::Token)?;
+        let mut value = HeaderValue::try_from(bearer).map_err(|_| unusable("not a token"))?;
         value.set_sensitive(true);
         Ok(value)
     }
 
     /// Returns a TLS configuration that trusts only certificates signed by `ca.crt`.
     fn tls(&self) -> Result<ClientConfig, Unusable> {
-        let bundle = self.read(CERTIFICATE_FILE).ok_or(Unusable::Certificate)?;
+        let bundle = self.read(CERTIFICATE_FILE).map_err(Unusable::Certificate)?;
+        let unusable = |why| Unusable::Certificate(self.because(CERTIFICATE_FILE, why));
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
-            let certificate = certificate.map_err(|_| Unusable::Certificate)?;
-            roots.add(certificate).map_err(|_| Unusable::Certificate)?;
+            let certificate = certificate.map_err(|_| unusable("not in PEM format"))?;
+            let added = roots.add(certificate);
+            added.map_err(|_| unusable("not a certificate of an authority"))?;
         }
         // Unlike the shorter constructors, the builder refuses an empty set of roots.
         let verifier = WebPkiServerVerifier::builder(Arc::new(roots)).build();
-        let verifier = verifier.map_err(|_| Unusable::Certificate)?;
+        let verifier = verifier.map_err(|_| unusable("no certificate in it"))?;
         Ok(ClientConfig::builder()
             .with_webpki_verifier(verifier)
             .with_no_client_auth())
+    }
+
+    fn because(&self, file: &str, why: &str) -> String {
+        format!("{}: {why}", self.directory.join(file).display())
     }
 }
 

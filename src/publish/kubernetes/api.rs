@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use super::access::{Access, Unusable};
+use crate::cause::cause;
 
 /// Maximum length of an answer: the metadata of [`PODS_MAX`] pods with many labels, annotations and
 /// managed fields.
@@ -28,6 +29,8 @@ pub struct Api {
     /// Builds a client for one request, from the current token and certificate files. At one
     /// request per minute, keeping the client would save nothing.
     connect: Arc<dyn Fn() -> Result<Client, Unusable> + Send + Sync>,
+    /// The address of the server, for messages.
+    server: String,
     /// Held while the files are read, so that at most one thread waits for a disk that hangs.
     reading: Arc<Semaphore>,
 }
@@ -36,6 +39,8 @@ pub struct Api {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiError {
     pub(super) what: &'static str,
+    /// The file or the cause.
+    pub(super) detail: Option<String>,
     pub(super) status: Option<u16>,
     /// True if the request may still take effect, now or later.
     pub(super) may_land: bool,
@@ -59,14 +64,16 @@ impl ApiError {
     /// A request that was not answered before its timeout.
     pub(super) const NO_ANSWER: Self = Self {
         what: "no answer in time",
+        detail: None,
         status: None,
         may_land: true,
         retry: RetryPolicy::Again,
     };
 
-    const fn unsent(what: &'static str) -> Self {
+    const fn unsent(what: &'static str, detail: Option<String>) -> Self {
         Self {
             what,
+            detail,
             status: None,
             may_land: false,
             retry: RetryPolicy::Again,
@@ -77,6 +84,9 @@ impl ApiError {
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.what)?;
+        if let Some(detail) = &self.detail {
+            write!(f, ": {detail}")?;
+        }
         match self.status {
             Some(status) => write!(f, " (HTTP {status})"),
             None => Ok(()),
@@ -87,20 +97,30 @@ impl fmt::Display for ApiError {
 impl Api {
     /// Creates an access for use inside a cluster. A connection is opened only for a request.
     pub fn new(access: Access) -> Self {
-        Self::over(move || access.client())
+        let server = access.server().to_owned();
+        Self::over(server, move || access.client())
     }
 
-    /// Creates an access that builds its clients with `connect`.
-    pub fn over(connect: impl Fn() -> Result<Client, Unusable> + Send + Sync + 'static) -> Self {
+    /// Creates an access to `server` that builds its clients with `connect`.
+    pub fn over(
+        server: String,
+        connect: impl Fn() -> Result<Client, Unusable> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             connect: Arc::new(connect),
+            server,
             reading: Arc::new(Semaphore::new(1)),
         }
     }
 
+    /// Returns the address of the server.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// Builds a client outside the event loop, which a disk that hangs would block.
     async fn client(&self) -> Result<Client, ApiError> {
-        const SHUT_DOWN: ApiError = ApiError::unsent("the daemon is shutting down");
+        const SHUT_DOWN: ApiError = ApiError::unsent("the daemon is shutting down", None);
         let reading = Arc::clone(&self.reading).acquire_owned().await;
         let reading = reading.map_err(|_| SHUT_DOWN)?;
         let connect = Arc::clone(&self.connect);
@@ -144,10 +164,11 @@ impl fmt::Debug for Api {
 
 /// Converts a failure to build the client.
 fn unconnected(unusable: Unusable) -> ApiError {
-    ApiError::unsent(match unusable {
-        Unusable::Token => "the token file cannot be read",
-        Unusable::Certificate => "the certificate of the API server, ca.crt, cannot be used",
-    })
+    let (what, why) = match unusable {
+        Unusable::Token(why) => ("the token file cannot be used", why),
+        Unusable::Certificate(why) => ("the certificate of the API server cannot be used", why),
+    };
+    ApiError::unsent(what, Some(why))
 }
 
 /// Converts the error of a request that got no answer.
@@ -160,10 +181,13 @@ fn unanswered(error: &kube::Error) -> ApiError {
                 .downcast_ref::<ClientError>()
                 .is_some_and(ClientError::is_connect) =>
         {
-            ApiError::unsent(match tls_error(&**error) {
-                Some(error) => untrusted(error),
-                None => "the API server cannot be reached",
-            })
+            match source::<rustls::Error>(&**error) {
+                Some(error) => ApiError::unsent(untrusted(error), None),
+                None => {
+                    let why = source::<io::Error>(&**error).map(cause);
+                    ApiError::unsent("the API server cannot be reached", why)
+                }
+            }
         }
         _ => ApiError {
             what: "the connection to the API server was lost",
@@ -172,20 +196,19 @@ fn unanswered(error: &kube::Error) -> ApiError {
     }
 }
 
-/// Returns the first TLS error among the causes of `error`.
-fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+/// Returns the innermost error of this type among the causes of `error`.
+fn source<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let mut found = None;
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(tls) = error.downcast_ref() {
-            return Some(tls);
-        }
+        found = error.downcast_ref().or(found);
         next = match error.downcast_ref::<io::Error>() {
             // The source of an `io::Error` skips the error that it holds.
             Some(error) => error.get_ref().map(|held| held as _),
             None => error.source(),
         };
     }
-    None
+    found
 }
 
 /// Returns the message for a server that does not prove that it is the API server.
@@ -242,6 +265,7 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
     };
     ApiError {
         what,
+        detail: None,
         status: Some(status.as_u16()),
         // A 504 is sent while the write may still be in progress.
         may_land: status.is_server_error(),

@@ -1,7 +1,7 @@
 //! Logging of lasting failures: a line at the first failure, at each new kind, at growing
 //! intervals, and at the end.
 
-use super::api::{ApiError, RetryPolicy};
+use super::api::{Api, ApiError, RetryPolicy};
 use tracing::{error, info, warn};
 
 use crate::election::BootTime;
@@ -17,6 +17,8 @@ pub(super) struct ErrorLog {
     subject: String,
     /// The rule that a Role needs to allow the requests.
     right: &'static str,
+    /// The address of the API server.
+    server: String,
     metrics: Metrics,
     throttle: ErrorThrottle,
 }
@@ -26,12 +28,14 @@ impl ErrorLog {
         surface: Surface,
         subject: String,
         right: &'static str,
+        api: &Api,
         metrics: Metrics,
     ) -> Self {
         Self {
             surface,
             subject,
             right,
+            server: api.server().to_owned(),
             metrics,
             throttle: ErrorThrottle::default(),
         }
@@ -43,11 +47,12 @@ impl ErrorLog {
             return;
         }
         let (surface, (_, failures)) = (self.surface.as_str(), self.throttle.so_far(now));
-        let subject = &self.subject;
+        let (subject, server) = (&self.subject, &self.server);
         if error.status == Some(403) {
             error!(
                 surface,
                 subject,
+                server,
                 failures,
                 missing_rule = self.right,
                 "forbidden by the API server: a Role bound to this pod's service account must \
@@ -57,15 +62,15 @@ impl ErrorLog {
         }
         match error.retry {
             RetryPolicy::Again | RetryPolicy::After(_) => warn!(
-                surface, subject, failures, why = %error,
+                surface, subject, server, failures, why = %error,
                 "write to the API server failed, retrying"
             ),
             RetryPolicy::Person => error!(
-                surface, subject, failures, why = %error,
+                surface, subject, server, failures, why = %error,
                 "rejected by the API server; retrying every minute"
             ),
             RetryPolicy::NewPod => warn!(
-                surface, subject, failures, why = %error,
+                surface, subject, server, failures, why = %error,
                 "pod no longer exists in the API server"
             ),
         }

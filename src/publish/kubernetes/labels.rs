@@ -43,6 +43,8 @@ impl Labels {
         let reconciler = Reconciler::new(repair_interval);
         let (state, receiver) = watch::channel(reconciler.state());
         let subject = format!("label {} of pod {}", requests.label_key(), requests.pod());
+        let right = "patch pods/status";
+        let errors = ErrorLog::new(Surface::Label, subject, right, &api, metrics);
         let labels = Self {
             api,
             requests,
@@ -50,7 +52,7 @@ impl Labels {
             state,
             timer: BootTimer::new()?,
             reconciler,
-            errors: ErrorLog::new(Surface::Label, subject, "patch pods/status", metrics),
+            errors,
         };
         Ok((labels, receiver))
     }

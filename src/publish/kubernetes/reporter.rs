@@ -62,12 +62,13 @@ impl EventReporter {
         let queue = EventQueue::new(metrics.clone());
         let subject = format!("Events on pod {}", requests.pod());
         let right = "create and patch events (events.k8s.io)";
+        let errors = ErrorLog::new(Surface::Event, subject, right, &api, metrics.clone());
         let reporter = Self {
             api,
             requests,
             queue: queue.clone(),
-            metrics: metrics.clone(),
-            errors: ErrorLog::new(Surface::Event, subject, right, metrics),
+            metrics,
+            errors,
             memory: ReportedEvents::new(boot_now()),
         };
         (queue, reporter)

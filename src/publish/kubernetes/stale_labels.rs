@@ -77,12 +77,13 @@ impl StaleLabels {
     ) -> io::Result<Self> {
         let subject = format!("label {} of other pods", requests.label_key());
         let right = "list pods and patch pods/status";
+        let errors = ErrorLog::new(Surface::Label, subject, right, &api, metrics);
         Ok(Self {
             api,
             requests,
             status,
             timer: BootTimer::new()?,
-            errors: ErrorLog::new(Surface::Label, subject, right, metrics),
+            errors,
             rounds: Rounds::default(),
         })
     }

@@ -29,7 +29,7 @@ where
 {
     let answer = Arc::new(answer);
     let made = AtomicUsize::new(0);
-    let api = Api::over(move || {
+    let api = Api::over("https://api".to_owned(), move || {
         let number = made.fetch_add(1, Ordering::SeqCst);
         assert_ne!(Some(number), fault, "a bug in a task");
         let answer = Arc::clone(&answer);

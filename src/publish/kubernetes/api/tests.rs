@@ -31,7 +31,7 @@ fn server(
     let asked = Asked::default();
     let made = Arc::new(AtomicUsize::new(0));
     let (log, count) = (Arc::clone(&asked), Arc::clone(&made));
-    let api = Api::over(move || {
+    let api = Api::over("https://api".to_owned(), move || {
         count.fetch_add(1, Ordering::SeqCst);
         let log = Arc::clone(&log);
         let answer = service_fn(move |request: Request<Body>| {
@@ -151,10 +151,10 @@ async fn a_disk_that_hangs_holds_up_nothing_but_its_requests() {
     let (disk, hangs) = std::sync::mpsc::channel::<()>();
     let (hangs, reads) = (Mutex::new(hangs), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&reads);
-    let api = Api::over(move || {
+    let api = Api::over("https://api".to_owned(), move || {
         counted.fetch_add(1, Ordering::SeqCst);
         let _ = hangs.lock().unwrap().recv();
-        Err(Unusable::Token)
+        Err(Unusable::Token("no disk".to_owned()))
     });
     for _ in 0..3 {
         let sent = api.send(request());
@@ -165,7 +165,7 @@ async fn a_disk_that_hangs_holds_up_nothing_but_its_requests() {
     assert_eq!(reads.load(Ordering::SeqCst), 1, "one thread waits for it");
     drop(disk);
     let error = api.send(request()).await.unwrap_err();
-    assert_eq!(error.what, "the token file cannot be read");
+    assert_eq!(error.to_string(), "the token file cannot be used: no disk");
 }
 
 /// A pipe would be waited for, and an endless file would take all memory.
@@ -176,20 +176,22 @@ async fn only_regular_files_of_a_usual_size_are_credentials() {
     std::fs::write(at("ca.crt"), "").unwrap();
     std::fs::write(at("token"), "t").unwrap();
     let api = api_at("127.0.0.1", "1", directory.path());
-    let what = async || api.send(request()).await.unwrap_err().what;
+    let what = async || {
+        let error = api.send(request()).await.unwrap_err();
+        let detail = error.detail.expect("the file and the cause");
+        (error.what, detail)
+    };
     for (name, expected) in [
-        ("token", "the token file cannot be read"),
-        (
-            "ca.crt",
-            "the certificate of the API server, ca.crt, cannot be used",
-        ),
+        ("token", "the token file cannot be used"),
+        ("ca.crt", "the certificate of the API server cannot be used"),
     ] {
         std::fs::remove_file(at(name)).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, at(name), rustix::fs::Mode::RWXU).unwrap();
-        assert_eq!(what().await, expected);
+        let not_regular = format!("{}: it is not a regular file", at(name).display());
+        assert_eq!(what().await, (expected, not_regular.clone()));
         std::fs::remove_file(at(name)).unwrap();
         std::os::unix::fs::symlink("/dev/zero", at(name)).unwrap();
-        assert_eq!(what().await, expected);
+        assert_eq!(what().await, (expected, not_regular));
         std::fs::remove_file(at(name)).unwrap();
         std::fs::write(at(name), "t").unwrap();
     }
@@ -203,19 +205,21 @@ async fn an_unreadable_record_is_reported_and_read_again() {
     write("ca.crt", "no certificate");
     let api = api_at("127.0.0.1", "1", directory.path());
     let what = async || api.send(request()).await.unwrap_err().what;
-    let no_certificate = "the certificate of the API server, ca.crt, cannot be used";
+    let no_certificate = "the certificate of the API server cannot be used";
     assert_eq!(what().await, no_certificate);
     let authority = Certificates::new();
     std::fs::copy(authority.authority(), directory.path().join("ca.crt")).unwrap();
     std::fs::remove_file(directory.path().join("token")).unwrap();
-    assert_eq!(what().await, "the token file cannot be read");
+    assert_eq!(what().await, "the token file cannot be used");
     for no_token in ["", " \n", "t\nt"] {
         write("token", no_token);
         let what = what().await;
-        assert_eq!(what, "the token file cannot be read", "{no_token:?}");
+        assert_eq!(what, "the token file cannot be used", "{no_token:?}");
     }
     write("token", "t\n");
-    assert_eq!(what().await, "the API server cannot be reached");
+    let unreachable = api.send(request()).await.unwrap_err().to_string();
+    let refused = "the API server cannot be reached: connection refused";
+    assert_eq!(unreachable, refused);
 }
 
 /// Starts a server at `address` with a certificate for 127.0.0.1. Returns its port and the head of

@@ -35,6 +35,7 @@ impl io::Write for Page {
 fn a_lasting_error_is_counted_each_time_and_logged_at_growing_intervals() {
     let unreachable = ApiError {
         what: "the API server cannot be reached",
+        detail: None,
         status: None,
         may_land: false,
         retry: RetryPolicy::Again,
@@ -42,10 +43,12 @@ fn a_lasting_error_is_counted_each_time_and_logged_at_growing_intervals() {
     let (_, status) = watch::channel(fixture::status(Role::Unknown));
     let metrics = fixture::metrics(status);
     let subject = "label x of pod y".to_owned();
+    let api = Api::over("https://api:443".to_owned(), || unreachable!("no request"));
     let mut errors = ErrorLog::new(
         Surface::Label,
         subject,
         "patch pods/status",
+        &api,
         metrics.clone(),
     );
     let page = Page::default();

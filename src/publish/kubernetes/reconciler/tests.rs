@@ -6,12 +6,14 @@ use super::*;
 const MINUTE: Duration = Duration::from_secs(60);
 const REFUSED: ApiError = ApiError {
     what: "forbidden",
+    detail: None,
     status: Some(403),
     may_land: false,
     retry: RetryPolicy::Person,
 };
 const UNREACHABLE: ApiError = ApiError {
     what: "the API server cannot be reached",
+    detail: None,
     status: None,
     may_land: false,
     retry: RetryPolicy::Again,
@@ -200,6 +202,7 @@ fn a_refusal_that_needs_an_operator_is_retried_each_minute_and_once_per_change()
 fn asked(seconds: u64) -> ApiError {
     ApiError {
         what: "the API server asks for fewer requests",
+        detail: None,
         status: Some(429),
         may_land: false,
         retry: RetryPolicy::After(Duration::from_secs(seconds)),
@@ -323,6 +326,7 @@ fn a_pod_that_is_gone_shows_nothing() {
     reconciler.sent(Label::Follower, at(1.0));
     let gone = ApiError {
         what: "the pod does not exist",
+        detail: None,
         status: Some(404),
         may_land: false,
         retry: RetryPolicy::NewPod,

@@ -43,7 +43,7 @@ fn others(
 ) -> (StaleLabels, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (log, answers) = (Arc::clone(&asked), Arc::new(Mutex::new(answers)));
-    let api = Api::over(move || {
+    let api = Api::over("https://api".to_owned(), move || {
         let (log, answers) = (Arc::clone(&log), Arc::clone(&answers));
         let server = service_fn(move |request: Request<Body>| {
             let pod = request.uri().path().rsplit('/').nth(1).unwrap_or_default();
