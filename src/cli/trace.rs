@@ -1,7 +1,12 @@
 //! The trace that the environment variable LEASEHOLD_TRACE asks for.
 
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::clock;
 use crate::election::BootTime;
@@ -28,8 +33,31 @@ pub struct TraceError {
 /// [`TraceError`] if the file cannot be opened.
 pub(super) fn from_environment() -> Result<Option<Trace>, TraceError> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
-    let open = |path: PathBuf| Trace::open(&path).map_err(|source| TraceError { path, source });
+    let open = |path: PathBuf| {
+        let file = open(&path).map_err(|source| TraceError { path, source });
+        file.map(Trace::new)
+    };
     path.map(PathBuf::from).map(open).transpose()
+}
+
+/// Opens a file, and creates it for this user alone if it is missing. A link may have been planted
+/// by another user, and a pipe would block each turn until a process reads it: both are refused.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => io::Error::other("it is a symbolic link"),
+            Some(_) | None => error,
+        })?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
 }
 
 /// The trace of a guard.

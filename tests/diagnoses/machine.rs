@@ -29,8 +29,38 @@ mount -t tmpfs -o size=4k,nr_inodes=1 full "$directory" && exec "$@"
 pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     let mut table = addresses(parts);
     table.extend(directories(parts));
+    table.extend(traces(parts));
     table
 }
+
+/// Files that a trace must not be appended to.
+fn traces(parts: &Parts) -> [Situation; 2] {
+    let uri = parts.open.uri();
+    let run = |name: &'static str, make: &dyn Fn(&Path)| {
+        let situation = Situation::run(name, &uri, "a").exits(78);
+        let path = situation.path("trace");
+        make(&path);
+        situation
+            .says(&format!("LEASEHOLD_TRACE: cannot open {path:?}: it is "))
+            .env(&[("LEASEHOLD_TRACE".to_owned(), path.into())])
+    };
+    let link = |path: &Path| symlink("/etc/hostname", path).unwrap();
+    let pipe = |path: &Path| {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap();
+        // With a reader, so that it can be opened.
+        let reader = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+        let reader = rustix::fs::open(path, reader, rustix::fs::Mode::empty()).unwrap();
+        READERS.lock().unwrap().push(reader);
+    };
+    [
+        run("link in place of the trace", &link).says("it is a symbolic link"),
+        run("pipe in place of the trace", &pipe).says("it is not a regular file"),
+    ]
+}
+
+/// Held for as long as the test runs.
+static READERS: Mutex<Vec<rustix::fd::OwnedFd>> = Mutex::new(Vec::new());
 
 fn addresses(parts: &Parts) -> Vec<Situation> {
     let uri = parts.open.uri();

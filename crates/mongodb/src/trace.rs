@@ -38,9 +38,14 @@ impl Trace {
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.append(true).create(true).mode(0o600).open(path)?;
-        Ok(Self {
+        Ok(Self::new(file))
+    }
+
+    /// Appends to a file that was opened for that.
+    pub fn new(file: File) -> Self {
+        Self {
             file: Arc::new(Mutex::new(Some(file))),
-        })
+        }
     }
 
     /// Ends the trace, which would have a gap, when a line cannot be written.
