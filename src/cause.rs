@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
+use rustix::io::Errno;
+
 /// Returns the cause without an error number. A custom error keeps its own message.
 pub(crate) fn cause(error: &Error) -> String {
     match error.kind() {
@@ -13,9 +15,24 @@ pub(crate) fn cause(error: &Error) -> String {
     }
 }
 
+/// Returns the limit that kept a process from being created or a program from being executed, if
+/// it was one.
+pub(crate) fn process_limit(error: &Error) -> Option<&'static str> {
+    match Errno::from_io_error(error)? {
+        Errno::AGAIN => Some("process limit reached (EAGAIN)"),
+        Errno::NOMEM => Some("out of memory (ENOMEM)"),
+        Errno::MFILE => Some("limit of open files reached (EMFILE)"),
+        Errno::NFILE => Some("limit of open files of this machine reached (ENFILE)"),
+        _ => None,
+    }
+}
+
 /// Returns why a program cannot be executed. The kernel reports ENOENT both for a missing script
 /// and for a script whose interpreter is missing.
 pub(crate) fn not_executable(program: &OsStr, error: &Error) -> String {
+    if let Some(limit) = process_limit(error) {
+        return limit.to_owned();
+    }
     match error.kind() {
         ErrorKind::NotFound if Path::new(program).is_file() => {
             "its interpreter or its loader does not exist".to_owned()

@@ -16,7 +16,8 @@ pub const UNDER_WAY: u8 = 3;
 pub const USAGE: u8 = 64;
 /// A one-shot command cannot reach MongoDB (EX_UNAVAILABLE).
 pub const STORE_UNREACHABLE: u8 = 69;
-/// The operating system refused a resource that leasehold itself needs (EX_OSERR).
+/// The operating system refused a resource that leasehold, or the start of its command, needs
+/// (EX_OSERR).
 pub const SYSTEM: u8 = 71;
 /// The lock was not acquired (EX_TEMPFAIL).
 pub const NOT_ACQUIRED: u8 = 75;

@@ -8,6 +8,7 @@
 )]
 
 mod acquisition;
+mod another_user;
 mod at_least;
 mod bad_input;
 mod brisk_traffic;
@@ -19,5 +20,6 @@ mod job;
 mod losing;
 mod once_per;
 mod operators;
+mod process_limit;
 mod process_one;
 mod without_command;

@@ -75,8 +75,8 @@ Signals: TERM, INT, QUIT and HUP send the command workload.stop_signal; it has w
 the lock is renewed meanwhile. A second such signal 1s or more after the first kills it. Without a command the \
 lock is held until standard input closes, after a signal for workload.stop_grace at most.
 
-Exit codes: the command's own; 64 usage, 69 MongoDB unreachable, 71 the operating system refused what leasehold \
-itself needs, 75 not acquired, 76 lost while the command ran, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
+Exit codes: the command's own; 64 usage, 69 MongoDB unreachable, 71 the operating system refused what leasehold or \
+the start of the command needs, 75 not acquired, 76 lost while the command ran, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
 executed / found, 128+N ended by signal N.";
 
 const LOCKS_HELP: &str = "\

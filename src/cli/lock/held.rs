@@ -13,6 +13,7 @@ use super::deadline::Deadline;
 use super::inherited::{Held, Inherited, VARIABLE};
 use super::voice::Voice;
 use super::{Job, LockArgs};
+use crate::cause::{cause, process_limit};
 use crate::cli::answer;
 use crate::clock;
 use crate::election::{BootTime, LeaseName, Timings, Token};
@@ -136,11 +137,10 @@ impl Work<'_> {
             .share()
             .and_then(|shared| command.start(self.environment(), terms, None, Some(shared)));
         let command = started.map_err(|error| {
-            error!(
-                lock = %self.job.args.name, kind = %error.kind(), errno = error.raw_os_error(),
-                "failed to spawn the command"
-            );
-            Ok(exit::CANNOT_EXECUTE)
+            let limit = process_limit(&error);
+            let why = limit.map_or_else(|| cause(&error), str::to_owned);
+            error!(lock = %self.job.args.name, why, "failed to spawn the command");
+            Ok(limit.map_or(exit::CANNOT_EXECUTE, |_| exit::SYSTEM))
         })?;
         Ok((command, deadline, orphans))
     }
@@ -181,6 +181,9 @@ impl Work<'_> {
             self.job
                 .voice
                 .cannot_execute(&self.job.args.command, &error);
+            if process_limit(&error).is_some() {
+                return exit::SYSTEM;
+            }
         }
         // A stop signal just before the start prevents the start.
         let not_run = stopped.map_or(exit::LOCK_LOST, Stop::exit_code);
@@ -260,6 +263,7 @@ pub(super) fn run_within(
         .exec();
     voice.cannot_execute(command, &error);
     ExitCode::from(match error.kind() {
+        _ if process_limit(&error).is_some() => exit::SYSTEM,
         io::ErrorKind::NotFound => exit::NOT_FOUND,
         _ => exit::CANNOT_EXECUTE,
     })
