@@ -50,6 +50,8 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::locks("host name unknown", "mongodb://no-such-host.invalid/")
             .flag("--mongodb-operation-timeout=5s")
             .says("no-such-host.invalid:27017: cannot resolve the host name"),
+        Situation::locks("SRV record missing", "mongodb+srv://cluster.no-such-host.invalid/")
+            .says("cannot resolve the SRV record of cluster.no-such-host.invalid: check"),
         Situation::locks("port of something else", &format!("mongodb://{web}/")).says(&format!(
             "{web}: the answer is not MongoDB's: check the port"
         )),

@@ -56,6 +56,8 @@ enum Returned<I, O> {
 /// A call that continues after its timeout.
 struct Pending<O> {
     call: JoinHandle<Answer<O>>,
+    /// The server that it was most likely sent to, for messages.
+    server: Option<String>,
     started: BootTime,
 }
 
@@ -68,11 +70,13 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
         }
     }
 
-    /// Hands a call to the driver. Must be called inside a tokio runtime.
+    /// Hands a call to the driver, which sends it to `server`, as far as known. Must be called
+    /// inside a tokio runtime.
     pub fn begin(
         &mut self,
         id: I,
         operation: &'static str,
+        server: Option<String>,
         call: impl Future<Output = Answer<O>> + Send + 'static,
     ) {
         if self.waits.len() >= CALLS_MAX {
@@ -99,7 +103,14 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
                     Returned::Answered(reply(id, operation, answer, elapsed, false))
                 }
                 Ok(Err(_)) => Returned::Answered(broken(id)),
-                Err(_) => Returned::TimedOut(id, operation, Pending { call, started }),
+                Err(_) => {
+                    let pending = Pending {
+                        call,
+                        server,
+                        started,
+                    };
+                    Returned::TimedOut(id, operation, pending)
+                }
             }
         });
     }
@@ -120,12 +131,19 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
     }
 
     fn returned(&mut self, returned: Returned<I, O>) -> Reply<I, O> {
-        let (id, operation, Pending { call, started }) = match returned {
+        let (id, operation, pending) = match returned {
             Returned::Answered(reply) => return reply,
             Returned::TimedOut(id, operation, pending) => (id, operation, pending),
         };
+        let Pending {
+            call,
+            server,
+            started,
+        } = pending;
+        let from = server.map(|server| format!(" from {server}"));
+        let after = format!("({} ms)", self.timeout.as_millis());
         let failure = Failure::new("no answer within operation_timeout", "")
-            .of(format!("({} ms)", self.timeout.as_millis()))
+            .of(after + &from.unwrap_or_default())
             .with_retry(RetryPolicy::WaitForServer);
         let answer = Answer {
             outcome: O::UNKNOWN,
@@ -204,10 +222,20 @@ mod tests {
         run(async {
             let mut calls = Calls::new(TIMEOUT);
             let (send, receive) = oneshot::channel();
-            calls.begin(1, "join", async { receive.await.expect("an answer") });
+            calls.begin(1, "join", Some("a:1".to_owned()), async {
+                receive.await.expect("an answer")
+            });
             let unknown = calls.next().await.expect("under way");
             assert_eq!(unknown.outcome, Outcome::Unknown);
-            assert!(!unknown.answered.expect("no panic").late);
+            let answered = unknown.answered.expect("no panic");
+            assert!(!answered.late);
+            assert_eq!(
+                answered.failure.expect("a reason").to_string(),
+                format!(
+                    "no answer within operation_timeout ({} ms) from a:1",
+                    TIMEOUT.as_millis()
+                )
+            );
             let applied = Outcome::Applied(Found::Missing);
             send.send(answer(applied.clone()))
                 .expect("the call was not dropped");
@@ -223,9 +251,9 @@ mod tests {
         run(async {
             let mut calls = Calls::<_, Outcome>::new(TIMEOUT);
             for id in 0..CALLS_MAX {
-                calls.begin(id, "read", std::future::pending());
+                calls.begin(id, "read", None, std::future::pending());
             }
-            calls.begin(CALLS_MAX, "leave", async { panic!("it was sent") });
+            calls.begin(CALLS_MAX, "leave", None, async { panic!("it was sent") });
             let refused = calls.next().await.expect("under way");
             assert_eq!(refused.call, CALLS_MAX);
             assert_eq!(refused.outcome, Outcome::Failed);
@@ -236,7 +264,7 @@ mod tests {
     fn a_panic_of_the_driver_leaves_the_outcome_unknown() {
         run(async {
             let mut calls = Calls::<_, Outcome>::new(Duration::from_secs(60));
-            calls.begin(7, "renew", async { panic!("planted") });
+            calls.begin(7, "renew", None, async { panic!("planted") });
             let reply = calls.next().await.expect("under way");
             assert_eq!((reply.call, reply.outcome), (7, Outcome::Unknown));
             assert_eq!(reply.answered, None);

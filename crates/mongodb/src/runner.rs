@@ -110,7 +110,13 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
         match effect {
             Effect::Call { id, operation } => {
                 let (store, name) = (Arc::clone(&self.store), operation.as_str());
-                calls.begin(id, name, async move { store.perform(operation).await });
+                let server = store.server();
+                calls.begin(
+                    id,
+                    name,
+                    server,
+                    async move { store.perform(operation).await },
+                );
             }
             Effect::ReopenStream => self.store.reopen_stream(),
             Effect::Demote => self.demoting = Some(self.surfaces.flush()),

@@ -24,6 +24,11 @@ pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
     /// `operation_timeout`, but never drops the future.
     fn perform(&self, operation: P) -> impl Future<Output = Answer<O>> + Send;
 
+    /// Returns the address of the server that an operation goes to, as far as known. Informational.
+    fn server(&self) -> Option<String> {
+        None
+    }
+
     /// Closes the change stream and opens another one, if the store has one.
     fn reopen_stream(&self) {}
 

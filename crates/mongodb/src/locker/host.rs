@@ -58,7 +58,13 @@ impl<F: LockSurfaces> Host for LockHost<F> {
         match effect {
             Effect::Call { id, operation } => {
                 let (store, name) = (self.store.clone(), operation.as_str());
-                calls.begin(id, name, async move { store.perform(operation).await });
+                let server = store.server();
+                calls.begin(
+                    id,
+                    name,
+                    server,
+                    async move { store.perform(operation).await },
+                );
             }
             Effect::Watch(claim) => self.watch(claim),
             Effect::Acquired {

@@ -193,6 +193,10 @@ impl Store for MongoStore {
         self.shared.deployment.answer(sent).await
     }
 
+    fn server(&self) -> Option<String> {
+        self.shared.deployment.servers().writable()
+    }
+
     fn reopen_stream(&self) {
         self.shared.reopen.notify_one();
     }

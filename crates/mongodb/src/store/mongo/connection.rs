@@ -72,6 +72,8 @@ pub(super) enum SendError {
     Files(String),
     /// The connection string leads to another deployment; contains the reason, without secrets.
     Elsewhere(String),
+    /// The servers of `mongodb+srv://` cannot be resolved; contains the name of the record.
+    Record(String),
     /// The primary has just stepped down.
     NoPrimary,
     /// Reaching the server took the whole `operation_timeout`. Nothing was sent, because the caller
@@ -265,6 +267,13 @@ impl Deployment {
             SendError::Uri(why) => ("MongoDB URI unavailable", why, RetryPolicy::Reconfigure),
             SendError::Files(why) => ("TLS configuration refused", why, RetryPolicy::Reconfigure),
             SendError::Elsewhere(why) => ("MongoDB URI refused", why, RetryPolicy::Reconfigure),
+            SendError::Record(name) => {
+                let why = format!(
+                    "cannot resolve the SRV record of {name}: check the MongoDB URI and the name \
+                     service"
+                );
+                ("connection failed", why, RetryPolicy::WaitForServer)
+            }
             SendError::NoPrimary => {
                 let kind = "the primary has just stepped down";
                 (kind, String::new(), RetryPolicy::WaitForServer)

@@ -252,6 +252,10 @@ impl Store<Operation, Outcome> for MongoLockStore {
         }
         self.shared.deployment.answer(sent).await
     }
+
+    fn server(&self) -> Option<String> {
+        self.shared.deployment.servers().writable()
+    }
 }
 
 /// Removes what lets a contender hold by a grant before it has confirmed it. The grant must be known

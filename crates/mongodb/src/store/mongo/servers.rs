@@ -173,6 +173,19 @@ impl Servers {
         self.known().seen.clone()
     }
 
+    /// Returns the addresses of the servers that accepted writes at their last reply: one primary, or
+    /// several routers.
+    pub(super) fn writable(&self) -> Option<String> {
+        let known = self.known();
+        let writable = known.seen.iter();
+        let writable = writable.filter(|(_, seen)| matches!(seen, ServerState::Writable));
+        let addresses: Vec<_> = writable
+            .take(NAMED_MAX)
+            .map(|(at, _)| at.as_str())
+            .collect();
+        (!addresses.is_empty()).then(|| addresses.join(", "))
+    }
+
     /// Returns why no server accepts a call.
     pub(super) fn no_primary(&self) -> Failure {
         let known = self.known();

@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mongodb::bson::doc;
+use mongodb::error::ErrorKind;
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::{SdamEvent, ServerDescriptionChangedEvent};
 use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria};
 use mongodb::{Client, ServerType};
 
+use super::super::probe::UriSettings;
 use super::super::servers::Asked;
 use super::super::{home, lock, lookalike, outcome, tls};
 use super::{Deployment, SendError};
@@ -65,6 +67,16 @@ async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError
     made.await
 }
 
+/// Adds the name of the record, which the driver's error has not, to a failure to resolve it.
+fn unresolved(error: mongodb::error::Error, uri: &str) -> SendError {
+    let is_record = matches!(*error.kind, ErrorKind::DnsResolve { .. });
+    let asked = UriSettings::of(uri).filter(|asked| is_record && asked.srv);
+    match asked {
+        Some(asked) => SendError::Record(asked.hosts.concat()),
+        None => SendError::Driver(error),
+    }
+}
+
 impl Deployment {
     /// Returns the product if the server is recognized as not being MongoDB. Retries until a server
     /// answers.
@@ -105,7 +117,8 @@ impl Deployment {
         let uri = self.uri().await?;
         let uri = lock(&self.home).instead_of(uri);
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut options = self.client_options(&uri).await?;
+        let options = self.client_options(&uri).await;
+        let mut options = options.map_err(|error| unresolved(error, &uri))?;
         let seeds: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
         let by_host = lookalike::by_host(seeds.iter().map(String::as_str));
         (self.other_product).store(by_host.is_some(), Ordering::Relaxed);
