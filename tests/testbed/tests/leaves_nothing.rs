@@ -61,7 +61,15 @@ fn a_temporary_file_is_named_and_removed() {
 
 #[test]
 fn an_entry_in_the_home_is_named() {
-    assert!(strays("touch ~/.leasehold-history").contains(".leasehold-history"));
+    assert!(strays("touch ~/.leasehold-history").contains("in the home: .leasehold-history"));
+    let below = strays("mkdir -p ~/.local/share/x && touch ~/.local/share/x/y");
+    assert!(below.contains("in the home: .local/share/x/y"), "{below}");
+}
+
+#[test]
+fn an_entry_in_the_real_home_is_named() {
+    let script = "touch \"$(dirname \"$XDG_CACHE_HOME\")/leasehold-history\"";
+    assert!(strays(script).contains("leasehold-history"));
 }
 
 #[test]
