@@ -22,6 +22,42 @@ const WINDOW: Duration = Duration::from_secs(30);
 /// Daemons that start at the same time.
 const BATCH: usize = 10;
 
+/// The source of changes that followers of many leases follow, and the names of the rows with ten
+/// and a hundred leases: a load that grows with the leases alone is at most ten times as high.
+pub(crate) struct Series {
+    name: &'static str,
+    flag: &'static str,
+    pub(crate) cpu: [&'static str; 2],
+    pub(crate) network: [&'static str; 2],
+}
+
+pub(crate) const SERIES: [Series; 2] = [
+    Series {
+        name: "leases of 3 daemons",
+        flag: "--mongodb-watch=stream",
+        cpu: [
+            "leases of 3 daemons: 10: CPU of the servers a second",
+            "leases of 3 daemons: 100: CPU of the servers a second",
+        ],
+        network: [
+            "leases of 3 daemons: 10: their network a second",
+            "leases of 3 daemons: 100: their network a second",
+        ],
+    },
+    Series {
+        name: "leases of 3 daemons, hints",
+        flag: "--mongodb-watch=hints",
+        cpu: [
+            "leases of 3 daemons, hints: 10: CPU of the servers a second",
+            "leases of 3 daemons, hints: 100: CPU of the servers a second",
+        ],
+        network: [
+            "leases of 3 daemons, hints: 10: their network a second",
+            "leases of 3 daemons, hints: 100: their network a second",
+        ],
+    },
+];
+
 /// The load on all members of a set.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
@@ -35,8 +71,10 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let mut rows = Vec::new();
     let of_one = followers(&setup);
     add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(of_one.await) }).await;
-    let of_many = leases(&setup);
-    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(of_many.await) }).await;
+    for series in &SERIES {
+        let of_many = leases(&setup, series);
+        add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(of_many.await) }).await;
+    }
     rows
 }
 
@@ -61,7 +99,7 @@ async fn followers(setup: &Setup) -> Vec<Row> {
         let names: Vec<_> = missing
             .map(|index| ("many".to_owned(), format!("f{index}")))
             .collect();
-        start(setup, &set, names, &mut daemons).await;
+        start(setup, &set, names, None, &mut daemons).await;
         let load = at_rest(setup, &set).await;
         rows.extend(both(&format!("1 lease, followers: {count}"), load));
     }
@@ -69,7 +107,7 @@ async fn followers(setup: &Setup) -> Vec<Row> {
 }
 
 /// More and more leases, for each of which three daemons contend.
-async fn leases(setup: &Setup) -> Vec<Row> {
+async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
     let set = setup.set().await;
     let mut daemons = Vec::new();
     let mut rows = Vec::new();
@@ -78,9 +116,10 @@ async fn leases(setup: &Setup) -> Vec<Row> {
         let names = missing.flat_map(|lease| {
             (0..3).map(move |index| (format!("lease-{lease}"), format!("l{lease}-{index}")))
         });
-        start(setup, &set, names.collect(), &mut daemons).await;
+        let flag = Some(series.flag);
+        start(setup, &set, names.collect(), flag, &mut daemons).await;
         let load = at_rest(setup, &set).await;
-        rows.extend(both(&format!("leases of 3 daemons: {count}"), load));
+        rows.extend(both(&format!("{}: {count}", series.name), load));
     }
     rows
 }
@@ -90,12 +129,13 @@ async fn start(
     setup: &Setup,
     set: &ReplicaSet,
     names: Vec<(String, String)>,
+    flag: Option<&str>,
     daemons: &mut Vec<Daemon>,
 ) {
     for batch in names.chunks(BATCH) {
         let started = batch.iter().map(|(lease, identity)| {
             let daemon = setup.daemon(lease, identity, &set.uri());
-            daemon.start()
+            daemon.flags(flag).start()
         });
         let started: Vec<_> = started.collect();
         join_all(started.iter().map(watching)).await;

@@ -1,7 +1,7 @@
 //! The targets of the comparison, and the ratios of all rows.
 
 use super::{BY_HAND, CLIENT_GO, FLOOR, LEASEHOLD, LOCK};
-use super::{busy, elections, rest};
+use super::{busy, elections, many, rest};
 use crate::locks;
 use crate::report::{Row, Unit};
 use crate::results::PEERS;
@@ -41,6 +41,11 @@ const fn limit(what: &'static str, more: f64) -> Target {
     }
 }
 
+/// Ten times as many leases have at most ten times the load.
+const fn ten_times([ten, hundred]: [&'static str; 2]) -> Target {
+    at_most(hundred, 10.0, Against::Ours(ten, "the row of 10"))
+}
+
 const HANDOFF_OF_3: Against = Against::Ours(elections::HANDOFF, "a handoff with 3");
 
 const TARGETS: &[Target] = &[
@@ -75,6 +80,10 @@ const TARGETS: &[Target] = &[
     limit(locks::COMMANDS_TO_WRITE, 2.05),
     limit(busy::FOLLOWER, 0.001),
     at_most(busy::HANDOFF, 1.4, Against::System(FLOOR)),
+    ten_times(many::SERIES[0].cpu),
+    ten_times(many::SERIES[0].network),
+    ten_times(many::SERIES[1].cpu),
+    ten_times(many::SERIES[1].network),
 ];
 
 /// Adds the ratio to each row of another system, and the target and the verdict to each of ours.
