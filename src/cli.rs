@@ -11,10 +11,12 @@ pub mod limits;
 pub mod lock;
 pub mod locks;
 pub mod operators;
+pub mod replicas;
 pub mod run;
 pub mod status;
 
 mod arguments;
+mod ask;
 mod privacy;
 mod store_elections;
 mod store_options;
@@ -48,6 +50,8 @@ pub enum Invocation {
     Operator(operators::OperatorArgs),
     /// `leasehold check`.
     Check(check::CheckArgs),
+    /// `leasehold replicas`.
+    Replicas(replicas::ReplicasArgs),
     /// `leasehold config`.
     Config(ConfigArgs),
     /// `leasehold completions`.
@@ -113,6 +117,9 @@ pub enum CommandError {
     /// The checks could not begin.
     #[error(transparent)]
     Check(#[from] check::CheckError),
+    /// The replicas cannot be asked.
+    #[error(transparent)]
+    Replicas(#[from] replicas::ReplicasError),
     /// The limit of open files is too low.
     #[error(transparent)]
     Limits(#[from] limits::TooFewFiles),
@@ -131,6 +138,7 @@ impl CommandError {
             Self::Locks(error) => error.exit_code(),
             Self::Operator(error) => error.exit_code(),
             Self::Check(_) => exit::CHECK_FAILED,
+            Self::Replicas(_) => exit::CANNOT_TELL,
             Self::Output(_) => exit::CANNOT_TELL,
         })
     }
@@ -163,6 +171,7 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
             limits::check()?;
             check::run(args)
         }
+        Invocation::Replicas(args) => replicas::run(&args),
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
         Invocation::Completions(shell) => {

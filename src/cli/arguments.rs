@@ -4,6 +4,7 @@
 mod checking;
 mod locking;
 mod operating;
+mod replicas;
 #[cfg(test)]
 mod tests;
 mod tips;
@@ -51,6 +52,7 @@ pub fn command() -> Command {
         .subcommands(operating::commands())
         .subcommand(status_command())
         .subcommand(check_command())
+        .subcommand(replicas::replicas_command())
         .subcommand(config_command())
         .subcommand(completions_command())
         .subcommand(install_command())
@@ -85,6 +87,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         "run" => run(&mut matches).map(Invocation::Run).map_err(usage_error),
         "check" => checking::check(&mut matches)
             .map(Invocation::Check)
+            .map_err(usage_error),
+        "replicas" => replicas::replicas(&mut matches)
+            .map(Invocation::Replicas)
             .map_err(usage_error),
         "lock" => locking::lock(&mut matches)
             .map(Invocation::Lock)

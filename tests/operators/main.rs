@@ -15,6 +15,7 @@ mod listing;
 mod live;
 mod many;
 mod repair;
+mod replicas;
 mod requests;
 mod unhealthy;
 mod waiting;

@@ -3,24 +3,17 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use super::report::{Check, Name, shown};
 use crate::admin::Admin;
+use crate::cli::ask::status_of;
 use crate::cli::store_options::read;
 use crate::config::{Config, Sources, UriSource, shown_path};
 use crate::publish::directory::{DirectoryError, Examined, closed_root, examine, exposure};
 use crate::publish::occupant::named;
 use crate::store::mongo::probe::UriSettings;
-
-/// Time limit for the answer of a process that listens on the configured port.
-const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Maximum length of an answer; that of a daemon has about a kilobyte.
-const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path) -> Vec<Check> {
     vec![
@@ -188,10 +181,7 @@ struct Daemon {
 
 /// Asks the process that listens on this address; `None` unless it answers like a daemon.
 async fn daemon_at(address: SocketAddr) -> Option<Daemon> {
-    let asked = tokio::time::timeout(ANSWER_MAX, ask(reachable(address)));
-    let answer = asked.await.ok()?.ok()?;
-    let (_, body) = answer.split_once("\r\n\r\n")?;
-    serde_json::from_str(body).ok()
+    status_of(reachable(address)).await.ok()
 }
 
 /// Returns an address by which a listener is reached from this host.
@@ -202,18 +192,6 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
     SocketAddr::new(ip, address.port())
-}
-
-async fn ask(address: SocketAddr) -> io::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET /status HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream
-        .take(ANSWER_BYTES_MAX)
-        .read_to_string(&mut answer)
-        .await?;
-    Ok(answer)
 }
 
 #[cfg(test)]

@@ -1,0 +1,392 @@
+//! `leasehold replicas`: asks every replica of a lease, and finds out if exactly one leads.
+//!
+//! Each replica is asked itself, over HTTP. MongoDB is not: replicas that contend on different stores
+//! would each be the leader of their own, and only their own answers show it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::ask::status_of;
+use super::{CommandError, answer, run_to_end};
+use crate::clock::boot_now;
+use crate::election::Role;
+use crate::exit;
+
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Role of a replica that does not know the state of the lease, such as after its start.
+const UNKNOWN: &str = Role::Unknown.as_str();
+
+/// Version of the JSON output, which changes only if the meaning of a field changes.
+const SCHEMA: u32 = 1;
+
+/// Arguments of `leasehold replicas`.
+#[derive(Debug)]
+pub struct ReplicasArgs {
+    /// Host and port of replicas; a name stands for all of its addresses.
+    pub places: Vec<String>,
+    /// The lease that they contend for.
+    pub lease: Option<String>,
+    /// Their number.
+    pub expect: Option<u32>,
+    /// Time to wait until all is well.
+    pub wait: Duration,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// The event loop could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the event loop")]
+pub struct ReplicasError(#[source] io::Error);
+
+/// The replica set, database and collection that a replica contends on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Store {
+    set: String,
+    database: String,
+    collection: String,
+}
+
+/// The part of `/status` that is compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct State {
+    lease: String,
+    identity: String,
+    role: String,
+    leader: bool,
+    token: Option<i64>,
+    store: Option<Store>,
+}
+
+/// One replica, and its answer or the reason why there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Replica {
+    address: SocketAddr,
+    state: Result<State, String>,
+}
+
+/// All replicas at one instant.
+#[derive(Debug, Default)]
+struct Round {
+    replicas: Vec<Replica>,
+    /// The reasons why it is not well; none if it is.
+    problems: Vec<String>,
+}
+
+/// Asks the replicas, until all is well or the time is over, and prints the last answers.
+///
+/// # Errors
+/// [`CommandError`], not yet printed. Replicas that do not agree are not an error.
+pub fn run(args: &ReplicasArgs) -> Result<ExitCode, CommandError> {
+    let round = run_to_end(last_round(args)).map_err(ReplicasError)?;
+    let text = match args.json {
+        true => round.json(),
+        false => round.text(),
+    };
+    answer(text.as_bytes())?;
+    let code = match round.problems.is_empty() {
+        true => exit::DONE,
+        false => exit::NEGATIVE,
+    };
+    Ok(ExitCode::from(code))
+}
+
+async fn last_round(args: &ReplicasArgs) -> Round {
+    let begin = boot_now();
+    loop {
+        let round = ask_all(args).await;
+        if round.problems.is_empty() || boot_now().since(begin) + PAUSE > args.wait {
+            return round;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn ask_all(args: &ReplicasArgs) -> Round {
+    let mut problems = Vec::new();
+    let mut addresses = BTreeSet::new();
+    for place in &args.places {
+        match tokio::net::lookup_host(place).await {
+            Ok(found) => addresses.extend(found),
+            Err(error) => problems.push(format!("cannot resolve {place}: {error}")),
+        }
+    }
+    let replicas = join_all(addresses.into_iter().map(async |address| Replica {
+        address,
+        state: status_of(address).await.map_err(|error| error.to_string()),
+    }));
+    let replicas = replicas.await;
+    problems.extend(found_in(&replicas, args));
+    Round { replicas, problems }
+}
+
+/// Returns everything that is not as it should be.
+fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
+    let mut problems = Vec::new();
+    let states: Vec<_> = replicas
+        .iter()
+        .filter_map(|replica| replica.state.as_ref().ok())
+        .collect();
+    let (found, answering) = (replicas.len(), states.len());
+    match args.expect {
+        Some(expected) if usize::try_from(expected) != Ok(found) => {
+            problems.push(format!("{} found, {expected} expected", counted(found)));
+        }
+        None if found == 0 => problems.push("no replica found".to_owned()),
+        _ => {}
+    }
+    if answering < found {
+        problems.push(format!("{} without an answer", counted(found - answering)));
+    }
+    let leases: BTreeSet<_> = states.iter().map(|state| state.lease.as_str()).collect();
+    match &args.lease {
+        Some(lease) if leases.iter().any(|found| found != lease) => problems.push(format!(
+            "not all contend for {lease}: {}",
+            joined(leases.iter().copied())
+        )),
+        None if leases.len() > 1 => {
+            problems.push(format!(
+                "different leases: {}",
+                joined(leases.iter().copied())
+            ));
+        }
+        _ => {}
+    }
+    if states.iter().any(|state| state.store.is_none()) {
+        problems.push("a replica has not reached MongoDB yet".to_owned());
+    }
+    let unknown = states.iter().filter(|state| state.role == UNKNOWN).count();
+    if unknown > 0 {
+        problems.push(format!("{} without a known role", counted(unknown)));
+    }
+    let stores: BTreeSet<_> = states
+        .iter()
+        .filter_map(|state| state.store.as_ref())
+        .collect();
+    if stores.len() > 1 {
+        let names: Vec<_> = stores.iter().map(|store| store.name()).collect();
+        problems.push(format!(
+            "different stores, so the replicas do not exclude each other: {}",
+            joined(names.iter().map(String::as_str))
+        ));
+    }
+    let leaders: Vec<_> = states.iter().filter(|state| state.leader).collect();
+    match leaders.len() {
+        1 => {}
+        0 if answering == 0 => {}
+        0 => problems.push("no replica leads".to_owned()),
+        count => problems.push(format!(
+            "{count} replicas lead: {}",
+            joined(leaders.iter().map(|leader| leader.identity.as_str()))
+        )),
+    }
+    problems
+}
+
+fn counted(count: usize) -> String {
+    match count {
+        1 => "1 replica".to_owned(),
+        count => format!("{count} replicas"),
+    }
+}
+
+fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+impl Store {
+    fn name(&self) -> String {
+        format!("{}/{}.{}", self.set, self.database, self.collection)
+    }
+}
+
+impl Replica {
+    fn line(&self) -> String {
+        let address = self.address;
+        match &self.state {
+            Ok(state) => {
+                let token = state.token.filter(|_| state.leader);
+                let token = token.map(|token| format!(" token {token}"));
+                let store = state.store.as_ref().map(Store::name);
+                format!(
+                    "{address}  {}  {}{}  {}  {}\n",
+                    state.identity,
+                    state.role,
+                    token.unwrap_or_default(),
+                    state.lease,
+                    store.as_deref().unwrap_or("-")
+                )
+            }
+            Err(why) => format!("{address}  no answer: {why}\n"),
+        }
+    }
+}
+
+impl Round {
+    fn leader(&self) -> Option<&State> {
+        let mut states = self
+            .replicas
+            .iter()
+            .filter_map(|replica| replica.state.as_ref().ok());
+        states.find(|state| state.leader)
+    }
+
+    fn text(&self) -> String {
+        let mut text: String = self.replicas.iter().map(Replica::line).collect();
+        for problem in &self.problems {
+            text += &format!("failed: {problem}\n");
+        }
+        if let (true, Some(leader)) = (self.problems.is_empty(), self.leader()) {
+            let count = counted(self.replicas.len());
+            text += &format!("ok: {count}, one leader: {}\n", leader.identity);
+        }
+        // A server that is not a daemon could send anything.
+        text.replace(|c: char| c.is_control() && c != '\n', "?")
+    }
+
+    fn json(&self) -> String {
+        let replica = |replica: &Replica| match &replica.state {
+            Ok(state) => json!({"address": replica.address, "state": state, "error": null}),
+            Err(why) => json!({"address": replica.address, "state": null, "error": why}),
+        };
+        let replicas: Vec<_> = self.replicas.iter().map(replica).collect();
+        let ok = self.problems.is_empty();
+        let round =
+            json!({"schema": SCHEMA, "ok": ok, "problems": self.problems, "replicas": replicas});
+        format!("{round}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args() -> ReplicasArgs {
+        ReplicasArgs {
+            places: Vec::new(),
+            lease: None,
+            expect: None,
+            wait: Duration::ZERO,
+            json: false,
+        }
+    }
+
+    fn replica(number: u8, leader: bool) -> Replica {
+        let role = if leader { "leader" } else { "follower" };
+        let store = Store {
+            set: "rs0".to_owned(),
+            database: "leasehold".to_owned(),
+            collection: "leases".to_owned(),
+        };
+        Replica {
+            address: SocketAddr::from(([10, 0, 0, number], 9402)),
+            state: Ok(State {
+                lease: "orders".to_owned(),
+                identity: format!("orders-{number}"),
+                role: role.to_owned(),
+                leader,
+                token: Some(7),
+                store: Some(store),
+            }),
+        }
+    }
+
+    /// Returns two replicas, of which the second one is changed.
+    fn with(change: impl FnOnce(&mut State)) -> Vec<Replica> {
+        let mut second = replica(2, false);
+        change(second.state.as_mut().expect("a state"));
+        vec![replica(1, true), second]
+    }
+
+    #[test]
+    fn one_leader_on_one_store_is_well() {
+        let replicas = with(|_| {});
+        let expecting = ReplicasArgs {
+            expect: Some(2),
+            lease: Some("orders".to_owned()),
+            ..args()
+        };
+        assert_eq!(found_in(&replicas, &args()), Vec::<String>::new());
+        assert_eq!(found_in(&replicas, &expecting), Vec::<String>::new());
+        let round = Round {
+            replicas,
+            problems: Vec::new(),
+        };
+        assert_eq!(
+            round.text(),
+            "10.0.0.1:9402  orders-1  leader token 7  orders  rs0/leasehold.leases\n\
+             10.0.0.2:9402  orders-2  follower  orders  rs0/leasehold.leases\n\
+             ok: 2 replicas, one leader: orders-1\n"
+        );
+    }
+
+    #[test]
+    fn each_deviation_is_a_problem() {
+        let silent = vec![
+            replica(1, true),
+            Replica {
+                state: Err("connection refused".to_owned()),
+                ..replica(2, false)
+            },
+        ];
+        let other_store = |state: &mut State| {
+            if let Some(store) = &mut state.store {
+                store.set = "rs1".to_owned();
+            }
+        };
+        for (replicas, problem) in [
+            (
+                with(|state| state.leader = true),
+                "2 replicas lead: orders-1, orders-2",
+            ),
+            (vec![replica(2, false)], "no replica leads"),
+            (Vec::new(), "no replica found"),
+            (silent, "1 replica without an answer"),
+            (
+                with(|state| state.lease = "else".to_owned()),
+                "different leases: else, orders",
+            ),
+            (
+                with(|state| state.role = "unknown".to_owned()),
+                "1 replica without a known role",
+            ),
+            (
+                with(|state| state.store = None),
+                "a replica has not reached MongoDB yet",
+            ),
+            (
+                with(other_store),
+                "different stores, so the replicas do not exclude each other: rs0/leasehold.leases, rs1/leasehold.leases",
+            ),
+        ] {
+            assert_eq!(found_in(&replicas, &args()), [problem]);
+        }
+    }
+
+    #[test]
+    fn their_number_and_lease_can_be_required() {
+        let replicas = with(|_| {});
+        let more = ReplicasArgs {
+            expect: Some(3),
+            ..args()
+        };
+        assert_eq!(found_in(&replicas, &more), ["2 replicas found, 3 expected"]);
+        let other = ReplicasArgs {
+            lease: Some("billing".to_owned()),
+            ..args()
+        };
+        assert_eq!(
+            found_in(&replicas, &other),
+            ["not all contend for billing: orders"]
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! Goal: `leasehold replicas` passes if every replica answers, exactly one leads, and all contend for
+//! one lease on one store. Otherwise it reports each deviation.
+
+use std::fs;
+use std::path::Path;
+
+use leasehold_testbed::{Daemon, skip};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+
+use crate::command::{Answer, LONG, run, shared_stage};
+
+/// Asks these daemons.
+async fn replicas(daemons: &[&Daemon], more: &[&str]) -> Answer {
+    let places = daemons
+        .iter()
+        .map(|daemon| format!("127.0.0.1:{}", daemon.port()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.arg("replicas").args(places).args(more).env_clear();
+    run(command).await
+}
+
+#[tokio::test]
+async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let b = stage.candidate("b").start();
+    let lease = stage.lease();
+    let expected = ["--lease", lease, "--expect", "2", "--wait", "1m"];
+    // The second one has to reach MongoDB first, for which the command waits.
+    replicas(&[&a, &b], &expected).await.expect(
+        0,
+        &[
+            "a  leader token 1",
+            "b  follower",
+            "ok: 2 replicas, one leader: a",
+        ],
+    );
+    let answer = replicas(&[&a, &b], &["-o", "json"])
+        .await
+        .expect(0, &[])
+        .json();
+    assert_eq!(answer["ok"], true);
+    let states: Vec<_> = answer["replicas"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| &r["state"])
+        .collect();
+    assert_eq!(states.len(), 2);
+    for state in states {
+        assert_eq!(state["lease"], lease);
+        assert_eq!(state["store"]["collection"], stage.collection());
+    }
+
+    replicas(&[&b], &[])
+        .await
+        .expect(1, &["failed: no replica leads"]);
+    replicas(&[&a, &b], &["--expect", "3"])
+        .await
+        .expect(1, &["failed: 2 replicas found, 3 expected"]);
+    replicas(&[&a, &b], &["--lease", "else"])
+        .await
+        .expect(1, &["failed: not all contend for else"]);
+
+    // The same lease in another database: both lead.
+    let elsewhere = shared_stage().await;
+    let c = elsewhere.candidate("c").lease(lease).leading(LONG).await;
+    let answer = replicas(&[&a, &b, &c], &["-o", "json"])
+        .await
+        .expect(1, &[])
+        .json();
+    let problems = answer["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 2, "{answer}");
+    let different = problems[0].as_str().unwrap();
+    assert!(different.starts_with("different stores"), "{answer}");
+    assert_eq!(problems[1], json!("2 replicas lead: a, c"));
+
+    b.kill();
+    replicas(&[&a, &b], &[])
+        .await
+        .expect(1, &["no answer: ", "failed: 1 replica without an answer"]);
+}
+
+/// Passes each connection to `from` on to a port of 127.0.0.1, until the test ends.
+async fn forward(from: (&str, u16), to: u16) {
+    let listener = TcpListener::bind(from).await.expect("a free port");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            // A daemon that does not listen yet refuses, and so does this side by closing.
+            let Ok(mut daemon) = TcpStream::connect(("127.0.0.1", to)).await else {
+                continue;
+            };
+            tokio::spawn(
+                async move { tokio::io::copy_bidirectional(&mut client, &mut daemon).await },
+            );
+        }
+    });
+}
+
+/// The command in a mount namespace with another /etc/hosts, in which the name of a headless Service has
+/// these addresses.
+fn resolving(hosts: &Path, arguments: &[&str]) -> Command {
+    let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(hosts);
+    command.arg(env!("CARGO_BIN_EXE_leasehold")).args(arguments);
+    command
+}
+
+#[tokio::test]
+async fn a_name_stands_for_all_of_its_addresses() {
+    let place = tempfile::tempdir().unwrap();
+    let hosts = place.path().join("hosts");
+    fs::write(
+        &hosts,
+        "127.0.0.1 orders-headless\n127.0.0.2 orders-headless\n",
+    )
+    .unwrap();
+    let trial = run(resolving(&hosts, &["--version"])).await;
+    if trial.code != 0 {
+        skip("needs root, to mount another /etc/hosts");
+        return;
+    }
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let b = stage.candidate("b").start();
+    // A pod has an address of its own, and the port of the Service.
+    forward(("127.0.0.2", a.port()), b.port()).await;
+    let service = format!("orders-headless:{}", a.port());
+    let asking = ["replicas", &service, "--expect", "2", "--wait", "1m"];
+    run(resolving(&hosts, &asking)).await.expect(
+        0,
+        &["127.0.0.1:", "127.0.0.2:", "ok: 2 replicas, one leader: a"],
+    );
+    a.kill();
+    run(resolving(&hosts, &["replicas", &service]))
+        .await
+        .expect(1, &["failed: 1 replica without an answer"]);
+}
+
+#[tokio::test]
+async fn a_wrong_place_is_refused_with_the_expected_form() {
+    for wrong in [
+        "localhost",
+        "localhost:0",
+        ":9402",
+        "::1:9402",
+        "localhost:port",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        command.args(["replicas", wrong]).env_clear();
+        run(command).await.expect(64, &["expected HOST:PORT"]);
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command
+        .args(["replicas", "nowhere.invalid:9402"])
+        .env_clear();
+    run(command).await.expect(
+        1,
+        &[
+            "cannot resolve nowhere.invalid:9402",
+            "failed: no replica found",
+        ],
+    );
+}
