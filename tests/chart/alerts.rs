@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::helm::{Objects, render, root, succeed, tool};
+use crate::helm::{Objects, refused, render, root, succeed, tool};
 
 fn groups(changes: &[&str]) -> Value {
     let enabled = ["prometheusRule.enabled=true"];
@@ -18,10 +18,14 @@ fn groups(changes: &[&str]) -> Value {
 
 /// Runs promtool's own linter and these unit tests on the rules.
 fn promtool(changes: &[&str], tests: &str) {
+    promtool_on(&groups(changes), tests);
+}
+
+fn promtool_on(groups: &Value, tests: &str) {
     let directory = tempfile::tempdir().unwrap();
     let rules = directory.path().join("alerts.rules.yaml");
     // JSON is YAML.
-    fs::write(&rules, groups(changes).to_string()).unwrap();
+    fs::write(&rules, groups.to_string()).unwrap();
     let file = directory.path().join("alerts.test.yaml");
     fs::write(&file, tests).unwrap();
     for (subject, path) in [("check", &rules), ("test", &file)] {
@@ -150,6 +154,190 @@ fn a_limit_that_would_warn_continuously_is_refused() {
     assert!(limit("15").unwrap_err().contains("must be less than 15"));
     let rules = limit("14").unwrap();
     assert!(rules.contains("[1m:5s]) < 14"), "{rules}");
+}
+
+#[test]
+fn an_alert_can_be_turned_off_and_have_another_severity_time_and_limit() {
+    let all = groups(&[])["groups"][0]["rules"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let names: Vec<_> = all
+        .iter()
+        .map(|rule| rule["alert"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 8);
+    for name in &names {
+        let off = format!("leasehold.rules.alerts.{name}.enabled=false");
+        let left = groups(&[&off])["groups"][0]["rules"]
+            .as_array()
+            .unwrap()
+            .clone();
+        let left: Vec<_> = left
+            .iter()
+            .map(|rule| rule["alert"].as_str().unwrap().to_owned())
+            .collect();
+        let others: Vec<_> = names.iter().filter(|other| *other != name).collect();
+        assert_eq!(
+            left,
+            others
+                .iter()
+                .map(|name| (**name).to_owned())
+                .collect::<Vec<_>>()
+        );
+        let changed =
+            format!("leasehold.rules.alerts.{name}={{\"severity\":\"page\",\"for\":\"7m\"}}");
+        let rules = groups(&[&changed, r#"leasehold.rules.alertLabels={"team":"orders"}"#]);
+        for rule in rules["groups"][0]["rules"].as_array().unwrap() {
+            let changed = rule["alert"] == *name;
+            assert_eq!(rule["labels"]["severity"] == "page", changed, "{rule}");
+            assert_eq!(rule["for"] == "7m", changed, "{rule}");
+            assert_eq!(rule["labels"]["team"], "orders");
+        }
+    }
+    let expression = |changes: &[&str], name: &str| {
+        let rules = groups(changes)["groups"][0]["rules"]
+            .as_array()
+            .unwrap()
+            .clone();
+        let rule = rules.iter().find(|rule| rule["alert"] == name);
+        rule.unwrap()["expr"].as_str().unwrap().to_owned()
+    };
+    for (key, name) in [
+        ("acquisitionsMax", "LeaseholdLeadershipFlaps"),
+        ("renewFailuresMax", "LeaseholdRenewalsFail"),
+        ("surfaceFailuresMax", "LeaseholdSurfaceFails"),
+    ] {
+        let limit = expression(&[&format!("leasehold.rules.{key}=9")], name);
+        assert!(limit.ends_with("> 9"), "{limit}");
+    }
+    let all_off: Vec<_> = names
+        .iter()
+        .map(|name| format!("leasehold.rules.alerts.{name}.enabled=false"))
+        .collect();
+    let all_off: Vec<_> = all_off
+        .iter()
+        .map(String::as_str)
+        .chain(["prometheusRule.enabled=true"])
+        .collect();
+    let complaint = render("minimal", &all_off).unwrap_err();
+    assert!(
+        complaint.contains("set prometheusRule.enabled to false"),
+        "{complaint}"
+    );
+    refused(
+        r#"
+        everything: leasehold.rules.alertLabels={"severity":"page"}
+            leave out leasehold.rules.alertLabels.severity
+
+        everything: leasehold.rules.alerts.LeaseholdNoLeadr={"enabled":false}
+            'LeaseholdNoLeadr' not allowed
+        "#,
+    );
+}
+
+#[test]
+fn a_runbook_is_where_the_team_reads_it_or_nowhere() {
+    let urls = |url: &str| {
+        let rules = groups(&[&format!("leasehold.rules.runbookUrl=\"{url}\"")]);
+        let rules = rules["groups"][0]["rules"].as_array().unwrap().clone();
+        rules
+            .iter()
+            .map(|rule| rule["annotations"]["runbook_url"].clone())
+            .collect::<Vec<_>>()
+    };
+    let own = urls("https://runbooks.example/lh");
+    assert_eq!(own[0], "https://runbooks.example/lh#leaseholdnoleader");
+    assert!(urls("").iter().all(Value::is_null));
+}
+
+/// The alerts on injected pods, whose leases are not known when the chart is rendered.
+fn injected() -> Objects {
+    Objects::of(
+        "injector",
+        &["podMonitor.enabled=true", "prometheusRule.enabled=true"],
+    )
+}
+
+#[test]
+fn injected_pods_are_scraped_by_the_label_that_the_policy_sets() {
+    let objects = injected();
+    let monitor = &objects.named("PodMonitor", "orders-injected")["spec"];
+    assert_eq!(monitor["namespaceSelector"]["any"], true);
+    let label = monitor["selector"]["matchLabels"]["leasehold.dev/injected-by"]
+        .as_str()
+        .unwrap();
+    let policy = objects.one("MutatingAdmissionPolicy").to_string();
+    assert!(policy.contains(label), "{label}: {policy}");
+    assert!(label.starts_with("orders.") && label.len() <= 63, "{label}");
+    let relabeling = &monitor["podMetricsEndpoints"][0]["relabelings"][0];
+    assert_eq!(relabeling["targetLabel"], "injected_by");
+    // Service discovery replaces what a name of a label cannot contain.
+    let selected = monitor["selector"]["matchLabels"].as_object().unwrap();
+    let name = selected
+        .keys()
+        .next()
+        .unwrap()
+        .replace(['.', '/', '-'], "_");
+    let discovered = format!("__meta_kubernetes_pod_label_{name}");
+    assert_eq!(relabeling["sourceLabels"], json!([discovered]));
+    // Only the deployment's own pods have an object of their own.
+    assert!(
+        objects
+            .iter()
+            .all(|object| object["metadata"]["name"] != "orders")
+    );
+    let rules = objects
+        .named("PrometheusRule", "orders-leasehold-injected")
+        .to_string();
+    assert!(
+        rules.contains(&format!("injected_by=\\\"{label}\\\"")),
+        "{rules}"
+    );
+    // Injected sidecars set no label.
+    assert!(!rules.contains("LeaseholdLabelOutOfSync"), "{rules}");
+    refused("injector: prometheusRule.enabled=true\nneeds podMonitor.enabled");
+}
+
+#[test]
+fn alerts_on_injected_pods_name_the_lease_without_a_leader() {
+    let objects = injected();
+    let rules = objects.one("PrometheusRule")["spec"].clone();
+    let monitor = objects.one("PodMonitor");
+    let by = &monitor["spec"]["selector"]["matchLabels"]["leasehold.dev/injected-by"];
+    let series = |lease: &str, pod: &str, by: &str, values: &str| {
+        let series =
+            format!("leasehold_leader{{lease=\"{lease}\",pod=\"{pod}\",injected_by=\"{by}\"}}");
+        json!({"series": series, "values": values})
+    };
+    let by = by.as_str().unwrap();
+    let tests = json!({
+        "rule_files": ["alerts.rules.yaml"],
+        "evaluation_interval": "10s",
+        "tests": [{
+            "interval": "10s",
+            "input_series": [
+                series("a.x", "a-0", by, "0x30"),
+                series("a.x", "a-1", by, "0x30"),
+                series("b.x", "b-0", by, "1x30"),
+                series("b.x", "b-1", by, "0x30"),
+                series("c.x", "c-0", "another", "0x30"),
+            ],
+            "alert_rule_test": [
+                {"eval_time": "50s", "alertname": "LeaseholdNoLeader", "exp_alerts": []},
+                {"eval_time": "2m", "alertname": "LeaseholdNoLeader", "exp_alerts": [{
+                    "exp_labels": {"severity": "critical", "lease": "a.x"},
+                    "exp_annotations": {
+                        "runbook_url": "docs/operations.md#leaseholdnoleader",
+                        "summary": "No replica leads a.x",
+                        "description": "No replica leads, or none is scraped. The lease may be paused, MongoDB without a primary, or no pod running.",
+                    },
+                }]},
+                {"eval_time": "4m", "alertname": "LeaseholdMoreThanOneLeader", "exp_alerts": []},
+            ],
+        }],
+    });
+    promtool_on(&rules, &tests.to_string());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A namespace of the real API server with the chart installed, and pods made from its Deployment.
+//! A namespace of the real API server with the chart installed, and pods made from its workload.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Installed {
         format!("leasehold.dev/{}.{RELEASE}", self.namespace)
     }
 
-    /// A pod made from the Deployment's template, on the fixture's node.
+    /// A pod made from the workload's template, on the fixture's node.
     pub(crate) async fn pod(&self, name: &str) -> Pod {
         let created = self.try_pod(name).await;
         created.unwrap_or_else(|error| panic!("create {name}: {error}"))
@@ -59,8 +59,7 @@ impl Installed {
 
     /// Like `pod`, but returns the error if the pod is not admitted.
     pub(crate) async fn try_pod(&self, name: &str) -> kube::Result<Pod> {
-        let template = &self.objects.one("Deployment")["spec"]["template"];
-        let mut pod = template.clone();
+        let mut pod = self.objects.template().clone();
         pod["metadata"]["name"] = json!(name);
         pod["spec"]["nodeName"] = json!("node-1");
         let pod = serde_json::from_value(pod).unwrap();
@@ -79,6 +78,8 @@ impl Installed {
 pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> String {
     let file = helm::values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap(), "--namespace", namespace];
+    // As `helm install` does: the objects of its test exist during the test only.
+    arguments.push("--skip-tests");
     arguments.extend(changes.iter().flat_map(|change| ["--set-json", *change]));
     helm::render_chart(&helm::chart(), &arguments).unwrap()
 }

@@ -55,7 +55,14 @@ fn configured(config: &Value, section: &str, into: &mut BTreeMap<String, Value>)
 #[test]
 fn the_flags_are_a_configuration() {
     let mut checked = 0;
-    for installation in ["minimal", "everything", "unlabelled", "supervisor"] {
+    for installation in [
+        "minimal",
+        "everything",
+        "unlabelled",
+        "supervisor",
+        "stateful-set",
+        "leases",
+    ] {
         let objects = Objects::of(installation, &[]);
         let given = flags(&objects);
         let (run, given) = given.split_first().unwrap();
@@ -116,7 +123,7 @@ fn the_schema_knows_every_key() {
     let path = root().join("charts/leasehold-sidecar/values.schema.json");
     let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let mut known = BTreeSet::new();
-    keys("", &schema["properties"]["config"], &mut known);
+    keys("", &schema["definitions"]["config"], &mut known);
     let all: BTreeSet<_> = KEYS.iter().map(leasehold::config::Key::path).collect();
     assert_eq!(known, all);
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::helm::{Objects, root, succeed, tool};
 
-/// Labels that Prometheus adds to each series of a pod.
-const TARGET_LABELS: [&str; 1] = ["pod"];
+/// Labels that a scrape adds to each series of a pod; the second one to those of injected pods.
+const TARGET_LABELS: [&str; 2] = ["pod", "injected_by"];
 
 /// Returns the labels of each metric, by name. The page lists exactly what a scrape shows;
 /// tests/metrics_page.rs compares the two.
@@ -63,9 +63,12 @@ fn expressions() -> Vec<(String, String)> {
         add(&annotation["name"], annotation);
     }
     let objects = Objects::of("everything", &[]);
-    let rules = &objects.one("PrometheusRule")["spec"]["groups"][0]["rules"];
-    for rule in rules.as_array().unwrap() {
-        add(&rule["alert"], rule);
+    let alerting = |object: &&Value| object["kind"] == "PrometheusRule";
+    for object in objects.iter().filter(alerting) {
+        let rules = &object["spec"]["groups"][0]["rules"];
+        for rule in rules.as_array().unwrap() {
+            add(&rule["alert"], rule);
+        }
     }
     found
 }

@@ -186,3 +186,66 @@ fn the_command_of_the_example_job_has_flags_that_exist() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("/secret/uri"), "{stderr}");
 }
+
+/// Renders a block of values of the page, on top of an installation if it is not complete.
+fn documented(file: &str, base: Option<&str>) -> Objects {
+    let values = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    fs::write(values.path(), block("docs/kubernetes.md", file)).unwrap();
+    let base = base.map(|base| crate::helm::values(base).to_str().unwrap().to_owned());
+    let mut arguments: Vec<_> = base.iter().flat_map(|base| ["--values", base]).collect();
+    arguments.extend(["--values", values.path().to_str().unwrap()]);
+    Objects::parse(&render_chart(&chart(), &arguments).unwrap())
+}
+
+#[test]
+fn the_documented_kinds_leases_and_alerts_are_installations() {
+    let nightly = documented("nightly.yaml", None);
+    assert_eq!(nightly.one("CronJob")["spec"]["timeZone"], "Europe/Berlin");
+    let args = nightly.workload()["args"].to_string();
+    assert!(
+        args.contains("--no-wait") && args.contains("--once-per=20h"),
+        "{args}"
+    );
+    let leases = documented("leases.yaml", None);
+    assert_eq!(leases.pod()["initContainers"].as_array().unwrap().len(), 3);
+    let alerts = documented("alerts.yaml", Some("minimal"));
+    let rules = alerts.one("PrometheusRule")["spec"]["groups"][0]["rules"].clone();
+    assert_eq!(
+        rules[0]["labels"],
+        json!({"severity": "page", "lease": "shop.orders", "team": "orders"})
+    );
+    assert!(!rules.to_string().contains("LeaseholdLeadershipFlaps"));
+}
+
+/// No mesh runs here. The test checks that the pods have the annotations, with the ports of the chart.
+#[test]
+fn the_documented_annotations_of_meshes_are_on_the_pods_with_the_ports_of_the_chart() {
+    for (file, inbound, outbound) in [
+        (
+            "istio.yaml",
+            "traffic.sidecar.istio.io/excludeInboundPorts",
+            "traffic.sidecar.istio.io/excludeOutboundPorts",
+        ),
+        (
+            "linkerd.yaml",
+            "config.linkerd.io/skip-inbound-ports",
+            "config.linkerd.io/skip-outbound-ports",
+        ),
+    ] {
+        let objects = documented(file, Some("minimal"));
+        let annotations = &objects.template()["metadata"]["annotations"];
+        let port = &objects.sidecar()["ports"][0]["containerPort"];
+        assert_eq!(
+            annotations[inbound].as_str().unwrap(),
+            port.to_string(),
+            "{file}"
+        );
+        let open = Objects::of("minimal", &["networkPolicy.enabled=true"]);
+        let mongodb = &open.one("NetworkPolicy")["spec"]["egress"][1]["ports"][0]["port"];
+        assert_eq!(
+            annotations[outbound].as_str().unwrap(),
+            mongodb.to_string(),
+            "{file}"
+        );
+    }
+}

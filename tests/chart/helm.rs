@@ -13,14 +13,21 @@ pub(crate) const KUBERNETES: &str = "1.36.0";
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const RELEASE: &str = "orders";
 /// Values files, one for each kind of installation.
-pub(crate) const INSTALLATIONS: [&str; 6] = [
+pub(crate) const INSTALLATIONS: [&str; 10] = [
     "minimal",
     "everything",
     "unlabelled",
     "supervisor",
     "injector",
     "web",
+    "stateful-set",
+    "job",
+    "cron-job",
+    "leases",
 ];
+
+/// Kinds of objects that make the workload's pods.
+const WORKLOADS: [&str; 4] = ["Deployment", "StatefulSet", "Job", "CronJob"];
 
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -147,9 +154,33 @@ impl Objects {
             .unwrap_or_else(|| panic!("no {kind} among {:?}", self.kinds()))
     }
 
-    /// The spec of the Deployment's pods.
+    /// Returns the object of a kind and name. Panics if there is none.
+    pub(crate) fn named(&self, kind: &str, name: &str) -> &Value {
+        let mut found = self.0.iter();
+        let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        found
+            .find(is_it)
+            .unwrap_or_else(|| panic!("no {kind} {name} among {:?}", self.kinds()))
+    }
+
+    /// The object that makes the workload's pods.
+    pub(crate) fn maker(&self) -> &Value {
+        let mut found = WORKLOADS.iter().filter_map(|kind| self.find(kind));
+        found.next().expect("a workload")
+    }
+
+    /// The template of the workload's pods, of whichever kind.
+    pub(crate) fn template(&self) -> &Value {
+        let spec = &self.maker()["spec"];
+        match spec.get("jobTemplate") {
+            Some(job) => &job["spec"]["template"],
+            None => &spec["template"],
+        }
+    }
+
+    /// The spec of the workload's pods.
     pub(crate) fn pod(&self) -> &Value {
-        &self.one("Deployment")["spec"]["template"]["spec"]
+        &self.template()["spec"]
     }
 
     /// The arguments of the container that runs the daemon.
@@ -163,7 +194,10 @@ impl Objects {
     }
 
     pub(crate) fn sidecar(&self) -> &Value {
-        &self.pod()["initContainers"][0]
+        let mut containers = self.pod()["initContainers"].as_array().unwrap().iter();
+        let ours =
+            |container: &&Value| container["name"].as_str().unwrap().starts_with("leasehold");
+        containers.find(ours).expect("a container of leasehold")
     }
 
     pub(crate) fn workload(&self) -> &Value {

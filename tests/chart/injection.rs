@@ -86,6 +86,8 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
         let file =
             json!([{"name": "LEASEHOLD_STATUS_FILE", "value": "/run/leasehold/status.json"}]);
         assert_eq!(pod["spec"]["containers"][0]["env"], file);
+        let by = &pod["metadata"]["labels"]["leasehold.dev/injected-by"];
+        assert!(by.as_str().unwrap().starts_with("orders."), "{by}");
         let volumes = &pod["spec"]["volumes"];
         for volume in of_the_chart.pod()["volumes"].as_array().unwrap() {
             let mut volumes = volumes.as_array().unwrap().iter();
@@ -195,5 +197,65 @@ fn an_annotation_that_makes_no_lease_name_is_refused_in_words() {
         create(&installed, &with(&"a".repeat(room)), true)
             .await
             .unwrap();
+    });
+}
+
+#[test]
+fn pods_of_jobs_and_of_stateful_sets_are_injected_too() {
+    run(async {
+        let installed = Installed::new("injector", &[]).await;
+        for (kind, own) in [
+            ("a Job", json!({"restartPolicy": "Never"})),
+            ("a Job with retries", json!({"restartPolicy": "OnFailure"})),
+            (
+                "a StatefulSet",
+                json!({"hostname": "orders-0", "subdomain": "orders-headless"}),
+            ),
+        ] {
+            let mut spec = json!({"containers": [container("app")]});
+            spec.as_object_mut()
+                .unwrap()
+                .extend(own.as_object().unwrap().clone());
+            let pod = found(&format!("the pod of {kind} is injected"), async || {
+                let tried = create(&installed, &asking("trial", &spec), true).await;
+                let tried = tried.unwrap_or_else(|refused| panic!("{kind}: {refused}"));
+                tried["spec"]["initContainers"].is_array().then_some(tried)
+            })
+            .await;
+            let sidecar = &pod["spec"]["initContainers"][0];
+            // A native sidecar, whatever the policy of the pod: a Job ends with its own containers.
+            assert_eq!(sidecar["restartPolicy"], "Always", "{kind}");
+            for (field, value) in own.as_object().unwrap() {
+                assert_eq!(pod["spec"][field], *value, "{kind}");
+            }
+        }
+    });
+}
+
+#[test]
+fn injected_pods_get_the_pull_secrets_in_addition_to_their_own() {
+    run(async {
+        let secrets = r#"imagePullSecrets=["mirror",{"name":"mine"}]"#;
+        let installed = Installed::new("injector", &[secrets]).await;
+        let pulled = async |own: Value| {
+            let mut spec = json!({"containers": [container("app")]});
+            if !own.is_null() {
+                spec["imagePullSecrets"] = own;
+            }
+            found("pods are injected", async || {
+                let tried = create(&installed, &asking("trial", &spec), true).await;
+                let tried = tried.unwrap();
+                let injected = tried["spec"]["initContainers"].is_array();
+                injected.then(|| tried["spec"]["imagePullSecrets"].clone())
+            })
+            .await
+        };
+        let both = json!([{"name": "mirror"}, {"name": "mine"}]);
+        assert_eq!(pulled(Value::Null).await, both);
+        let found = pulled(json!([{"name": "mine"}, {"name": "other"}])).await;
+        assert_eq!(
+            found,
+            json!([{"name": "mine"}, {"name": "other"}, {"name": "mirror"}])
+        );
     });
 }

@@ -136,9 +136,9 @@ fn a_release_does_something_and_ignores_nothing() {
             deployment.enabled is false
             set inject.enabled
 
-        minimal: global={"imageRegistry":"registry.example"}
-            leave out global
-            imageRegistry would be ignored
+        minimal: global={"storageClass":"fast"}
+            leave out global.storageClass
+            would be ignored
         "#,
     );
 }
@@ -151,8 +151,8 @@ fn alerts_and_scrapes_fit_together() {
             podMonitor.interval is 1m
             set it to 4s
 
-        everything: leasehold.rules.moreThanOneLeaderFor="8s"
-            leasehold.rules.moreThanOneLeaderFor is 8s
+        everything: leasehold.rules.alerts.LeaseholdMoreThanOneLeader.for="8s"
+            leasehold.rules.alerts.LeaseholdMoreThanOneLeader.for is 8s
             more than twice
         "#,
     );

@@ -47,7 +47,7 @@ fn of_kind<'a>(objects: &'a Objects, kind: &str) -> Vec<&'a Value> {
     found.collect()
 }
 
-const TWICE: &str = "orders: {service: {enabled: true}}\nbilling: {service: {enabled: true}}";
+const TWICE: &str = "orders: {service: {enabled: true}, test: {enabled: false}}\nbilling: {service: {enabled: true}, test: {enabled: false}}";
 
 #[test]
 fn the_chart_twice_in_one_release_makes_two_of_everything() {
@@ -103,7 +103,7 @@ fn names_can_be_overridden_and_the_lease_follows_them() {
     ] {
         let objects = Objects::of("minimal", &[change, "service.enabled=true"]);
         for kind in ["Deployment", "Service", "PodDisruptionBudget"] {
-            assert_eq!(objects.one(kind)["metadata"]["name"], name, "{change}");
+            objects.named(kind, name);
         }
         for kind in ["ServiceAccount", "Role", "RoleBinding"] {
             let full = format!("{name}-leasehold");

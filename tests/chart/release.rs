@@ -3,6 +3,7 @@
 //! namespace.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -17,13 +18,13 @@ use crate::documented::block;
 use crate::helm::{chart, text, tool, values};
 
 /// A namespace in which helm runs.
-struct Place {
-    kubernetes: Arc<Kubernetes>,
-    namespace: String,
+pub(crate) struct Place {
+    pub(crate) kubernetes: Arc<Kubernetes>,
+    pub(crate) namespace: String,
 }
 
 impl Place {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
         Self {
@@ -32,14 +33,18 @@ impl Place {
         }
     }
 
+    /// Returns a command of helm.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut helm = tool("helm");
+        helm.args(arguments)
+            .args(["--namespace", &self.namespace, "--kubeconfig"])
+            .arg(self.kubernetes.directory().join("kubeconfig"));
+        helm
+    }
+
     /// Runs helm. Returns its standard output, or all of its output if it fails.
     fn helm(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = tool("helm")
-            .args(arguments)
-            .args(["--namespace", &self.namespace, "--kubeconfig"])
-            .arg(self.kubernetes.directory().join("kubeconfig"))
-            .output()
-            .unwrap();
+        let output = self.command(arguments).output().unwrap();
         if output.status.success() {
             Ok(String::from_utf8(output.stdout).unwrap())
         } else {
@@ -48,7 +53,7 @@ impl Place {
     }
 
     /// Runs a helm command (such as `install` or `upgrade`) on the chart with the minimal values.
-    fn chart(&self, verb: &str, release: &str, more: &[&str]) -> Result<String, String> {
+    pub(crate) fn chart(&self, verb: &str, release: &str, more: &[&str]) -> Result<String, String> {
         let (chart, file) = (chart(), values("minimal"));
         let arguments = [verb, release, path(&chart), "--values", path(&file)];
         self.helm(&[&arguments[..], more].concat())
@@ -95,6 +100,48 @@ fn an_update_to_another_lease_is_refused_while_old_replicas_would_go_on() {
         let there = deployments.get("orders").await.unwrap();
         let strategy = there.spec.unwrap().strategy.unwrap();
         assert_eq!(strategy.type_.as_deref(), Some("RollingUpdate"));
+    });
+}
+
+#[test]
+fn a_stateful_set_changes_its_lease_without_replicas_and_an_extra_lease_keeps_its_name() {
+    run(async {
+        let place = Place::new().await;
+        let set = ["--set", "workload.kind=StatefulSet"];
+        let with = |more: &[&'static str]| [&set[..], more].concat();
+        place.chart("install", "orders", &with(&[])).unwrap();
+        let other = ["--set", "leasehold.leaseName=else"];
+        let refused = place.chart("upgrade", "orders", &with(&other)).unwrap_err();
+        assert!(
+            refused.contains("set deployment.replicas to 0"),
+            "{refused}"
+        );
+        let none = [&other[..], &["--set", "deployment.replicas=0"]].concat();
+        place.chart("upgrade", "orders", &with(&none)).unwrap();
+        place.chart("upgrade", "orders", &with(&other)).unwrap();
+
+        // Another kind contends for the same lease, but not for another one in the same update.
+        let refused = place.chart("upgrade", "orders", &[]).unwrap_err();
+        let remedy = "change workload.kind from StatefulSet to Deployment in an update of its own";
+        assert!(refused.contains(remedy), "{refused}");
+        place.chart("upgrade", "orders", &other).unwrap();
+
+        let extra = |lease: &str| format!("leasehold.extraLeases.reports.leaseName={lease}");
+        let port = "leasehold.extraLeases.reports.port=9403";
+        let [first, second] = ["first", "second"].map(extra);
+        let with_extra = |lease: &str| {
+            let set = [&other[..], &["--set", port, "--set", lease]].concat();
+            place.chart("upgrade", "orders", &set)
+        };
+        with_extra(&first).unwrap();
+        let refused = with_extra(&second).unwrap_err();
+        assert!(
+            refused.contains("leasehold.extraLeases.reports: the replicas contend for"),
+            "{refused}"
+        );
+        assert!(refused.contains("use another key"), "{refused}");
+        place.chart("upgrade", "orders", &other).unwrap();
+        with_extra(&second).unwrap();
     });
 }
 

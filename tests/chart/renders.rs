@@ -197,6 +197,12 @@ fn the_notes_show_how_to_query_the_leader() {
         assert!(supervisor.contains(text), "{text}: {supervisor}");
     }
     assert!(!supervisor.contains("status.json"), "{supervisor}");
+    assert!(notes("minimal").contains("helm test orders"));
+    assert!(!notes("job").contains("helm test"));
+    assert!(notes("leases").contains(" billing shop.orders-reports"));
+    let lock = notes("cron-job");
+    assert!(lock.contains("runs under the lock shop.orders"), "{lock}");
+    assert!(!lock.contains("the leader"), "{lock}");
 }
 
 #[test]

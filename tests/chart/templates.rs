@@ -17,9 +17,12 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
         kinds,
         [
             "Deployment",
+            // Of `helm test`.
+            "Pod",
             "PodDisruptionBudget",
             "Role",
             "RoleBinding",
+            "Service",
             "ServiceAccount",
             "ValidatingAdmissionPolicy",
             "ValidatingAdmissionPolicy",
@@ -50,7 +53,7 @@ fn each_object_can_be_turned_on_and_off() {
         let account = "leasehold.serviceAccount.name=\"orders\"";
         for on in [true, false] {
             let change = format!("{value}={on}");
-            let objects = Objects::of("minimal", &[account, &change]);
+            let objects = Objects::of("minimal", &[account, &change, "test.enabled=false"]);
             assert_eq!(objects.find(kind).is_some(), on, "{kind}: {change}");
         }
     }
@@ -64,8 +67,14 @@ fn each_object_can_be_turned_on_and_off() {
 
 #[test]
 fn objects_for_the_deployments_pods_are_refused_without_it() {
+    let page = ["deployment.enabled=false", "inject.enabled=false"];
     for value in ["service", "podMonitor", "prometheusRule", "networkPolicy"] {
-        let complaint = render("injector", &[&format!("{value}.enabled=true")]).unwrap_err();
+        let change = format!("{value}.enabled=true");
+        let complaint = render(
+            "web",
+            &[&page[..], &["networkPolicy.enabled=false", &change]].concat(),
+        );
+        let complaint = complaint.unwrap_err();
         let named = format!("{value}.enabled needs deployment.enabled");
         assert!(complaint.contains(&named), "{complaint}");
     }
@@ -292,7 +301,7 @@ fn selectors_find_the_pods() {
     for selector in [
         &deployment["spec"]["selector"]["matchLabels"],
         &objects.one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
-        &objects.one("PodMonitor")["spec"]["selector"]["matchLabels"],
+        &objects.named("PodMonitor", "orders")["spec"]["selector"]["matchLabels"],
         &objects.one("NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
         &spread["matchLabels"],
     ] {
@@ -306,11 +315,11 @@ fn selectors_find_the_pods() {
 #[test]
 fn the_service_selects_the_leader_by_its_label_and_a_numeric_port() {
     let objects = Objects::of("minimal", &["service.enabled=true"]);
-    let spec = &objects.one("Service")["spec"];
+    let spec = &objects.named("Service", "orders")["spec"];
     assert_eq!(spec["selector"][LABEL], "leader");
     assert_eq!(spec["ports"][0]["targetPort"], 8080);
     let others = Objects::of("everything", &[]);
-    let spec = &others.one("Service")["spec"];
+    let spec = &others.named("Service", "orders")["spec"];
     assert_eq!(spec["selector"]["lead.example.com/orders.main"], "leader");
     assert_eq!(spec["ports"][0]["targetPort"], 8081);
     refused("unlabelled: service.enabled=true\nservice.enabled needs labels");
@@ -379,12 +388,12 @@ fn the_network_policy_lets_through_what_leasehold_needs() {
 #[test]
 fn the_objects_for_prometheus_and_grafana_follow_the_values() {
     let objects = Objects::of("everything", &[]);
-    let monitor = objects.one("PodMonitor");
+    let monitor = objects.named("PodMonitor", "orders");
     let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
     assert_eq!(endpoint["interval"], "4s");
     assert_eq!(endpoint["port"], objects.sidecar()["ports"][0]["name"]);
     assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
-    let rule = objects.one("PrometheusRule");
+    let rule = objects.named("PrometheusRule", "orders-leasehold");
     assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
     let config = objects.one("ConfigMap");
     assert_eq!(config["metadata"]["labels"]["grafana"], "yes");

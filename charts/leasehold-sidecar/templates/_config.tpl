@@ -3,6 +3,7 @@ Refuses what the schema cannot, or only without a remedy: keys that the chart se
 without a unit, and durations that the daemon would refuse. A pod that cannot start would be the next one to say so.
 */}}
 {{- define "leasehold.check" -}}
+{{- $at := .Values.leasehold.configAt | default "leasehold.config" -}}
 {{- $set := dict
   "lease.name" "set leasehold.leaseName"
   "identity.name" "it is the name of the pod"
@@ -23,10 +24,10 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- $counts := list "workload.health.failures" "identity.priority" -}}
 {{- range $key, $value := include "leasehold.settings" . | fromJson -}}
 {{- with get $set $key -}}
-{{- fail (printf "leasehold: leave out leasehold.config.%s: %s" $key .) -}}
+{{- fail (printf "leasehold: leave out %s.%s: %s" $at $key .) -}}
 {{- end -}}
 {{- if and (kindIs "float64" $value) (not (has $key $counts)) -}}
-{{- fail (printf "leasehold: leasehold.config.%s is a duration and has a unit: write \"%vs\" if seconds are meant" $key $value) -}}
+{{- fail (printf "leasehold: %s.%s is a duration and has a unit: write \"%vs\" if seconds are meant" $at $key $value) -}}
 {{- end -}}
 {{- end -}}
 {{- $prefix := .Values.leasehold.kubernetes.labelPrefix -}}
@@ -41,11 +42,11 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- $t := include "leasehold.timings" . | fromJson -}}
 {{- $needed := addf (mulf 1.2 (addf $t.renew_interval $t.retry_interval)) (mulf 2 $t.operation_timeout) -}}
 {{- if lt $t.renew_deadline $needed -}}
-{{- fail (printf "leasehold: leasehold.config.lease.renew_deadline leaves no room for a second attempt: it is at least 1.2 × (renew_interval + retry_interval) + 2 × operation_timeout, here %vms" $needed) -}}
+{{- fail (printf "leasehold: %s.lease.renew_deadline leaves no room for a second attempt: it is at least 1.2 × (renew_interval + retry_interval) + 2 × operation_timeout, here %vms" $at $needed) -}}
 {{- end -}}
 {{- $needed = addf (mulf 1.1 (addf $t.renew_deadline $t.loss_grace)) 500 -}}
 {{- if lt $t.lease_duration $needed -}}
-{{- fail (printf "leasehold: leasehold.config.lease.lease_duration could end while the old leader's workload still runs: it is at least (renew_deadline + loss_grace) × 1.1 + 500ms, here %vms" $needed) -}}
+{{- fail (printf "leasehold: %s.lease.lease_duration could end while the old leader's workload still runs: it is at least (renew_deadline + loss_grace) × 1.1 + 500ms, here %vms" $at $needed) -}}
 {{- end -}}
 {{- end -}}
 
@@ -118,10 +119,11 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 
 {{/* Refuses keys that a sidecar would ignore silently, because it does not run the workload. */}}
 {{- define "leasehold.checkSidecar" -}}
+{{- $at := .Values.leasehold.configAt | default "leasehold.config" -}}
 {{- $settings := include "leasehold.settings" . | fromJson -}}
 {{- range list "workload.stop_signal" "workload.stop_grace" "workload.on_exit" -}}
 {{- if hasKey $settings . -}}
-{{- fail (printf "leasehold: leave out leasehold.config.%s: it is for a workload that leasehold runs itself, not for one next to a sidecar" .) -}}
+{{- fail (printf "leasehold: leave out %s.%s: it is for a workload that leasehold runs itself, not for one next to a sidecar" $at .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -47,12 +47,44 @@ so its own name (or its alias) is added. It is not cut: two names could become o
 {{- end -}}
 
 {{- define "leasehold.labels" -}}
+{{- include "leasehold.labelsWith" (dict "root" . "more" dict "key" "") -}}
+{{- end -}}
+
+{{/*
+The labels of an object, with `more` of them from the value called `key`, which win over `commonLabels`.
+*/}}
+{{- define "leasehold.labelsWith" -}}
+{{- $own := include "leasehold.ownLabels" .root -}}
+{{- include "leasehold.checkLabels" (dict "root" .root "labels" .root.Values.commonLabels "key" "commonLabels") -}}
+{{- include "leasehold.checkLabels" (dict "root" .root "labels" .more "key" .key) -}}
+{{- $own -}}
+{{- with merge (deepCopy .more) (.root.Values.commonLabels | default dict) }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "leasehold.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{ include "leasehold.selector" . }}
 {{- with .Chart.AppVersion }}
 app.kubernetes.io/version: {{ . | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{- end }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{/* Refuses `labels`, the value of `key`, with one that the chart or leasehold sets. */}}
+{{- define "leasehold.checkLabels" -}}
+{{- $own := include "leasehold.ownLabels" .root | fromYaml -}}
+{{- $prefix := .root.Values.leasehold.kubernetes.labelPrefix -}}
+{{- $key := .key -}}
+{{- range $label, $_ := .labels -}}
+{{- if hasPrefix (printf "%s/" $prefix) $label -}}
+{{- fail (printf "leasehold: %s has %s: leave it out; leasehold sets the labels of leasehold.kubernetes.labelPrefix (%s), and a pod that is born with one says what is not so" $key $label $prefix) -}}
+{{- end -}}
+{{- if hasKey $own $label -}}
+{{- fail (printf "leasehold: %s has %s: leave it out; the chart sets it, and finds objects by it; set nameOverride or fullnameOverride for another name" $key $label) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The labels that tell the pods of one use of a chart from those of another. */}}
@@ -64,7 +96,7 @@ app.kubernetes.io/instance: {{ include "leasehold.fullname" . }}
 {{- define "leasehold.image" -}}
 {{- $_ := required "leasehold: set leasehold.image.repository to where you have pushed the image of leasehold: no public registry has it (make image; docs/image.md)" .Values.leasehold.image.repository -}}
 {{- $tag := .Values.leasehold.image.tag | default "0.1.0" -}}
-{{- include "leasehold.imageName" (dict "image" .Values.leasehold.image "tag" $tag "key" "leasehold.image") -}}
+{{- include "leasehold.imageName" (dict "root" . "image" .Values.leasehold.image "tag" $tag "key" "leasehold.image") -}}
 {{- end -}}
 
 {{/*
@@ -74,12 +106,44 @@ The name of an image. A tag that YAML took for a number may be another one by no
 {{- if regexMatch "[:@]" (splitList "/" .image.repository | last) -}}
 {{- fail (printf "leasehold: %s.repository is %s, with a tag or digest in it: set %s.tag or %s.digest instead" .key .image.repository .key .key) -}}
 {{- end -}}
+{{- $global := (.root.Values.global | default dict).imageRegistry -}}
+{{- $registry := $global | default .image.registry | default "" | trimSuffix "/" -}}
+{{- if contains "://" $registry -}}
+{{- fail (printf "leasehold: %s is %s: leave out the scheme, as in registry.example:5000" (ternary "global.imageRegistry" (printf "%s.registry" .key) (not (empty $global))) $registry) -}}
+{{- end -}}
+{{- $repository := .image.repository -}}
+{{- if $registry -}}
+{{- $host := splitList "/" $repository | first -}}
+{{- if and (contains "/" $repository) (or (regexMatch "[.:]" $host) (eq $host "localhost")) -}}
+{{- fail (printf "leasehold: %s.repository is %s, and its registry is set to %s too: put %s into %s.registry, which global.imageRegistry replaces, and leave it out of %s.repository" .key $repository $registry $host .key .key) -}}
+{{- end -}}
+{{- $repository = printf "%s/%s" $registry $repository -}}
+{{- end -}}
 {{- if .image.digest -}}
-{{- printf "%s@%s" .image.repository .image.digest -}}
+{{- printf "%s@%s" $repository .image.digest -}}
 {{- else if kindIs "string" .tag -}}
-{{- printf "%s:%s" .image.repository .tag -}}
+{{- printf "%s:%s" $repository .tag -}}
 {{- else -}}
 {{- fail (printf "leasehold: %s.tag is a number: quote it in a file, or say --set-string %s.tag=…" .key .key) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The names of the Secrets that images are pulled with, as a JSON list. An item is a name, or an object with one. */}}
+{{- define "leasehold.pullSecretNames" -}}
+{{- $names := list -}}
+{{- range concat ((.Values.global | default dict).imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
+{{- $names = append $names (ternary . (get (ternary . dict (kindIs "map" .)) "name") (kindIs "string" .)) -}}
+{{- end -}}
+{{- uniq $names | toJson -}}
+{{- end -}}
+
+{{/* The field `imagePullSecrets` of a pod's spec, if there are any. */}}
+{{- define "leasehold.imagePullSecrets" -}}
+{{- with include "leasehold.pullSecretNames" . | fromJsonArray -}}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . | quote }}
+{{- end }}
 {{- end -}}
 {{- end -}}
 

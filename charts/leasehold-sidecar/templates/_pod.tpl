@@ -5,22 +5,31 @@ automountServiceAccountToken: false
 enableServiceLinks: false
 {{- end -}}
 
-{{/* The sidecar, an item of `initContainers`: native, so it starts before the workload and ends after it. */}}
+{{/*
+The sidecar, an item of `initContainers`: native, so it starts before the workload and ends after it. With `extraLeases`, one
+for each lease.
+*/}}
 {{- define "leasehold.sidecar" -}}
-{{- include "leasehold.container" (dict "root" . "lease" (include "leasehold.lease" .) "labelled" (include "leasehold.labelled" .)) -}}
+{{- $labelled := include "leasehold.labelled" . -}}
+{{- include "leasehold.checkLeases" . -}}
+{{- include "leasehold.container" (dict "root" . "lease" (include "leasehold.lease" .) "labelled" $labelled "name" "") -}}
+{{- range $name, $_ := .Values.leasehold.extraLeases }}
+{{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson }}
+{{ include "leasehold.container" (dict "root" $root "lease" (include "leasehold.lease" $root) "labelled" $labelled "name" $name) }}
+{{- end }}
 {{- end -}}
 
-{{/* The same for any lease, with or without a token. */}}
+{{/* The sidecar of any lease, with or without a token. `name` is that of one of `extraLeases`, or empty. */}}
 {{- define "leasehold.container" -}}
 {{- include "leasehold.check" .root -}}
 {{- include "leasehold.checkSidecar" .root -}}
 {{- $values := .root.Values.leasehold -}}
-{{- $mounts := include "leasehold.mounts" (dict "root" .root "labelled" .labelled "directory" "/run/leasehold" "token" "/var/run/secrets/kubernetes.io/serviceaccount") -}}
+{{- $mounts := include "leasehold.mounts" (dict "root" .root "labelled" .labelled "name" .name "directory" "/run/leasehold" "token" "/var/run/secrets/kubernetes.io/serviceaccount") -}}
 {{- $env := include "leasehold.sidecarEnv" .root -}}
 {{- include "leasehold.checkUnique" (dict "items" (fromYamlArray $mounts) "field" "mountPath" "keys" "leasehold.extraVolumeMounts") -}}
 {{- include "leasehold.checkUnique" (dict "items" (fromYamlArray $env) "field" "name" "keys" "leasehold.extraEnv") -}}
 {{- include "leasehold.checkUnique" (dict "items" (include "leasehold.podVolumes" (dict "root" .root "labelled" .labelled) | fromYamlArray) "field" "name" "keys" "leasehold.extraVolumes") -}}
-- name: leasehold
+- name: {{ include "leasehold.partName" (dict "part" "leasehold" "name" .name) }}
   image: {{ include "leasehold.image" .root | quote }}
   imagePullPolicy: {{ $values.image.pullPolicy }}
   restartPolicy: Always
@@ -30,7 +39,7 @@ enableServiceLinks: false
   env:
     {{- $env | nindent 4 }}
   ports:
-    {{- include "leasehold.port" .root | nindent 4 }}
+    {{- include "leasehold.portOf" (dict "root" .root "name" .name) | nindent 4 }}
   {{- include "leasehold.probes" .root | nindent 2 }}
   resources:
     {{- toYaml $values.resources | nindent 4 }}
@@ -76,9 +85,23 @@ enableServiceLinks: false
 
 {{/* An item of the `ports` of the container that leasehold runs in. */}}
 {{- define "leasehold.port" -}}
-- name: leasehold
-  containerPort: {{ .Values.leasehold.http.port }}
+{{- include "leasehold.portOf" (dict "root" . "name" "") -}}
+{{- end -}}
+
+{{- define "leasehold.portOf" -}}
+- name: {{ include "leasehold.portName" .name }}
+  containerPort: {{ .root.Values.leasehold.http.port }}
   protocol: TCP
+{{- end -}}
+
+{{/* A port's name has 15 characters at most. */}}
+{{- define "leasehold.portName" -}}
+{{- ternary (printf "lh-%s" .) "leasehold" (ne . "") -}}
+{{- end -}}
+
+{{/* The name of a `part` of the pod that belongs to the lease `name`. */}}
+{{- define "leasehold.partName" -}}
+{{- ternary (printf "%s-%s" .part .name) .part (ne .name "") -}}
 {{- end -}}
 
 {{/* Its probes. The port is a number: names of a native sidecar's ports are not resolved everywhere before 1.32. */}}
@@ -103,7 +126,7 @@ readinessProbe:
 
 {{/* Items of its `volumeMounts`, with a status directory and a place for the token. */}}
 {{- define "leasehold.mounts" -}}
-- name: leasehold-status
+- name: {{ include "leasehold.partName" (dict "part" "leasehold-status" "name" .name) }}
   mountPath: {{ .directory }}
 - name: leasehold-mongodb
   mountPath: /etc/leasehold/mongodb
@@ -120,7 +143,7 @@ readinessProbe:
 
 {{/* Items of the pod's `volumes`. */}}
 {{- define "leasehold.volumes" -}}
-{{- include "leasehold.podVolumes" (dict "root" . "labelled" (include "leasehold.labelled" .)) -}}
+{{- include "leasehold.podVolumes" (dict "root" . "labelled" (include "leasehold.labelled" .) "extra" (keys .Values.leasehold.extraLeases | sortAlpha)) -}}
 {{- end -}}
 
 {{- define "leasehold.podVolumes" -}}
@@ -129,13 +152,13 @@ readinessProbe:
   emptyDir:
     medium: Memory
     sizeLimit: 1Mi
-- name: leasehold-mongodb
-  secret:
-    secretName: {{ required "leasehold: set leasehold.mongodb.secretName to the Secret with the connection string" $values.mongodb.secretName | quote }}
-    defaultMode: 292 # 0444; readers of YAML differ on octal numbers
-    items:
-      - key: {{ $values.mongodb.secretKey | quote }}
-        path: uri
+{{- range $name := .extra }}
+- name: {{ include "leasehold.partName" (dict "part" "leasehold-status" "name" $name) }}
+  emptyDir:
+    medium: Memory
+    sizeLimit: 1Mi
+{{- end }}
+{{ include "leasehold.secretVolume" .root }}
 {{- if .labelled }}
 - name: leasehold-token
   projected:
@@ -160,15 +183,37 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
-{{/* An item of the workload's `env`. */}}
+{{/* The volume with the connection string. */}}
+{{- define "leasehold.secretVolume" -}}
+- name: leasehold-mongodb
+  secret:
+    secretName: {{ required "leasehold: set leasehold.mongodb.secretName to the Secret with the connection string" .Values.leasehold.mongodb.secretName | quote }}
+    defaultMode: 292 # 0444; readers of YAML differ on octal numbers
+    items:
+      - key: {{ .Values.leasehold.mongodb.secretKey | quote }}
+        path: uri
+{{- end -}}
+
+{{/* An item of the workload's `env`, for each lease. */}}
 {{- define "leasehold.statusFile" -}}
 - name: LEASEHOLD_STATUS_FILE
   value: {{ printf "%s/status.json" .Values.leasehold.statusDirectory | quote }}
+{{- range $name, $_ := .Values.leasehold.extraLeases }}
+{{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson }}
+- name: LEASEHOLD_STATUS_FILE_{{ $name | upper | replace "-" "_" }}
+  value: {{ printf "%s/status.json" $root.Values.leasehold.statusDirectory | quote }}
+{{- end }}
 {{- end -}}
 
-{{/* An item of the workload's `volumeMounts`. */}}
+{{/* An item of the workload's `volumeMounts`, for each lease. */}}
 {{- define "leasehold.statusMount" -}}
 - name: leasehold-status
   mountPath: {{ .Values.leasehold.statusDirectory }}
   readOnly: true
+{{- range $name, $_ := .Values.leasehold.extraLeases }}
+{{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson }}
+- name: {{ include "leasehold.partName" (dict "part" "leasehold-status" "name" $name) }}
+  mountPath: {{ $root.Values.leasehold.statusDirectory }}
+  readOnly: true
+{{- end }}
 {{- end -}}

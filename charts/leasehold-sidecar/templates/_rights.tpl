@@ -64,7 +64,8 @@ namespace. The policy leaves of it one label of the pod that the token is bound 
 */}}
 {{- define "leasehold.policy" -}}
 {{- if and .Values.leasehold.policy.create .Values.leasehold.kubernetes.enabled -}}
-{{- $label := include "leasehold.label" . -}}
+{{- $labels := include "leasehold.allLabels" . | fromJsonArray -}}
+{{- $label := first $labels -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -82,8 +83,13 @@ spec:
   matchConditions:
     {{- include "leasehold.aSidecarAsks" . | nindent 4 }}
   variables:
+    {{- if eq (len $labels) 1 }}
     - name: label
       expression: {{ printf "'%s'" $label | quote }}
+    {{- else }}
+    - name: ours
+      expression: {{ printf "['%s']" (join "', '" $labels) | quote }}
+    {{- end }}
     - name: labels
       expression: object.metadata.?labels.orValue({})
     - name: labelsBefore
@@ -93,6 +99,9 @@ spec:
         object.metadata.name in request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([]) &&
         object.metadata.uid in request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([])
   validations:
+    {{- if ne (len $labels) 1 }}
+    {{- include "leasehold.severalLabels" . | nindent 4 }}
+    {{- else }}
     {{- if .Values.leasehold.kubernetes.demoteOthers }}
     - expression: >-
         variables.own || (variables.labelsBefore[?variables.label] == optional.of('leader') &&
@@ -109,6 +118,7 @@ spec:
         variables.labelsBefore[?key] == optional.of(variables.labels[key])) &&
         variables.labelsBefore.all(key, key in variables.labels)
       message: {{ printf "a sidecar changes no label but %s" $label }}
+    {{- end }}
     - expression: >-
         object.metadata.?annotations.orValue({}) == oldObject.metadata.?annotations.orValue({}) &&
         object.metadata.?finalizers.orValue([]) == oldObject.metadata.?finalizers.orValue([]) &&
@@ -131,6 +141,30 @@ spec:
 {{ include "leasehold.eventPolicy" . }}
 {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* The validations of labels, where a pod has several leases. Its sidecars share one token, so each may set the labels of all. */}}
+{{- define "leasehold.severalLabels" -}}
+{{- $labels := include "leasehold.allLabels" . | fromJsonArray | join ", " -}}
+{{- if .Values.leasehold.kubernetes.demoteOthers }}
+- expression: >-
+    variables.own || (variables.ours.exists(key, variables.labelsBefore[?key] == optional.of('leader') &&
+    variables.labels[?key] == optional.of('follower')) &&
+    variables.ours.all(key, variables.labels[?key] == variables.labelsBefore[?key] ||
+    (variables.labelsBefore[?key] == optional.of('leader') && variables.labels[?key] == optional.of('follower'))))
+  message: of other pods a sidecar changes nothing but a label from leader to follower
+{{- else }}
+- expression: variables.own
+  message: a sidecar changes only the pod that its token is bound to
+{{- end }}
+- expression: >-
+    variables.ours.all(key, variables.labels[?key].orValue('follower') in ['leader', 'follower'])
+  message: {{ printf "each of the labels %s is leader or follower" $labels }}
+- expression: >-
+    variables.labels.all(key, key in variables.ours ||
+    variables.labelsBefore[?key] == optional.of(variables.labels[key])) &&
+    variables.labelsBefore.all(key, key in variables.labels)
+  message: {{ printf "a sidecar changes no label but %s" $labels }}
 {{- end -}}
 
 {{/* The item of `matchConditions` that exempts all users but the sidecars. */}}

@@ -1,96 +1,111 @@
-{{/* A PrometheusRule on the lease. Where they mark an alert's limit, the values under `rules` say why. */}}
+{{/* A PrometheusRule on the leases. Where they mark an alert's limit, the values under `rules` say why. */}}
 {{- define "leasehold.rules" -}}
 {{- $lease := include "leasehold.lease" . -}}
-{{- $rules := .Values.leasehold.rules -}}
-{{- $series := printf `{lease="%s"}` $lease -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
   name: {{ include "leasehold.name" . }}
   namespace: {{ .Release.Namespace }}
   labels:
-    {{- include "leasehold.labels" . | nindent 4 }}
-    {{- with $rules.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "leasehold.labelsWith" (dict "root" . "more" .Values.leasehold.rules.labels "key" "leasehold.rules.labels") | nindent 4 }}
 spec:
   groups:
     - name: {{ include "leasehold.clusterName" . }}
       rules:
-        - alert: LeaseholdNoLeader
-          expr: absent(leasehold_leader{{ $series }} == 1)
-          for: {{ $rules.noLeaderFor }}
-          labels:
-            severity: critical
-            lease: {{ $lease | quote }}
-          annotations:
-            runbook_url: {{ printf "%s#leaseholdnoleader" $rules.runbookUrl | quote }}
-            summary: "No replica leads {{ $lease }}"
-            description: "No replica leads, or none is scraped. The lease may be paused, MongoDB without a primary, or no pod running."
-        - alert: LeaseholdMoreThanOneLeader
-          expr: sum by (lease) (leasehold_leader{{ $series }}) > 1
-          for: {{ $rules.moreThanOneLeaderFor }}
-          labels:
-            severity: critical
-          annotations:
-            runbook_url: {{ printf "%s#leaseholdmorethanoneleader" $rules.runbookUrl | quote }}
-            summary: "{{ `{{ $value }}` }} replicas lead {{ $lease }}"
-            description: "Most likely they contend on different stores (compare leasehold_store_info), or a clock was stopped. Stop all but one."
-        - alert: LeaseholdStoresDiffer
-          expr: count by (lease) (count by (lease, set, database, collection) (leasehold_store_info{{ $series }})) > 1
-          for: {{ $rules.moreThanOneLeaderFor }}
-          labels:
-            severity: critical
-          annotations:
-            runbook_url: {{ printf "%s#leaseholdstoresdiffer" $rules.runbookUrl | quote }}
-            summary: "Replicas of {{ $lease }} contend on different stores"
-            description: "They do not exclude each other. Give all of them one connection string, database and collection."
-        - alert: LeaseholdLeadershipFlaps
-          expr: sum by (lease) (increase(leasehold_transitions_total{lease="{{ $lease }}",to="leader"}[15m])) > {{ $rules.acquisitionsMax }}
-          labels:
-            severity: warning
-          annotations:
-            runbook_url: {{ printf "%s#leaseholdleadershipflaps" $rules.runbookUrl | quote }}
-            summary: "The leadership of {{ $lease }} changed {{ `{{ $value | humanize }}` }} times in 15 minutes"
-            description: "The label reason of leasehold_transitions_total says why it was lost."
-        - alert: LeaseholdRenewalsFail
-          expr: sum by (lease, pod) (increase(leasehold_store_operations_total{lease="{{ $lease }}",operation="renew",outcome=~"failed|unknown"}[5m])) > 2
-          labels:
-            severity: warning
-          annotations:
-            runbook_url: {{ printf "%s#leaseholdrenewalsfail" $rules.runbookUrl | quote }}
-            summary: "{{ `{{ $labels.pod }}` }} cannot renew {{ $lease }}"
-            description: "Its log has the lines 'MongoDB renew failed' with the reason."
-        - alert: LeaseholdAuthorityNearlyGone
-          {{- /* Looks a minute back, because an evaluation may fall between two scrapes. */}}
-          expr: min_over_time((leasehold_authority_seconds{{ $series }} and leasehold_leader{{ $series }} == 1)[1m:5s]) < {{ include "leasehold.authorityLeft" . }}
-          labels:
-            severity: warning
-          annotations:
-            runbook_url: {{ printf "%s#leaseholdauthoritynearlygone" $rules.runbookUrl | quote }}
-            summary: "{{ `{{ $labels.pod }}` }} is or was about to lose {{ $lease }}"
-            description: "{{ `{{ $value | humanizeDuration }}` }} of authority were left within the last minute: renewals do not get through."
-        {{- /* Labels have an alert of their own, and carry no deadline. A lost Event misleads no reader. */}}
-        - alert: LeaseholdSurfaceFails
-          expr: sum by (lease, pod, surface) (increase(leasehold_publish_failures_total{lease="{{ $lease }}",surface=~"file|http"}[5m])) > 0
-          for: 5m
-          labels:
-            severity: warning
-          annotations:
-            runbook_url: {{ printf "%s#leaseholdsurfacefails" $rules.runbookUrl | quote }}
-            summary: "{{ `{{ $labels.pod }}` }} cannot show the status of {{ $lease }} on {{ `{{ $labels.surface }}` }}"
-            description: "Readers of that surface may see an old status; its deadline still holds."
-        {{- if include "leasehold.labelled" . }}
-        - alert: LeaseholdLabelOutOfSync
-          expr: leasehold_label_in_sync{{ $series }} == 0
-          for: 3m
-          labels:
-            severity: warning
-          annotations:
-            runbook_url: {{ printf "%s#leaseholdlabeloutofsync" $rules.runbookUrl | quote }}
-            summary: "The label of {{ `{{ $labels.pod }}` }} is not what it should be"
-            description: "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to no pod or to an old leader."
-        {{- end }}
+        {{- include "leasehold.alerts" (dict "root" . "match" (printf "lease=%q" $lease) "lease" $lease "known" true "labelled" (include "leasehold.labelled" .)) | nindent 8 }}
+    {{- range $name, $_ := .Values.leasehold.extraLeases }}
+    {{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson }}
+    {{- $lease = include "leasehold.lease" $root }}
+    - name: {{ include "leasehold.clusterName" $ }}.{{ $name }}
+      rules:
+        {{- include "leasehold.alerts" (dict "root" $root "match" (printf "lease=%q" $lease) "lease" $lease "known" true "labelled" (include "leasehold.labelled" $)) | nindent 8 }}
+    {{- end }}
+{{- end -}}
+
+{{/*
+The alerts on the series that `match`. `lease` is the name of the lease in texts. It is `known` when the rules are made, or else a
+label of the series: then no alert can miss a lease of which no pod is left.
+*/}}
+{{- define "leasehold.alerts" -}}
+{{- $rules := .root.Values.leasehold.rules -}}
+{{- $match := .match -}}
+{{- $lease := .lease -}}
+{{- $pod := "{{ $labels.pod }}" -}}
+{{- $noLeader := printf "max by (lease) (leasehold_leader{%s}) == 0" $match -}}
+{{- if .known -}}
+{{- $noLeader = printf "absent(leasehold_leader{%s} == 1)" $match -}}
+{{- end -}}
+{{- $alerts := list
+  (dict "name" "LeaseholdNoLeader" "expr" $noLeader "lease" .known
+    "summary" (printf "No replica leads %s" $lease)
+    "description" "No replica leads, or none is scraped. The lease may be paused, MongoDB without a primary, or no pod running.")
+  (dict "name" "LeaseholdMoreThanOneLeader"
+    "expr" (printf "sum by (lease) (leasehold_leader{%s}) > 1" $match)
+    "summary" (printf "{{ $value }} replicas lead %s" $lease)
+    "description" "Most likely they contend on different stores (compare leasehold_store_info), or a clock was stopped. Stop all but one.")
+  (dict "name" "LeaseholdStoresDiffer"
+    "expr" (printf "count by (lease) (count by (lease, set, database, collection) (leasehold_store_info{%s})) > 1" $match)
+    "summary" (printf "Replicas of %s contend on different stores" $lease)
+    "description" "They do not exclude each other. Give all of them one connection string, database and collection.")
+  (dict "name" "LeaseholdLeadershipFlaps"
+    "expr" (printf "sum by (lease) (increase(leasehold_transitions_total{%s,to=\"leader\"}[15m])) > %v" $match $rules.acquisitionsMax)
+    "summary" (printf "The leadership of %s changed {{ $value | humanize }} times in 15 minutes" $lease)
+    "description" "The label reason of leasehold_transitions_total says why it was lost.")
+  (dict "name" "LeaseholdRenewalsFail"
+    "expr" (printf "sum by (lease, pod) (increase(leasehold_store_operations_total{%s,operation=\"renew\",outcome=~\"failed|unknown\"}[5m])) > %v" $match $rules.renewFailuresMax)
+    "summary" (printf "%s cannot renew %s" $pod $lease)
+    "description" "Its log has the lines 'MongoDB renew failed' with the reason.")
+  (dict "name" "LeaseholdAuthorityNearlyGone"
+    "expr" (printf "min_over_time((leasehold_authority_seconds{%s} and leasehold_leader{%s} == 1)[1m:5s]) < %s" $match $match (include "leasehold.authorityLeft" .root))
+    "summary" (printf "%s is or was about to lose %s" $pod $lease)
+    "description" "{{ $value | humanizeDuration }} of authority were left within the last minute: renewals do not get through.")
+  (dict "name" "LeaseholdSurfaceFails"
+    "expr" (printf "sum by (lease, pod, surface) (increase(leasehold_publish_failures_total{%s,surface=~\"file|http\"}[5m])) > %v" $match $rules.surfaceFailuresMax)
+    "summary" (printf "%s cannot show the status of %s on {{ $labels.surface }}" $pod $lease)
+    "description" "Readers of that surface may see an old status; its deadline still holds.")
+-}}
+{{- /* Labels have an alert of their own, and carry no deadline. A lost Event misleads no reader. */}}
+{{- if .labelled -}}
+{{- $alerts = append $alerts (dict "name" "LeaseholdLabelOutOfSync"
+    "expr" (printf "leasehold_label_in_sync{%s} == 0" $match)
+    "summary" (printf "The label of %s is not what it should be" $pod)
+    "description" "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to no pod or to an old leader.") -}}
+{{- end -}}
+{{- range list "severity" "lease" -}}
+{{- if hasKey $rules.alertLabels . -}}
+{{- fail (printf "leasehold: leave out leasehold.rules.alertLabels.%s: the alerts have it%s" . (ternary "; set leasehold.rules.alerts.<alert>.severity" "" (eq . "severity"))) -}}
+{{- end -}}
+{{- end -}}
+{{- $on := false -}}
+{{- range $alert := $alerts -}}
+{{- $set := get $rules.alerts .name }}
+{{- if $set.enabled }}
+{{- $on = true }}
+- alert: {{ .name }}
+  {{- /* The authority alert looks a minute back, because an evaluation may fall between two scrapes. */}}
+  expr: {{ .expr }}
+  {{- if $set.for }}
+  for: {{ $set.for }}
+  {{- end }}
+  labels:
+    severity: {{ $set.severity }}
+    {{- if .lease }}
+    lease: {{ $lease | quote }}
+    {{- end }}
+    {{- with $rules.alertLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations:
+    {{- with $rules.runbookUrl }}
+    runbook_url: {{ printf "%s#%s" . (lower $alert.name) | quote }}
+    {{- end }}
+    summary: {{ .summary | quote }}
+    description: {{ .description | quote }}
+{{- end }}
+{{- end }}
+{{- if not $on -}}
+{{- fail "leasehold: every alert in leasehold.rules.alerts is off: set prometheusRule.enabled to false instead" -}}
+{{- end -}}
 {{- end -}}
 
 {{/*

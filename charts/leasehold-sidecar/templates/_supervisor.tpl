@@ -30,6 +30,7 @@ program there.
 {{- if hasKey (include "leasehold.settings" . | fromJson) "lease.handoff_delay" -}}
 {{- fail "leasehold: leave out leasehold.config.lease.handoff_delay: the end of the workload that leasehold runs is awaited" -}}
 {{- end -}}
+{{- include "leasehold.noExtraLeases" (dict "root" . "what" "mode supervisor runs the workload while it holds one lease; set mode to sidecar") -}}
 {{- $labelled := include "leasehold.labelled" . -}}
 - run
 {{ include "leasehold.flags" (dict "root" . "lease" (include "leasehold.lease" .) "labelled" $labelled "directory" .Values.leasehold.statusDirectory "endsFirst" false) }}
@@ -66,7 +67,7 @@ of leasehold without having asked for it, and could not mount a token of its own
 - name: leasehold-program
   mountPath: /opt/leasehold
   readOnly: true
-{{ include "leasehold.mounts" (dict "root" . "labelled" (include "leasehold.labelled" .) "directory" .Values.leasehold.statusDirectory "token" "/etc/leasehold/kubernetes") }}
+{{ include "leasehold.mounts" (dict "root" . "labelled" (include "leasehold.labelled" .) "name" "" "directory" .Values.leasehold.statusDirectory "token" "/etc/leasehold/kubernetes") }}
 {{- end -}}
 
 {{/* Items of the pod's `volumes`. The program is on disk: in memory it would count against the containers' limits. */}}
@@ -97,4 +98,56 @@ kubelet kills leasehold with the workload, and the lease is left to expire.
 {{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill processes that are still stopping, and no replica would lead until the lease has expired; set it to at least %d, or to 0 for one that fits" .key $given $stop $with $needed) -}}
 {{- end -}}
 {{- $given | default (add $needed 3) -}}
+{{- end -}}
+
+{{/*
+A lock instead of a lease, for a job: `leasehold lock NAME -- CMD` in the job's container. It serves no HTTP, publishes no status
+and sets no label, so it needs neither a token nor a status directory.
+*/}}
+{{- define "leasehold.lockFlags" -}}
+{{- include "leasehold.noExtraLeases" (dict "root" . "what" "a Job in mode supervisor runs under one lock; set mode to sidecar") -}}
+{{- include "leasehold.check" . -}}
+{{- $unused := list "lease.handoff_delay" "lease.prefer" "lease.prefer_interval" "identity.priority" "identity.address" "mongodb.watch" "workload.on_exit" -}}
+{{- range $key, $_ := include "leasehold.settings" . | fromJson -}}
+{{- if or (has $key $unused) (hasPrefix "workload.health." $key) (not (has (splitList "." $key | first) (list "lease" "identity" "mongodb" "workload" "log"))) -}}
+{{- fail (printf "leasehold: leave out leasehold.config.%s: it has no effect on a lock, under which a Job runs in mode supervisor" $key) -}}
+{{- end -}}
+{{- end -}}
+- --mongodb-uri-file=/etc/leasehold/mongodb/uri
+{{- include "leasehold.settingFlags" . }}
+{{- end -}}
+
+{{/* Items of its `env`. */}}
+{{- define "leasehold.lockEnv" -}}
+- name: LEASEHOLD_IDENTITY__NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+{{- with .Values.leasehold.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Items of its `volumeMounts`. */}}
+{{- define "leasehold.lockMounts" -}}
+- name: leasehold-program
+  mountPath: /opt/leasehold
+  readOnly: true
+- name: leasehold-mongodb
+  mountPath: /etc/leasehold/mongodb
+  readOnly: true
+{{- with .Values.leasehold.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Items of the pod's `volumes`. */}}
+{{- define "leasehold.lockVolumes" -}}
+- name: leasehold-program
+  emptyDir:
+    sizeLimit: 64Mi
+{{ include "leasehold.secretVolume" . }}
+{{- with .Values.leasehold.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}

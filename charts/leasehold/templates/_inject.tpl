@@ -26,3 +26,8 @@ namespaces which share a database do not exclude each other.
 - name: lease
   expression: request.namespace + '.' + object.metadata.annotations['leasehold.dev/inject']
 {{- end -}}
+
+{{/* The value of the label of injected pods: this release, by its name and a hash of it with the namespace, since both may be too long. */}}
+{{- define "app.injector" -}}
+{{- printf "%s.%s" (include "leasehold.fullname" .) (include "leasehold.clusterName" . | sha256sum | trunc 8) -}}
+{{- end -}}

@@ -4,8 +4,9 @@
 {{- fail "leasehold: deployment.enabled is false, and nothing else is on: set inject.enabled for a release that injects the sidecar into pods of others" -}}
 {{- end -}}
 {{- /* As a part of another chart it is given what that one says to all of its parts. */}}
-{{- if and .Chart.IsRoot .Values.global -}}
-{{- fail (printf "leasehold: leave out global: this chart has no global values, so %s would be ignored; images are set in workload.image and leasehold.image" (keys .Values.global | sortAlpha | join ", ")) -}}
+{{- $ignored := omit (.Values.global | default dict) "imageRegistry" "imagePullSecrets" -}}
+{{- if and .Chart.IsRoot $ignored -}}
+{{- fail (printf "leasehold: leave out global.%s: the global values of this chart are imageRegistry and imagePullSecrets, and others would be ignored" (keys $ignored | sortAlpha | join ", global.")) -}}
 {{- end -}}
 {{- if and .Values.podMonitor.enabled .Values.prometheusRule.enabled -}}
 {{- $interval := include "leasehold.milliseconds" .Values.podMonitor.interval | float64 -}}
@@ -13,9 +14,11 @@
 {{- if gt $interval (mulf 1000 $left) -}}
 {{- fail (printf "leasehold: podMonitor.interval is %s: a leader could lose its authority between two scrapes, and no alert would see it; set it to %vs (leasehold.rules.authorityLeftSeconds) or less" .Values.podMonitor.interval $left) -}}
 {{- end -}}
-{{- $for := .Values.leasehold.rules.moreThanOneLeaderFor -}}
-{{- if le (include "leasehold.milliseconds" $for | float64) (mulf 2 $interval) -}}
-{{- fail (printf "leasehold: leasehold.rules.moreThanOneLeaderFor is %s: each hand-off would alert, since scrapes are podMonitor.interval (%s) apart; set it to more than twice that" $for .Values.podMonitor.interval) -}}
+{{- range list "LeaseholdMoreThanOneLeader" "LeaseholdStoresDiffer" -}}
+{{- $alert := get $.Values.leasehold.rules.alerts . -}}
+{{- if and $alert.enabled (le (include "leasehold.milliseconds" $alert.for | float64) (mulf 2 $interval)) -}}
+{{- fail (printf "leasehold: leasehold.rules.alerts.%s.for is %s: each handoff or update would alert, since scrapes are podMonitor.interval (%s) apart; set it to more than twice that" . $alert.for $.Values.podMonitor.interval) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -24,31 +27,39 @@
 {{- define "app.checkPods" -}}
 {{- $values := .Values -}}
 {{- $supervised := include "app.supervised" . -}}
-{{- $prefix := $values.leasehold.kubernetes.labelPrefix -}}
-{{- $selector := include "leasehold.selector" . | fromYaml -}}
-{{- range $key, $value := $values.deployment.podLabels -}}
-{{- if hasPrefix (printf "%s/" $prefix) $key -}}
-{{- fail (printf "leasehold: deployment.podLabels has %s: leave it out; leasehold sets the labels of leasehold.kubernetes.labelPrefix (%s), and a pod that is born with one says what is not so" $key $prefix) -}}
-{{- end -}}
-{{- if hasKey $selector $key -}}
-{{- fail (printf "leasehold: deployment.podLabels has %s: leave it out; the chart finds the pods by it; set nameOverride or fullnameOverride" $key) -}}
-{{- end -}}
-{{- end -}}
-{{- $port := $values.leasehold.http.port -}}
-{{- range $values.workload.ports -}}
+{{- include "leasehold.checkLeases" . -}}
+{{- include "leasehold.checkLabels" (dict "root" $ "labels" $values.deployment.podLabels "key" "deployment.podLabels") -}}
+{{- include "app.checkKind" . -}}
+{{- $locks := eq (include "app.locks" .) "true" -}}
+{{- range $name, $port := include "leasehold.allPorts" . | fromJson -}}
+{{- range ternary list $values.workload.ports $locks -}}
 {{- if eq (int .containerPort) (int $port) -}}
-{{- fail (printf "leasehold: workload.ports has containerPort %v, on which leasehold listens in the same pod: set leasehold.http.port to another one" .containerPort) -}}
+{{- $key := ternary "leasehold.http.port" (printf "leasehold.extraLeases.%s.port" (trimPrefix "lh-" $name)) (eq $name "leasehold") -}}
+{{- fail (printf "leasehold: workload.ports has containerPort %v, on which leasehold listens in the same pod: set %s to another one" .containerPort $key) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $claims := list -}}
+{{- range $values.statefulSet.volumeClaimTemplates -}}
+{{- $claims = append $claims .metadata -}}
 {{- end -}}
 {{- range $check := list
-  (list "leasehold.port" "leasehold.port" $values.workload.ports "name" "workload.ports")
-  (list "leasehold.statusFile" "leasehold.supervisorEnv" $values.workload.env "name" "workload.env or leasehold.extraEnv")
-  (list "leasehold.statusMount" "leasehold.supervisorMounts" $values.workload.volumeMounts "mountPath" "workload.volumeMounts or leasehold.extraVolumeMounts")
-  (list "leasehold.volumes" "leasehold.supervisorVolumes" $values.workload.volumes "name" "workload.volumes or leasehold.extraVolumes")
+  (list "env" $values.workload.env "name" "workload.env or leasehold.extraEnv")
+  (list "volumeMounts" $values.workload.volumeMounts "mountPath" "workload.volumeMounts or leasehold.extraVolumeMounts")
+  (list "volumes" (concat $values.workload.volumes $claims) "name" "workload.volumes, leasehold.extraVolumes or statefulSet.volumeClaimTemplates")
 -}}
-{{- $own := include (index $check (ternary 1 0 (eq $supervised "true"))) $ | fromYamlArray -}}
-{{- include "leasehold.checkUnique" (dict "items" (concat $own (index $check 2)) "field" (index $check 3) "keys" (index $check 4)) -}}
+{{- $own := include (include "app.part" (dict "root" $ "part" (index $check 0))) $ | fromYamlArray -}}
+{{- include "leasehold.checkUnique" (dict "items" (concat $own (index $check 1)) "field" (index $check 2) "keys" (index $check 3)) -}}
 {{- end -}}
+{{- $own := list -}}
+{{- range $name, $_ := include "leasehold.allPorts" . | fromJson -}}
+{{- $own = append $own (dict "name" $name) -}}
+{{- end -}}
+{{- $own = ternary list $own $locks -}}
+{{- include "leasehold.checkUnique" (dict "items" (concat $own $values.workload.ports) "field" "name" "keys" "workload.ports") -}}
+{{- $own = include (ternary "leasehold.installer" "leasehold.sidecar" (eq $supervised "true")) . | fromYamlArray -}}
+{{- $containers := concat $own (list (dict "name" "workload")) $values.deployment.extraInitContainers $values.deployment.extraContainers -}}
+{{- include "leasehold.checkUnique" (dict "items" $containers "field" "name" "keys" "deployment.extraContainers or deployment.extraInitContainers") -}}
 {{- include "leasehold.checkResources" (dict "resources" $values.workload.resources "key" "workload.resources") -}}
 {{- end -}}
 
@@ -62,13 +73,110 @@ itself can look at what is there; `helm template` finds nothing.
 {{- printf "%s in %s.%s" (include "leasehold.label" .) ($mongodb.database | default "leasehold") ($mongodb.collection | default "leases") -}}
 {{- end -}}
 
+{{/* The same of each of `extraLeases`, by its key, as JSON: one can be added or removed, but not changed. */}}
+{{- define "app.contendsAlsoFor" -}}
+{{- $all := dict -}}
+{{- range $name, $_ := .Values.leasehold.extraLeases -}}
+{{- $_ := set $all $name (include "app.contendsFor" (include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson)) -}}
+{{- end -}}
+{{- toJson $all -}}
+{{- end -}}
+
 {{- define "app.checkUpdate" -}}
-{{- if eq .Values.deployment.strategy.type "RollingUpdate" -}}
-{{- $there := lookup "apps/v1" "Deployment" .Release.Namespace (include "leasehold.fullname" .) -}}
-{{- $before := dig "metadata" "annotations" "leasehold.dev/contends-for" "" $there -}}
+{{- $kind := .Values.workload.kind -}}
 {{- $now := include "app.contendsFor" . -}}
-{{- if and $before (ne $before $now) -}}
-{{- fail (printf "leasehold: the replicas contend for %s, and with these values they would contend for %s: during a rolling update two would lead; set deployment.strategy.type to Recreate for this update, or take back the change of leasehold.leaseName, leasehold.kubernetes.labelPrefix, leasehold.config.mongodb or the name of the release" $before $now) -}}
+{{- /* A Deployment with Recreate ends its old pods first. A StatefulSet without replicas has none that could lead. */}}
+{{- $none := ternary (eq .Values.deployment.strategy.type "Recreate") (eq (int .Values.deployment.replicas) 0) (eq $kind "Deployment") -}}
+{{- range $there := list "Deployment" "StatefulSet" -}}
+{{- $object := lookup "apps/v1" $there $.Release.Namespace (include "leasehold.fullname" $) -}}
+{{- $before := dig "metadata" "annotations" "leasehold.dev/contends-for" "" $object -}}
+{{- if and $before (ne $before $now) (or (not $none) (ne $there $kind)) -}}
+{{- $remedy := ternary "set deployment.strategy.type to Recreate for this update" "set deployment.replicas to 0 for this update, and back after it" (eq $kind "Deployment") -}}
+{{- if ne $there $kind -}}
+{{- $remedy = printf "change workload.kind from %s to %s in an update of its own" $there $kind -}}
+{{- end -}}
+{{- fail (printf "leasehold: the replicas contend for %s, and with these values they would contend for %s: during a rolling update two would lead; %s, or take back the change of leasehold.leaseName, leasehold.kubernetes.labelPrefix, leasehold.config.mongodb or the name of the release" $before $now $remedy) -}}
+{{- end -}}
+{{- $also := dig "metadata" "annotations" "leasehold.dev/contends-also-for" "{}" $object | fromJson -}}
+{{- range $name, $now := include "app.contendsAlsoFor" $ | fromJson -}}
+{{- $before := get $also $name -}}
+{{- if and $before (ne $before $now) (or (not $none) (ne $there $kind)) -}}
+{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, and with these values they would contend for %s: during a rolling update two would lead; use another key for another lease, or take back the change" $name $before $now) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Refuses values without an effect on this kind of workload. */}}
+{{- define "app.checkKind" -}}
+{{- $kind := .Values.workload.kind -}}
+{{- $job := include "app.isJob" . -}}
+{{- $locks := include "app.locks" . -}}
+{{- $name := include "leasehold.fullname" . -}}
+{{- if and (ne $kind "Deployment") (gt (len $name) 52) -}}
+{{- fail (printf "leasehold: the name %s is longer than 52 characters, to which Kubernetes appends in the names of the pods or Jobs of a %s: set fullnameOverride" $name $kind) -}}
+{{- end -}}
+{{- if and (ne $kind "Deployment") (eq .Values.deployment.strategy.type "Recreate") -}}
+{{- fail (printf "leasehold: deployment.strategy is for a Deployment, and workload.kind is %s: leave it out%s" $kind (ternary "; set statefulSet.updateStrategy" "" (eq $kind "StatefulSet"))) -}}
+{{- end -}}
+{{- range list "volumeClaimTemplates" "persistentVolumeClaimRetentionPolicy" "serviceName" -}}
+{{- if and (ne $kind "StatefulSet") (get $.Values.statefulSet .) -}}
+{{- fail (printf "leasehold: statefulSet.%s is for a StatefulSet, and workload.kind is %s: leave it out, or set workload.kind to StatefulSet" . $kind) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (ne $kind "CronJob") .Values.cronJob.schedule -}}
+{{- fail (printf "leasehold: cronJob.schedule is for a CronJob, and workload.kind is %s: leave it out, or set workload.kind to CronJob" $kind) -}}
+{{- end -}}
+{{- if and (eq $kind "CronJob") .Values.job.suspend -}}
+{{- fail "leasehold: job.suspend is for a Job, and workload.kind is CronJob: set cronJob.suspend" -}}
+{{- end -}}
+{{- $lock := .Values.job.lock -}}
+{{- range $key, $value := $lock -}}
+{{- if and $value (not $locks) -}}
+{{- fail (printf "leasehold: job.lock.%s is for a Job or CronJob with mode supervisor, which runs under a lock: leave it out, or set workload.kind and mode" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $lock.key (not $lock.oncePer) -}}
+{{- fail "leasehold: job.lock.key names the work that job.lock.oncePer counts: set job.lock.oncePer too, or leave it out" -}}
+{{- end -}}
+{{- if and $lock.slots $lock.oncePer -}}
+{{- fail "leasehold: job.lock.oncePer counts the work of one holder at a time: leave out job.lock.slots" -}}
+{{- end -}}
+{{- if $job -}}
+{{- if .Values.deployment.minReadySeconds -}}
+{{- fail (printf "leasehold: leave out deployment.minReadySeconds: a %s does not wait for pods to be ready" $kind) -}}
+{{- end -}}
+{{- if .Values.service.enabled -}}
+{{- fail (printf "leasehold: service.enabled routes to a leader that stays, and the pods of a %s end: leave it out, or set workload.kind to Deployment or StatefulSet" $kind) -}}
+{{- end -}}
+{{- if .Values.prometheusRule.enabled -}}
+{{- fail (printf "leasehold: prometheusRule.enabled would alert between the runs of a %s, when no pod leads: leave it out, and alert on the failure of the Job (kube_job_status_failed)" $kind) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $locks .Values.podMonitor.enabled -}}
+{{- fail (printf "leasehold: podMonitor.enabled: a %s in mode supervisor runs under a lock, which serves no metrics: leave it out, or set mode to sidecar" $kind) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Refuses a Service that cannot find the leader, or that the API server would refuse. */}}
+{{- define "app.checkService" -}}
+{{- $service := .Values.service -}}
+{{- if not (include "leasehold.labelled" .) -}}
+{{- fail "leasehold: service.enabled needs labels: leasehold.kubernetes.enabled, and the policy or leasehold.kubernetes.allowUnrestrictedStatusPatch" -}}
+{{- end -}}
+{{- include "app.checkServiceName" . -}}
+{{- range list "loadBalancerClass" "loadBalancerSourceRanges" -}}
+{{- if and (get $service .) (ne $service.type "LoadBalancer") -}}
+{{- fail (printf "leasehold: service.%s is for a load balancer, and service.type is %s: leave it out, or set service.type to LoadBalancer" . $service.type) -}}
+{{- end -}}
+{{- end -}}
+{{- range list "externalTrafficPolicy" "nodePort" -}}
+{{- if and (get $service .) (eq $service.type "ClusterIP") -}}
+{{- fail (printf "leasehold: service.%s is for traffic from outside the cluster, and service.type is ClusterIP: leave it out, or set service.type to NodePort or LoadBalancer" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $service.sessionAffinityTimeoutSeconds (ne $service.sessionAffinity "ClientIP") -}}
+{{- fail "leasehold: service.sessionAffinityTimeoutSeconds needs service.sessionAffinity: ClientIP" -}}
+{{- end -}}
+{{- include "leasehold.checkUnique" (dict "items" (concat (list (dict "name" $service.portName)) $service.extraPorts) "field" "name" "keys" "service.extraPorts") -}}
 {{- end -}}

@@ -4,12 +4,47 @@
 {{- if not (or $image.tag $image.digest) -}}
 {{- fail "leasehold: set workload.image.tag or workload.image.digest" -}}
 {{- end -}}
-{{- include "leasehold.imageName" (dict "image" $image "tag" $image.tag "key" "workload.image") -}}
+{{- include "leasehold.imageName" (dict "root" . "image" $image "tag" $image.tag "key" "workload.image") -}}
 {{- end -}}
 
-{{/* For objects about the Deployment's pods. Without these pods they would silently select nothing. */}}
+{{/* For objects about the workload's pods. Without these pods they would silently select nothing. */}}
 {{- define "app.needsDeployment" -}}
 {{- if not .root.Values.deployment.enabled -}}
-{{- fail (printf "leasehold: %s needs deployment.enabled: it is about the pods of the Deployment" .value) -}}
+{{- fail (printf "leasehold: %s needs deployment.enabled: it is about the pods of the workload" .value) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The `metadata` of the object that makes the workload's pods. */}}
+{{- define "app.workloadMetadata" -}}
+name: {{ include "leasehold.fullname" . }}
+namespace: {{ .Release.Namespace }}
+labels:
+  {{- include "leasehold.labels" . | nindent 2 }}
+{{- $annotations := deepCopy .Values.deployment.annotations }}
+{{- if include "app.isJob" . }}
+{{- $annotations = merge (deepCopy .Values.job.annotations) $annotations }}
+{{- else }}
+{{- $_ := set $annotations "leasehold.dev/contends-for" (include "app.contendsFor" .) }}
+{{- if .Values.leasehold.extraLeases }}
+{{- $_ := set $annotations "leasehold.dev/contends-also-for" (include "app.contendsAlsoFor" .) }}
+{{- end }}
+{{- end }}
+{{- with $annotations }}
+annotations:
+  {{- range $key, $value := . }}
+  {{ $key }}: {{ $value | quote }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The name of the Service that gives each pod of a StatefulSet a name. */}}
+{{- define "app.headlessName" -}}
+{{- include "app.checkServiceName" . -}}
+{{- .Values.statefulSet.serviceName | default (printf "%s-headless" (include "leasehold.fullname" .)) -}}
+{{- end -}}
+
+{{- define "app.checkServiceName" -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "leasehold.fullname" .)) -}}
+{{- fail (printf "leasehold: a Service would be called %s, but its name is lower-case letters, digits and -, and begins with a letter: set fullnameOverride" (include "leasehold.fullname" .)) -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,74 @@
+{{/* "true" where the workload is a Job or a CronJob; else nothing. */}}
+{{- define "app.isJob" -}}
+{{- if has .Values.workload.kind (list "Job" "CronJob") -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/*
+"true" where leasehold runs the workload under a lock; else nothing. A candidate would contend indefinitely, and
+a job should end: a lock is acquired, held while the job runs, and released.
+*/}}
+{{- define "app.locks" -}}
+{{- if and .Values.deployment.enabled (include "app.isJob" .) (eq .Values.mode "supervisor") -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* The spec of a Job. */}}
+{{- define "app.jobSpec" -}}
+{{- $job := .Values.job -}}
+backoffLimit: {{ $job.backoffLimit }}
+completions: {{ $job.completions }}
+parallelism: {{ $job.parallelism }}
+completionMode: {{ $job.completionMode }}
+{{- if eq .Values.workload.kind "Job" }}
+suspend: {{ $job.suspend }}
+{{- end }}
+{{- with $job.activeDeadlineSeconds }}
+activeDeadlineSeconds: {{ . }}
+{{- end }}
+{{- if ge (int $job.ttlSecondsAfterFinished) 0 }}
+ttlSecondsAfterFinished: {{ $job.ttlSecondsAfterFinished }}
+{{- end }}
+{{- with $job.podFailurePolicy }}
+podFailurePolicy:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+template:
+  {{- include "app.podTemplate" . | nindent 2 }}
+{{- end -}}
+
+{{/*
+Items of the `args` of the container that runs a job under a lock. A Job waits for its turn. A run of a CronJob that finds the
+lock held is skipped, because another one is due at the next time.
+*/}}
+{{- define "app.lockArgs" -}}
+{{- $lock := .Values.job.lock -}}
+{{- $held := $lock.ifHeld | default (ternary "skip" "wait" (eq .Values.workload.kind "CronJob")) -}}
+- lock
+- {{ include "leasehold.lease" . | quote }}
+{{- if $lock.wait }}
+- --wait={{ $lock.wait }}
+{{- else if ne $held "wait" }}
+- --no-wait
+{{- end }}
+{{- if eq $held "skip" }}
+- --conflict-exit-code=0
+{{- end }}
+{{- with $lock.slots }}
+- --slots={{ . }}
+{{- end }}
+{{- with $lock.atLeast }}
+- --at-least={{ . }}
+{{- end }}
+{{- with $lock.oncePer }}
+- --once-per={{ . }}
+- --skipped-exit-code=0
+{{- end }}
+{{- with $lock.key }}
+- {{ printf "--key=%s" . | quote }}
+{{- end }}
+{{ include "leasehold.lockFlags" . }}
+- "--"
+{{- end -}}

@@ -1,0 +1,146 @@
+{{/* The pod template of the workload, of whichever kind: `metadata` and `spec`. */}}
+{{- define "app.podTemplate" -}}
+{{- $supervised := include "app.supervised" . -}}
+{{- $locks := include "app.locks" . -}}
+{{- $job := include "app.isJob" . -}}
+{{- $deployment := .Values.deployment -}}
+metadata:
+  labels:
+    {{- include "leasehold.selector" . | nindent 4 }}
+    {{- with merge (deepCopy $deployment.podLabels) (.Values.commonLabels | default dict) }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations:
+    {{- merge (deepCopy $deployment.podAnnotations) (dict "kubectl.kubernetes.io/default-container" "workload") | toYaml | nindent 4 }}
+spec:
+  {{- if $job }}
+  restartPolicy: {{ .Values.job.restartPolicy }}
+  {{- end }}
+  {{- if $locks }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- else }}
+  {{- include "leasehold.pod" . | nindent 2 }}
+  {{- end }}
+  {{- $given := $deployment.terminationGracePeriodSeconds }}
+  {{- if $supervised }}
+  terminationGracePeriodSeconds: {{ include "leasehold.supervisorGracePeriod" (dict "root" . "given" $given "key" "deployment.terminationGracePeriodSeconds") }}
+  {{- else }}
+  terminationGracePeriodSeconds: {{ $given | default 30 }}
+  {{- end }}
+  securityContext:
+    {{- toYaml $deployment.podSecurityContext | nindent 4 }}
+  {{- with include "leasehold.imagePullSecrets" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- range $field := list "priorityClassName" "runtimeClassName" "dnsPolicy" }}
+  {{- with get $deployment $field }}
+  {{ $field }}: {{ . | quote }}
+  {{- end }}
+  {{- end }}
+  {{- range $field := list "dnsConfig" "hostAliases" "nodeSelector" "tolerations" "affinity" }}
+  {{- with get $deployment $field }}
+  {{ $field }}:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+  {{- /* The pods of a Job are not replicas, so there is nothing to spread. */}}
+  {{- if and .Values.topologySpread.enabled (not $job) }}
+  topologySpreadConstraints:
+    {{- range .Values.topologySpread.topologyKeys }}
+    - maxSkew: 1
+      topologyKey: {{ . | quote }}
+      whenUnsatisfiable: {{ $.Values.topologySpread.whenUnsatisfiable }}
+      labelSelector:
+        matchLabels:
+          {{- include "leasehold.selector" $ | nindent 10 }}
+      {{- /* Each revision by itself: during an update the old pods are about to go. */}}
+      matchLabelKeys: [{{ ternary "controller-revision-hash" "pod-template-hash" (eq $.Values.workload.kind "StatefulSet") }}]
+    {{- end }}
+  {{- end }}
+  initContainers:
+    {{- /* Before leasehold, so that a replica does not lead while they still prepare. */}}
+    {{- with $deployment.extraInitContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- include (ternary "leasehold.installer" "leasehold.sidecar" (eq $supervised "true")) . | nindent 4 }}
+  containers:
+    - name: workload
+      image: {{ include "app.image" . | quote }}
+      imagePullPolicy: {{ .Values.workload.image.pullPolicy }}
+      {{- if $supervised }}
+      command:
+        {{- include "leasehold.supervisorCommand" . | nindent 8 }}
+      args:
+        {{- include (ternary "app.lockArgs" "leasehold.supervisorArgs" (eq $locks "true")) . | nindent 8 }}
+        {{- concat .Values.workload.command .Values.workload.args | toYaml | nindent 8 }}
+      {{- else }}
+      {{- with .Values.workload.command }}
+      command:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.workload.args }}
+      args:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      env:
+        {{- include (include "app.part" (dict "root" . "part" "env")) . | nindent 8 }}
+        {{- with .Values.workload.env }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with .Values.workload.envFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if and $supervised (not $locks) }}
+      ports:
+        {{- include "leasehold.port" . | nindent 8 }}
+        {{- with .Values.workload.ports }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- include "leasehold.probes" . | nindent 6 }}
+      {{- else }}
+      {{- range $field := list "ports" "startupProbe" "livenessProbe" "readinessProbe" "lifecycle" }}
+      {{- with get $.Values.workload $field }}
+      {{ $field }}:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      {{- end }}
+      {{- with .Values.workload.resources }}
+      resources:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        {{- toYaml .Values.workload.securityContext | nindent 8 }}
+      volumeMounts:
+        {{- include (include "app.part" (dict "root" . "part" "volumeMounts")) . | nindent 8 }}
+        {{- with .Values.workload.volumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    {{- with $deployment.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  volumes:
+    {{- include (include "app.part" (dict "root" . "part" "volumes")) . | nindent 4 }}
+    {{- with .Values.workload.volumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+
+{{/* The name of the template with leasehold's own items of a list of the pod: a sidecar, a supervisor and a lock have different ones. */}}
+{{- define "app.part" -}}
+{{- $parts := dict
+  "env" (list "leasehold.statusFile" "leasehold.supervisorEnv" "leasehold.lockEnv")
+  "volumeMounts" (list "leasehold.statusMount" "leasehold.supervisorMounts" "leasehold.lockMounts")
+  "volumes" (list "leasehold.volumes" "leasehold.supervisorVolumes" "leasehold.lockVolumes")
+-}}
+{{- $form := 0 -}}
+{{- if include "app.locks" .root -}}
+{{- $form = 2 -}}
+{{- else if include "app.supervised" .root -}}
+{{- $form = 1 -}}
+{{- end -}}
+{{- index (get $parts .part) $form -}}
+{{- end -}}

@@ -1,0 +1,27 @@
+{{/* Labels and annotations of a PodMonitor. */}}
+{{- define "app.podMonitorMetadata" -}}
+labels:
+  {{- include "leasehold.labelsWith" (dict "root" . "more" .Values.podMonitor.labels "key" "podMonitor.labels") | nindent 2 }}
+{{- with .Values.podMonitor.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The fields of an endpoint after its port, with `relabelings` of the chart's own before the user's. */}}
+{{- define "app.scrape" -}}
+{{- $monitor := .root.Values.podMonitor -}}
+path: /metrics
+interval: {{ $monitor.interval }}
+{{- with $monitor.scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- with concat .relabelings $monitor.relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $monitor.metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,35 @@
+{{/*
+The name of the test's objects. A Service's name begins with a letter and has no dot in it, and a release's may have; a name
+that is changed could be that of another release, so a hash takes its place.
+*/}}
+{{- define "app.testName" -}}
+{{- $name := include "leasehold.fullname" . -}}
+{{- printf "test-%s" (ternary (sha256sum $name | trunc 16) $name (contains "." $name)) -}}
+{{- end -}}
+
+{{/* The labels that tell the test's pod from those of the workload, which the other objects select. */}}
+{{- define "app.testSelector" -}}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-test
+app.kubernetes.io/instance: {{ include "leasehold.fullname" . }}
+{{- end -}}
+
+{{- define "app.testLabels" -}}
+{{- merge (include "app.testSelector" . | fromYaml) (include "leasehold.labels" . | fromYaml) | toYaml -}}
+{{- end -}}
+
+{{/* A container that asks every replica of one lease. The image has no shell; the program does it. */}}
+{{- define "app.testContainer" -}}
+- name: {{ include "leasehold.partName" (dict "part" "replicas" "name" .name) }}
+  image: {{ include "leasehold.image" .root | quote }}
+  imagePullPolicy: {{ .root.Values.leasehold.image.pullPolicy }}
+  args:
+    - replicas
+    - {{ include "app.testName" .root }}:{{ .port }}
+    - --lease={{ .lease }}
+    - --expect={{ .root.Values.deployment.replicas }}
+    - --wait={{ .root.Values.test.wait }}
+  resources:
+    {{- toYaml .root.Values.leasehold.resources | nindent 4 }}
+  securityContext:
+    {{- toYaml .root.Values.leasehold.securityContext | nindent 4 }}
+{{- end -}}

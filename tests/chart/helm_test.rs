@@ -1,0 +1,196 @@
+//! Goal: `helm test` asks every replica, and passes if exactly one leads and all contend on one store.
+//! Method: the rendered test, its command line with real daemons on a real replica set, and `helm test`
+//! on the real API server, where this test reports the end of the pod in place of a kubelet.
+
+use std::process::{Command, Output, Stdio};
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::{Api, Patch, PatchParams};
+use leasehold_testbed::wait::found;
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
+use serde_json::json;
+
+use crate::helm::{KUBERNETES, NAMESPACE, Objects, chart, refused, text, tool, values};
+use crate::release::Place;
+
+static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+#[test]
+fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
+    let objects = Objects::of("minimal", &[]);
+    let service = objects.named("Service", "test-orders");
+    assert_eq!(service["spec"]["clusterIP"], "None");
+    assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
+    assert_eq!(
+        service["spec"]["selector"],
+        objects.maker()["spec"]["selector"]["matchLabels"]
+    );
+    let pod = objects.named("Pod", "test-orders");
+    for object in [service, pod] {
+        let annotations = &object["metadata"]["annotations"];
+        assert_eq!(annotations["helm.sh/hook"], "test");
+        let policy = annotations["helm.sh/hook-delete-policy"].as_str().unwrap();
+        assert!(policy.contains("hook-succeeded"), "{policy}");
+        assert!(policy.contains("before-hook-creation"), "{policy}");
+    }
+    // The Service is there before the pod.
+    assert_eq!(
+        service["metadata"]["annotations"]["helm.sh/hook-weight"],
+        "-1"
+    );
+    let container = &pod["spec"]["containers"][0];
+    assert_eq!(
+        container["args"],
+        json!([
+            "replicas",
+            "test-orders:9402",
+            "--lease=shop.orders",
+            "--expect=2",
+            "--wait=1m"
+        ])
+    );
+    assert_eq!(container["image"], objects.sidecar()["image"]);
+    assert_eq!(
+        container["securityContext"],
+        objects.sidecar()["securityContext"]
+    );
+    assert_eq!(pod["spec"]["automountServiceAccountToken"], false);
+    // Selectors of the workload's pods do not select it.
+    let selected = &objects.maker()["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"];
+    assert_ne!(
+        pod["metadata"]["labels"]["app.kubernetes.io/name"],
+        *selected
+    );
+
+    let other = Objects::of("everything", &[]);
+    let args = &other.one("Pod")["spec"]["containers"][0]["args"];
+    assert_eq!(args[1], "test-orders:9500");
+    assert_eq!(args[2], "--lease=orders.main");
+    assert_eq!(args[3], "--expect=3");
+    assert_eq!(
+        other.one("Pod")["spec"]["nodeSelector"],
+        other.pod()["nodeSelector"]
+    );
+    // The workload's NetworkPolicy lets it in.
+    let from = other.named("NetworkPolicy", "orders")["spec"]["ingress"][0]["from"].clone();
+    assert_eq!(from.as_array().unwrap().len(), 2, "{from}");
+    let let_in = from[1]["podSelector"]["matchLabels"].as_object().unwrap();
+    let labels = &other.one("Pod")["metadata"]["labels"];
+    assert!(
+        let_in.iter().all(|(key, value)| labels[key] == *value),
+        "{from}"
+    );
+}
+
+#[test]
+fn there_is_no_test_where_nothing_could_lead() {
+    for (installation, change) in [
+        ("minimal", "test.enabled=false"),
+        ("minimal", "deployment.replicas=0"),
+        ("injector", "inject.enabled=true"),
+        ("job", "job.suspend=true"),
+        ("cron-job", "cronJob.suspend=true"),
+    ] {
+        let objects = Objects::of(installation, &[change]);
+        assert!(objects.find("Pod").is_none(), "{installation}: {change}");
+    }
+    let closed = Objects::of("everything", &["test.enabled=false"]);
+    let from = &closed.named("NetworkPolicy", "orders")["spec"]["ingress"][0]["from"];
+    assert_eq!(from.as_array().unwrap().len(), 1, "{from}");
+    refused("minimal: test.wait=\"soon\"\n/test/wait");
+}
+
+#[test]
+fn a_name_that_is_not_a_services_name_has_another_one_for_the_test() {
+    for (name, service) in [("2orders", "test-2orders"), ("orders.v2", "test-")] {
+        let rendered = tool("helm")
+            .args(["template", name, "--values"])
+            .args([values("minimal"), chart()])
+            .args(["--kube-version", KUBERNETES])
+            .output()
+            .unwrap();
+        let objects = Objects::parse(&String::from_utf8(rendered.stdout).unwrap());
+        let found = objects.one("Service")["metadata"]["name"].as_str().unwrap();
+        assert!(
+            found.starts_with(service) && !found.contains('.'),
+            "{found}"
+        );
+        assert!(found.len() <= 63, "{found}");
+    }
+}
+
+/// Runs the rendered command line of the test on these daemons.
+fn test(daemons: &[&Daemon]) -> Output {
+    let objects = Objects::of("minimal", &[r#"test.wait="30s""#]);
+    let args = objects.one("Pod")["spec"]["containers"][0]["args"].clone();
+    let mut words: Vec<String> = serde_json::from_value(args).unwrap();
+    let places = daemons
+        .iter()
+        .map(|daemon| format!("127.0.0.1:{}", daemon.port()));
+    words.splice(1..2, places);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(words).env_clear();
+    command.output().unwrap()
+}
+
+#[test]
+fn its_command_finds_the_leader_among_real_daemons() {
+    run(async {
+        let set = SET.get().await;
+        let daemon = |identity: &str| {
+            Daemon::builder(env!("CARGO_BIN_EXE_leasehold"))
+                .lease(&format!("{NAMESPACE}.orders"))
+                .identity(identity)
+                .uri(&set.uri())
+                .timings(DaemonTimings::SHORT)
+                .start()
+        };
+        let (a, b) = (daemon("a"), daemon("b"));
+        let passed = test(&[&a, &b]);
+        assert_eq!(passed.status.code(), Some(0), "{passed:?}");
+        let text = String::from_utf8(passed.stdout).unwrap();
+        assert!(text.contains("ok: 2 replicas, one leader: "), "{text}");
+        let failed = test(&[&a]);
+        assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    });
+}
+
+#[test]
+fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passed() {
+    run(async {
+        let place = Place::new().await;
+        place.chart("install", "orders", &[]).unwrap();
+        let services: Api<Service> = place.kubernetes.objects(&place.namespace);
+        let pods: Api<Pod> = place.kubernetes.objects(&place.namespace);
+        assert!(
+            services.get("test-orders").await.is_err(),
+            "only during the test"
+        );
+        let test = place.command(&["test", "orders", "--timeout", "2m"]);
+        let mut test = tokio::process::Command::from(test);
+        test.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let test = test.kill_on_drop(true).spawn().unwrap();
+        found("the test's pod is there", async || {
+            pods.get("test-orders").await.ok()
+        })
+        .await;
+        let service = services.get("test-orders").await.unwrap();
+        let selector = service.spec.unwrap().selector.unwrap();
+        assert_eq!(selector["app.kubernetes.io/instance"], "orders");
+        let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+        let parameters = PatchParams::default();
+        let patched = pods.patch_status("test-orders", &parameters, &ended);
+        patched.await.unwrap();
+        let ended = test.wait_with_output().await.unwrap();
+        assert!(ended.status.success(), "{}", text(&ended));
+        assert!(text(&ended).contains("Succeeded"), "{}", text(&ended));
+        found("the objects of the test are gone", async || {
+            let gone = services.get("test-orders").await.is_err();
+            // Without a kubelet the pod does not end; its deletion has begun.
+            let pod = pods.get("test-orders").await;
+            let ending = pod.map_or(true, |pod| pod.metadata.deletion_timestamp.is_some());
+            (gone && ending).then_some(())
+        })
+        .await;
+    });
+}
