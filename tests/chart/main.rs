@@ -26,5 +26,6 @@ mod release;
 mod renders;
 mod supervisor;
 mod templates;
+mod values_documented;
 mod web;
 mod workloads;
