@@ -17,6 +17,7 @@ mod helm;
 mod helm_test;
 mod injection;
 mod leases;
+mod metadata;
 mod mistakes;
 mod names;
 mod pods;
