@@ -5,7 +5,9 @@
 use std::process::{Command, Output, Stdio};
 
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::{Api, Patch, PatchParams};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use leasehold_testbed::wait::found;
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
 use serde_json::json;
@@ -177,8 +179,34 @@ fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passe
         let service = services.get("test-orders").await.unwrap();
         let selector = service.spec.unwrap().selector.unwrap();
         assert_eq!(selector["app.kubernetes.io/instance"], "orders");
-        let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+        // Its name resolves to the addresses of all replicas, which are not ready here.
         let parameters = PatchParams::default();
+        let replicas = ListParams::default().labels("app.kubernetes.io/name=leasehold");
+        let replicas = found("both replicas are there", async || {
+            let pods = pods.list(&replicas).await.ok()?.items;
+            (pods.len() == 2).then_some(pods)
+        })
+        .await;
+        let mut expected = Vec::new();
+        for (index, pod) in replicas.iter().enumerate() {
+            let address = format!("10.9.1.{}", index + 1);
+            let status = json!({"status": {"podIP": &address, "podIPs": [{"ip": &address}]}});
+            let (name, status) = (pod.name_any(), Patch::Merge(status));
+            let patched = pods.patch_status(&name, &parameters, &status).await;
+            patched.unwrap();
+            expected.push(address);
+        }
+        let slices: Api<EndpointSlice> = place.kubernetes.objects(&place.namespace);
+        let of_the_test = ListParams::default().labels("kubernetes.io/service-name=test-orders");
+        found("the Service has both addresses", async || {
+            let slices = slices.list(&of_the_test).await.ok()?.items.into_iter();
+            let endpoints = slices.flat_map(|slice| slice.endpoints);
+            let mut addresses: Vec<_> = endpoints.flat_map(|endpoint| endpoint.addresses).collect();
+            addresses.sort();
+            (addresses == expected).then_some(())
+        })
+        .await;
+        let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
         let patched = pods.patch_status("test-orders", &parameters, &ended);
         patched.await.unwrap();
         let ended = test.wait_with_output().await.unwrap();

@@ -6,6 +6,7 @@
 use std::process::Command;
 
 use kube::ResourceExt;
+use kube::api::ListParams;
 use leasehold_testbed::wait::found;
 use leasehold_testbed::{ReplicaSet, SharedSet, run};
 use serde_json::{Value, json};
@@ -420,13 +421,53 @@ fn the_policies_hold_for_the_pods_of_a_stateful_set_and_of_a_job() {
 }
 
 #[test]
+fn the_controllers_of_each_kind_create_its_pods_under_the_restricted_level() {
+    run(async {
+        for (kind, more, names) in [
+            (
+                "StatefulSet",
+                "test.enabled=false",
+                &["orders-0", "orders-1"][..],
+            ),
+            ("Job", "job.parallelism=1", &["orders-"]),
+        ] {
+            let kind_of = format!("workload.kind=\"{kind}\"");
+            let installed = Installed::new("minimal", &[&kind_of, more]).await;
+            let pods = installed.pods(installed.kubernetes.client());
+            let created = found(&format!("the pods of the {kind} are there"), async || {
+                let mut found = pods.list(&ListParams::default()).await.ok()?.items;
+                found.retain(|pod| {
+                    pod.owner_references()
+                        .iter()
+                        .any(|owner| owner.kind == kind)
+                });
+                found.sort_by_key(ResourceExt::name_any);
+                (found.len() == names.len()).then_some(found)
+            })
+            .await;
+            for (pod, name) in created.iter().zip(names) {
+                assert!(pod.name_any().starts_with(name), "{}", pod.name_any());
+                let spec = pod.spec.as_ref().unwrap();
+                let sidecar = &spec.init_containers.as_ref().unwrap()[0];
+                assert_eq!(sidecar.restart_policy.as_deref(), Some("Always"), "{kind}");
+                // Each pod has the account that the policies restrict.
+                assert_eq!(
+                    spec.service_account_name.as_deref(),
+                    Some("orders-leasehold")
+                );
+            }
+        }
+    });
+}
+
+#[test]
 fn the_restricted_level_admits_the_pods_of_each_kind() {
     run(async {
         for installation in ["stateful-set", "job", "cron-job", "leases"] {
             let more = ["prometheusRule.enabled=false"];
             let changes = [&PLAIN[..], &more].concat();
             let installed = Installed::new(installation, &changes).await;
-            installed.pod("orders-0").await;
+            installed.pod("by-hand").await;
         }
     });
 }

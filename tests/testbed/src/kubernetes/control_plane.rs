@@ -22,7 +22,9 @@ const LOG_END_BYTES: usize = 4_000;
 const TOKEN: &str = "testbed-administrator";
 const ISSUER: &str = "https://kubernetes.default.svc";
 /// The controllers that the tests' objects need; each adds to the start time.
-const CONTROLLERS: [&str; 9] = [
+const CONTROLLERS: [&str; 11] = [
+    "statefulset-controller",
+    "job-controller",
     "deployment-controller",
     "endpoints-controller",
     "endpointslice-controller",
