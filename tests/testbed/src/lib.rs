@@ -1,9 +1,10 @@
 //! Real components for leasehold's own tests: mongod replica sets, Kubernetes control planes,
 //! daemons as processes, and faults between them.
 //!
-//! Components are not imitated. A [`ReplicaSet`] consists of mongod processes, a [`Kubernetes`] has
-//! an API server and controllers, a [`Daemon`] is the shipped binary, and a [`Proxy`] is a socket
-//! in between. If a component is missing, the test fails and names the command that provides it.
+//! Components are not imitated, except for [`Router`], because no `mongos` can be installed. A
+//! [`ReplicaSet`] consists of mongod processes, a [`Kubernetes`] has an API server and controllers,
+//! a [`Daemon`] is the shipped binary, and a [`Proxy`] is a socket in between. If a component is
+//! missing, the test fails and names the command that provides it.
 //!
 //! Every component listens on 127.0.0.1, keeps its data in a temporary directory, and ends with the
 //! process that started it, however that process ends.
@@ -35,6 +36,7 @@ mod ports;
 pub mod process;
 pub mod proxy;
 pub mod replica_set;
+pub mod router;
 mod scratch;
 pub mod shared;
 pub mod stage;
@@ -59,6 +61,7 @@ pub use ports::ReservedPort;
 pub use process::{Launch, Lifetime, Process};
 pub use proxy::Proxy;
 pub use replica_set::{Host, ReplicaSet, ReplicaSetBuilder, User};
+pub use router::Router;
 pub use scratch::{Scratch, Storage};
 pub use shared::{SharedSet, run};
 pub use stage::Stage;

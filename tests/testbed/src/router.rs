@@ -1,0 +1,169 @@
+//! A stand-in for `mongos`, the router of a sharded cluster, in front of a real replica set.
+//!
+//! No `mongos` can be installed here, so the stand-in does what a client can notice of one. It
+//! speaks MongoDB's protocol, describes itself as a router, and passes each command to the primary
+//! of the set, whichever that is. A client therefore sees no election: its connection stays, and its
+//! calls wait for the next primary or get an error. Events of change streams can be delayed until
+//! the next tick of an interval, as they are until the quietest shard has written. Replies to
+//! `hello` and `buildInfo` can be changed further, into those of other products.
+//!
+//! It does not shard, and it does not show how `mongos` itself behaves beyond that.
+
+mod backend;
+mod serve;
+mod wire;
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mongodb::bson::Document;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::{ReplicaSet, ReservedPort};
+
+/// A router. Dropping it ends its thread and closes its connections.
+#[derive(Debug)]
+pub struct Router {
+    port: ReservedPort,
+    shared: Arc<Shared>,
+    running: Option<watch::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The settings of a router, and the commands that it has passed.
+#[derive(Debug)]
+struct Shared {
+    members: Vec<u16>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct State {
+    /// Interval of the ticks at which events are delivered.
+    lag: Duration,
+    /// The error that opening a change stream gets.
+    no_streams: Option<(i32, &'static str)>,
+    /// Fields that replace those of a reply, by the name of the command.
+    overlays: Vec<(&'static str, Document)>,
+    commands: Vec<Document>,
+}
+
+impl Router {
+    /// Starts a router in front of a set without TLS.
+    pub fn start(set: &ReplicaSet) -> Self {
+        assert!(set.certificates().is_none(), "a router does not speak TLS");
+        let port = ReservedPort::new();
+        let members = (0..set.member_count()).map(|index| set.node(index).port());
+        let shared = Arc::new(Shared {
+            members: members.collect(),
+            state: Mutex::default(),
+        });
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()))
+            .expect("a reserved port can be bound");
+        let nonblocking = listener.set_nonblocking(true);
+        nonblocking.expect("a socket can be made non-blocking");
+        let (running, until) = watch::channel(());
+        let thread = std::thread::Builder::new()
+            .name("testbed-router".to_owned())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || run(listener, &shared, until)
+            })
+            .expect("a thread can be started");
+        Self {
+            port,
+            shared,
+            running: Some(running),
+            thread: Some(thread),
+        }
+    }
+
+    /// Returns the address, as `host:port`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port.number())
+    }
+
+    /// Returns a connection string that names these routers.
+    pub fn uri<'a>(routers: impl IntoIterator<Item = &'a Self>) -> String {
+        let addresses: Vec<_> = routers.into_iter().map(Self::address).collect();
+        format!("mongodb://{}/", addresses.join(","))
+    }
+
+    /// Delivers the events of change streams only at multiples of this interval, in whole seconds.
+    /// An event is late by half of it on average.
+    pub fn delay_streams(&self, lag: Duration) {
+        self.state().lag = lag;
+    }
+
+    /// Refuses to open change streams with this error.
+    pub fn refuse_streams(&self, code: i32, name: &'static str) {
+        self.state().no_streams = Some((code, name));
+    }
+
+    /// Changes the replies to `command` (`hello`, `buildInfo`): fields with the value null are
+    /// removed, others are set.
+    pub fn overlay(&self, command: &'static str, fields: Document) {
+        self.state().overlays.push((command, fields));
+    }
+
+    /// Returns the commands that clients have sent, without those that monitor the router.
+    pub fn commands(&self) -> Vec<Document> {
+        self.state().commands.clone()
+    }
+
+    /// Returns the number of attempts to open a change stream.
+    pub fn streams_opened(&self) -> usize {
+        let commands = self.commands();
+        commands
+            .iter()
+            .filter(|c| wire::opens_change_stream(c))
+            .count()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state()
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        // Closing the channel ends the thread.
+        self.running = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn run(listener: std::net::TcpListener, shared: &Arc<Shared>, mut until: watch::Receiver<()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be built");
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(listener).expect("the runtime has IO enabled");
+        // Dropping the tasks closes all sockets.
+        let mut clients = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => {
+                    if let Ok((client, _)) = accepted {
+                        clients.spawn(serve::client(client, Arc::clone(shared)));
+                    }
+                }
+                Some(_) = clients.join_next() => {}
+                _ = until.changed() => return,
+            }
+        }
+    });
+}
