@@ -16,6 +16,9 @@ pub(super) enum Following {
     Nothing,
     /// A change stream, which reports every change of the document.
     Stream,
+    /// A change stream that may report a change seconds later. An event only makes the candidate
+    /// read, and renewals are read shortly after each is expected.
+    LateStream(Phase),
     /// Hints of other candidates and of operators, which report no renewals. Renewals are read
     /// shortly after each is expected.
     Hints(Phase),
@@ -24,6 +27,19 @@ pub(super) enum Following {
 impl Following {
     pub(super) fn is_open(self) -> bool {
         self != Self::Nothing
+    }
+
+    /// Returns the estimate of the holder's renewals, if they are read and not reported.
+    pub(super) fn phase(&mut self) -> Option<&mut Phase> {
+        match self {
+            Self::LateStream(phase) | Self::Hints(phase) => Some(phase),
+            Self::Nothing | Self::Stream => None,
+        }
+    }
+
+    /// Returns true if renewals are read and not reported.
+    pub(super) fn reads_renewals(mut self) -> bool {
+        self.phase().is_some()
     }
 }
 
@@ -38,11 +54,15 @@ impl Election {
                 return;
             }
             Watch::Opened => self.follow(Following::Stream, turn.now),
+            Watch::LateStreamOpened => {
+                self.follow(Following::LateStream(Phase::default()), turn.now);
+            }
             Watch::HintsOpened => self.follow(Following::Hints(Phase::default()), turn.now),
             Watch::Alive => {}
             // The view stays usable: a hint may be false, and hints without end must not keep a
             // candidate from acting on what it has read.
             Watch::Hint => self.read_soon(turn.now),
+            Watch::Unclear if self.is_late() => self.read_soon(turn.now),
             Watch::Unclear => {
                 self.view.behind = true;
                 self.read_soon(turn.now);
@@ -80,6 +100,11 @@ impl Election {
                     self.view.note_standby(lease.standby);
                 }
             }
+            None if self.is_late() => {
+                if self.is_newer(&lease) {
+                    self.read_soon(turn.now);
+                }
+            }
             None if believed => {
                 self.observe(Found::Lease(lease), turn);
                 if let Some(reading) = &mut self.reading {
@@ -88,6 +113,21 @@ impl Election {
             }
             None => self.fall_behind(turn.now),
         }
+    }
+
+    fn is_late(&self) -> bool {
+        matches!(self.following, Following::LateStream(_))
+    }
+
+    /// Returns true if an event of a late stream may show more than the last read did. Renewals of
+    /// the known holder do not, because they are read when they are expected.
+    fn is_newer(&self, lease: &Lease) -> bool {
+        let Some(known) = self.view.lease() else {
+            return true;
+        };
+        let claim = |lease: &Lease| lease.holder.as_ref().map(|holder| holder.claim);
+        let changed = claim(lease) != claim(known) || lease.paused != known.paused;
+        lease.token >= known.token && changed
     }
 
     pub(super) fn primary_changed(&mut self, turn: &mut Turn<'_>) {

@@ -95,6 +95,9 @@ impl Default for Tunables {
 pub enum Watch {
     /// The stream is open and reports all changes from now on. A read must follow.
     Opened,
+    /// The stream is open and reports all changes from now on, each up to some seconds late, as
+    /// through the routers of a sharded cluster. A read must follow.
+    LateStreamOpened,
     /// The cursor of the hints is open instead of a stream. Others report by [`Watch::Hint`] what
     /// they change, except renewals. A read must follow.
     HintsOpened,

@@ -228,6 +228,9 @@ mutations! {
     /// HTTP and the gauge show the state at the time of publication.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are read",
+    /// A stream that reports changes late is treated like one that reports them as they come.
+    LateStreamTrusted:
+        "a follower of a late stream reads each renewal when it is expected",
     /// A hint carries a document, and it is applied.
     HintTrusted:
         "a hint makes a follower read, and what it says decides nothing",
@@ -290,6 +293,11 @@ impl super::Election {
             sent: self.now,
             timings: self.tunables.timings,
         }
+    }
+
+    /// Returns true if an event is only a reason to read, because the stream is late.
+    pub(crate) fn only_reads_after_events(&self) -> bool {
+        matches!(self.following, super::following::Following::LateStream(_))
     }
 
     /// Returns the revision that was seen last.

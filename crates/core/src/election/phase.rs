@@ -1,4 +1,5 @@
-//! The phase of the holder's renewals: when a follower without a change stream reads them.
+//! The phase of the holder's renewals: when a follower reads them that has no change stream, or only
+//! a late one.
 //!
 //! A holder renews at a fixed interval, so a follower that knows when the last renewal was stored
 //! reads once in each interval, right after the next one is expected. A late read delays a takeover

@@ -34,7 +34,7 @@ impl Election {
 
     fn read(&mut self, checks_stream: bool) {
         let confirm = self.suspicious;
-        if let Following::Hints(phase) = &mut self.following {
+        if let Some(phase) = self.following.phase() {
             phase.asks(self.now);
         }
         let call = self.call(Operation::Read { confirm });
@@ -51,7 +51,8 @@ impl Election {
 
     /// Sends reads in addition to an open stream, which may be stale although it answers: once per
     /// lease duration, and more often while the holder appears not to renew. Hints report no
-    /// renewals, so with them these are the reads that show them. Returns the instant of the next
+    /// renewals, and a late stream reports them too late, so with them these are the reads that
+    /// show them. Returns the instant of the next
     /// such read.
     pub(super) fn check_stream(&mut self, turn: &Turn<'_>) -> Option<BootTime> {
         if !self.following.is_open() || self.reading.is_some() || self.read_due.is_some() {
@@ -74,12 +75,11 @@ impl Election {
         None
     }
 
-    /// Returns the instant of the next read if only hints are followed: right after the next
+    /// Returns the instant of the next read if renewals are not reported: right after the next
     /// renewal is expected, or one interval after the last read if nothing is renewed.
     fn renewal_due(&self) -> Option<BootTime> {
-        let Following::Hints(phase) = &self.following else {
-            return None;
-        };
+        let mut following = self.following;
+        let phase = following.phase()?;
         let interval = self.renewals_every(self.view.lease());
         let renews = self
             .view
@@ -97,8 +97,12 @@ impl Election {
         declared.unwrap_or(self.tunables.timings.renew_interval())
     }
 
-    /// Reopens the stream if a read shows a change that the stream did not report.
+    /// Reopens the stream if a read shows a change that the stream did not report. A late stream
+    /// may still report it.
     fn judge_stream(&mut self, found: &Found) {
+        if matches!(self.following, Following::LateStream(_)) {
+            return;
+        }
         let unchanged = match (found, &self.view.document) {
             // The standby may be assumed. Hints do not report renewals.
             (Found::Lease(now), Document::Lease(before)) => {
@@ -171,8 +175,8 @@ impl Election {
             self.judge_stream(&found);
         }
         // Changes reported while the read was in flight may not be in the reply.
-        let hinted = matches!(self.following, Following::Hints(_));
-        self.view.behind = !hinted && self.read_due.is_some_and(|due| due <= turn.now);
+        let in_phase = self.following.reads_renewals();
+        self.view.behind = !in_phase && self.read_due.is_some_and(|due| due <= turn.now);
         self.note_renewal(&found, turn.now);
         let contending = matches!(self.state, State::Contending(_));
         if contending && (!self.following.is_open() || matches!(found, Found::Foreign(_))) {
@@ -196,7 +200,7 @@ impl Election {
             Found::Missing | Found::Foreign(_) => None,
         };
         let interval = self.renewals_every(lease);
-        if let Following::Hints(phase) = &mut self.following {
+        if let Some(phase) = self.following.phase() {
             phase.shows(lease, interval, now);
         }
     }

@@ -11,6 +11,7 @@ mod harness;
 mod health;
 mod hints;
 mod late_answers;
+mod late_streams;
 mod losing;
 mod open_claims;
 mod operators;

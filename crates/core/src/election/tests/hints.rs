@@ -5,9 +5,9 @@ use super::harness::*;
 use crate::election::*;
 
 /// The interval of renewals in these tests.
-const INTERVAL: u64 = 3;
+pub(super) const INTERVAL: u64 = 3;
 /// How late a renewal may be seen.
-const LATE_MAX: Duration = Duration::from_millis(60);
+pub(super) const LATE_MAX: Duration = Duration::from_millis(60);
 
 use std::time::Duration;
 
@@ -28,7 +28,12 @@ fn reader(name: &str, now: BootTime, stored: &mut Stored) -> Node {
 
 /// Advances both to `until`, each call answered at once, and returns the longest time after which
 /// `b` saw a renewal of `a`.
-fn together(a: &mut Node, b: &mut Node, until: BootTime, stored: &mut Stored) -> Duration {
+pub(super) fn together(
+    a: &mut Node,
+    b: &mut Node,
+    until: BootTime,
+    stored: &mut Stored,
+) -> Duration {
     let mut latest = Duration::ZERO;
     loop {
         let (of_a, of_b) = (a.election.next_wakeup(), b.election.next_wakeup());

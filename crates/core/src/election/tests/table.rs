@@ -154,6 +154,7 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
         [
             ("reply: of nobody", Input::Reply { call, outcome }),
             ("stream: opened", Input::Watch(Watch::Opened)),
+            ("late stream: opened", Input::Watch(Watch::LateStreamOpened)),
             ("stream: alive", Input::Watch(Watch::Alive)),
             ("stream: what is stored", Input::Watch(Watch::Changed(same))),
             ("stream: a free lease", Input::Watch(Watch::Changed(other))),

@@ -170,6 +170,7 @@ proptest! {
                 Watch::Changed(lease) => Some(lease),
                 Watch::Unclear => None,
                 other @ (Watch::Opened
+                | Watch::LateStreamOpened
                 | Watch::HintsOpened
                 | Watch::Alive
                 | Watch::Hint
