@@ -78,7 +78,7 @@ pub(super) use faults;
 
 /// A set of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Faults<F>(u64, PhantomData<F>);
+pub(super) struct Faults<F>(u128, PhantomData<F>);
 
 impl<F: Kind> Faults<F> {
     pub(super) const NONE: Self = Self(0, PhantomData);

@@ -33,7 +33,12 @@ impl World {
             self.neighbour_confirms(process, *token);
         }
         let p = &mut self.processes[process];
-        if let Some((_, revision)) = p.facts.received(now, input, &p.tunables) {
+        if let Input::Watch(Watch::Changed(lease)) = input
+            && !p.facts.holds
+            && p.election.only_reads_after_events()
+        {
+            p.facts.noted(lease);
+        } else if let Some((_, revision)) = p.facts.received(now, input, &p.tunables) {
             let durable = self.own.archive.durable.contains_key(&revision);
             self.found(earned::check_durable(durable));
         }

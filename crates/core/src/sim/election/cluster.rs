@@ -116,6 +116,7 @@ pub(super) struct Leases {
     /// The newest change that a majority has, and since when.
     pub(super) last_change: Option<(u64, Change)>,
     pub(super) hints: Hints,
+    pub(super) router_dice: Rng,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,
     /// The guards from which events may still come.
@@ -173,13 +174,14 @@ impl Protocol for Leases {
         let drawn = Faults::drawn(&mut build).supervised(&mut supervision);
         let mut others = Rng::new(seed, 13);
         let mut priorities = Rng::new(seed, 14);
-        let drawn = drawn.others(&mut others).hinted(seed);
+        let drawn = drawn.others(&mut others).hinted(seed).routed(seed);
         let faults = setup.faults.unwrap_or(drawn);
         let own = Self {
             starts: Rng::new(seed, 5),
             guard_dice: Rng::new(seed, 12),
             stream_dice: Rng::new(seed, 13),
             hints: Hints::new(seed),
+            router_dice: Rng::new(seed, 19),
             was: vec![(0, Was::Missing)],
             skewed: !setup.steady,
             ..Self::default()
@@ -231,7 +233,7 @@ impl Protocol for Leases {
         }
         world.found(streams_are_checked::check_peace(world.on_a_stale_stream()));
         world.found(healing::check_child(world.leads_without_child()));
-        world.kill_leader_of_hints();
+        world.kill_leader_read_in_phase();
     }
 
     /// Checks I9: runs the same seed with steady wall clocks.

@@ -69,7 +69,7 @@ closed! {
         WentBackRefuted => "a linearizable read shows that it did not",
         ReservationUsed => "acquired by the one it was reserved for",
         ReservationWaited => "acquired by another after the reservation",
-        TimelyTakeover => "a follower of hints takes over from a killed leader",
+        TimelyTakeover => "a follower that reads renewals takes over from a killed leader",
         HeadStartUsed => "acquired by the standby",
         HeadStartWaited => "acquired by another after the standby's head start",
         LowerWaited => "acquired by a candidate with a lower priority than the standby's",

@@ -130,6 +130,9 @@ faults! {
     HintFalse,
     /// The collection of hints is dropped for a while.
     HintsDropped,
+    /// Candidates reach the store through routers: streams report changes up to ten
+    /// seconds late, and no driver notices an election.
+    Routers,
 }
 
 /// Faults that are drawn and planned independently, so that the other faults are the same with and
@@ -171,7 +174,7 @@ impl Faults {
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
-            let drawn_apart = [SUPERVISION, OTHERS, OF_HINTS];
+            let drawn_apart = [SUPERVISION, OTHERS, OF_HINTS, &[Fault::Routers]];
             if drawn_apart.iter().any(|apart| apart.contains(fault)) {
                 continue;
             }
@@ -216,6 +219,14 @@ impl Faults {
             hints && hit
         });
         drawn.fold(self, |faults, fault| faults.with(*fault))
+    }
+
+    /// Puts routers before the store in a quarter of all runs.
+    pub(super) fn routed(self, seed: u64) -> Self {
+        match Rng::new(seed, 18).one_in(4) {
+            true => self.with(Fault::Routers),
+            false => self,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::coverage::{Call, Hit, Path};
 use super::document::{Stored, claim_of};
 use super::faults::Fault;
 use super::invariants::takeovers_are_timely::{self as timely, Takeover};
+use super::process::Process;
 use crate::election::mutation::planted;
 use crate::election::{Claim, Declared, Operation, Watch};
 use crate::sim::rng::Rng;
@@ -182,9 +183,9 @@ impl World {
         }
     }
 
-    /// Kills the leader long after the last fault, and checks that a follower of hints takes over
-    /// when the lease has ended. Nothing else may hold the followers back.
-    pub(super) fn kill_leader_of_hints(&mut self) {
+    /// Kills the leader long after the last fault, and checks that a follower that reads renewals in
+    /// phase takes over when the lease has ended. Nothing else may hold the followers back.
+    pub(super) fn kill_leader_read_in_phase(&mut self) {
         let Some(leader) = self.timely_leader() else {
             return;
         };
@@ -224,22 +225,28 @@ impl World {
     }
 
     /// Returns the leader if each process runs at the rate of true time without anything that could
-    /// delay it, and each follower follows hints.
+    /// delay it, and each follower follows hints, or a late stream with the leader's interval.
     fn timely_leader(&self) -> Option<usize> {
         let leader = self
             .live
             .iter()
             .copied()
             .find(|p| self.processes[*p].leads_now)?;
+        let interval = |p: &Process| p.tunables.timings.renew_interval();
+        let routed = self.faults.has(Fault::Routers);
         let free = |process: &usize| {
             let p = &self.processes[*process];
             let machine = &self.machines[p.machine];
             let eager = p.facts.stay_out.is_none() && p.facts.exit_until.is_none();
             let hints = p.stream.open && p.stream.hints && machine.hints;
+            let late =
+                p.stream.open && p.stream.late && interval(p) == interval(&self.processes[leader]);
+            let read = hints || late;
             machine.clock.rate == 1000
                 && !p.supervises
                 && !p.facts.foreign
-                && (*process == leader && machine.hints || hints && eager && !p.facts.holds)
+                && (*process == leader && (machine.hints || routed)
+                    || read && eager && !p.facts.holds)
         };
         let followed = self.live.len() > 1 && self.own.forks.is_empty();
         (followed && self.own.damages.is_empty() && self.live.iter().all(free)).then_some(leader)

@@ -104,7 +104,9 @@ impl Ledger {
             Input::StepDown => self.heard.signalled = true,
             Input::Shutdown => self.heard.shut_down = true,
             Input::Reconfigure(_) => self.heard.reconfigured = true,
-            Input::Watch(Watch::Opened | Watch::HintsOpened) => self.read_owed = true,
+            Input::Watch(Watch::Opened | Watch::LateStreamOpened | Watch::HintsOpened) => {
+                self.read_owed = true
+            }
             Input::PrimaryChanged => {
                 let idle = |(claim, _): &(Claim, Token)| self.renewals_in_flight(*claim) < 2;
                 self.renewal_owed = held.filter(idle).map(|(_, token)| token);

@@ -39,6 +39,9 @@ impl World {
     }
 
     pub(super) fn primary_elected(&mut self) {
+        if self.faults.has(Fault::Routers) {
+            return;
+        }
         for process in self.live.clone() {
             self.input(process, Class::News, Input::PrimaryChanged);
         }
@@ -60,7 +63,9 @@ impl World {
             if self.own.stream_dice.one_in(2) || !self.processes[process].stream.open {
                 self.stream_ends(process);
             }
-            self.input(process, Class::News, Input::PrimaryChanged);
+            if !self.faults.has(Fault::Routers) {
+                self.input(process, Class::News, Input::PrimaryChanged);
+            }
         }
     }
 }

@@ -194,6 +194,11 @@ impl Facts {
         None
     }
 
+    /// Records an event that the process takes no state from, because its stream is late.
+    pub(super) fn noted(&mut self, lease: &Lease) {
+        self.known = self.known.max(lease.token);
+    }
+
     fn shown(&mut self, now: BootTime, found: &Found) {
         self.foreign = matches!(found, Found::Foreign(_));
         if let Found::Lease(lease) = found {

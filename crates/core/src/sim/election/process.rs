@@ -45,6 +45,8 @@ pub(super) struct Stream {
     pub(super) hints: bool,
     /// True if the opening before was.
     pub(super) hints_before: bool,
+    /// True if it is a change stream through routers, which reports each change seconds late.
+    pub(super) late: bool,
     /// True if its cursor is on a member that receives no new writes: the stream answers, and
     /// reports no change.
     pub(super) stale: bool,
@@ -190,7 +192,12 @@ impl Process {
     pub(super) fn close_stream(&mut self) -> u64 {
         self.stream = Stream {
             opening: self.stream.opening + 1,
-            last_at: self.stream.last_at,
+            // Late events that are under way are dropped.
+            last_at: if self.stream.late {
+                0
+            } else {
+                self.stream.last_at
+            },
             hints_before: self.stream.hints,
             ..Stream::default()
         };

@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     pub(crate) unheard_max: Duration,
     /// True if the document has a holder, as last shown.
     pub(crate) held: bool,
-    /// The longest time between two reads of a follower of hints.
+    /// The longest time between two reads of a follower of hints or of a late stream.
     pub(crate) unread_max: Option<Duration>,
 }
 

@@ -1,5 +1,5 @@
-//! A follower of hints takes over soon after the lease ends, although it reads each renewal only
-//! once (*Hints* in `docs/protocol.md`).
+//! A follower of hints or of a late stream takes over soon after the lease ends, although it reads
+//! each renewal only once (*Hints* in `docs/protocol.md`).
 
 use std::time::Duration;
 
