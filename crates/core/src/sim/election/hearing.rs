@@ -17,8 +17,10 @@ pub(super) struct Hearing {
     /// True if the process was last notified that its stream is open, and has not requested another
     /// one.
     open: bool,
-    /// True if it follows hints instead.
-    hints: bool,
+    /// True if it has to read the renewals, because it follows hints or a late stream.
+    reads_renewals: bool,
+    /// True if it follows a late stream, whose events show nothing that is applied.
+    late_stream: bool,
     reopening_owed: bool,
     /// The newest read that was sent since the stream was opened, and since the last event that
     /// does not show the document; and true if one was answered.
@@ -94,14 +96,16 @@ impl World {
             Input::Watch(watch) => {
                 hearing.event_at = now;
                 match watch {
-                    Watch::Opened | Watch::HintsOpened => {
+                    Watch::Opened | Watch::LateStreamOpened | Watch::HintsOpened => {
                         hearing.open = true;
-                        hearing.hints = *watch == Watch::HintsOpened;
+                        hearing.late_stream = p.stream.late;
+                        hearing.reads_renewals = p.stream.hints || p.stream.late;
                         (hearing.informing, hearing.informed) = (None, false);
                     }
                     Watch::Lost => hearing.open = false,
                     Watch::Unclear => (hearing.informing, hearing.informed) = (None, false),
                     Watch::Alive | Watch::Hint => {}
+                    Watch::Changed(_) if hearing.late_stream => {}
                     Watch::Changed(lease) => {
                         hearing.order = hearing.order.max(order_of(lease).unwrap_or(0));
                         hearing.shows(lease);
@@ -166,7 +170,7 @@ impl World {
             unheard: now.since(hearing.reply_at.max(hearing.event_at)),
             unheard_max: p.tunables.timings.renew_interval() * 2,
             held: hearing.held && !p.facts.foreign,
-            unread_max: (hearing.open && hearing.hints).then(|| {
+            unread_max: (hearing.open && hearing.reads_renewals).then(|| {
                 // The longest of declared intervals and of this process's own.
                 let timings = &p.tunables.timings;
                 INTERVAL_MAX.max(timings.retry_interval())
@@ -182,7 +186,7 @@ impl World {
     fn followed(&self, process: usize, idle: bool) -> Option<Followed> {
         let p = &self.processes[process];
         let stream = &p.stream;
-        let reports = stream.open && !stream.silent && !stream.stale && !stream.hints;
+        let reports = stream.open && !stream.silent && !stream.stale && !stream.hints && !stream.late;
         let read = p.hearing.open && p.hearing.informed;
         let handled = read && stream.last_at <= self.now;
         let (at, Was::Token(stored)) = self.own.was.last()? else {
@@ -203,7 +207,8 @@ impl World {
             // there is nothing to report.
             let stale = match p.stream.hints {
                 true => !self.has_hints() || !p.hearing.open,
-                false => p.stream.stale,
+                // A late stream is only faster than the reads now and then.
+                false => p.stream.stale && !p.stream.late,
             };
             // The process has not heard yet of one that was opened just now.
             let known = p.stream.opened_at + SECOND <= self.now;

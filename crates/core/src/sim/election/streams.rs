@@ -24,6 +24,9 @@ pub(super) type Change = Box<(Stored, Stored)>;
 
 /// Interval between empty answers of a stream, as in `store/mongo/follow.rs`.
 const BEAT: u64 = 10 * SECOND;
+/// How late a stream through routers reports a change at most: MongoDB's default of
+/// `periodicNoopIntervalSecs`.
+const LAG_MAX: u64 = 10 * SECOND;
 /// Interval between attempts if neither is available, as in `store/mongo/follow.rs`.
 const LACKING_RETRY: u64 = 60 * SECOND;
 
@@ -80,7 +83,10 @@ impl World {
     }
 
     fn notify_adapter(&mut self, process: usize, says: Says) {
-        let latency = self.net.between(1, 10) * MS;
+        let mut latency = self.net.between(1, 10) * MS;
+        if self.processes[process].stream.late && matches!(says, Says::Change(_)) {
+            latency += self.own.router_dice.below(LAG_MAX);
+        }
         let stream = &mut self.processes[process].stream;
         let at = (self.now + latency).max(stream.last_at);
         stream.last_at = at;
@@ -115,24 +121,28 @@ impl World {
         if !hints && !self.machines[self.processes[process].machine].streams {
             return self.lacks_streams(process);
         }
+        let late = !hints && self.faults.has(Fault::Routers);
+        self.coverage.hit_if(late, Hit::Fault(Fault::Routers));
         let stream = &mut self.processes[process].stream;
         stream.open = true;
         stream.opened_at = self.now;
         stream.silent = false;
         stream.stale = stale;
-        stream.hints = hints;
+        (stream.hints, stream.late) = (hints, late);
         // By default, a stream of MongoDB begins after the newest write of the primary, even if no
         // majority has it. The adapter requests one from the time of a majority read on.
         stream.from = match planted!(StreamFromItsOpening) {
             true => self.set.newest() + 1,
             false => 0,
         };
-        match hints {
-            true => self.notify(process, Watch::HintsOpened),
-            false => {
-                self.notify(process, Watch::Opened);
-                self.repeat_since_its_read(process);
-            }
+        let opened = match (hints, late) {
+            (true, _) => Watch::HintsOpened,
+            (false, true) if !planted!(LateStreamTrusted) => Watch::LateStreamOpened,
+            (false, _) => Watch::Opened,
+        };
+        self.notify(process, opened);
+        if !hints && !late {
+            self.repeat_since_its_read(process);
         }
         self.beats_at(self.now + BEAT, process, opening);
     }
@@ -216,7 +226,9 @@ impl World {
             let kept = planted!(TokenNotCompared) || planted!(DocumentKeptOverGap);
             let mut blind = false;
             let watch = match says {
-                Says::News(opened @ (Watch::Opened | Watch::HintsOpened)) => {
+                Says::News(
+                    opened @ (Watch::Opened | Watch::LateStreamOpened | Watch::HintsOpened),
+                ) => {
                     p.newest = p.newest.take().filter(|_| kept);
                     p.hearing.document_seen = false;
                     opened
