@@ -34,6 +34,10 @@ use crate::exit;
 pub use arguments::{UsageError, command, parse};
 pub use trace::of_guard as guard_trace;
 
+/// Message about a server that is not MongoDB; the product is a field of the log line.
+const UNSUPPORTED: &str = "unsupported server: MongoDB-compatible but not MongoDB; acknowledged \
+                           writes may not be on a majority, so exclusion is not promised";
+
 /// One parsed command line.
 #[derive(Debug)]
 pub enum Invocation {

@@ -43,6 +43,7 @@ fn full_scrape() -> Metrics {
         set: None,
         database: "leasehold".to_owned(),
         collection: "leases".to_owned(),
+        ..StoreInfo::default()
     };
     let (_, status) = watch::channel(status);
     let (_, store) = watch::channel(Some(store));

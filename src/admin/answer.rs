@@ -38,6 +38,7 @@ struct StatusAndStore {
 
 #[derive(Serialize)]
 struct StoreDocument {
+    kind: &'static str,
     set: Option<String>,
     database: String,
     collection: String,
@@ -167,6 +168,7 @@ fn full_status(status: &Status, state: &AdminState) -> Answer {
     let body = StatusAndStore {
         document: document.with_store_error(state.store_error.borrow().as_ref(), now),
         store: store.map(|s| StoreDocument {
+            kind: s.kind.as_str(),
             set: s.set,
             database: s.database,
             collection: s.collection,

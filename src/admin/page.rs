@@ -71,8 +71,8 @@ pub(super) fn page(
     let store = store.map_or_else(
         || "not reached yet".to_owned(),
         |s| {
-            let set = s.set.as_deref().unwrap_or("standalone");
-            format!("{set}, {}.{}", s.database, s.collection)
+            let kind = s.describe();
+            format!("{kind}, {}.{}", s.database, s.collection)
         },
     );
     // While the store is unreachable, neither a holder nor a free lease is known.

@@ -417,7 +417,7 @@ impl Truth {
                     "leasehold_store_info",
                     "1, with the store that is contended on; absent until it was reached.",
                 ),
-                &["set", "database", "collection"],
+                &["kind", "set", "database", "collection"],
             )?,
         })
     }
@@ -446,9 +446,8 @@ impl Truth {
         self.store_info.reset();
         if let Some(store) = self.store.borrow().as_ref() {
             let set = store.set.as_deref().unwrap_or_default();
-            self.store_info
-                .with_label_values(&[set, &store.database, &store.collection])
-                .set(1.0);
+            let labels = [store.kind.as_str(), set, &store.database, &store.collection];
+            self.store_info.with_label_values(&labels).set(1.0);
         }
     }
 

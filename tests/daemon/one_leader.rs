@@ -49,9 +49,14 @@ async fn agrees(daemon: &Daemon, holder: &Document, token: i64) {
     }
     assert_eq!(
         http["store"],
-        json!({"set": "testbed", "database": "leasehold", "collection": "leases"})
+        json!({
+            "kind": "replica_set", "set": "testbed", "database": "leasehold", "collection": "leases",
+        })
     );
 
+    daemon
+        .wait_logged(r#""store":"replica set testbed""#, LONG)
+        .await;
     let (code, body) = daemon.http_json("/leader").await;
     assert_eq!(code, if leads { 200 } else { 503 });
     assert_eq!((&body["leader"], &body["token"]), (&json!(leads), &mine));

@@ -102,6 +102,7 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
         set: Some("rs0".to_owned()),
         database: "leasehold".to_owned(),
         collection: "leases".to_owned(),
+        ..StoreInfo::default()
     }));
     let metrics = Metrics::new(&who, status.clone(), store.clone()).unwrap();
     let (store_error, current_error) = watch::channel(None);

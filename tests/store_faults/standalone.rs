@@ -24,6 +24,9 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
             daemon.wait_logged(warning, LONG).await;
         }
         assert_eq!(daemon.metric("leasehold_watch_connected").await, 0.0);
+        daemon
+            .wait_logged(r#""store":"standalone server""#, LONG)
+            .await;
     }
     let stored = stage.stored();
     let request = doc! { "kind": "transfer", "token": 1_i64, "to": "c", "at": DateTime::now() };

@@ -84,6 +84,8 @@ pub trait LockSurfaces: Send {
     fn answered(&mut self, _: &Answered) {}
     /// The change stream opened (`None`) or failed.
     fn watching(&mut self, _: Option<&Failure>) {}
+    /// The server is not MongoDB but this product, which implements MongoDB's protocol.
+    fn lookalike(&mut self, _: &str) {}
     /// The contender has finished.
     fn finished(&mut self, _: &Finished) {}
 }

@@ -10,7 +10,7 @@ pub use crate::calls::Answered;
 pub use crate::event_loop::KernelRandomness;
 
 use crate::event_loop::{Host, InFlight, state_machine};
-use crate::store::{FailoverSettings, Failure, Store, StoreEvent};
+use crate::store::{FailoverSettings, Failure, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{
     BootTime, CallId, Claim, Effect, Election, Input, Notice, Order, Outcome, Randomness, Status,
     Token, Transition, Watch,
@@ -49,6 +49,8 @@ pub trait Surfaces: Send {
     fn request_ignored(&mut self, _: &str) {}
     /// The server is this product, which only implements MongoDB's protocol.
     fn lookalike(&mut self, _: &str) {}
+    /// A server described itself, once after the first connection.
+    fn connected(&mut self, _: &StoreInfo) {}
     /// The settings of the set's elections, once after the first connection, or why they are not
     /// known.
     fn failover(&mut self, _: &Result<FailoverSettings, Failure>) {}
@@ -146,7 +148,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
             StoreEvent::PrimaryChanged => return Some(Input::PrimaryChanged),
             StoreEvent::Watch(watch) => {
                 match watch {
-                    Watch::Opened => self.surfaces.watching(None),
+                    Watch::Opened | Watch::LateStreamOpened => self.surfaces.watching(None),
                     Watch::HintsOpened => self.surfaces.hints(None),
                     _ => {}
                 }
@@ -155,6 +157,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
             StoreEvent::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
             StoreEvent::HintsFailed(failure) => self.surfaces.hints(Some(&failure)),
             StoreEvent::RequestIgnored(why) => self.surfaces.request_ignored(why),
+            StoreEvent::Connected(info) => self.surfaces.connected(&info),
             StoreEvent::Lookalike(product) => self.surfaces.lookalike(product),
             StoreEvent::Failover(settings) => self.surfaces.failover(&settings),
         }

@@ -5,6 +5,7 @@
 
 mod deployment;
 mod failover;
+mod kind;
 pub mod mongo;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::future::Future;
 
 pub use self::deployment::{DeploymentId, KnownHome};
 pub use self::failover::FailoverSettings;
+pub use self::kind::StoreKind;
 
 use leasehold_core::election::{Operation, Outcome, Watch};
 use leasehold_core::lock;
@@ -165,6 +167,8 @@ pub enum StoreEvent<W = Watch> {
     HintsFailed(Failure),
     /// The request in the document is not valid, with the reason for humans.
     RequestIgnored(&'static str),
+    /// A server described itself, once after the first connection.
+    Connected(StoreInfo),
     /// The server is not MongoDB but this product, which implements MongoDB's protocol.
     Lookalike(&'static str),
     /// The settings of the set's elections, once after the first connection, or why they are not
@@ -176,10 +180,25 @@ pub enum StoreEvent<W = Watch> {
 /// both lead, and only comparing this value reveals it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {
-    /// The replica set's name; `None` for a standalone server or before it is known.
+    /// The kind, as the server describes itself.
+    pub kind: StoreKind,
+    /// The replica set's name; `None` without a set.
     pub set: Option<String>,
     /// The database.
     pub database: String,
     /// The collection.
     pub collection: String,
+}
+
+impl StoreInfo {
+    /// Returns a description for humans, such as `replica set rs0`. The name comes from a server, so
+    /// it is escaped before it reaches a terminal.
+    pub fn describe(&self) -> String {
+        match (self.kind, &self.set) {
+            (StoreKind::ReplicaSet, Some(set)) => format!("replica set {}", set.escape_debug()),
+            (StoreKind::ReplicaSet, None) => "replica set".to_owned(),
+            (StoreKind::Sharded, _) => "sharded cluster through routers".to_owned(),
+            (StoreKind::Standalone, _) => "standalone server".to_owned(),
+        }
+    }
 }

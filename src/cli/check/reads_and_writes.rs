@@ -205,7 +205,7 @@ async fn change_stream_delay(installation: &Installation, granted: Granted) -> C
         true => Check::warning(
             name,
             format!("{detail}: slower than polling every {}", shown(polling)),
-            "handoffs take as long: on a sharded cluster, lower periodicNoopIntervalSecs or use a replica set",
+            "handoffs take as long, on a sharded cluster up to a renew_interval: use a replica set, or hints (docs/mongodb.md)",
         ),
         false => Check::ok(name, detail),
     };

@@ -235,7 +235,7 @@ fn deployment(description: &Description) -> Check {
             return Check::failed(
                 name,
                 format!(
-                    "{product}, which only implements MongoDB's protocol: exclusion is not promised"
+                    "unsupported: {product}, which only implements MongoDB's protocol: exclusion is not promised"
                 ),
                 "use a MongoDB replica set: acknowledgements of this server have another meaning (docs/mongodb.md)",
             );
@@ -244,7 +244,7 @@ fn deployment(description: &Description) -> Check {
             return Check::warning(
                 name,
                 format!(
-                    "a server that does not describe itself as MongoDB does (version {version}): exclusion is not promised"
+                    "unsupported: a server that does not describe itself as MongoDB does (version {version}): exclusion is not promised"
                 ),
                 "use a MongoDB replica set (docs/mongodb.md)",
             );
@@ -273,9 +273,9 @@ fn deployment(description: &Description) -> Check {
         Kind::Router => Check::warning(
             name,
             format!(
-                "sharded cluster, MongoDB {version}: not tested; changes are seen late, when the quietest shard has written"
+                "sharded cluster through routers, MongoDB {version}: not tested with real routers; change streams are late, so a handoff takes up to a renew_interval"
             ),
-            "use a replica set, or measure the change-stream-delay below",
+            "use a replica set, or hints (docs/mongodb.md)",
         ),
         Kind::ReplicaSet(set) if data < MEMBERS_MIN => Check::warning(
             name,

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::LockArgs;
 use super::observation_cache::ObservationCache;
 use super::store_answers::{StoreAnswers, StoreState, seconds};
 use super::voice::Voice;
 use crate::calls::Answered;
+use crate::cli::UNSUPPORTED;
 use crate::clock;
 use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, Token, WallMillis};
 use crate::lock::{Ahead, End, EntryState, Loss, Notice, QUEUE_MAX, Standing, Status};
@@ -428,6 +429,10 @@ impl LockSurfaces for ContenderLog {
 
     fn answered(&mut self, answered: &Answered) {
         self.store.answered(answered);
+    }
+
+    fn lookalike(&mut self, product: &str) {
+        error!(lock = %self.lock, product, "{UNSUPPORTED}");
     }
 
     fn watching(&mut self, failure: Option<&Failure>) {

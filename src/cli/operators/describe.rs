@@ -62,7 +62,8 @@ fn object(
     let mut object = render::object(seen, now.boot);
     let info = session.collection.info().unwrap_or_default();
     object["store"] = json!({
-        "set": info.set, "database": info.database, "collection": info.collection,
+        "kind": info.kind.as_str(), "set": info.set,
+        "database": info.database, "collection": info.collection,
     });
     if let Some(candidates) = candidates {
         let candidate = |candidate: &Present| {
@@ -87,12 +88,12 @@ fn description(
     now: Instant,
 ) -> String {
     let info = session.collection.info().unwrap_or_default();
-    let set = info.set.as_deref().unwrap_or("none (standalone)");
+    let kind = info.describe();
     let mut fields = vec![
         ("Lease", seen.entry.name.clone()),
         (
             "Store",
-            format!("{}.{}, replica set {set}", info.database, info.collection),
+            format!("{}.{}, {kind}", info.database, info.collection),
         ),
     ];
     fields.extend(holder(seen, lease, now));

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use tracing::{debug, error, info, warn};
 
+use crate::cli::UNSUPPORTED;
 use crate::cli::store_elections::Needed;
 use crate::clock;
 use crate::config::{Config, Watch};
@@ -16,7 +17,7 @@ use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{ClockPair, Document, Identification};
 use crate::runner::Answered;
 use crate::store::mongo::probe::{lacks_hints, lacks_right};
-use crate::store::{FailoverSettings, Failure, RetryPolicy};
+use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreInfo};
 
 /// Writes the log of one candidate.
 pub(super) struct Reporter {
@@ -108,9 +109,19 @@ impl Reporter {
         }
     }
 
+    /// Logs which kind of deployment was reached.
+    pub(super) fn connected(&self, store: &StoreInfo) {
+        let late = match store.kind.has_late_streams() {
+            true => "; change streams may be late, so followers also read each renewal",
+            false => "",
+        };
+        info!(lease = %self.lease, store = store.describe(), "connected to MongoDB{late}");
+    }
+
     /// Warns if an election of the store would cost the leadership.
     pub(super) fn failover(&self, settings: &Result<FailoverSettings, Failure>) {
         let lease = &self.lease;
+        let settings_hidden = settings.as_ref().is_err_and(lacks_right);
         let (settings, assumed) = match settings {
             Ok(settings) => (*settings, String::new()),
             Err(why) => {
@@ -125,7 +136,7 @@ impl Reporter {
         let needed = Needed::of(&self.timings, &settings);
         let arithmetic = &needed.arithmetic;
         let mut remedy = needed.remedy();
-        if !assumed.is_empty() {
+        if settings_hidden {
             remedy.push_str("; with the role clusterMonitor, its settings are known");
         }
         match needed.suffices() {
@@ -338,11 +349,7 @@ impl Reporter {
     }
 
     pub(super) fn lookalike(&self, product: &str) {
-        error!(
-            lease = %self.lease, product,
-            "unsupported server: MongoDB-compatible but not MongoDB; acknowledged writes may not \
-             be on a majority, so two leaders are possible"
-        );
+        error!(lease = %self.lease, product, "{UNSUPPORTED}");
     }
 
     pub(super) fn watching(&mut self, failure: Option<&Failure>) {

@@ -15,7 +15,7 @@ use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::same_words;
 use crate::runner::{Answered, Surfaces};
-use crate::store::{FailoverSettings, Failure};
+use crate::store::{FailoverSettings, Failure, StoreInfo};
 use crate::supervisor::Orders;
 
 /// Surfaces that the runner notifies. HTTP and metrics read the status themselves.
@@ -152,6 +152,10 @@ impl Surfaces for DaemonSurfaces {
 
     fn request_ignored(&mut self, why: &str) {
         self.reporter.request_ignored(why);
+    }
+
+    fn connected(&mut self, store: &StoreInfo) {
+        self.reporter.connected(store);
     }
 
     fn lookalike(&mut self, product: &str) {

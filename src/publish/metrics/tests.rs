@@ -67,6 +67,7 @@ fn i4_the_leader_gauge_falls_at_the_deadline_without_any_event() {
         set: Some("rs0".to_owned()),
         database: "leasehold".to_owned(),
         collection: "leases".to_owned(),
+        ..StoreInfo::default()
     };
     let (_store, store) = watch::channel(Some(store));
     let metrics = Metrics::new(&who("me"), rx, store).unwrap();
@@ -76,7 +77,7 @@ fn i4_the_leader_gauge_falls_at_the_deadline_without_any_event() {
     assert!(left.is_some_and(|l| l > 50.0 && l <= 60.0), "{left:?}");
     let info = r#"leasehold_holder_info{identity="me",lease="orders"}"#;
     assert_eq!(value(&text, info), Some(1.0), "{text}");
-    let info = r#"leasehold_store_info{collection="leases",database="leasehold",lease="orders",set="rs0"}"#;
+    let info = r#"leasehold_store_info{collection="leases",database="leasehold",kind="replica_set",lease="orders",set="rs0"}"#;
     assert_eq!(value(&text, info), Some(1.0), "{text}");
 
     sender.send_replace(leader(Duration::ZERO));

@@ -98,9 +98,10 @@ impl<F: LockSurfaces> Host for LockHost<F> {
                 }
             }
             StoreEvent::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
+            StoreEvent::Lookalike(product) => self.surfaces.lookalike(product),
             StoreEvent::HintsFailed(_)
             | StoreEvent::RequestIgnored(_)
-            | StoreEvent::Lookalike(_)
+            | StoreEvent::Connected(_)
             | StoreEvent::Failover(_) => {}
         }
         None

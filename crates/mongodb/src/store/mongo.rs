@@ -17,6 +17,7 @@ mod hints;
 mod history;
 mod home;
 mod ignored_request;
+mod kind;
 pub mod lock;
 mod lookalike;
 pub mod operators;
@@ -102,11 +103,20 @@ impl MongoStore {
     pub async fn watch(self) {
         let shared = Arc::clone(&self.shared);
         let recognize = async {
-            let event = match shared.deployment.lookalike().await {
-                Some(product) => StoreEvent::Lookalike(product),
-                None => StoreEvent::Failover(shared.deployment.failover_settings().await),
-            };
-            let _ = shared.news.send(event).await;
+            let Shared {
+                deployment, news, ..
+            } = &*shared;
+            let product = deployment.lookalike().await;
+            if let Some(product) = product {
+                let _ = news.send(StoreEvent::Lookalike(product)).await;
+            }
+            if let Some(info) = deployment.described().await {
+                let _ = news.send(StoreEvent::Connected(info)).await;
+            }
+            if product.is_none() {
+                let settings = deployment.failover_settings().await;
+                let _ = news.send(StoreEvent::Failover(settings)).await;
+            }
         };
         tokio::join!(recognize, follow::watch(self, &shared.reopen));
     }
@@ -262,7 +272,10 @@ impl StreamHandler for MongoStore {
                 // Earlier changes are not reported, so no event may be applied to the document
                 // known before.
                 *self.shared.newest() = None;
-                Watch::Opened
+                match self.shared.deployment.has_late_streams() {
+                    true => Watch::LateStreamOpened,
+                    false => Watch::Opened,
+                }
             }
             StreamEvent::Change(event) => {
                 self.answer_roll_call(roll_call::in_event(&event));

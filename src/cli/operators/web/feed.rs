@@ -125,6 +125,7 @@ fn store(board: &Board, info: StoreInfo, now: BootTime) -> Value {
         Link::Lost { why, .. } => ("lost", Some(why)),
     };
     json!({
+        "kind": info.kind.as_str(),
         "set": info.set,
         "database": info.database,
         "collection": info.collection,

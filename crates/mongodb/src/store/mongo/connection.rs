@@ -10,7 +10,7 @@ mod monitoring;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
 use super::{lock, outcome};
-use crate::store::{Answer, CallOutcome, DeploymentId, Failure, RetryPolicy, StoreInfo};
+use crate::store::{Answer, CallOutcome, DeploymentId, Failure, RetryPolicy, StoreInfo, StoreKind};
 use leasehold_core::election::{BootTime, Timings};
 
 /// Time limit for shutting down a client. A client ends its sessions in a few milliseconds; after
@@ -53,10 +53,8 @@ pub(super) struct Deployment {
     /// Number of clients created so far.
     clients: AtomicU64,
     home: Mutex<Home>,
-    /// True for a single server without a replica set or cluster, which has the only copy.
-    standalone: AtomicBool,
-    /// True if the connection string names the host of a product that is not MongoDB.
-    other_product: AtomicBool,
+    /// The product, if a server was recognized as not being MongoDB.
+    other_product: Mutex<Option<&'static str>>,
     /// Time without an answer after which the client is replaced. A client reads certificate files
     /// and resolves names only once in its life.
     give_up_after: Duration,
@@ -110,8 +108,7 @@ impl Deployment {
             reading: Arc::new(Semaphore::new(1)),
             servers: Servers::default(),
             clients: AtomicU64::new(0),
-            standalone: AtomicBool::new(false),
-            other_product: AtomicBool::new(false),
+            other_product: Mutex::new(None),
             unanswered_since: Mutex::new(None),
         };
         (Arc::new(deployment), info_receiver)
@@ -222,11 +219,29 @@ impl Deployment {
     /// Returns the read concern. A standalone server neither supports nor needs linearizable reads.
     /// A router needs them, because the primaries of the replica sets behind it can be deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {
-        if confirm && !self.standalone.load(Ordering::Relaxed) {
+        let has_one_copy = self.kind().is_some_and(StoreKind::has_one_copy);
+        if confirm && !has_one_copy {
             ReadConcern::linearizable()
         } else {
             ReadConcern::majority()
         }
+    }
+
+    /// Returns the deployment for humans, as soon as a server has described itself.
+    pub(super) async fn described(&self) -> Option<StoreInfo> {
+        let mut info = self.info.subscribe();
+        let known = info.wait_for(Option::is_some).await.ok()?;
+        known.clone()
+    }
+
+    /// Returns the kind of the deployment; `None` before a server has described itself.
+    pub(super) fn kind(&self) -> Option<StoreKind> {
+        self.info.borrow().as_ref().map(|info| info.kind)
+    }
+
+    /// Returns true if a change stream may report a change seconds late.
+    pub(super) fn has_late_streams(&self) -> bool {
+        self.kind().is_some_and(StoreKind::has_late_streams)
     }
 
     /// Converts the result of a send into an answer, and discards an unusable client.

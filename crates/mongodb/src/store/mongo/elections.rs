@@ -7,7 +7,7 @@ use mongodb::options::{ReadPreference, SelectionCriteria};
 
 use super::connection::{Deployment, SendError};
 use super::probe::millis;
-use crate::store::{FailoverSettings, Failure};
+use crate::store::{FailoverSettings, Failure, StoreKind};
 
 /// Reads the reply to `replSetGetConfig`.
 fn read(reply: &Document) -> FailoverSettings {
@@ -28,6 +28,12 @@ fn read(reply: &Document) -> FailoverSettings {
 impl Deployment {
     /// Returns the settings of the set's elections. Needs the right `replSetGetConfig`.
     pub(super) async fn failover_settings(self: &Arc<Self>) -> Result<FailoverSettings, Failure> {
+        if self.kind() == Some(StoreKind::Sharded) {
+            return Err(Failure::new(
+                "routers do not show the settings of their shards",
+                "",
+            ));
+        }
         let collection = self.collection().await;
         let collection = collection.map_err(|error: SendError| self.failure(error))?;
         let admin = collection.client().database("admin");

@@ -35,6 +35,15 @@ pub(super) fn identify(hello: &Document, seeds: &[String]) -> Option<DeploymentI
     })
 }
 
+/// Identifies the deployment behind a load balancer, which the connection string names.
+pub(super) fn behind_balancer(seeds: &[String]) -> DeploymentId {
+    DeploymentId {
+        set: None,
+        members: BTreeSet::new(),
+        seeds: seeds.iter().map(|seed| seed.to_lowercase()).collect(),
+    }
+}
+
 /// The deployment that this candidate belongs to.
 #[derive(Debug)]
 pub(super) struct Home {

@@ -44,6 +44,8 @@ struct Shared {
     /// The newest claim whose join was acknowledged, and the operation time of that write, from
     /// which its change stream starts.
     joined: Mutex<Option<(Claim, Timestamp)>>,
+    /// Set when a product that is not MongoDB was reported.
+    reported: OnceLock<()>,
 }
 
 /// A change stream hint, with the claim that the stream follows. By the time it is read, another
@@ -79,6 +81,7 @@ impl MongoLockStore {
             news,
             slots_before: OnceLock::new(),
             joined: Mutex::new(None),
+            reported: OnceLock::new(),
         };
         let store = Self {
             shared: Arc::new(shared),
@@ -247,8 +250,12 @@ fn found(document: Option<&Document>) -> Found {
 impl Store<Operation, Outcome> for MongoLockStore {
     async fn perform(&self, operation: Operation) -> Answer<Outcome> {
         let mut sent = self.send(operation).await;
-        if let (Ok(outcome), true) = (&mut sent, self.shared.deployment.is_other_product()) {
+        if let (Ok(outcome), Some(product)) = (&mut sent, self.shared.deployment.other_product()) {
             confirm_first(outcome);
+            if self.shared.reported.set(()).is_ok() {
+                let event = StoreEvent::Lookalike(product);
+                let _ = self.shared.news.send(event).await;
+            }
         }
         self.shared.deployment.answer(sent).await
     }

@@ -2,9 +2,10 @@
 //!
 //! Their acknowledgements have another meaning: a majority write may cover only one node, or one
 //! region of several, and then two candidates lead. Such servers are recognized by their host
-//! names, as MongoDB's drivers do, and by their build information.
+//! names, as MongoDB's drivers do, and by their replies to `hello` and `buildInfo`, which also show
+//! them behind an alias or a tunnel.
 
-use mongodb::bson::Document;
+use mongodb::bson::{Bson, Document};
 
 const HOSTS: [(&str, &str); 4] = [
     (".cosmos.azure.com", "Azure Cosmos DB"),
@@ -25,9 +26,40 @@ pub(super) fn by_host<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Option<&'
     })
 }
 
+/// Returns the product that sends this reply to `hello`, if it is not MongoDB.
+pub(super) fn by_hello(hello: &Document) -> Option<&'static str> {
+    let text = |field| hello.get_str(field).ok();
+    let hosts = hello.get_array("hosts").map(Vec::as_slice);
+    let hosts = hosts.unwrap_or_default().iter().filter_map(Bson::as_str);
+    let named = by_host(hosts.chain(text("me")).chain(text("primary")));
+    let internal = hello.get_document("internal").ok();
+    let has = |field| internal.is_some_and(|internal| internal.contains_key(field));
+    if named.is_some() {
+        named
+    } else if has("documentdb_versions") || has("cosmos_versions") {
+        Some("DocumentDB on PostgreSQL")
+    } else if text("setName") == Some("globaldb") || hello.contains_key("_t") {
+        Some("Azure Cosmos DB")
+    } else {
+        ferret(hello)
+    }
+}
+
 /// Returns the product that sends this reply to `buildInfo`, if it is not MongoDB.
 pub(super) fn by_build(info: &Document) -> Option<&'static str> {
-    let ferret = info.keys().any(|key| key.starts_with("ferretdb"));
+    if info.contains_key("_t") {
+        return Some("Azure Cosmos DB");
+    }
+    let internal = info.get_document("internal").ok();
+    let documentdb = internal.is_some_and(|internal| {
+        let mut keys = internal.keys();
+        keys.any(|key| key.starts_with("documentdb") || key.starts_with("cosmos"))
+    });
+    ferret(info).or(documentdb.then_some("DocumentDB on PostgreSQL"))
+}
+
+fn ferret(reply: &Document) -> Option<&'static str> {
+    let ferret = reply.keys().any(|key| key.starts_with("ferretdb"));
     ferret.then_some("FerretDB")
 }
 
@@ -66,8 +98,42 @@ mod tests {
             Some("FerretDB")
         );
         assert_eq!(
+            by_build(&doc! { "_t": "BuildInfoResponse", "version": "4.2.0" }),
+            Some("Azure Cosmos DB")
+        );
+        assert_eq!(
             by_build(&doc! { "version": "6.0.5", "gitVersion": "x" }),
             None
         );
+    }
+
+    #[test]
+    fn a_server_behind_another_name_is_recognised_by_its_description() {
+        let member = "c.node.eu-west-1.docdb.amazonaws.com:27017";
+        for (hello, product) in [
+            (
+                doc! { "setName": "rs0", "hosts": [member] },
+                "Amazon DocumentDB",
+            ),
+            (doc! { "setName": "rs0", "me": member }, "Amazon DocumentDB"),
+            (
+                doc! { "msg": "isdbgrid", "internal": { "documentdb_versions": ["1.0"] } },
+                "DocumentDB on PostgreSQL",
+            ),
+            (
+                doc! { "msg": "isdbgrid", "internal": { "cosmos_versions": ["1.0"] } },
+                "DocumentDB on PostgreSQL",
+            ),
+            (doc! { "setName": "globaldb" }, "Azure Cosmos DB"),
+            (doc! { "ferretdb": {} }, "FerretDB"),
+        ] {
+            assert_eq!(by_hello(&hello), Some(product), "{hello}");
+        }
+        for hello in [
+            doc! { "setName": "rs0", "hosts": ["db-1:27017"], "me": "db-1:27017" },
+            doc! { "msg": "isdbgrid", "internal": "x" },
+        ] {
+            assert_eq!(by_hello(&hello), None, "{hello}");
+        }
     }
 }

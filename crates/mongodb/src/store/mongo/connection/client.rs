@@ -14,10 +14,10 @@ use mongodb::{Client, ServerType};
 
 use super::super::probe::UriSettings;
 use super::super::servers::Asked;
-use super::super::{home, lock, lookalike, outcome, tls};
+use super::super::{home, kind, lock, lookalike, outcome, tls};
 use super::{Deployment, SendError};
 use crate::calls::CALLS_MAX;
-use crate::store::StoreInfo;
+use crate::store::{StoreInfo, StoreKind};
 
 /// The longest application name that a server accepts, in bytes.
 const APP_NAME_MAX: usize = 128;
@@ -89,24 +89,34 @@ impl Deployment {
         }
     }
 
-    /// Returns true if the connection string names the host of a product whose events and replies
-    /// may show what a majority does not have.
+    /// Returns true if a server was recognized as a product whose events and replies may show what a
+    /// majority does not have.
     pub(in crate::store::mongo) fn is_other_product(&self) -> bool {
-        self.other_product.load(Ordering::Relaxed)
+        lock(&self.other_product).is_some()
+    }
+
+    /// Returns the product by which a server was recognized so far, if it is not MongoDB.
+    pub(in crate::store::mongo) fn other_product(&self) -> Option<&'static str> {
+        *lock(&self.other_product)
+    }
+
+    fn note_product(&self, product: Option<&'static str>) {
+        if product.is_some() {
+            *lock(&self.other_product) = product;
+        }
     }
 
     /// Returns `None` if no server has answered.
     async fn recognize(self: &Arc<Self>) -> Option<Option<&'static str>> {
         let connection = self.connect().await.ok()?;
-        let by_host = lookalike::by_host(connection.seeds.iter().map(String::as_str));
-        if by_host.is_some() {
-            return Some(by_host);
-        }
         let admin = connection.client.database("admin");
         match admin.run_command(doc! { "buildInfo": 1 }).await {
-            Ok(info) => Some(lookalike::by_build(&info)),
-            Err(error) => outcome::is_reply(&error).then_some(None),
+            Ok(info) => self.note_product(lookalike::by_build(&info)),
+            Err(error) if outcome::is_reply(&error) => {}
+            Err(_) => return self.other_product().map(Some),
         }
+        // The reply to `hello` came first, since the client chose the server by it.
+        Some(self.other_product())
     }
 
     pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
@@ -121,7 +131,7 @@ impl Deployment {
         let mut options = options.map_err(|error| unresolved(error, &uri))?;
         let seeds: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
         let by_host = lookalike::by_host(seeds.iter().map(String::as_str));
-        (self.other_product).store(by_host.is_some(), Ordering::Relaxed);
+        *lock(&self.other_product) = by_host;
         let asked = Asked::of(&options);
         self.servers.ask(asked.clone());
         self.listen(&mut options, number, &uri, &seeds);
@@ -158,12 +168,8 @@ impl Deployment {
         let set = found.set.clone();
         let admitted = lock(&self.home).admit(*number, uri, found);
         let Err(why) = admitted else {
-            let kind = match &set {
-                Some(_) => ServerType::RsPrimary,
-                None if hello.contains_key("msg") => ServerType::Mongos,
-                None => ServerType::Standalone,
-            };
-            self.note_primary(set, kind);
+            self.note_product(lookalike::by_hello(&hello));
+            self.note_primary(set, kind::by_hello(&hello));
             return Ok(());
         };
         let mut slot = self.connection.lock().await;
@@ -274,11 +280,16 @@ impl Deployment {
             // Events of a client that was not verified do not change a known home.
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
+                    deployment.note_product(lookalike::by_hello(&event.reply));
                     if let Some(found) = home::identify(&event.reply, &seeds) {
                         lock(&deployment.home).hear(number, &uri, found);
                     }
                 }
                 SdamEvent::ServerDescriptionChanged(event) => {
+                    if event.new_description.server_type() == ServerType::LoadBalancer {
+                        // It is not monitored, so no reply identifies what is behind it.
+                        lock(&deployment.home).hear(number, &uri, home::behind_balancer(&seeds));
+                    }
                     deployment.server_changed(&event, number, &uri);
                 }
                 _ => {}
@@ -289,13 +300,9 @@ impl Deployment {
     /// Handles a change of a server's description, as reported by the driver's monitors.
     fn server_changed(&self, event: &ServerDescriptionChangedEvent, client: u64, uri: &str) {
         let (before, now) = (&event.previous_description, &event.new_description);
-        let writable = |kind| {
-            matches!(
-                kind,
-                ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos
-            )
-        };
-        let (was, is) = (writable(before.server_type()), writable(now.server_type()));
+        let (before, kind) = (before.server_type(), now.server_type());
+        let (was, kind) = (kind::by_type(before).is_some(), kind::by_type(kind));
+        let is = kind.is_some();
         let (is_home, is_refused) = {
             let mut home = lock(&self.home);
             if was && !is {
@@ -303,10 +310,10 @@ impl Deployment {
             }
             (home.has(client), home.is_refused(uri))
         };
-        if is && !was {
+        if let (Some(kind), false) = (kind, was) {
             if is_home {
                 let set = now.replica_set_name().map(str::to_owned);
-                self.note_primary(set, now.server_type());
+                self.note_primary(set, kind);
             }
             // The next call verifies the server if necessary. A refused server is verified by a new
             // client, at the pace of the retries.
@@ -316,10 +323,9 @@ impl Deployment {
         }
     }
 
-    pub(super) fn note_primary(&self, set: Option<String>, kind: ServerType) {
-        let standalone = kind == ServerType::Standalone;
-        self.standalone.store(standalone, Ordering::Relaxed);
+    pub(super) fn note_primary(&self, set: Option<String>, kind: StoreKind) {
         let info = StoreInfo {
+            kind,
             set,
             database: self.options.database.clone(),
             collection: self.options.collection.clone(),

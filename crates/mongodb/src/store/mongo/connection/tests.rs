@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::ServerType;
 use mongodb::options::{ClientOptions, ReadConcern, ServerMonitoringMode};
 
 use super::client::CONNECTIONS_MAX;
 use super::{Deployment, Monitoring, StoreOptions};
+use crate::store::StoreKind;
 use leasehold_core::election::Identity;
 
 fn deployment() -> Arc<Deployment> {
@@ -58,12 +58,12 @@ fn only_a_server_alone_is_asked_for_less_than_a_linearizable_read() {
     for (set, kind, wanted) in [
         (
             Some("rs0"),
-            ServerType::RsPrimary,
+            StoreKind::ReplicaSet,
             ReadConcern::linearizable(),
         ),
         // A router has no set name either.
-        (None, ServerType::Mongos, ReadConcern::linearizable()),
-        (None, ServerType::Standalone, ReadConcern::majority()),
+        (None, StoreKind::Sharded, ReadConcern::linearizable()),
+        (None, StoreKind::Standalone, ReadConcern::majority()),
     ] {
         let deployment = deployment();
         deployment.note_primary(set.map(str::to_owned), kind);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 
-use crate::store::DeploymentId;
 use crate::store::mongo::document::integer;
-use crate::store::mongo::{home, lookalike};
+use crate::store::mongo::{home, kind, lookalike};
+use crate::store::{DeploymentId, StoreKind};
 
 /// A deployment, as its primary describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +49,10 @@ pub enum Product {
 
 impl Description {
     pub(super) fn of(hello: &Document, build: &Document, seeds: &[String]) -> Self {
-        let kind = match hello.get_str("setName") {
-            Ok(set) => Kind::ReplicaSet(shown(set)),
-            Err(_) if text(hello, "msg") == "isdbgrid" => Kind::Router,
-            Err(_) => Kind::Standalone,
+        let kind = match kind::by_hello(hello) {
+            StoreKind::ReplicaSet => Kind::ReplicaSet(text(hello, "setName")),
+            StoreKind::Sharded => Kind::Router,
+            StoreKind::Standalone => Kind::Standalone,
         };
         let list = |field| {
             let names = array(hello, field).filter_map(Bson::as_str);
@@ -61,7 +61,7 @@ impl Description {
         let mut members = list("hosts");
         members.extend(list("passives"));
         Self {
-            product: product(&kind, build, seeds),
+            product: product(&kind, (hello, build), seeds),
             kind,
             version: text(build, "version"),
             id: home::identify(hello, seeds),
@@ -78,9 +78,12 @@ impl Description {
     }
 }
 
-fn product(kind: &Kind, build: &Document, seeds: &[String]) -> Product {
+fn product(kind: &Kind, (hello, build): (&Document, &Document), seeds: &[String]) -> Product {
     let seeds = seeds.iter().map(String::as_str);
-    if let Some(product) = lookalike::by_host(seeds).or_else(|| lookalike::by_build(build)) {
+    let product = lookalike::by_host(seeds)
+        .or_else(|| lookalike::by_hello(hello))
+        .or_else(|| lookalike::by_build(build));
+    if let Some(product) = product {
         return Product::Lookalike(product);
     }
     // A router has no storage engine.
