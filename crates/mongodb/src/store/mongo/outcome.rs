@@ -223,6 +223,10 @@ fn unauthenticated(asked: &Asked) -> Failure {
             "for the client certificate".to_owned(),
             "its subject must be a user of $external".to_owned(),
         ),
+        Login::Token => (
+            "for the workload's identity (OIDC)".to_owned(),
+            "the server must accept its issuer and audience, and give it a role".to_owned(),
+        ),
         Login::Nobody => (String::new(), "the URI has no user".to_owned()),
     };
     let failure = Failure::new(LOGIN_REFUSED, detail);
@@ -238,6 +242,7 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
         UNAUTHORIZED => {
             let user = match &asked.login {
                 Login::Password { user, .. } => format!("user {user}"),
+                Login::Token => "the workload's identity".to_owned(),
                 Login::Certificate | Login::Nobody => "the certificate's user".to_owned(),
             };
             let lacks = match action(&error.message) {
@@ -286,7 +291,39 @@ fn action(message: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use mongodb::bson::{deserialize_from_document, doc};
+
     use super::*;
+
+    fn error(code: i32) -> Error {
+        let error = doc! { "code": code, "codeName": "x", "errmsg": "x" };
+        let error: CommandError = deserialize_from_document(error).expect("an error");
+        ErrorKind::Command(error).into()
+    }
+
+    #[test]
+    fn servers_without_change_streams_are_recognised_by_their_codes() {
+        for (code, reply) in [
+            (13, "Unauthorized"),
+            (59, "CommandNotFound"),
+            (115, "CommandNotSupported"),
+            (238, "NotImplemented"),
+            (303, "FeatureNotSupported"),
+            (40_324, "Unrecognized pipeline stage name"),
+            (40_573, "only supported on replica sets"),
+        ] {
+            assert!(lacks_change_streams(&error(code)), "{code} {reply}");
+        }
+        for (code, reply) in [
+            (6, "HostUnreachable"),
+            (50, "MaxTimeMSExpired"),
+            (133, "FailedToSatisfyReadPreference"),
+            (286, "ChangeStreamHistoryLost"),
+            (10_107, "NotWritablePrimary"),
+        ] {
+            assert!(!lacks_change_streams(&error(code)), "{code} {reply}");
+        }
+    }
 
     #[test]
     fn the_action_is_all_that_is_taken_from_the_servers_text() {
@@ -297,6 +334,17 @@ mod tests {
             None
         );
         assert_eq!(action("command find requires authentication"), None);
+    }
+
+    #[test]
+    fn a_refused_identity_of_a_workload_is_not_taken_for_a_password() {
+        let asked = Asked {
+            login: Login::Token,
+            ..Asked::default()
+        };
+        let failure = unauthenticated(&asked).to_string();
+        let start = "authentication failed for the workload's identity (OIDC): the server must";
+        assert!(failure.starts_with(start), "{failure}");
     }
 
     #[test]

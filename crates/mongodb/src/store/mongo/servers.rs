@@ -13,7 +13,7 @@ use mongodb::bson::Document;
 use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{AuthMechanism, ClientOptions, Tls};
 
-use super::outcome;
+use super::{kind, outcome};
 use crate::store::{Failure, RetryPolicy};
 
 /// Maximum number of servers in one message. A set has at most fifty; three are enough to show the
@@ -51,6 +51,8 @@ pub(super) enum Login {
     },
     /// The client's certificate.
     Certificate,
+    /// The token of the workload's identity (OIDC).
+    Token,
 }
 
 /// The state of a server at its last reply, or the reason why it did not reply.
@@ -88,6 +90,9 @@ impl Asked {
             None => Login::Nobody,
             Some(credential) if credential.mechanism == Some(AuthMechanism::MongoDbX509) => {
                 Login::Certificate
+            }
+            Some(credential) if credential.mechanism == Some(AuthMechanism::MongoDbOidc) => {
+                Login::Token
             }
             Some(credential) => Login::Password {
                 user: credential.username.clone().unwrap_or_default(),
@@ -249,7 +254,7 @@ fn said(reply: &Document, asked: &Asked) -> ServerState {
         (Some(asked), Some(set)) if asked != set => {
             return ServerState::Elsewhere(format!("is in replica set {set:?}, not {asked:?}"));
         }
-        (Some(asked), None) if reply.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") => {
+        (Some(asked), None) if kind::is_router(reply) => {
             return ServerState::Elsewhere(format!("is a mongos, not in replica set {asked:?}"));
         }
         (Some(_), None) if says("isreplicaset") => {
