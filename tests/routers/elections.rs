@@ -1,0 +1,59 @@
+//! Goal: an election of a shard, which no driver behind a router notices, does not cost a leader with
+//! the default timings its leadership.
+//! Method: the primary of a set with MongoDB's default election timeout is killed. The routers keep
+//! the clients' connections, and answer when there is another primary, or with an error.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use leasehold_testbed::{DaemonTimings, LeaderMonitor, ReplicaSet};
+
+use crate::fixture::{Cluster, LONG};
+
+#[tokio::test]
+#[allow(clippy::print_stderr, reason = "a claim that cannot be tried says so")]
+async fn a_leader_behind_routers_outlasts_an_election_at_default_settings() {
+    let set = Arc::new(ReplicaSet::builder().default_election().start().await);
+    let timings = DaemonTimings::DEFAULT;
+    let mut cluster = Cluster::on(Arc::clone(&set));
+    cluster.stage = cluster.stage.timings(timings);
+    let (a, b) = cluster.pair().await;
+    let monitor = LeaderMonitor::of([&a, &b]);
+    let old = set.primary().await;
+    a.wait_renewal(LONG).await;
+    set.kill(old);
+    let killed = Instant::now();
+    set.primary().await;
+    let without_writes = killed.elapsed();
+    a.wait_renewal(LONG).await;
+    // The last renewal was up to an interval earlier. The attempt that hangs ends after its timeout,
+    // and the next one follows a retry interval later.
+    let allowed = timings.renew_deadline
+        - timings.renew_interval
+        - timings.operation_timeout
+        - timings.retry_interval;
+    if without_writes >= allowed {
+        eprintln!("there was no primary for {without_writes:?}: only one leader is tried");
+        return;
+    }
+    assert_eq!(monitor.leaders(), ["a"], "{}", a.logs());
+    assert_eq!(a.token(), Some(1));
+    b.wait_follows("a", LONG).await;
+    a.term();
+    b.wait_leads(LONG).await;
+}
+
+#[tokio::test]
+async fn a_planned_step_down_behind_routers_does_not_cost_the_leadership() {
+    let set = Arc::new(ReplicaSet::start().await);
+    let mut cluster = Cluster::on(Arc::clone(&set));
+    cluster.stage = cluster.stage.timings(DaemonTimings::DEFAULT);
+    let (a, b) = cluster.pair().await;
+    let monitor = LeaderMonitor::of([&a, &b]);
+    set.step_down_primary().await;
+    a.wait_renewal(LONG).await;
+    a.wait_renewal(LONG).await;
+    assert_eq!(monitor.leaders(), ["a"], "{}", a.logs());
+    assert_eq!(a.token(), Some(1));
+    b.wait_follows("a", LONG).await;
+}

@@ -1,0 +1,13 @@
+//! Candidates that reach MongoDB through routers, as on a sharded cluster. The routers are a stand-in
+//! (`leasehold_testbed::router`) in front of real replica sets, because no `mongos` can be installed
+//! here: what is tested is leasehold's side.
+
+// The tests observe from outside and use their own clocks.
+#![allow(clippy::disallowed_methods)]
+
+mod elections;
+mod fixture;
+mod kind;
+mod late_streams;
+mod lookalikes;
+mod no_streams;

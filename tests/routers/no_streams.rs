@@ -1,0 +1,28 @@
+//! Goal: a server that does not know change streams is not asked for one at each retry interval, and
+//! its candidates poll.
+
+use std::time::Duration;
+
+use crate::fixture::{Cluster, LONG};
+
+/// Far more than ten retry intervals of these timings, which are two seconds.
+const OBSERVED: Duration = Duration::from_secs(8);
+
+#[tokio::test]
+async fn a_server_that_does_not_know_the_stage_is_asked_again_each_minute() {
+    let cluster = Cluster::shared().await;
+    for router in &cluster.routers {
+        router.refuse_streams(40_324, "Location40324");
+    }
+    let (a, b) = cluster.pair().await;
+    b.wait_logged("no change stream, polling", LONG).await;
+    tokio::time::sleep(OBSERVED).await;
+    let attempts: usize = cluster.routers.iter().map(|r| r.streams_opened()).sum();
+    // Each candidate asks at its start, and again when its client has discovered the second router.
+    assert!((2..=6).contains(&attempts), "{attempts} attempts");
+    for daemon in [&a, &b] {
+        assert_eq!(daemon.metric("leasehold_watch_connected").await, 0.0);
+    }
+    a.term();
+    b.wait_leads(LONG).await;
+}
