@@ -1,7 +1,8 @@
 //! The demonstration: three daemons contend for one lease on a private replica set. The leader is
 //! killed, then its successor hands off the lease.
 //!
-//! `KEEP=1` leaves everything running; `demo stop` ends it.
+//! `KEEP=1` leaves everything running; `demo mongodb` starts the replica set alone and leaves it
+//! running, for the tutorial. `demo stop` ends both.
 
 // The output is for humans.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -33,14 +34,15 @@ const PICTURE: Duration = Duration::from_millis(100);
 const LEADER_MAX: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        None => {}
+    let argument = std::env::args().nth(1);
+    match argument.as_deref() {
+        None | Some("mongodb") => {}
         Some("stop") => {
             println!("{} processes ended", kept::end());
             return ExitCode::SUCCESS;
         }
         Some(other) => {
-            eprintln!("demo: unknown argument {other}: only stop is known");
+            eprintln!("demo: unknown argument {other}: only mongodb and stop are known");
             return ExitCode::from(64);
         }
     }
@@ -50,7 +52,12 @@ fn main() -> ExitCode {
     let runtime = runtime.expect("a runtime can be built");
     let done = runtime.block_on(async {
         tokio::select! {
-            done = demonstrate() => done,
+            done = async {
+                match argument {
+                    None => demonstrate().await,
+                    Some(_) => mongodb().await,
+                }
+            } => done,
             // The other branch owns all processes, so they end with it.
             _ = stop_requested() => {
                 println!("\ninterrupted; everything is ended");
@@ -82,12 +89,33 @@ async fn stop_requested() {
     }
 }
 
+/// Starts a replica set and leaves it running. Prints a shell's assignment of its connection
+/// string; the rest goes to standard error.
+async fn mongodb() -> Result<(), Failure> {
+    refuse_a_second_one()?;
+    eprintln!("starting three mongod on loopback");
+    let set = ReplicaSet::builder().detached().try_start().await?;
+    note(&set, &[])?;
+    println!("export LEASEHOLD_MONGODB__URI='{}'", set.uri());
+    eprintln!("the replica set is up; `make stop` ends it and removes its data");
+    set.leave_up();
+    Ok(())
+}
+
+/// The file of the processes to end has room for one demonstration.
+fn refuse_a_second_one() -> Result<(), Failure> {
+    match kept::any_runs() {
+        true => Err(Failure::new(
+            "an earlier one is still up; end it with make stop",
+        )),
+        false => Ok(()),
+    }
+}
+
 async fn demonstrate() -> Result<(), Failure> {
     let keep = std::env::var("KEEP").is_ok_and(|value| !value.is_empty() && value != "0");
-    if keep && kept::any_runs() {
-        return Err(Failure::new(
-            "an earlier one is still up; end it with make stop",
-        ));
+    if keep {
+        refuse_a_second_one()?;
     }
     let mut view = View::new(TIMINGS.lease_duration);
     view.say(&introduction());
