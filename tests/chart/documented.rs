@@ -116,6 +116,36 @@ fn the_documented_values_of_supervisor_mode_are_an_installation() {
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
 }
 
+/// The commands of the tutorial need a cluster that runs pods. Its files are checked here.
+const TUTORIAL: &str = "docs/tutorial-kubernetes.md";
+
+#[test]
+fn the_values_of_the_tutorial_are_an_installation() {
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    fs::write(file.path(), block(TUTORIAL, "orders.yaml")).unwrap();
+    let rendered = render_chart(&chart(), &["--values", file.path().to_str().unwrap()]);
+    let objects = Objects::parse(&rendered.unwrap());
+    assert_eq!(objects.one("Deployment")["spec"]["replicas"], 3);
+    // The image's user is root, and such a pod would not start.
+    assert_eq!(objects.workload()["securityContext"]["runAsUser"], 65532);
+    assert_eq!(objects.one("Service")["metadata"]["name"], "orders");
+}
+
+#[test]
+fn the_mongodb_of_the_tutorial_is_accepted_by_an_api_server() {
+    run(async {
+        let kubernetes = Kubernetes::shared().await;
+        let namespace = kubernetes.namespace().await;
+        let file = block(TUTORIAL, "mongodb.yaml");
+        let objects = file.split("\n---\n");
+        assert_eq!(objects.clone().count(), 2);
+        for object in objects {
+            let accepted = kubernetes.dry_run(&namespace, object).await;
+            accepted.unwrap_or_else(|refused| panic!("{refused}"));
+        }
+    });
+}
+
 /// The pod template of the README's hand-written Deployment.
 fn by_hand() -> Value {
     let page = fs::read_to_string(root().join("README.md")).unwrap();

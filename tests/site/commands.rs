@@ -1,0 +1,89 @@
+//! The commands of the pages for newcomers are run, or marked as not run with the reason.
+
+use leasehold_testbed::{ReplicaSet, SharedSet, run};
+
+use crate::page::{blocks, pages, text};
+use crate::session::{Session, like_the_repository};
+
+static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// Runs a page in a directory like the repository, on a replica set that it shares with the other
+/// pages.
+fn on_the_shared_set(page: &'static str) {
+    run(async {
+        let set = SET.get().await;
+        let mut session = Session::new(page);
+        like_the_repository(&mut session);
+        session.set("LEASEHOLD_MONGODB__URI", set.uri());
+        session.run();
+    });
+}
+
+/// A test for each page whose commands are run on the shared set.
+macro_rules! pages_on_the_shared_set {
+    ($($name:ident => $page:literal,)*) => {
+        /// The pages that have a test here.
+        const ON_THE_SHARED_SET: &[&str] = &[$($page),*];
+
+        $(#[test]
+        fn $name() {
+            on_the_shared_set($page);
+        })*
+    };
+}
+
+pages_on_the_shared_set! {
+    the_recipe_for_cron_works => "docs/recipes/cron.md",
+    the_recipe_for_kafka_works => "docs/recipes/kafka.md",
+    the_recipe_for_flyway_works => "docs/recipes/flyway.md",
+    the_recipe_for_spring_works => "docs/recipes/spring.md",
+    the_migration_from_the_sidecar_works => "docs/migration/leader-elector.md",
+    the_migration_from_shedlock_works => "docs/migration/shedlock.md",
+    the_migration_from_a_hand_made_lock_works => "docs/migration/mongodb-locks.md",
+    the_review_works => "docs/review.md",
+}
+
+/// The tutorial starts a replica set of its own.
+const TUTORIAL: &str = "docs/tutorial.md";
+
+#[test]
+fn the_tutorial_on_a_laptop_works() {
+    let mut session = Session::new(TUTORIAL);
+    like_the_repository(&mut session);
+    session.run();
+}
+
+/// Returns true for a page of which every command is run or marked.
+fn is_for_newcomers(page: &str) -> bool {
+    let starts = [
+        "docs/tutorial",
+        "docs/recipes",
+        "docs/migration",
+        "docs/review",
+    ];
+    page == "docs/README.md" || starts.iter().any(|start| page.starts_with(start))
+}
+
+#[test]
+fn every_command_is_run_or_marked() {
+    let mut seen = 0;
+    for page in pages().iter().filter(|page| is_for_newcomers(page)) {
+        let runs = ON_THE_SHARED_SET.contains(&page.as_str()) || page == TUTORIAL;
+        let blocks = blocks(&text(page));
+        let shell: Vec<_> = blocks.iter().filter(|block| block.is_shell()).collect();
+        seen += shell.len();
+        for block in &shell {
+            let is_file = block.file().is_some();
+            assert!(
+                runs || block.is_marked_not_run() || is_file,
+                "{page}:{}: no test runs this block, and no line before it says why",
+                block.line
+            );
+        }
+        let any = shell
+            .iter()
+            .any(|block| !block.is_marked_not_run() && block.file().is_none());
+        assert_eq!(any, runs, "{page}: a test without commands");
+    }
+    assert!(seen > 30, "{seen}");
+}

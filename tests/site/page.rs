@@ -1,0 +1,170 @@
+//! A page of the documentation: its code blocks, headings and links.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Languages of blocks with commands.
+const SHELLS: [&str; 3] = ["console", "sh", "bash"];
+
+/// Begins the line before a block that no test runs. The reason follows, up to a full stop.
+const NOT_RUN: &str = "*Not run by the tests:";
+
+/// A fenced block of code.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) language: String,
+    pub(crate) text: String,
+    /// Number of the line with the fence.
+    pub(crate) line: usize,
+    /// The last line with text before the fence.
+    before: String,
+}
+
+impl Block {
+    /// Returns true if the block has commands.
+    pub(crate) fn is_shell(&self) -> bool {
+        SHELLS.contains(&self.language.as_str())
+    }
+
+    /// Returns true if the page states that no test runs the block, and why.
+    pub(crate) fn is_marked_not_run(&self) -> bool {
+        let reason = self.before.strip_prefix(NOT_RUN);
+        reason.is_some_and(|reason| reason.trim().len() > ".*".len() && reason.ends_with(".*"))
+    }
+
+    /// Returns the name of the file that the block contains, from a comment in its first line. Files
+    /// of a whole system, such as `/etc/fstab`, are not meant to be written by a test.
+    pub(crate) fn file(&self) -> Option<&str> {
+        let first = self.text.lines().next()?;
+        let comments = ["# ", "// ", "-- ", "; "];
+        let name = comments
+            .iter()
+            .find_map(|start| first.strip_prefix(start))?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        let is_below = !name.starts_with('/') && !name.contains("..");
+        (self.language != "console" && is_below && name.chars().all(is_name)).then_some(name)
+    }
+}
+
+/// Returns the root of the repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns the text of a page, given by its path in the repository.
+pub(crate) fn text(page: &str) -> String {
+    fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
+}
+
+/// Returns the paths of all pages below `docs`, relative to the repository.
+pub(crate) fn pages() -> Vec<String> {
+    fn collect(directory: &Path, into: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, into);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                into.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    collect(&root().join("docs"), &mut found);
+    let relative = |path: &PathBuf| path.strip_prefix(root()).unwrap().display().to_string();
+    let mut found: Vec<_> = found.iter().map(relative).collect();
+    found.sort();
+    found
+}
+
+/// Returns the fenced blocks of a page.
+pub(crate) fn blocks(text: &str) -> Vec<Block> {
+    let mut found = Vec::new();
+    let mut before = "";
+    let mut lines = text.lines().zip(1..);
+    while let Some((line, number)) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let inside = lines.by_ref().take_while(|(line, _)| *line != "```");
+            let inside: Vec<_> = inside.map(|(line, _)| format!("{line}\n")).collect();
+            found.push(Block {
+                language: language.to_owned(),
+                text: inside.concat(),
+                line: number,
+                before: before.to_owned(),
+            });
+            before = "";
+        } else if !line.trim().is_empty() {
+            before = line;
+        }
+    }
+    found
+}
+
+/// Returns the lines of a page outside of fenced blocks, without inline code.
+pub(crate) fn prose(text: &str) -> String {
+    let mut fenced = false;
+    let mut prose = String::new();
+    for line in text.lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            prose.push_str(line);
+            prose.push('\n');
+        }
+    }
+    let parts = prose.split('`').enumerate();
+    parts
+        .map(|(n, part)| if n % 2 == 0 { part } else { "CODE" })
+        .collect()
+}
+
+/// Returns the anchors of a page's headings, as GitHub and mdBook make them.
+pub(crate) fn anchors(text: &str) -> Vec<String> {
+    let mut fenced = false;
+    let mut found: Vec<String> = Vec::new();
+    for line in text.lines() {
+        fenced ^= line.starts_with("```");
+        let heading = line.trim_start_matches('#');
+        if fenced || !line.starts_with('#') || !heading.starts_with(' ') {
+            continue;
+        }
+        let lower = heading.trim().to_lowercase();
+        let kept = lower.chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | '_' => Some(c),
+            c => c.is_alphanumeric().then_some(c),
+        });
+        let anchor: String = kept.collect();
+        let times = found.iter().filter(|other| **other == anchor).count();
+        found.push(match times {
+            0 => anchor,
+            times => format!("{anchor}-{times}"),
+        });
+    }
+    found
+}
+
+#[test]
+fn blocks_have_their_language_their_mark_and_their_file() {
+    let text =
+        "a\n```console\n$ b\n```\n\n*Not run by the tests: it needs c.*\n\n```sh\n# d.sh\ne\n```\n";
+    let found = blocks(text);
+    assert_eq!(found.len(), 2);
+    assert!(found[0].is_shell() && !found[0].is_marked_not_run());
+    assert_eq!((found[0].text.as_str(), found[0].file()), ("$ b\n", None));
+    assert!(found[1].is_shell() && found[1].is_marked_not_run());
+    assert_eq!((found[1].line, found[1].file()), (8, Some("d.sh")));
+    for outside in ["/etc/fstab", "../d.sh"] {
+        assert_eq!(
+            blocks(&format!("```sh\n# {outside}\n```\n"))[0].file(),
+            None
+        );
+    }
+    let unexplained = blocks("*Not run by the tests:.*\n\n```sh\n```\n");
+    assert!(!unexplained[0].is_marked_not_run());
+}
+
+#[test]
+fn anchors_are_those_of_the_sites() {
+    let text = "# A b\n## `[c]` d-e, f?\n```\n# no\n```\n## A b\n";
+    assert_eq!(anchors(text), ["a-b", "c-d-e-f", "a-b-1"]);
+}

@@ -1,0 +1,272 @@
+//! A shell that runs the commands of a page.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use leasehold_testbed::ReservedPort;
+
+use crate::page::{Block, blocks, root, text};
+use crate::shape::difference;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+
+/// Ports in the pages. Each is replaced by a free one.
+const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
+
+/// Maximum time of a page, far above the five minutes' tutorial on an idle machine.
+const SECONDS_MAX: u32 = 240;
+
+/// Begins the line that precedes the output of each command, and the one that follows it.
+const BEGINS: &str = "\u{1}begins ";
+const ENDS: &str = "\u{1}ends ";
+
+/// Ends with all of its processes, also if the test is killed: the shell of the page runs below
+/// another one, which then gets SIGTERM and ends the process group. A replica set is not part of
+/// the group; the program that is starting one ends it, and `make stop` ends one that runs.
+const OUTER: &str = r#"
+starts_a_set() {
+    for program in /proc/[0-9]*/exe; do
+        [ ! "$program" -ef target/debug/demo ] || return 0
+    done
+    return 1
+}
+end() {
+    trap '' TERM
+    kill -TERM -- "-$$"
+    for attempt in $(seq 100); do
+        starts_a_set || break
+        sleep 0.1
+    done
+    make --silent stop >/dev/null 2>&1
+    kill -KILL -- "-$$"
+}
+trap end TERM
+timeout --foreground --kill-after 5 "$1" bash page.sh </dev/null >page.out 2>&1 &
+wait $!
+code=$?
+echo "$code" > page.code
+end
+"#;
+
+/// A command of a page, with the output that the page shows.
+struct Shown {
+    line: usize,
+    command: String,
+    output: String,
+}
+
+/// The commands of a block.
+fn commands(block: &Block) -> Vec<Shown> {
+    if block.language != "console" {
+        return vec![Shown {
+            line: block.line,
+            command: block.text.clone(),
+            output: "…".to_owned(),
+        }];
+    }
+    let mut found: Vec<Shown> = Vec::new();
+    let mut continues = false;
+    for (line, number) in block.text.lines().zip(block.line + 1..) {
+        if let Some(command) = line.strip_prefix("$ ") {
+            found.push(Shown {
+                line: number,
+                command: command.to_owned(),
+                output: String::new(),
+            });
+            continues = command.ends_with('\\');
+            continue;
+        }
+        let last = found.last_mut();
+        let last = last.unwrap_or_else(|| panic!("line {number}: an output without a command"));
+        let into = match continues {
+            true => &mut last.command,
+            false => &mut last.output,
+        };
+        if !into.is_empty() {
+            into.push('\n');
+        }
+        into.push_str(line);
+        continues = continues && line.ends_with('\\');
+    }
+    found
+}
+
+/// A directory in which the commands of a page run.
+pub(crate) struct Session {
+    page: &'static str,
+    directory: tempfile::TempDir,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Session {
+    /// Creates the session of a page. Its daemons use a database of their own.
+    pub(crate) fn new(page: &'static str) -> Self {
+        // On the file system of the programs, so that one of them can be linked.
+        let directory = tempfile::Builder::new()
+            .prefix("site-")
+            .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+            .unwrap();
+        let database: String = page
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        let mut session = Self {
+            page,
+            directory,
+            environment: Vec::new(),
+        };
+        let programs = session.directory().join("bin");
+        fs::create_dir(&programs).unwrap();
+        symlink(PROGRAM, programs.join("leasehold")).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        session.set("PATH", format!("{}:{path}", programs.display()));
+        session.set("LEASEHOLD_LOG__FORMAT", "text");
+        session.set("LEASEHOLD_MONGODB__DATABASE", database);
+        session.set("XDG_RUNTIME_DIR", session.place("runtime"));
+        session.set("LEASEHOLD_STATUS__DIRECTORY", session.place("status"));
+        session
+    }
+
+    /// Sets a variable of the shell.
+    pub(crate) fn set(&mut self, name: &'static str, value: impl Into<String>) {
+        self.environment.push((name, value.into()));
+    }
+
+    /// Returns the directory.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn place(&self, name: &str) -> String {
+        let place = self.directory().join(format!(".{name}"));
+        fs::create_dir(&place).unwrap();
+        place.display().to_string()
+    }
+
+    /// Writes the files of the page, runs its commands in order, and compares their outputs.
+    ///
+    /// # Panics
+    /// If a command exits with another code than 0, or its output differs.
+    pub(crate) fn run(&self) {
+        let ports = PORTS.map(|shown| (shown, ReservedPort::new()));
+        let mut text = text(self.page);
+        for (shown, port) in &ports {
+            text = text.replace(shown, &port.number().to_string());
+        }
+        let mut shown = Vec::new();
+        for block in blocks(&text) {
+            if let Some(file) = block.file() {
+                self.write(file, &block.text);
+            } else if block.is_shell() && !block.is_marked_not_run() {
+                shown.extend(commands(&block));
+            }
+        }
+        assert!(!shown.is_empty(), "{}: no commands", self.page);
+        let script: String = shown
+            .iter()
+            .enumerate()
+            .map(|(n, shown)| {
+                let command = &shown.command;
+                format!("echo; echo '{BEGINS}{n}'\n{command}\ncode=$?; echo; echo '{ENDS}'$code\n")
+            })
+            .collect();
+        self.write("page.sh", &script);
+        self.compare(&shown, &self.output());
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.directory().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Runs the script and returns its output.
+    fn output(&self) -> String {
+        let mut outer = Command::new("setpriv");
+        outer
+            .args(["--pdeathsig", "TERM", "bash", "-c", OUTER, "bash"])
+            .arg(SECONDS_MAX.to_string())
+            .current_dir(self.directory())
+            .envs(self.environment.iter().cloned())
+            .stdin(Stdio::null())
+            .process_group(0);
+        outer.status().expect("setpriv of util-linux runs");
+        let output = fs::read(self.directory().join("page.out")).unwrap();
+        let output = String::from_utf8_lossy(&output).into_owned();
+        let code = fs::read_to_string(self.directory().join("page.code")).unwrap_or_default();
+        let too_slow = code.trim() == "124";
+        assert!(
+            !too_slow,
+            "{}: too slow:\n{output}{}",
+            self.page,
+            self.logs()
+        );
+        output
+    }
+
+    /// Returns the ends of the files into which commands of the page write their output.
+    fn logs(&self) -> String {
+        let entries = fs::read_dir(self.directory()).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let logs = paths.filter(|path| path.extension().is_some_and(|it| it == "log"));
+        let ends = logs.map(|path| {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<_> = text.lines().rev().take(20).collect();
+            let lines: Vec<_> = lines.into_iter().rev().collect();
+            format!("\n{}:\n{}\n", path.display(), lines.join("\n"))
+        });
+        ends.collect()
+    }
+
+    fn compare(&self, shown: &[Shown], output: &str) {
+        for (n, shown) in shown.iter().enumerate() {
+            let place = format!("{}:{}: {}", self.page, shown.line, shown.command);
+            let begins = format!("\n{BEGINS}{n}\n");
+            let part = output.split_once(&begins).map(|(_, rest)| rest);
+            let part = part.and_then(|rest| rest.split_once(&format!("\n{ENDS}")));
+            let Some((found, rest)) = part else {
+                panic!("{place}\ndid not end:\n{output}{}", self.logs());
+            };
+            let code = rest.lines().next().unwrap_or_default();
+            assert_eq!(code, "0", "{place}\nexited with {code}:\n{found}\n{output}");
+            let found = without_notices(found);
+            if let Some(difference) = difference(&shown.output, &found) {
+                panic!("{place}\n{difference}");
+            }
+        }
+    }
+}
+
+/// An output without the shell's notices of killed jobs, which come at some later command, and
+/// without empty lines at its end.
+fn without_notices(output: &str) -> String {
+    let notice = |line: &&str| line.starts_with("page.sh: line ") && line.contains(" Killed ");
+    let lines: Vec<_> = output.lines().filter(|line| !notice(line)).collect();
+    lines.join("\n").trim_end_matches('\n').to_owned()
+}
+
+/// Makes a session's directory look like the repository after `make build`, for a page whose
+/// commands run there. The programs are those of this build, and `make` runs no cargo.
+pub(crate) fn like_the_repository(session: &mut Session) {
+    let directory = session.directory().to_owned();
+    for entry in fs::read_dir(root()).unwrap() {
+        let name = entry.unwrap().file_name();
+        let hidden = name.to_string_lossy().starts_with('.');
+        if !hidden && name != "target" {
+            symlink(root().join(&name), directory.join(&name)).unwrap();
+        }
+    }
+    for profile in ["debug", "release"] {
+        let programs = directory.join("target").join(profile);
+        fs::create_dir_all(&programs).unwrap();
+        symlink(PROGRAM, programs.join("leasehold")).unwrap();
+    }
+    // Not a symbolic link: next to the program is the list of the processes that it has started.
+    let demo = Path::new(PROGRAM).with_file_name("demo");
+    assert!(demo.exists(), "no demo: cargo build --workspace --bins");
+    fs::hard_link(demo, directory.join("target/debug/demo")).unwrap();
+    session.set("CARGO", "true");
+}
