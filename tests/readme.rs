@@ -59,3 +59,61 @@ fn every_page_that_it_links_exists() {
         );
     }
 }
+
+/// The part of the page below this heading.
+fn part(heading: &str) -> &'static str {
+    let (_, rest) = README.split_once(heading).expect("a heading");
+    rest.split("\n## ").next().expect("a part")
+}
+
+#[test]
+fn the_first_screen_has_the_installation_and_the_use() {
+    let lines = README.lines().take(32).collect::<Vec<_>>().join("\n");
+    for expected in [
+        "## Install",
+        "$ make build",
+        "## Use",
+        "leasehold lock",
+        "docs/tutorial.md",
+    ] {
+        assert!(lines.contains(expected), "{expected}");
+    }
+    let use_lines = part("## Use\n")
+        .lines()
+        .filter(|line| line.starts_with("$ "));
+    assert!(use_lines.count() <= 10);
+}
+
+#[test]
+fn one_command_runs_it_and_one_passes_the_tests() {
+    let makefile = include_str!("../Makefile");
+    for target in ["run", "test"] {
+        assert!(README.contains(&format!("$ make {target} ")), "{target}");
+        assert!(makefile.contains(&format!("\n{target}: ")), "{target}");
+    }
+}
+
+#[test]
+fn the_commands_for_use_have_flags_that_exist() {
+    let commands = part("## Use\n").lines();
+    let commands = commands.filter_map(|line| line.strip_prefix("$ leasehold "));
+    let mut seen = 0;
+    for command in commands {
+        seen += 1;
+        let words = command.split(" #").next().unwrap_or_default();
+        let output = Command::new("sh")
+            .args(["-c", &format!("\"$0\" {words}")])
+            .arg(env!("CARGO_BIN_EXE_leasehold"))
+            .env_clear()
+            .env("LEASEHOLD_MONGODB__URI", "not a connection string")
+            .output()
+            .expect("a shell runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        // Everything is understood, except the connection string.
+        let code = output.status.code();
+        let understood = code == Some(78) || command.starts_with("check") && code == Some(2);
+        assert!(understood, "{command}: {code:?} {stdout}{stderr}");
+    }
+    assert!(seen >= 6, "{seen}");
+}
