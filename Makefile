@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop build check test flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
+.PHONY: help run mongodb stop build check test flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc site clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -16,7 +16,11 @@ run: ## run three daemons that contend for one lease on a private replica set; K
 	@$(CARGO) build --package leasehold --package leasehold-testbed --bins
 	@KEEP=$(KEEP) target/debug/demo
 
-stop: ## stop the processes that `make run KEEP=1` left running
+mongodb: ## start a private replica set for the tutorial and leave it running; prints its connection string for a shell
+	@$(CARGO) build --quiet --package leasehold-testbed --bin demo >&2
+	@target/debug/demo mongodb
+
+stop: ## stop the processes that `make run KEEP=1` or `make mongodb` left running
 	@target/debug/demo stop
 
 build: ## build the release binary: target/release/leasehold
@@ -51,6 +55,13 @@ PUBLISHED := core clock guard mongodb
 publish-check: ## package the crates for embedders as `cargo publish` would, without uploading them
 	for crate in $(PUBLISHED); do for licence in LICENSE-APACHE LICENSE-MIT; do cmp $$licence crates/$$crate/$$licence || exit 1; done; done
 	$(CARGO) publish --dry-run --allow-dirty $(addprefix -p leasehold-,$(PUBLISHED))
+
+MDBOOK_VERSION := 0.5.4
+
+site: ## the documentation as a site with search: target/site/index.html (needs mdbook)
+	@mdbook --version >/dev/null 2>&1 || { \
+	  echo "make site needs mdbook: $(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked" >&2; exit 1; }
+	mdbook build docs
 
 doc: ## the API documentation; checks every public item and every link
 	$(CARGO) doc --workspace --no-deps
