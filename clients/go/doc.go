@@ -1,0 +1,9 @@
+// Package leasehold reads the status of a leasehold daemon, follows its events, and holds its locks.
+//
+//   - [ReadStatus] reads the status file.
+//   - [Follow] follows the event stream of a daemon on this machine.
+//   - [Lock] holds a lock through the program leasehold.
+//
+// No result stays true: check it immediately before each effect, and send the token with the
+// effect. On systems other than Linux, which have no CLOCK_BOOTTIME, no candidate leads.
+package leasehold

@@ -1,0 +1,222 @@
+package leasehold
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrNotLeader is the error of a leadership that has ended.
+var ErrNotLeader = errors.New("leasehold: the leadership has ended")
+
+var (
+	reconnectAfter = time.Second
+	// silenceMax is the longest pause in a stream: the daemon sends a comment after 5 s.
+	silenceMax = 15 * time.Second
+	// pollInterval is short because timers stop while the machine is suspended.
+	pollInterval = 100 * time.Millisecond
+)
+
+// Term is one leadership of this candidate. Once it has ended, it stays ended.
+type Term struct {
+	token  int64
+	status atomic.Pointer[Status]
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// Token returns the fencing token.
+func (t *Term) Token() int64 {
+	return t.token
+}
+
+// Check returns [ErrNotLeader], or the cause of an earlier end, unless this leadership lasts at this
+// instant. Call it before each effect.
+func (t *Term) Check() error {
+	if token, leads := t.status.Load().Token(); !leads || token != t.token {
+		t.cancel(ErrNotLeader)
+	}
+	return context.Cause(t.ctx)
+}
+
+// Context returns a context that is cancelled when this leadership has ended. It may be late by
+// some milliseconds, or after the machine was suspended by a tenth of a second, unlike
+// [Term.Check].
+func (t *Term) Context() context.Context {
+	return t.ctx
+}
+
+// watch ends the term at its deadline.
+func (t *Term) watch() {
+	for t.Check() == nil {
+		timer := time.NewTimer(min(pollInterval, t.status.Load().ValidFor()))
+		select {
+		case <-timer.C:
+		case <-t.ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// extend adopts a later status of the same leadership. It returns false if it is not one.
+func (t *Term) extend(status Status) bool {
+	token, leads := status.Token()
+	if !leads || token != t.token || t.Check() != nil {
+		return false
+	}
+	t.status.Store(&status)
+	return true
+}
+
+// Follower reads the events of a daemon until its context is cancelled.
+type Follower struct {
+	ctx     context.Context
+	url     string
+	client  http.Client
+	mutex   sync.Mutex
+	term    *Term
+	err     error
+	changed chan struct{} // Closed and replaced at each change.
+}
+
+// Follow follows the events of the daemon whose http.listen is address, such as "127.0.0.1:9402". It
+// must run on this machine. The end of ctx is the end of the stream, and of the leadership as seen
+// from here.
+func Follow(ctx context.Context, address string) *Follower {
+	f := &Follower{
+		ctx: ctx,
+		url: "http://" + address + "/events",
+		client: http.Client{
+			// Unlike the default transport, this one uses no proxy of the environment.
+			Transport:     &http.Transport{DisableKeepAlives: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		changed: make(chan struct{}),
+	}
+	go f.run()
+	return f
+}
+
+// Token returns the fencing token, and true if the candidate leads at this instant.
+func (f *Follower) Token() (int64, bool) {
+	f.mutex.Lock()
+	term := f.term
+	f.mutex.Unlock()
+	if term == nil || term.Check() != nil {
+		return 0, false
+	}
+	return term.token, true
+}
+
+// IsLeader returns true if the candidate leads at this instant.
+func (f *Follower) IsLeader() bool {
+	_, leads := f.Token()
+	return leads
+}
+
+// Lead waits until the candidate leads. It fails only if ctx or the follower's context is cancelled.
+func (f *Follower) Lead(ctx context.Context) (*Term, error) {
+	for {
+		f.mutex.Lock()
+		term, changed := f.term, f.changed
+		f.mutex.Unlock()
+		if term != nil && term.Check() == nil {
+			return term, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-f.ctx.Done():
+			return nil, context.Cause(f.ctx)
+		}
+	}
+}
+
+// Err returns the reason why the last stream ended or could not be opened; nil after an event. It is
+// for humans.
+func (f *Follower) Err() error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.err
+}
+
+func (f *Follower) run() {
+	for f.ctx.Err() == nil {
+		err := f.readEvents()
+		f.mutex.Lock()
+		f.err = err
+		f.mutex.Unlock()
+		// The daemon may step down unnoticed after the end of the stream.
+		f.accept(Status{})
+		select {
+		case <-time.After(reconnectAfter):
+		case <-f.ctx.Done():
+		}
+	}
+}
+
+func (f *Follower) readEvents() error {
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	silence := time.AfterFunc(silenceMax, cancel)
+	defer silence.Stop()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", "text/event-stream")
+	answer, err := f.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("leasehold: the answer has status %d", answer.StatusCode)
+	}
+	for lines := bufio.NewReaderSize(answer.Body, bytesMax); ; {
+		// A line that is incomplete or too long is an error.
+		line, err := lines.ReadSlice('\n')
+		if err != nil {
+			return fmt.Errorf("leasehold: the stream has ended: %w", err)
+		}
+		silence.Reset(silenceMax)
+		if data, isData := bytes.CutPrefix(line, []byte("data:")); isData {
+			status := parse(data, true)
+			f.accept(status)
+			if status.Document == nil {
+				return errors.New("leasehold: the stream has a line that is not an event")
+			}
+		}
+	}
+}
+
+func (f *Follower) accept(status Status) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if status.Document != nil {
+		f.err = nil
+	}
+	if f.term != nil && f.term.extend(status) {
+		return
+	}
+	if f.term != nil {
+		f.term.cancel(ErrNotLeader)
+		f.term = nil
+	}
+	if token, leads := status.Token(); leads {
+		term := &Term{token: token}
+		term.status.Store(&status)
+		term.ctx, term.cancel = context.WithCancelCause(f.ctx)
+		go term.watch()
+		f.term = term
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+}

@@ -1,0 +1,111 @@
+package leasehold
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const schema = 1
+
+// bytesMax is the maximum length of a status, which has a few KiB.
+const bytesMax = 64 * 1024
+
+// Status is a status as it was written, with the deadline until which it may be trusted. It can be
+// out of date before that deadline: read it again before each effect. The zero value does not lead.
+type Status struct {
+	// Document has all fields as they were written, for humans; it is nil if they could not be
+	// read. The field "leader" proves nothing.
+	Document map[string]json.RawMessage
+
+	token    int64
+	deadline uint64
+}
+
+// ReadStatus reads status.json in a status directory. If the file is missing or damaged, the
+// result does not lead.
+func ReadStatus(directory string) Status {
+	file, err := os.Open(filepath.Join(directory, "status.json"))
+	if err != nil {
+		return Status{}
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, bytesMax+1))
+	if err != nil || len(text) > bytesMax {
+		return Status{}
+	}
+	return parse(text, false)
+}
+
+// Token returns the fencing token, and true if the candidate leads at this instant.
+func (s Status) Token() (int64, bool) {
+	if s.ValidFor() <= 0 {
+		return 0, false
+	}
+	return s.token, true
+}
+
+// IsLeader returns true if the candidate leads at this instant.
+func (s Status) IsLeader() bool {
+	return s.ValidFor() > 0
+}
+
+// ValidFor returns the time until the deadline; zero if the candidate does not lead.
+func (s Status) ValidFor() time.Duration {
+	now, ok := boottime()
+	if !ok || s.deadline <= now {
+		return 0
+	}
+	return time.Duration(min(s.deadline-now, 1<<62))
+}
+
+// parse returns a status whose deadline is zero unless it is valid in this boot.
+func parse(text []byte, bootIDRequired bool) Status {
+	var s Status
+	// The names of a struct's fields would be matched in any case.
+	if json.Unmarshal(text, &s.Document) != nil {
+		return Status{}
+	}
+	var version, token int64
+	var leader bool
+	var deadline uint64
+	for name, field := range map[string]any{
+		"schema": &version, "leader": &leader, "token": &token, "valid_until_boottime_ns": &deadline,
+	} {
+		// null leaves the zero value, with which the status does not lead.
+		if json.Unmarshal(s.Document[name], field) != nil {
+			return s
+		}
+	}
+	if version == schema && leader && token > 0 && s.isThisBoot(bootIDRequired) && s.isThisClock() {
+		s.token, s.deadline = token, deadline
+	}
+	return s
+}
+
+// isThisBoot returns false if the boot is another one, or if it is unknown and required.
+func (s Status) isThisBoot(required bool) bool {
+	var theirs *string
+	if json.Unmarshal(s.Document["boot_id"], &theirs) != nil {
+		return false
+	}
+	ours, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if theirs == nil || err != nil {
+		return !required
+	}
+	return *theirs == strings.TrimSpace(string(ours))
+}
+
+// isThisClock returns false if the deadline is of another time namespace, and thus of another clock.
+func (s Status) isThisClock() bool {
+	field, there := s.Document["time_namespace"]
+	ours, known := timeNamespace()
+	if !there || !known {
+		return true
+	}
+	var theirs *uint64
+	return json.Unmarshal(field, &theirs) == nil && (theirs == nil || *theirs == ours)
+}

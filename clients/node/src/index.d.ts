@@ -1,0 +1,130 @@
+/// <reference lib="esnext.disposable" />
+
+/** A status as it was written, and the deadline until which it may be trusted. It can be out of date
+ * before that deadline: read it again before each effect. */
+export class Status {
+  private constructor();
+  /** All fields as they were written, for humans; empty if they could not be read. The field
+   * `leader` proves nothing. */
+  readonly document: Readonly<Record<string, unknown>>;
+  /** Returns the fencing token if the candidate leads at this instant, otherwise null. Tokens above
+   * 2^53 - 1, which a number cannot represent, do not lead. */
+  token(): number | null;
+  /** Returns true if the candidate leads at this instant. */
+  isLeader(): boolean;
+  /** Returns the milliseconds until the deadline; 0 if the candidate does not lead. */
+  validForMs(): number;
+}
+
+/** Reads `status.json` in a status directory. If the file is missing or damaged, the status does not
+ * lead. */
+export function readStatus(directory: string): Status;
+
+/** The leadership has ended. */
+export class NotLeader extends Error {
+  readonly name: "NotLeader";
+}
+
+/** One leadership of this candidate. Once it has ended, it stays ended. */
+export class Term {
+  private constructor();
+  /** The fencing token. */
+  readonly token: number;
+  /** Is aborted when this leadership has ended. Timers can be late; unlike this signal, `check` reads
+   * the clock. */
+  readonly signal: AbortSignal;
+  /** Returns true if this leadership lasts at this instant. */
+  isValid(): boolean;
+  /** Throws `NotLeader` unless this leadership lasts. Call it before each effect. */
+  check(): void;
+}
+
+/** Reads the events of a daemon until it is closed. Events arrive between callbacks only: a callback
+ * that computes for longer than `lease.handoff_delay` delays the notice of a step-down. */
+export class Follower {
+  private constructor();
+  /** Reason why the last stream ended or could not be opened; null after an event. For humans. */
+  readonly error: Error | null;
+  /** Returns the fencing token if the candidate leads at this instant, otherwise null. */
+  token(): number | null;
+  /** Returns true if the candidate leads at this instant. */
+  isLeader(): boolean;
+  /** Waits until the candidate leads. Rejects with the reason of `signal`, or if the follower is
+   * closed. */
+  lead(options?: { signal?: AbortSignal }): Promise<Term>;
+  /** Ends the stream, and with it the leadership as seen from here. */
+  close(): void;
+  /** The same, for `using`. */
+  [Symbol.dispose](): void;
+}
+
+/** Follows the events of the daemon whose `http.listen` is `address`, such as `"127.0.0.1:9402"`. It
+ * must run on this machine. `signal` closes the follower. */
+export function follow(address: string, options?: { signal?: AbortSignal }): Follower;
+
+/** The lock could not be acquired: `leasehold` failed, and its error is on standard error. */
+export class LockError extends Error {
+  constructor(message: string, code?: number | null);
+  readonly name: string;
+  /** The exit code of `leasehold`; null if it has none. */
+  readonly code: number | null;
+}
+
+/** Another process held the lock, and the wait for it was over. */
+export class LockNotAcquired extends LockError {
+  readonly name: "LockNotAcquired";
+}
+
+/** The lock was lost. Its work must stop: another process may hold the lock. */
+export class LockLost extends LockError {
+  readonly name: "LockLost";
+}
+
+/** A lock that this process holds. Once it is lost or released, it stays so. */
+export class HeldLock {
+  private constructor();
+  readonly name: string;
+  /** The fencing token. */
+  readonly token: number;
+  /** The number of the slot; null if the lock has no slots. */
+  readonly slot: number | null;
+  /** Is aborted with `LockLost` when the lock is lost, and with another `LockError` when it is
+   * released. */
+  readonly signal: AbortSignal;
+  /** Returns true if the lock is held, as far as `leasehold` has reported. */
+  isValid(): boolean;
+  /** Throws the reason of `signal` unless the lock is held. Call it before each effect, and after
+   * each `await`. */
+  check(): void;
+  /** Releases the lock. Rejects with `LockLost` if it was lost before. */
+  release(): Promise<void>;
+  /** The same, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface LockOptions {
+  /** Maximum wait for other holders in milliseconds; no limit by default, 0 for no wait. */
+  waitMs?: number;
+  /** True for a shared lock. */
+  shared?: boolean;
+  /** Number of slots, of which one is acquired. */
+  slots?: number;
+  /** Further flags of `leasehold lock`, such as `--mongodb-uri-file=PATH`. */
+  arguments?: readonly string[];
+  /** Path of the program; `leasehold` by default. */
+  program?: string;
+  /** Ends the wait for the lock. */
+  signal?: AbortSignal;
+}
+
+/** Waits for the lock. The caller must release it. Rejects with `LockNotAcquired` if another process
+ * holds it, and with `LockError` if `leasehold` fails, whose messages are on standard error. */
+export function acquire(name: string, options?: LockOptions): Promise<HeldLock>;
+
+/** Acquires the lock, calls `work`, and releases the lock. Rejects with `LockLost` if the lock was
+ * lost, unless the work failed itself. */
+export function withLock<T>(
+  name: string,
+  options: LockOptions,
+  work: (held: HeldLock) => T | Promise<T>,
+): Promise<T>;

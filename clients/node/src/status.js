@@ -1,0 +1,91 @@
+// The status of a candidate, from the file `status.json` or from an event.
+
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+
+const SCHEMA = 1;
+// A status has at most a few KiB. A longer text is not one.
+export const BYTES_MAX = 64 * 1024;
+
+export class Status {
+  #token = null;
+  #deadline = 0;
+
+  constructor(text, { bootIdRequired = false } = {}) {
+    this.document = parsed(text) ?? {};
+    const { schema, leader, token, valid_until_boottime_ns: deadline } = this.document;
+    if (schema !== SCHEMA || leader !== true) return;
+    // A number above 2^53 may be another one than was sent.
+    if (!Number.isSafeInteger(token) || token < 1 || !Number.isInteger(deadline)) return;
+    if (!isThisBoot(this.document, bootIdRequired) || !isThisClock(this.document)) return;
+    this.#token = token;
+    this.#deadline = deadline;
+  }
+
+  token() {
+    return this.validForMs() > 0 ? this.#token : null;
+  }
+
+  isLeader() {
+    return this.token() !== null;
+  }
+
+  validForMs() {
+    if (this.#token === null) return 0;
+    return Math.max(this.#deadline - boottimeNs(), 0) / 1e6;
+  }
+}
+
+export function readStatus(directory) {
+  try {
+    const file = join(directory, "status.json");
+    return new Status(statSync(file).size <= BYTES_MAX ? readFileSync(file, "utf8") : "");
+  } catch {
+    return new Status("");
+  }
+}
+
+function parsed(text) {
+  try {
+    const value = JSON.parse(text);
+    return typeof value === "object" && !Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Returns false if the boot is another one, or if it is unknown and required. */
+function isThisBoot({ boot_id: theirs }, required) {
+  const ours = attempt(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim());
+  if (theirs === undefined) return false;
+  return theirs === null || ours === null ? !required : theirs === ours;
+}
+
+/** Returns false if the deadline is of another time namespace, and thus of another clock. */
+function isThisClock({ time_namespace: theirs = null }) {
+  const ours = attempt(() => statSync("/proc/self/ns/time").ino);
+  return theirs === null || ours === null || theirs === ours;
+}
+
+function attempt(read) {
+  try {
+    return read();
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Returns an instant at which CLOCK_BOOTTIME has not yet arrived, at most 10 ms ahead of it, so
+ * that leadership ends too early rather than too late. Node has no function for that clock:
+ * `process.hrtime` and timers stop while the machine is suspended. `/proc/uptime` is the same
+ * clock, truncated to hundredths of a second; one hundredth is added. From 104 days on, instants in
+ * nanoseconds are rounded by up to 1024 ns, also in a deadline. Without this clock, every deadline
+ * has passed: lxcfs mounts the uptime of the container on the file, which is less.
+ */
+function boottimeNs() {
+  const file = "/proc/uptime";
+  const isMounted = attempt(() => statSync(file).dev !== statSync("/proc").dev) ?? true;
+  const uptime = attempt(() => readFileSync(file, "utf8").match(/^(\d+)\.(\d\d) /));
+  return uptime && !isMounted ? (Number(uptime[1] + uptime[2]) + 1) * 1e7 + 2048 : Infinity;
+}

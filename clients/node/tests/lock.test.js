@@ -1,0 +1,215 @@
+// Locks are held as long as `leasehold` holds them.
+
+import assert from "node:assert/strict";
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { LockError, LockLost, LockNotAcquired, acquire, withLock } from "../src/index.js";
+import { timing } from "../src/lock.js";
+import { PROGRAM, STORE, aborted, eventually, leasehold, scratch } from "./testbed.js";
+
+const OPTIONS = { program: PROGRAM, arguments: [STORE] };
+
+function hold(name, options) {
+  return acquire(name, { ...OPTIONS, ...options });
+}
+
+function refused(name, options) {
+  const isRefused = (error) => error instanceof LockNotAcquired && error.code === 75;
+  return assert.rejects(hold(name, { waitMs: 0, ...options }), isRefused);
+}
+
+async function waiters(name) {
+  const locks = JSON.parse(await leasehold("locks", STORE, "--output=json"));
+  return locks.find(({ lock }) => lock === name)?.queue.length ?? 0;
+}
+
+function broken(name) {
+  return leasehold("locks", "break", name, "--force", "--yes", STORE);
+}
+
+/** Returns the ids of the child processes. */
+function children() {
+  const { pid } = process;
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").filter(Boolean).map(Number);
+}
+
+test.afterEach(() => {
+  const left = children();
+  for (const pid of left) process.kill(pid, "SIGKILL"); // Otherwise this process would wait for it.
+  assert.deepEqual(left, [], "a process is left");
+});
+
+test("it is held during the work and released at its end", async () => {
+  let after;
+  const result = await withLock("node-work", OPTIONS, async (held) => {
+    after = held;
+    assert.deepEqual([held.name, held.token, held.slot], ["node-work", 1, null]);
+    held.check();
+    await refused("node-work");
+    await refused("node-work", { waitMs: 1000 });
+    held.check();
+    return "done";
+  });
+  assert.equal(result, "done");
+  assert(after.signal.aborted && !after.isValid());
+  assert.throws(() => after.check(), LockError);
+  assert(!(after.signal.reason instanceof LockLost));
+  const again = await hold("node-work", { waitMs: 0 });
+  assert.equal(again.token, 2);
+  await again.release();
+  await again.release();
+});
+
+test("an error of the work releases it", async () => {
+  const failing = () => {
+    throw new TypeError("failure");
+  };
+  await assert.rejects(withLock("node-failing", OPTIONS, failing), TypeError);
+  await (await hold("node-failing", { waitMs: 0 })).release();
+});
+
+test("it is released when it is disposed of", async () => {
+  const held = await hold("node-disposed");
+  await held[Symbol.asyncDispose ?? Symbol.for("nodejs.asyncDispose")]();
+  assert(!held.isValid());
+  await (await hold("node-disposed", { waitMs: 0 })).release();
+});
+
+test("a waiter gets it", async () => {
+  const held = await hold("node-waiter");
+  const second = withLock("node-waiter", { ...OPTIONS, waitMs: 60_000 }, ({ token }) => token);
+  await eventually(() => waiters("node-waiter"));
+  await held.release();
+  assert.equal(await second, 2);
+});
+
+test("slots have numbers", async () => {
+  const one = await hold("node-slots", { slots: 2 });
+  const other = await hold("node-slots", { slots: 2 });
+  assert.deepEqual([one.slot, other.slot].sort(), [0, 1]);
+  await refused("node-slots", { slots: 2 });
+  await Promise.all([one.release(), other.release()]);
+});
+
+test("readers share it", async () => {
+  const one = await hold("node-shared", { shared: true });
+  const other = await hold("node-shared", { shared: true, waitMs: 0 });
+  await refused("node-shared");
+  await Promise.all([one.release(), other.release()]);
+});
+
+test("a broken lock is lost", async () => {
+  const work = async (held) => {
+    await broken("node-broken");
+    await aborted(held.signal);
+    assert(!held.isValid());
+    assert(held.signal.reason instanceof LockLost);
+    assert.throws(() => held.check(), LockLost);
+  };
+  const isLost = (error) => error instanceof LockLost && error.code === 76;
+  await assert.rejects(withLock("node-broken", OPTIONS, work), isLost);
+});
+
+test("a killed program has lost its lock", async () => {
+  const held = await hold("node-killed-lock");
+  process.kill(children()[0], "SIGKILL");
+  await aborted(held.signal);
+  assert.throws(() => held.check(), LockLost);
+  await assert.rejects(held.release(), LockLost);
+});
+
+test("the error of the work counts more than the loss", async () => {
+  const work = async (held) => {
+    await broken("node-both");
+    await aborted(held.signal);
+    throw new TypeError("failure");
+  };
+  await assert.rejects(withLock("node-both", OPTIONS, work), TypeError);
+});
+
+test("a loss that no check noticed is an error of the release", async () => {
+  const work = async () => {
+    await broken("node-unnoticed");
+    await eventually(() => children().length === 0);
+  };
+  await assert.rejects(withLock("node-unnoticed", OPTIONS, work), LockLost);
+});
+
+test("a stop signal does not take it from the work", async () => {
+  const held = await hold("node-signalled");
+  process.kill(children()[0], "SIGTERM");
+  await sleep(500);
+  held.check();
+  await refused("node-signalled");
+  await held.release();
+});
+
+test("a frozen program is killed at the release", async (t) => {
+  const { release } = timing;
+  t.after(() => (timing.release = release));
+  timing.release = 200;
+  const held = await hold("node-frozen-lock");
+  process.kill(children()[0], "SIGSTOP");
+  await assert.rejects(held.release(), LockLost);
+});
+
+test("a wait that is ended leaves the queue", async () => {
+  const held = await hold("node-ended");
+  const waiting = new AbortController();
+  const second = hold("node-ended", { signal: waiting.signal, waitMs: 60_000 });
+  await eventually(() => waiters("node-ended"));
+  waiting.abort(new Error("enough"));
+  await assert.rejects(second, /enough/);
+  assert.equal(await waiters("node-ended"), 0);
+  await assert.rejects(hold("node-ended", { signal: waiting.signal }), /enough/);
+  await held.release();
+});
+
+/** Returns a shell script as a program. */
+function printing(test, script) {
+  const program = join(scratch(test), "leasehold");
+  writeFileSync(program, `#!/bin/sh\n${script}`);
+  chmodSync(program, 0o700);
+  return program;
+}
+
+test("an unexpected line is not a lock", async (t) => {
+  const lines = [
+    "nonsense",
+    "[]",
+    "null",
+    '{"lock":"other","token":1}',
+    '{"lock":"it"}',
+    '{"lock":"it","token":0}',
+    '{"lock":"it","token":true}',
+    '{"lock":"it","token":"1"}',
+    '{"lock":"it","token":9007199254740993}',
+    '{"lock":"it","token":1,"slot":0}',
+  ];
+  for (const line of lines) {
+    const program = printing(t, `printf '%s\\n' '${line}'; cat >/dev/null\n`);
+    await assert.rejects(acquire("it", { program }), /unexpected/, line);
+  }
+  const program = printing(t, `echo '{"lock":"it","token":1}'; cat >/dev/null\n`);
+  await assert.rejects(acquire("it", { program, slots: 2 }), /unexpected/);
+  await (await acquire("it", { program })).release();
+});
+
+test("an incomplete line is not a lock", async (t) => {
+  const line = '{"lock":"it","token":1}';
+  for (let length = 1; length <= line.length; length++) {
+    const program = printing(t, `printf '%s' '${line.slice(0, length)}'\n`);
+    await assert.rejects(acquire("it", { program }), /unexpected/);
+  }
+  const program = printing(t, "printf '%05000d' 1; exec sleep 1000\n");
+  await assert.rejects(acquire("it", { program }), /unexpected/);
+});
+
+test("a program that fails is reported with its code", async () => {
+  const failed = (error) => error.constructor === LockError && error.code === 64;
+  await assert.rejects(acquire("it", { program: PROGRAM, arguments: ["--no-such-flag"] }), failed);
+  await assert.rejects(acquire("it", { program: "/nonexistent" }), /ENOENT/);
+});

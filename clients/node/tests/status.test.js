@@ -1,0 +1,142 @@
+// A status file is trusted exactly as long as it is valid.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { readStatus } from "../src/index.js";
+import { Daemon, boottimeNs, eventually, good, inputs, scratch } from "./testbed.js";
+
+/** Returns a function that writes a file and reads it as a status. */
+function reader(test) {
+  const directory = scratch(test);
+  return (text) => {
+    writeFileSync(join(directory, "status.json"), text);
+    return readStatus(directory);
+  };
+}
+
+function notLeader(status) {
+  assert.deepEqual([status.token(), status.isLeader(), status.validForMs()], [null, false, 0]);
+}
+
+test("a valid file leads", (t) => {
+  const status = reader(t)(good());
+  assert.deepEqual([status.token(), status.isLeader()], [7, true]);
+  assert(status.validForMs() > 3_000_000 && status.validForMs() <= 3_600_000);
+  assert.equal(status.document.lease, "orders");
+});
+
+test("a deadline is compared at each call, and ends the leadership early", async (t) => {
+  const until = boottimeNs() + 200_000_000;
+  const status = reader(t)(good({ valid_until_boottime_ns: until }));
+  assert.equal(status.token(), 7);
+  // Not later than the deadline even if the clock has almost ticked again.
+  await eventually(() => {
+    const before = boottimeNs();
+    const leads = status.isLeader();
+    assert(!leads || before + 10_000_000 <= until);
+    return !leads;
+  });
+  assert(boottimeNs() + 10_000_000 >= until);
+  notLeader(status);
+});
+
+test("a passed deadline is not leader", (t) => {
+  notLeader(reader(t)(good({ valid_until_boottime_ns: boottimeNs() })));
+});
+
+test("another boot is not leader", (t) => {
+  const read = reader(t);
+  notLeader(read(good({ boot_id: "00000000-0000-0000-0000-000000000000" })));
+  // A daemon that could not read it wrote null: the deadline alone decides.
+  assert(read(good({ boot_id: null })).isLeader());
+});
+
+test("another time namespace is not leader", (t) => {
+  const read = reader(t);
+  notLeader(read(good({ time_namespace: 1 })));
+  notLeader(read(good({ time_namespace: "x" })));
+});
+
+test("no file is not leader", (t) => {
+  const status = readStatus(join(scratch(t), "absent"));
+  notLeader(status);
+  assert.deepEqual(status.document, {});
+});
+
+test("a directory or a long file is not leader", (t) => {
+  const directory = scratch(t);
+  const file = join(directory, "status.json");
+  writeFileSync(file, good() + " ".repeat(65536));
+  notLeader(readStatus(directory));
+  rmSync(file);
+  mkdirSync(file);
+  notLeader(readStatus(directory));
+});
+
+test("a partial file is not leader", (t) => {
+  const read = reader(t);
+  const text = good();
+  for (let length = 0; length < text.length; length++) notLeader(read(text.slice(0, length)));
+});
+
+test("hostile files are not leader", (t) => {
+  const read = reader(t);
+  for (const [name, text] of inputs("files")) {
+    assert.equal(read(text).token(), null, `${name}: ${text.subarray(0, 150)}`);
+  }
+});
+
+test("a token that a number cannot represent is not leader", (t) => {
+  const read = reader(t);
+  notLeader(read(good({ token: 2 ** 53 })));
+  assert.equal(read(good({ token: 2 ** 53 - 1 })).token(), 2 ** 53 - 1);
+});
+
+test("another file that is mounted on the clock is not the clock", (t) => {
+  const directory = scratch(t);
+  writeFileSync(join(directory, "status.json"), good());
+  writeFileSync(join(directory, "uptime"), "1.00 1.00\n");
+  const script = `import { readStatus } from "./src/index.js"; console.log(readStatus("${directory}").token());`;
+  const read = (mount) => {
+    const shell = `${mount} && exec "$0" --input-type=module --eval "$1"`;
+    const unshared = ["--mount", "--map-root-user", "sh", "-c", shell, process.execPath, script];
+    return execFileSync("unshare", unshared, { encoding: "utf8" });
+  };
+  try {
+    read("true");
+  } catch (error) {
+    return t.skip(`unshare is not permitted: ${error.message}`);
+  }
+  assert.equal(read("true"), "7\n");
+  assert.equal(read(`mount --bind '${directory}/uptime' /proc/uptime`), "null\n");
+});
+
+test("a frozen daemon is leader until its deadline", async (t) => {
+  const daemon = await Daemon.start(t, "node-frozen-file", "a");
+  const token = await daemon.leads();
+  daemon.signal("SIGSTOP");
+  const frozen = daemon.status();
+  const until = frozen.document.valid_until_boottime_ns;
+  assert.equal(frozen.token(), token);
+  await eventually(() => !daemon.status().isLeader());
+  // At most 20 ms early, and the clock of this test is late by 10 ms.
+  assert(boottimeNs() > until - 30_000_000);
+  notLeader(frozen);
+  // The file still says so.
+  assert.equal(daemon.status().document.leader, true);
+  daemon.signal("SIGCONT");
+  await eventually(() => daemon.status().token() > token);
+});
+
+test("a follower is not leader", async (t) => {
+  const a = await Daemon.start(t, "node-follower", "a");
+  await a.leads();
+  const b = await Daemon.start(t, "node-follower", "b");
+  await b.follows("a");
+  notLeader(b.status());
+  assert(a.status().isLeader());
+});

@@ -1,0 +1,204 @@
+"""Follows ``GET /events`` of a daemon on this machine."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Optional, Type
+
+from .status import BYTES_MAX, Status
+
+RECONNECT_SECONDS = 1.0
+# The daemon sends a comment after 5 s without an event.
+SILENCE_SECONDS = 15.0
+# Waits are this short because their clock stops while the machine is suspended.
+POLL_SECONDS = 0.1
+
+
+class NotLeader(Exception):
+    """The leadership has ended."""
+
+
+class Term:
+    """One leadership of this candidate. Once it has ended, it stays ended."""
+
+    token: int
+    """The fencing token."""
+
+    def __init__(self, token: int, status: Status, changed: threading.Condition) -> None:
+        self.token = token
+        self._status = status
+        self._changed = changed
+        self._ended = False
+        # In a forked process no thread reads the stream.
+        self._process = os.getpid()
+
+    def is_valid(self) -> bool:
+        """Returns True if this leadership lasts at this instant."""
+        if os.getpid() != self._process or self._status.token() != self.token:
+            self._ended = True
+        return not self._ended
+
+    def check(self) -> None:
+        """Raises :class:`NotLeader` unless this leadership lasts. Call it before each effect."""
+        if not self.is_valid():
+            raise NotLeader(f"the leadership with token {self.token} has ended")
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until this leadership has ended. Returns False if it still lasts after ``timeout``
+        seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while self.is_valid():
+                if end is not None and time.monotonic() >= end:
+                    return False
+                self._changed.wait(_pause(end, self._status.valid_for()))
+        return True
+
+    def _extend(self, status: Optional[Status]) -> bool:
+        """Adopts a later status of the same leadership. Returns False if it is not one."""
+        if status is None or not self.is_valid() or status.token() != self.token:
+            return False
+        self._status = status
+        return True
+
+
+class Follower:
+    """Reads the events of a daemon in a thread, until it is closed."""
+
+    error: Optional[Exception] = None
+    """Reason why the last stream ended or could not be opened; None after an event. For humans."""
+
+    def __init__(self, address: str) -> None:
+        http.client.HTTPConnection(address)  # Raises if the address is invalid.
+        self._address = address
+        self._changed = threading.Condition()
+        self._term: Optional[Term] = None
+        self._closed = threading.Event()
+        self._socket: Optional[socket.socket] = None
+        self._thread = threading.Thread(target=self._run, name="leasehold-events", daemon=True)
+        self._thread.start()
+
+    def token(self) -> Optional[int]:
+        """Returns the fencing token if the candidate leads at this instant, otherwise None."""
+        term = self._term
+        return term.token if term is not None and term.is_valid() else None
+
+    def is_leader(self) -> bool:
+        """Returns True if the candidate leads at this instant."""
+        return self.token() is not None
+
+    def lead(self, timeout: Optional[float] = None) -> Term:
+        """Waits until the candidate leads.
+
+        Raises :class:`TimeoutError` after ``timeout`` seconds, and :class:`ValueError` if the
+        follower is closed.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while True:
+                if self._closed.is_set():
+                    raise ValueError("the follower is closed")
+                term = self._term
+                if term is not None and term.is_valid():
+                    return term
+                if end is not None and time.monotonic() >= end:
+                    raise TimeoutError("the candidate does not lead")
+                self._changed.wait(_pause(end, None))
+
+    def close(self) -> None:
+        """Ends the stream, and with it the leadership as seen from here."""
+        self._closed.set()
+        self._accept(None)
+        stream = self._socket
+        if stream is not None:
+            try:
+                stream.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # It has ended already.
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> "Follower":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._read_events()
+            except Exception as error:  # A thread that ends here would never reconnect.
+                self.error = error
+            finally:
+                # The daemon may step down unnoticed after the end of the stream.
+                self._accept(None)
+            self._closed.wait(RECONNECT_SECONDS)
+
+    def _read_events(self) -> None:
+        # Neither uses a proxy nor follows redirects.
+        connection = http.client.HTTPConnection(self._address, timeout=SILENCE_SECONDS)
+        try:
+            connection.connect()
+            self._socket = connection.sock
+            if self._closed.is_set():
+                return
+            connection.request("GET", "/events", headers={"Accept": "text/event-stream"})
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise ConnectionError(f"the answer has status {answer.status}")
+            while not self._closed.is_set():
+                line = answer.readline(BYTES_MAX + 1)
+                if not line.endswith(b"\n"):
+                    raise ConnectionError("the stream has ended, or a line is too long")
+                if line.startswith(b"data:"):
+                    status = Status(line[5:], boot_id_required=True)
+                    self._accept(status)
+                    if not status.document:
+                        raise ConnectionError("the stream has a line that is not an event")
+                    self.error = None
+        finally:
+            self._socket = None
+            connection.close()
+
+    def _accept(self, status: Optional[Status]) -> None:
+        with self._changed:
+            if self._closed.is_set():
+                status = None
+            if self._term is None or not self._term._extend(status):
+                if self._term is not None:
+                    self._term._ended = True
+                token = None if status is None else status.token()
+                if status is None or token is None:
+                    self._term = None
+                else:
+                    self._term = Term(token, status, self._changed)
+            self._changed.notify_all()
+
+
+def follow(address: str) -> Follower:
+    """Follows the events of the daemon whose ``http.listen`` is ``address``, such as
+    ``"127.0.0.1:9402"``. It must run on this machine.
+
+    Use the result in a ``with`` statement, or close it.
+    """
+    return Follower(address)
+
+
+def _pause(end: Optional[float], limit: Optional[float]) -> float:
+    pauses = [POLL_SECONDS]
+    if end is not None:
+        pauses.append(max(end - time.monotonic(), 0.0))
+    if limit is not None:
+        pauses.append(limit)
+    return min(pauses)

@@ -1,0 +1,119 @@
+//! Goal: the packages in `clients/` lead by a status file or an event only as long as it is valid
+//! (I4), and notice the loss of a lock.
+//! Method: each language's own tests, with daemons on a real replica set, as a child process.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+
+mod inputs;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold_testbed::process::exit_code;
+use leasehold_testbed::{DaemonTimings, Launch, ReplicaSet, Scratch, SharedSet, skip};
+
+/// Timeout of one language's tests, which take half a minute on an idle machine.
+const LONG: Duration = Duration::from_secs(400);
+
+static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// Returns the directory of a package.
+fn package(language: &str) -> PathBuf {
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+    clients.join(language)
+}
+
+/// Runs a script in the directory of a package, with the environment that its tests need. Returns
+/// its output. The script must execute the tests, so that they end with this process. They start
+/// daemons that end with them.
+async fn run(language: &str, script: &str) -> String {
+    let set = SET.get().await;
+    let scratch = Scratch::new();
+    let path = |name: &str| scratch.path().join(name);
+    fs::write(path("uri"), set.uri()).unwrap();
+    for directory in ["inputs", "temporary", "runtime"] {
+        fs::create_dir(path(directory)).unwrap();
+    }
+    inputs::write(&path("inputs"));
+    let process = Launch::new("/bin/sh")
+        .arguments(["-c", &format!("cd \"$0\" && exec >&2 && {script}")])
+        .argument(package(language))
+        .env("HOME", std::env::var_os("HOME").unwrap_or_default())
+        .envs([
+            ("TMPDIR", path("temporary")),
+            ("XDG_RUNTIME_DIR", path("runtime")),
+            ("CLIENT_TEST_URI_FILE", path("uri")),
+            ("CLIENT_TEST_INPUTS", path("inputs")),
+        ])
+        .env("CLIENT_TEST_PROGRAM", env!("CARGO_BIN_EXE_leasehold"))
+        .env("CLIENT_TEST_TIMINGS", DaemonTimings::DEMO.flags().join(" "))
+        .stderr(path("output"))
+        .start()
+        .unwrap();
+    let status = process.wait(LONG).await;
+    let output = fs::read(path("output")).unwrap();
+    let output = String::from_utf8_lossy(&output).into_owned();
+    let code = status.map(exit_code);
+    assert_eq!(code, Some(0), "{language}:\n{output}");
+    output
+}
+
+/// Returns false if a program is not installed.
+fn installed(program: &str, version: &str) -> bool {
+    let found = Command::new(program).arg(version).output().is_ok();
+    if !found {
+        skip(&format!("{program} is not installed"));
+    }
+    found
+}
+
+/// Asserts that tests ran, and that none was skipped.
+#[track_caller]
+fn ran(output: &str, summary: &str) {
+    assert!(output.contains(summary), "no {summary:?} in {output}");
+}
+
+#[tokio::test]
+async fn i4_the_python_package() {
+    if installed("python3", "--version") {
+        // -B: no byte code is written into the sources.
+        let tests = "PYTHONPATH=src exec python3 -B -W error -m unittest discover --start-directory tests --verbose";
+        let output = run("python", tests).await;
+        assert!(!output.contains("skipped"), "{output}");
+        ran(&output, "\nOK\n");
+    }
+}
+
+#[tokio::test]
+async fn i4_the_go_package() {
+    if installed("go", "version") {
+        let tests = "export GOTOOLCHAIN=local GOFLAGS=-mod=readonly GOWORK=off \
+             && if gofmt -d . | grep .; then exit 1; fi && go vet ./... && go test -c -o \"$TMPDIR/tests\" . \
+             && exec \"$TMPDIR/tests\" -test.v";
+        let output = run("go", tests).await;
+        assert!(!output.contains("--- SKIP"), "{output}");
+        ran(&output, "\nPASS\n");
+    }
+}
+
+#[tokio::test]
+async fn i4_the_node_package() {
+    if installed("node", "--version") {
+        // `node --test` would start a process for each file.
+        for file in ["status", "events", "lock"] {
+            let tests = format!("exec node --test-reporter=tap tests/{file}.test.js");
+            let output = run("node", &tests).await;
+            ran(&output, "\n# fail 0\n");
+            if output.contains("# SKIP") {
+                skip("a test of the Node package needs user namespaces");
+            } else {
+                ran(&output, "\n# skipped 0\n");
+            }
+        }
+    }
+}
