@@ -305,7 +305,7 @@ fn docs_have_the_fields_words() {
         "SECURITY.md",
         "CHANGELOG.md",
     ];
-    let pages = [&roots[..], &["charts", "examples"]].concat();
+    let pages = [&roots[..], &["charts", "clients", "examples"]].concat();
     check(texts(&pages, &["md", "txt"]), page);
 }
 
