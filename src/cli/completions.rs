@@ -28,6 +28,11 @@ const BASH_COMMAND: &str = r#"    local word
 /// # Errors
 /// [`CommandError`] if the script cannot be written.
 pub fn run(shell: Shell) -> Result<(), CommandError> {
+    answer(&script(shell))
+}
+
+/// Returns the completion script of a shell.
+pub fn script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut with_words(command()), "leasehold", &mut script);
     if shell == Shell::Bash {
@@ -35,7 +40,7 @@ pub fn run(shell: Shell) -> Result<(), CommandError> {
         let with_command = format!("{BASH_BEGIN}{BASH_COMMAND}");
         script = text.replacen(BASH_BEGIN, &with_command, 1).into_bytes();
     }
-    answer(&script)
+    script
 }
 
 /// Adds the accepted values of a key. The program itself accepts any text at this point, so that it
