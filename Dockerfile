@@ -1,23 +1,45 @@
-# The image: the daemon on distroless Debian 12, as user 65532, without a shell.
+# The image: the daemon, a static program, on distroless static, as user 65532, without
+# a shell.
 # docs/image.md explains the design and lists the required mounts.
 #
 # The defaults are tags, which can move. Releases use digests, NAME@sha256:…,
 # and `make image` refuses anything else.
 ARG RUST_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm
-ARG BASE_IMAGE=gcr.io/distroless/cc-debian12:nonroot
+ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 ARG LEASEHOLD_VERSION=0.1.0
 ARG LEASEHOLD_REVISION=unknown
 
 # Everything that a change of the sources does not affect, so that it stays in the cache.
-FROM ${RUST_IMAGE} AS dependencies
+# It runs on the builder's platform, also for another one: the program is cross-compiled.
+FROM --platform=${BUILDPLATFORM} ${RUST_IMAGE} AS dependencies
 WORKDIR /source
 # Embeds the list of crates in the binary, where scanners find it.
 RUN cargo install cargo-auditable --version 0.7.7 --locked
+# The target is static: musl from the Rust toolchain. The C compiler is for ring, and links.
+ARG TARGETARCH
+# hadolint ignore=DL3008
+RUN own="$(dpkg --print-architecture)" && architecture="${TARGETARCH:-$own}" \
+    && case "$architecture" in \
+        amd64) machine=x86_64 ;; \
+        arm64) machine=aarch64 ;; \
+        *) echo "no such target: $architecture" >&2; exit 1 ;; \
+    esac \
+    && target="$machine-unknown-linux-musl" compiler="$machine-linux-gnu-gcc" \
+    && if ! [ -d "$(rustc --print target-libdir --target "$target")" ]; then rustup target add "$target"; fi \
+    && if [ "$architecture" != "$own" ]; then \
+        apt-get update \
+        && apt-get install -y --no-install-recommends "gcc-$(echo "$machine" | tr _ -)-linux-gnu" "libc6-dev-$architecture-cross" \
+        && rm -rf /var/lib/apt/lists/*; \
+    fi \
+    && mkdir .cargo \
+    && printf '[build]\ntarget = "%s"\n[target.%s]\nlinker = "%s"\n[env]\nCC_%s = "%s"\n' \
+        "$target" "$target" "$compiler" "$target" "$compiler" > .cargo/config.toml
 COPY Cargo.toml Cargo.lock ./
 COPY crates/clock/Cargo.toml crates/clock/
 COPY crates/core/Cargo.toml crates/core/
 COPY crates/guard/Cargo.toml crates/guard/
 COPY crates/mongodb/Cargo.toml crates/mongodb/
+COPY packaging/Cargo.toml packaging/
 COPY tests/nemesis/Cargo.toml tests/nemesis/
 COPY tests/testbed/Cargo.toml tests/testbed/
 COPY tests/trace-check/Cargo.toml tests/trace-check/
@@ -25,9 +47,9 @@ COPY tests/trace-check/Cargo.toml tests/trace-check/
 # is built only for its dependencies and then removed: otherwise it would ship,
 # because the real sources have older timestamps.
 RUN mkdir -p src benches/figures crates/clock/src crates/core/src crates/guard/src crates/mongodb/src \
-        tests/nemesis/src tests/testbed/src tests/trace-check/src \
+        packaging/src tests/nemesis/src tests/testbed/src tests/trace-check/src \
     && touch crates/clock/src/lib.rs crates/core/src/lib.rs crates/guard/src/lib.rs \
-        crates/mongodb/src/lib.rs tests/nemesis/src/main.rs tests/testbed/src/lib.rs \
+        crates/mongodb/src/lib.rs packaging/src/main.rs tests/nemesis/src/main.rs tests/testbed/src/lib.rs \
         tests/trace-check/src/lib.rs \
     && echo '//! Empty.' > src/lib.rs \
     && printf '//! Empty.\nfn main() {}\n' > src/main.rs \
@@ -43,10 +65,12 @@ COPY src src
 # Declared here and not above, so that another revision leaves the dependencies cached.
 ARG LEASEHOLD_VERSION
 ARG LEASEHOLD_REVISION
-# Checks that the program reports the version and revision of the labels.
+# Checks that the program contains the version and revision of the labels. It is not run,
+# since it may be for another architecture.
 RUN cargo auditable build --release --locked --package leasehold --bin leasehold \
-    && test "$(target/release/leasehold --version)" = "leasehold ${LEASEHOLD_VERSION} (revision ${LEASEHOLD_REVISION})" \
-    && mkdir -p /image/run/leasehold
+    && mkdir -p /image/run/leasehold \
+    && cp target/*-musl/release/leasehold /image/leasehold \
+    && grep --text --quiet --fixed-strings "${LEASEHOLD_VERSION} (revision ${LEASEHOLD_REVISION})" /image/leasehold
 
 FROM ${BASE_IMAGE}
 ARG BASE_IMAGE
@@ -61,7 +85,7 @@ LABEL org.opencontainers.image.title="leasehold" \
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/leasehold/
 # For a trial without a volume: the user may not create it.
 COPY --from=build --chown=65532:65532 /image/run/leasehold /run/leasehold
-COPY --from=build /source/target/release/leasehold /leasehold
+COPY --from=build /image/leasehold /leasehold
 # A number, so that the kubelet can see that it is not root.
 USER 65532:65532
 STOPSIGNAL SIGTERM

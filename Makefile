@@ -3,7 +3,7 @@
 export CARGO ?= cargo
 TESTBED := tests/testbed
 # The tests that start no server.
-FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships plain_words publication readme reading_status revision
+FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships plain_words publication readme reading_status release_check revision
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
@@ -23,7 +23,7 @@ mongodb: ## start a private replica set for the tutorial and leave it running; p
 stop: ## stop the processes that `make run KEEP=1` or `make mongodb` left running
 	@target/debug/demo stop
 
-build: ## build the release binary: target/release/leasehold
+build: ## build the release binary for this host: target/release/leasehold
 	$(CARGO) build --release --bin leasehold
 
 check: lint ## formatting, lints, docs and the tests that need no server, without the simulations (under 3 minutes)
@@ -107,6 +107,26 @@ image: ## build the image on bases given by digest: RUST_IMAGE=NAME@sha256:… B
 
 test-image: ## build the Dockerfile with buildah on locally made bases, and run it (root, Debian 12; about 20 minutes on busy cores)
 	tests/image/run
+
+# Installed by `make dist-tools` into target/tools, each as a release of its own.
+DIST_TOOLS := cargo-auditable@0.7.7 cargo-deb@3.8.0 cargo-generate-rpm@0.21.1
+ARCHITECTURES ?= x86_64
+.PHONY: dist dist-tools test-dist reproduce release-check
+
+dist: ## build tarball, .deb, .rpm, bill of materials and checksums in target/dist (ARCHITECTURES="x86_64 aarch64"; docs/packages.md)
+	packaging/build $(ARCHITECTURES)
+
+dist-tools: ## install the cargo tools that `make dist` needs into target/tools
+	for tool in $(DIST_TOOLS); do $(CARGO) install --locked --root target/tools $$tool || exit 1; done
+
+test-dist: ## examine what `make dist` built, in other systems' roots (root, Debian 12; PARTS="any-image deb" for some)
+	tests/packages/run $(PARTS)
+
+reproduce: ## build the packages a second time in another directory, and compare with target/dist (as long as a release build)
+	packaging/reproduce $(ARCHITECTURES)
+
+release-check: ## refuse a release whose files do not agree on its version: VERSION=x.y.z
+	packaging/release-check $(VERSION)
 
 soak: ## SEEDS=N more simulated runs of ten minutes, and the cases that they reached (FIRST=N: from that seed)
 	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \

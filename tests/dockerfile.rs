@@ -7,6 +7,8 @@ use std::path::Path;
 
 const DOCKERFILE: &str = include_str!("../Dockerfile");
 const DOCKERIGNORE: &str = include_str!("../.dockerignore");
+const MAKEFILE: &str = include_str!("../Makefile");
+const RELEASE: &str = include_str!("../.github/workflows/release.yml");
 const MANIFEST: &str = include_str!("../Cargo.toml");
 const TOOLCHAIN: &str = include_str!("../rust-toolchain.toml");
 
@@ -48,6 +50,18 @@ fn it_builds_with_the_compiler_of_the_toolchain_file() {
     let channel = quoted(TOOLCHAIN, "channel = ")[0];
     let image = format!("docker.io/library/rust:{channel}-slim-bookworm");
     assert_eq!(default_of("RUST_IMAGE"), image);
+    let container = format!("image: rust:{channel}-slim-bookworm");
+    assert!(RELEASE.contains(&container), "{container} in release.yml");
+}
+
+/// The version of cargo-auditable is in the Makefile too, for `make dist`.
+#[test]
+fn both_builds_embed_the_list_of_crates_with_the_same_tool() {
+    let (_, rest) = DOCKERFILE
+        .split_once("cargo install cargo-auditable --version ")
+        .expect("the tool");
+    let version = rest.split_whitespace().next().expect("its version");
+    assert!(MAKEFILE.contains(&format!(" cargo-auditable@{version} ")));
 }
 
 #[test]

@@ -198,9 +198,13 @@ Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>_
 LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
 
 /// Returns the version with the revision that the build script found.
-fn version() -> String {
-    let revision = env!("LEASEHOLD_REVISION");
-    format!("{} (revision {revision})", env!("CARGO_PKG_VERSION"))
+const fn version() -> &'static str {
+    concat!(
+        env!("CARGO_PKG_VERSION"),
+        " (revision ",
+        env!("LEASEHOLD_REVISION"),
+        ")"
+    )
 }
 
 fn run_command() -> Command {
