@@ -1,0 +1,162 @@
+//! Goal: a release whose files disagree on its version is refused, and each disagreement is named.
+//! Method: `packaging/release-check` on copies of the files, one of them changed in each case.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use leasehold_testbed::Scratch;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const FILES: [&str; 13] = [
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "Dockerfile",
+    "README.md",
+    "charts/leasehold-sidecar/Chart.yaml",
+    "charts/leasehold-sidecar/templates/_names.tpl",
+    "charts/leasehold/Chart.yaml",
+    "docs/image.md",
+    "docs/kubernetes.md",
+    "docs/packages.md",
+    "examples/cron-job.yaml",
+    "examples/sidecar.yaml",
+];
+
+/// Copies the files, with a changelog that has a section of this version.
+fn release() -> Scratch {
+    let scratch = Scratch::new();
+    for file in FILES {
+        let copy = scratch.path().join(file);
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), copy).unwrap();
+    }
+    let changelog = format!("# Changelog\n\n## {VERSION} (2026-11-24)\n\nThe first release.\n");
+    fs::write(scratch.path().join("CHANGELOG.md"), changelog).unwrap();
+    scratch
+}
+
+/// Returns the exit code and the disagreements.
+fn check(version: &str, directory: &Path) -> (Option<i32>, String) {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/release-check");
+    let output = Command::new(program).arg(version).arg(directory).output();
+    let output = output.unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stdout).unwrap(),
+    )
+}
+
+#[test]
+fn files_that_agree_are_accepted() {
+    let release = release();
+    assert_eq!(check(VERSION, release.path()), (Some(0), String::new()));
+}
+
+#[test]
+fn another_version_is_refused_for_every_file() {
+    let release = release();
+    let (code, wrong) = check("9.8.7", release.path());
+    assert_eq!(code, Some(1));
+    for file in FILES {
+        assert!(wrong.contains(&format!("{file}: ")), "{file} in {wrong}");
+    }
+    let missing = "CHANGELOG.md: no section \"## 9.8.7 (YYYY-MM-DD)\"";
+    assert!(wrong.contains(missing), "{wrong}");
+}
+
+#[test]
+fn each_place_that_is_forgotten_is_named_alone() {
+    let own = |text: &str| text.replace("{}", VERSION);
+    for (file, from, to, named) in [
+        (
+            "Cargo.toml",
+            "crates/guard\", version = \"{}",
+            "crates/guard\", version = \"0.0.9",
+            "leasehold-guard is 0.0.9",
+        ),
+        (
+            "Cargo.lock",
+            "name = \"leasehold-core\"\nversion = \"{}",
+            "name = \"leasehold-core\"\nversion = \"0.0.9",
+            "leasehold-core is 0.0.9",
+        ),
+        (
+            "Dockerfile",
+            "LEASEHOLD_VERSION={}",
+            "LEASEHOLD_VERSION=0.0.9",
+            "LEASEHOLD_VERSION is 0.0.9",
+        ),
+        (
+            "charts/leasehold/Chart.yaml",
+            "appVersion: {}",
+            "appVersion: 0.0.9",
+            "appVersion is 0.0.9",
+        ),
+        (
+            "charts/leasehold/Chart.yaml",
+            "    version: {}",
+            "    version: 0.0.9",
+            "version is 0.0.9",
+        ),
+        (
+            "charts/leasehold-sidecar/Chart.yaml",
+            "\nversion: {}",
+            "\nversion: 0.0.9",
+            "version is 0.0.9",
+        ),
+        (
+            "charts/leasehold-sidecar/templates/_names.tpl",
+            "default \"{}\"",
+            "default \"0.0.9\"",
+            "default tag is 0.0.9",
+        ),
+        (
+            "examples/sidecar.yaml",
+            "leasehold:{}",
+            "leasehold:0.0.9",
+            "image tag is 0.0.9",
+        ),
+        (
+            "docs/packages.md",
+            "leasehold_{}",
+            "leasehold_0.0.9",
+            "file name is 0.0.9",
+        ),
+        ("CHANGELOG.md", "(2026-11-24)", "", "no section"),
+        ("CHANGELOG.md", "The first release.", "", "is empty"),
+        (
+            "CHANGELOG.md",
+            "# Changelog\n",
+            "# Changelog\n\n## Unreleased\n\n- A change.\n",
+            "unreleased changes",
+        ),
+    ] {
+        let release = release();
+        let path = release.path().join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        let changed = text.replacen(&own(from), to, 1);
+        assert!(text != changed, "{from} is in {file}");
+        fs::write(&path, changed).unwrap();
+        let (code, wrong) = check(VERSION, release.path());
+        assert_eq!(code, Some(1), "{file}: {from}");
+        assert_eq!(wrong.lines().count(), 1, "{wrong}");
+        assert!(
+            wrong.starts_with(&format!("{file}: ")) && wrong.contains(named),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn another_form_of_a_version_is_a_usage_error() {
+    for wrong in ["", "1.0", "v1.0.0", "1.0.0-rc1"] {
+        assert_eq!(check(wrong, Path::new("/")).0, Some(64), "{wrong}");
+    }
+}
