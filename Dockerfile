@@ -45,7 +45,8 @@ COPY tests/testbed/Cargo.toml tests/testbed/
 COPY tests/trace-check/Cargo.toml tests/trace-check/
 # Cargo requires a source for each target that a manifest names. The empty program
 # is built only for its dependencies and then removed: otherwise it would ship,
-# because the real sources have older timestamps.
+# because the real sources have older timestamps. `cargo clean` needs the target: of the
+# configured one it removes nothing.
 RUN mkdir -p src benches/figures crates/clock/src crates/core/src crates/guard/src crates/mongodb/src \
         packaging/src tests/nemesis/src tests/testbed/src tests/trace-check/src \
     && touch crates/clock/src/lib.rs crates/core/src/lib.rs crates/guard/src/lib.rs \
@@ -55,7 +56,7 @@ RUN mkdir -p src benches/figures crates/clock/src crates/core/src crates/guard/s
     && printf '//! Empty.\nfn main() {}\n' > src/main.rs \
     && echo 'fn main() {}' > benches/figures/main.rs \
     && cargo auditable build --release --locked --package leasehold --bin leasehold \
-    && cargo clean --release --workspace
+    && cargo clean --release --workspace --target "$(sed -n 's/^target = "\(.*\)"/\1/p' .cargo/config.toml)"
 
 FROM dependencies AS build
 COPY build.rs ./

@@ -111,3 +111,14 @@ fn the_manifest_names_no_target_but_those_with_an_empty_source() {
     }
     assert!(DOCKERFILE.contains("src/main.rs") && DOCKERFILE.contains("benches/figures/main.rs"));
 }
+
+/// `cargo clean` removes nothing of a target that only the configuration names, and the empty program
+/// would then be newer than its sources.
+#[test]
+fn the_empty_program_is_removed_for_its_target() {
+    let clean = DOCKERFILE
+        .lines()
+        .find(|line| line.contains("&& cargo clean"));
+    let clean = clean.expect("a line that removes it");
+    assert!(clean.contains(" --workspace --target "), "{clean}");
+}
