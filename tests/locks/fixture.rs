@@ -119,6 +119,7 @@ pub(crate) async fn next_hint(news: &mut mpsc::Receiver<StoreEvent<ClaimHint>>) 
                 StoreEvent::PrimaryChanged
                 | StoreEvent::HintsFailed(_)
                 | StoreEvent::RequestIgnored(_)
+                | StoreEvent::Connected(_)
                 | StoreEvent::Lookalike(_)
                 | StoreEvent::Failover(_) => {}
                 StoreEvent::WatchFailed(failure) => panic!("no stream: {failure}"),

@@ -13,6 +13,7 @@ mod backend;
 mod serve;
 mod wire;
 
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -50,6 +51,17 @@ struct State {
     /// Fields that replace those of a reply, by the name of the command.
     overlays: Vec<(&'static str, Document)>,
     commands: Vec<Document>,
+    /// The open cursors. A driver may ask for more on another connection.
+    cursors: HashMap<i64, Cursor>,
+}
+
+#[derive(Debug, Clone)]
+struct Cursor {
+    /// The member that has it.
+    member: u16,
+    is_stream: bool,
+    /// Events that are not delivered before this time since 1970.
+    held: Option<(Duration, Document)>,
 }
 
 impl Router {

@@ -1,6 +1,7 @@
 //! The connections of a router to the members of the set, on behalf of one client.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -45,14 +46,15 @@ impl Backend {
     }
 
     async fn exchange(&mut self, member: u16, message: &[u8]) -> Option<Vec<u8>> {
-        if !self.connections.contains_key(&member) {
-            let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, member))
-                .await
-                .ok()?;
-            connection.set_nodelay(true).ok()?;
-            self.connections.insert(member, connection);
-        }
-        let connection = self.connections.get_mut(&member)?;
+        let connection = match self.connections.entry(member) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let address = (Ipv4Addr::LOCALHOST, member);
+                let connection = TcpStream::connect(address).await.ok()?;
+                connection.set_nodelay(true).ok()?;
+                place.insert(connection)
+            }
+        };
         connection.write_all(message).await.ok()?;
         wire::read(connection).await
     }

@@ -1,6 +1,5 @@
 //! One client of a router.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::backend::Backend;
-use super::{Shared, wire};
+use super::{Cursor, Shared, wire};
 
 /// Time for which `mongos` waits for the primary of a shard, unless the command has less.
 const PRIMARY_MAX: Duration = Duration::from_secs(15);
@@ -41,8 +40,6 @@ const OF_MEMBERS: [&str; 14] = [
 struct Session {
     shared: Arc<Shared>,
     backend: Backend,
-    /// The members that have cursors of this client, and whether they are change streams.
-    cursors: HashMap<i64, (u16, bool)>,
 }
 
 /// Serves a client until it disconnects.
@@ -51,7 +48,6 @@ pub(super) async fn client(mut stream: TcpStream, shared: Arc<Shared>) {
     let mut session = Session {
         backend: Backend::new(shared.members.clone()),
         shared,
-        cursors: HashMap::new(),
     };
     while let Some(request) = wire::read(&mut stream).await {
         let Some(command) = wire::body(&request) else {
@@ -146,9 +142,13 @@ impl Session {
             "getMore" => command.get_i64("getMore").ok(),
             _ => None,
         };
-        let known = of_cursor.and_then(|id| self.cursors.get(&id).copied());
-        let member = match known {
-            Some((member, _)) => member,
+        let known = of_cursor.and_then(|id| self.shared.state().cursors.get(&id).cloned());
+        if let (Some(id), Some((due, reply))) = (of_cursor, known.as_ref().and_then(held)) {
+            let reply = self.deliver((id, command), due, reply).await;
+            return wire::reply(request, &reply).ok_or(reply);
+        }
+        let member = match &known {
+            Some(cursor) => cursor.member,
             None => self.primary(command).await?,
         };
         let answer = self.backend.pass(member, request).await;
@@ -162,15 +162,49 @@ impl Session {
             return Err(error(HOST_UNREACHABLE, "HostUnreachable"));
         }
         if let Some(id) = wire::cursor_in(&reply) {
-            let stream = known.map_or(wire::opens_change_stream(command), |(_, stream)| stream);
-            self.cursors.insert(id, (member, stream));
-            if stream {
-                self.delay(&reply).await;
+            let opened = wire::opens_change_stream(command);
+            let cursor = Cursor {
+                member,
+                is_stream: known.map_or(opened, |cursor| cursor.is_stream),
+                held: None,
+            };
+            let due = self.due(&reply).filter(|_| cursor.is_stream);
+            self.shared.state().cursors.insert(id, cursor);
+            if let Some(due) = due {
+                let reply = self.deliver((id, command), due, reply).await;
+                return wire::reply(request, &reply).ok_or(reply);
             }
         } else if let Some(id) = of_cursor {
-            self.cursors.remove(&id);
+            self.shared.state().cursors.remove(&id);
         }
         Ok(answer)
+    }
+
+    /// Returns the events of a reply when they are due. If the command does not wait as long, holds
+    /// them, and returns a reply without events when its time is over.
+    async fn deliver(
+        &self,
+        (id, command): (i64, &Document),
+        due: Duration,
+        reply: Document,
+    ) -> Document {
+        let wait = due.saturating_sub(since_1970());
+        let patience = command.get("maxTimeMS").and_then(millis).unwrap_or(wait);
+        tokio::time::sleep(wait.min(patience)).await;
+        let mut state = self.shared.state();
+        let cursor = state.cursors.get_mut(&id);
+        if wait <= patience {
+            if let Some(cursor) = cursor {
+                cursor.held = None;
+            }
+            return reply;
+        }
+        let namespace = reply.get_document("cursor").and_then(|c| c.get_str("ns"));
+        let empty = doc! { "id": id, "ns": namespace.unwrap_or_default(), "nextBatch": [] };
+        if let Some(cursor) = cursor {
+            cursor.held = Some((due, reply));
+        }
+        doc! { "cursor": empty, "ok": 1.0 }
     }
 
     async fn primary(&mut self, command: &Document) -> Result<u16, Document> {
@@ -183,17 +217,23 @@ impl Session {
         })
     }
 
-    /// Holds the events of a stream until the first tick after the newest of them.
-    async fn delay(&self, reply: &Document) {
+    /// Returns the time of the first tick after the newest event in a reply; `None` if there is no
+    /// event, or the tick is over.
+    fn due(&self, reply: &Document) -> Option<Duration> {
         let lag = self.shared.state().lag.as_secs();
-        let Some(happened) = wire::newest_event(reply).filter(|_| lag > 0) else {
-            return;
-        };
+        let happened = wire::newest_event(reply).filter(|_| lag > 0)?;
         let tick = Duration::from_secs((happened / lag + 1) * lag);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.expect("later than 1970");
-        tokio::time::sleep(tick.saturating_sub(now)).await;
+        Some(tick).filter(|tick| *tick > since_1970())
     }
+}
+
+fn held(cursor: &Cursor) -> Option<(Duration, Document)> {
+    cursor.held.clone()
+}
+
+fn since_1970() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("later than 1970")
 }
 
 fn millis(value: &Bson) -> Option<Duration> {
