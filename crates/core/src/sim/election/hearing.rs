@@ -186,7 +186,8 @@ impl World {
     fn followed(&self, process: usize, idle: bool) -> Option<Followed> {
         let p = &self.processes[process];
         let stream = &p.stream;
-        let reports = stream.open && !stream.silent && !stream.stale && !stream.hints && !stream.late;
+        let reports =
+            stream.open && !stream.silent && !stream.stale && !stream.hints && !stream.late;
         let read = p.hearing.open && p.hearing.informed;
         let handled = read && stream.last_at <= self.now;
         let (at, Was::Token(stored)) = self.own.was.last()? else {
