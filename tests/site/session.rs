@@ -191,6 +191,9 @@ impl Session {
             .arg(SECONDS_MAX.to_string())
             .current_dir(self.directory())
             .envs(self.environment.iter().cloned())
+            // Inside of `make test` a page's make would print the directories that it enters.
+            .env_remove("MAKEFLAGS")
+            .env_remove("MAKELEVEL")
             .stdin(Stdio::null())
             .process_group(0);
         outer.status().expect("setpriv of util-linux runs");

@@ -71,8 +71,8 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     fn deployment(&self) -> &Arc<Deployment>;
     /// The pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
-    /// Returns the time from which the next stream reports changes; by default from the newest write
-    /// on that a majority has.
+    /// Returns the time from which the next stream reports changes; by default those
+    /// after the newest write that a majority has.
     fn since(&self) -> Option<Timestamp> {
         None
     }
@@ -228,7 +228,7 @@ type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 ///
 /// By default a stream begins after the newest write of the primary, even if no majority has it
 /// yet. A majority read that follows does not show such a write either, so it would be missed. The
-/// stream therefore begins at the newest write that a majority has.
+/// stream therefore begins after the newest write that a majority has.
 async fn open<L: StreamHandler>(
     listener: &L,
     collection: &Collection<Document>,
@@ -243,14 +243,26 @@ async fn open<L: StreamHandler>(
     let (since, event) = match listener.since() {
         Some(since) => (Some(since), StreamEvent::OpenedSince),
         None => {
-            let since = deployment.majority_time(collection).await?;
-            (since, StreamEvent::Opened)
+            let newest = deployment.majority_time(collection).await?;
+            // The read that follows shows that write: only later ones are of interest.
+            (newest.map(after), StreamEvent::Opened)
         }
     };
     if let Some(since) = since {
         opening = opening.start_at_operation_time(since);
     }
     Ok((opening.await?, event))
+}
+
+/// Returns the first time after another one.
+fn after(time: Timestamp) -> Timestamp {
+    match time.increment.checked_add(1) {
+        Some(increment) => Timestamp { increment, ..time },
+        None => Timestamp {
+            time: time.time.saturating_add(1),
+            increment: 0,
+        },
+    }
 }
 
 /// Follows hints until their cursor ends.
