@@ -28,6 +28,16 @@ fn package(language: &str) -> PathBuf {
     clients.join(language)
 }
 
+/// The variables that lead to the caches and settings of Python, Go and Node.
+const CACHES: [&str; 6] = [
+    "HOME",
+    "XDG_CACHE_HOME",
+    "GOCACHE",
+    "GOENV",
+    "GOPATH",
+    "PYENV_ROOT",
+];
+
 /// Runs a script in the directory of a package, with the environment that its tests need. Returns
 /// its output. The script must execute the tests, so that they end with this process. They start
 /// daemons that end with them.
@@ -43,7 +53,12 @@ async fn run(language: &str, script: &str) -> String {
     let process = Launch::new("/bin/sh")
         .arguments(["-c", &format!("cd \"$0\" && exec >&2 && {script}")])
         .argument(package(language))
-        .env("HOME", std::env::var_os("HOME").unwrap_or_default())
+        // With them, Go finds what it has compiled before.
+        .envs(
+            CACHES
+                .iter()
+                .filter_map(|name| Some((*name, std::env::var_os(name)?))),
+        )
         .envs([
             ("TMPDIR", path("temporary")),
             ("XDG_RUNTIME_DIR", path("runtime")),

@@ -62,7 +62,8 @@ async fn a_thousand_leases_cost_one_read() {
     let is_find = |command: &&Document| {
         command.get_document("command").is_ok_and(|command| {
             let filter = command.get_document("filter");
-            let none = filter.is_ok_and(|filter| filter.get_str("_id") == Ok(""));
+            let none = filter.and_then(|filter| filter.get_str("_id"));
+            let none = none.is_ok_and(str::is_empty);
             command.contains_key("find") && !none
         })
     };
