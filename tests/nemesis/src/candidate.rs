@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::kubernetes::Place;
+use leasehold_testbed::network::Node;
 use leasehold_testbed::{
     Daemon, DaemonTimings, Failure, JumpingClock, Launch, Mount, Process, eventually, pid,
 };
 use rustix::process::Signal;
 
 use crate::cgroup::Cgroup;
-use crate::network::Node;
 use crate::world::Places;
 
 /// The beginning of the names of candidates with sidecars.

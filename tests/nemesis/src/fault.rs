@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::forwarder::Weather;
+use leasehold_testbed::network::Node;
 use leasehold_testbed::{Failure, pid};
 use mongodb::bson::{Document, doc};
 use rustix::process::Signal;
@@ -9,7 +11,6 @@ use rustix::process::Signal;
 use crate::candidate::{Kind, Part};
 use crate::cgroup::Cgroup;
 use crate::job::Jobs;
-use crate::network::Node;
 use crate::world::{Edit, World};
 
 /// Percentage of a core for everything of a throttled candidate.
@@ -278,13 +279,14 @@ impl Fault {
             }
             Self::Slow(client, latency, loss) => {
                 let hosts = world.hosts_alike(*client);
-                for host in &hosts {
-                    world.network.weather(*host, *latency, *loss);
-                }
+                let set = |weather| {
+                    let hosts = hosts.iter().map(|host| Node::Client(*host));
+                    hosts.for_each(|host| world.network.weather(host, weather));
+                };
+                let (latency, loss) = (*latency, *loss);
+                set(Weather { latency, loss });
                 wait().await;
-                for host in &hosts {
-                    world.network.weather(*host, Duration::ZERO, 0.0);
-                }
+                set(Weather::default());
             }
             Self::Cut(client, members, direction) => {
                 let members = members.iter().map(|m| Node::Member(*m));

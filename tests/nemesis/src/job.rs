@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::network::Node;
 use leasehold_testbed::{DaemonTimings, Failure, JumpingClock, Launch, Process, pid};
 use rustix::process::Signal;
 
-use crate::network::Node;
 use crate::rival::Rival;
 use crate::world::{LOCKS, Places};
 

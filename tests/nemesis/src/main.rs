@@ -11,13 +11,11 @@ mod candidate;
 mod cgroup;
 mod embedder;
 mod fault;
-mod forwarder;
 mod growth;
 mod hand_made;
 mod history;
 mod job;
 mod journal;
-mod network;
 mod report;
 mod residents;
 mod rival;
@@ -30,6 +28,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use leasehold_testbed::network::{self, UNSHARE};
 use leasehold_testbed::{Failure, Scratch, skip};
 
 use actors::Actor;
@@ -145,15 +144,7 @@ fn outside() -> ExitCode {
     }
     let this = std::env::current_exe().expect("this program has a path");
     let status = Command::new("unshare")
-        .args([
-            "--net",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "--",
-        ])
+        .args(UNSHARE)
         .arg(this)
         .args(std::env::args_os().skip(1))
         .env(INSIDE, "1")

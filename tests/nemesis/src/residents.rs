@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use leasehold_testbed::network::Node;
 use leasehold_testbed::{Daemon, DaemonTimings, Failure, Launch, Process, ReservedPort, pid};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +16,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::growth::Growth;
-use crate::network::Node;
 use crate::world::Places;
 
 /// The lease and the lock, and the collection of both.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use leasehold_testbed::network::{Network, Node};
 use leasehold_testbed::{Changes, DaemonTimings, Failure, ReplicaSet};
 use mongodb::Collection;
 use mongodb::bson::{Document, doc};
@@ -12,7 +13,6 @@ use crate::candidate::{Candidate, Kind, LEASE};
 use crate::embedder;
 use crate::fault::{Fault, Target};
 use crate::job::Jobs;
-use crate::network::{Network, Node};
 use crate::residents::Residents;
 use crate::rival::{Cluster, Rival};
 
@@ -143,7 +143,8 @@ impl World {
         let rivals: &[Rival] = if rivals { &Rival::ALL } else { &[] };
         let own = kinds.len() + LOOPS;
         let residence = own + rivals.len() * RIVAL_LOOPS;
-        let mut network = Network::new(MEMBERS, residence + usize::from(soak))?;
+        let hosts = residence + usize::from(soak);
+        let mut network = Network::new(MEMBERS, hosts)?;
         let builder = ReplicaSet::builder().hosts(network.member_hosts());
         let builder = match profile {
             Profile::Fast => builder,
@@ -151,7 +152,9 @@ impl World {
         };
         let builder = if tls { builder.tls() } else { builder };
         let set = builder.try_start().await?;
-        network.forward((0..MEMBERS).map(|member| set.node(member).port()).collect())?;
+        let ports: Vec<_> = (0..MEMBERS).map(|member| set.node(member).port()).collect();
+        let pairs = (0..hosts).flat_map(|host| (0..MEMBERS).map(move |m| (Node::Client(host), m)));
+        network.forward(&ports, &pairs.collect::<Vec<_>>())?;
         let effects = set.client().database(embedder::DATABASE);
         let effect = doc! { "_id": embedder::DOCUMENT };
         effects

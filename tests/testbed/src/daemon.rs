@@ -4,6 +4,7 @@ mod builder;
 mod last_lines;
 mod status_file;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,8 @@ pub struct Daemon {
     launch: Launch,
     process: Process,
     port: ReservedPort,
+    /// The address of the HTTP surface.
+    http: SocketAddr,
     directory: PathBuf,
     /// Checked when the process has ended.
     _trace: Option<CheckedTrace>,
@@ -109,7 +112,7 @@ impl Daemon {
     /// # Errors
     /// If there is no answer, as from a daemon that is frozen or has exited.
     pub async fn http(&self, path: &str) -> Result<(u16, String), Failure> {
-        http::request(self.port(), "GET", path, &[]).await
+        http::request(self.http, "GET", path, &[]).await
     }
 
     /// Sends `GET path` and returns the status and the body, parsed as JSON.
@@ -132,7 +135,7 @@ impl Daemon {
         path: &str,
         headers: &[(&str, &str)],
     ) -> Result<(u16, String), Failure> {
-        http::request(self.port(), method, path, headers).await
+        http::request(self.http, method, path, headers).await
     }
 
     /// Returns one sample of `/metrics`; see [`sample`].

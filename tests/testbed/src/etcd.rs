@@ -178,7 +178,7 @@ impl Etcd {
 impl Member {
     async fn ask(&self, path: &str) -> Result<(u16, String), Failure> {
         let at = (self.place.address, self.place.ports[0].number());
-        http::request_to(at.into(), "GET", path, &[]).await
+        http::request(at.into(), "GET", path, &[]).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sends one HTTP/1.1 request to a loopback port, without redirects or keep-alive, so that a test
 //! sees exactly the answer on one connection.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,16 +18,6 @@ const BODY_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Sends a request without a body. Returns the status and the body of the answer.
 pub(crate) async fn request(
-    port: u16,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-) -> Result<(u16, String), Failure> {
-    request_to((Ipv4Addr::LOCALHOST, port).into(), method, path, headers).await
-}
-
-/// Same as [`request`], to any address.
-pub(crate) async fn request_to(
     address: SocketAddr,
     method: &str,
     path: &str,

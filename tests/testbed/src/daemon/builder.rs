@@ -1,6 +1,7 @@
 //! Configuration and startup of a daemon.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use super::{Daemon, LastLines, nanos, valid_until_ns};
 use crate::trace::{self, CheckedTrace};
-use crate::{Failure, FakeClock, Launch, Lifetime, ReservedPort, Scratch};
+use crate::{Failure, FakeClock, Host, Launch, Lifetime, ReservedPort, Scratch};
 
 /// Name of the file with the connection string.
 pub(super) const URI_FILE: &str = "uri";
@@ -113,6 +114,7 @@ pub struct DaemonBuilder {
     lifetime: Lifetime,
     traced: bool,
     namespace: Option<String>,
+    ip: Ipv4Addr,
 }
 
 impl DaemonBuilder {
@@ -131,6 +133,7 @@ impl DaemonBuilder {
             lifetime: Lifetime::OfStarter,
             traced: true,
             namespace: None,
+            ip: Ipv4Addr::LOCALHOST,
         }
     }
 
@@ -215,6 +218,12 @@ impl DaemonBuilder {
         self
     }
 
+    /// Starts the daemon on a host, which also has the HTTP surface.
+    pub fn host(mut self, host: &Host) -> Self {
+        self.ip = host.address;
+        self.inside(&host.namespace)
+    }
+
     /// Starts a process that can be left running; see [`Daemon::leave_up`].
     pub fn detached(mut self) -> Self {
         self.lifetime = Lifetime::Detached;
@@ -269,6 +278,7 @@ impl DaemonBuilder {
             lifetime,
             traced,
             namespace,
+            ip,
         } = self;
         if !program.exists() {
             let program = program.display();
@@ -279,10 +289,11 @@ impl DaemonBuilder {
         let scratch = Scratch::new();
         let directory = status_directory.unwrap_or_else(|| scratch.path().join("status"));
         let port = ReservedPort::new();
+        let http = SocketAddr::from((ip, port.number()));
         let mut launch = Launch::new(program)
             .arguments(["run", "--lease", &lease, "--identity", &identity])
             .arguments(["--status-directory".as_ref(), directory.as_os_str()])
-            .argument(format!("--http-listen=127.0.0.1:{}", port.number()))
+            .argument(format!("--http-listen={http}"))
             .stderr(scratch.path().join("log"))
             .lifetime(lifetime);
         if let Some(uri) = uri {
@@ -315,6 +326,7 @@ impl DaemonBuilder {
             launch,
             process,
             port,
+            http,
             directory,
             _trace: traced,
             _last_lines: LastLines(scratch.path().join("log")),

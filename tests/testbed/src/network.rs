@@ -1,28 +1,38 @@
-//! The hosts: network namespaces on one bridge, and what cuts and delays their traffic.
+//! Hosts as network namespaces on one bridge, with cuts and delays of their traffic.
 //!
 //! Cuts are netfilter rules that drop packets, so that nothing is refused and connections stay open.
 //! The kernel of many machines has no netem, so delays are made by a forwarder: the connections from
-//! the daemons' hosts to the members lead through it.
+//! a host to a member are redirected to it, also those among members.
+//!
+//! The process that makes the network must be alone in its namespaces; see [`UNSHARE`].
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
-
-use leasehold_testbed::{Failure, Host};
 
 use crate::forwarder::{Forwarder, Route, Weather};
+use crate::{Failure, Host};
 
-/// First port of the forwarder; one for each host and member.
+/// The arguments of `unshare` that give a program namespaces of its own, which end with it: no
+/// process, address or mount is left. The program and its arguments follow.
+pub const UNSHARE: [&str; 7] = [
+    "--net",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "--",
+];
+
+/// First port of the forwarder; one for each route.
 const FORWARDER_PORT: u16 = 40_000;
-/// Members have fewer.
-const PORTS_PER_HOST: u16 = 10;
 
 /// A host, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Node {
+pub enum Node {
     /// The host of a member of the set.
     Member(usize),
     /// The host of a candidate or of a loop of jobs.
@@ -32,7 +42,8 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    pub(crate) fn namespace(self) -> String {
+    /// Returns the name of the network namespace.
+    pub fn namespace(self) -> String {
         match self {
             Self::Member(number) => format!("m{number}"),
             Self::Client(number) => format!("c{number}"),
@@ -49,7 +60,7 @@ impl Node {
     }
 
     /// Returns the host for what runs there.
-    pub(crate) fn host(self) -> Host {
+    pub fn host(self) -> Host {
         Host {
             namespace: self.namespace(),
             address: self.address(),
@@ -65,11 +76,12 @@ fn octet(number: usize) -> u8 {
 const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 /// The hosts and their traffic.
-pub(crate) struct Network {
+#[derive(Debug)]
+pub struct Network {
     members: usize,
     clients: usize,
-    /// Ports of the members, once they are known.
-    ports: Vec<u16>,
+    /// The routes through the forwarder, by their index.
+    routes: Vec<(Node, Route)>,
     /// Pairs whose packets in this direction are dropped; each as often as it is cut.
     cuts: Mutex<Vec<(Node, Node)>>,
     forwarder: Option<Forwarder>,
@@ -77,7 +89,10 @@ pub(crate) struct Network {
 
 impl Network {
     /// Makes the hosts. This process must be alone in its network and mount namespaces.
-    pub(crate) fn new(members: usize, clients: usize) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If a host cannot be made.
+    pub fn new(members: usize, clients: usize) -> Result<Self, Failure> {
         ip("link set lo up")?;
         ip("link add hosts type bridge")?;
         ip(&format!("addr add {HERE}/16 dev hosts"))?;
@@ -85,7 +100,7 @@ impl Network {
         let network = Self {
             members,
             clients,
-            ports: Vec::new(),
+            routes: Vec::new(),
             cuts: Mutex::new(Vec::new()),
             forwarder: None,
         };
@@ -110,35 +125,59 @@ impl Network {
     }
 
     /// Returns the hosts for the members of the set.
-    pub(crate) fn member_hosts(&self) -> Vec<Host> {
+    pub fn member_hosts(&self) -> Vec<Host> {
         (0..self.members)
             .map(|number| Node::Member(number).host())
             .collect()
     }
 
-    /// Leads the connections of the clients' hosts through the forwarder.
-    pub(crate) fn forward(&mut self, ports: Vec<u16>) -> Result<(), Failure> {
-        self.ports = ports;
-        let routes = (0..self.clients)
-            .flat_map(|client| (0..self.members).map(move |member| (client, member)));
-        let routes = routes.map(|(client, member)| Route {
-            client,
-            listen: (HERE, forwarder_port(client, member)).into(),
-            target: (Node::Member(member).address(), self.ports[member]).into(),
-        });
-        self.forwarder = Some(Forwarder::start(routes.collect(), self.clients)?);
-        (0..self.clients).try_for_each(|client| self.apply(Node::Client(client)))
+    /// Redirects new connections from hosts to members, given by their number, through the
+    /// forwarder. The members listen on these ports.
+    ///
+    /// # Errors
+    /// If the forwarder cannot listen, or a rule cannot be set.
+    pub fn forward(&mut self, ports: &[u16], pairs: &[(Node, usize)]) -> Result<(), Failure> {
+        let route = |(listen, (from, member)): (u16, &(Node, usize))| {
+            let route = Route {
+                listen: (HERE, listen).into(),
+                target: (Node::Member(*member).address(), ports[*member]).into(),
+            };
+            (*from, route)
+        };
+        self.routes = (FORWARDER_PORT..).zip(pairs).map(route).collect();
+        let routes: Vec<_> = self.routes.iter().map(|(_, route)| *route).collect();
+        self.forwarder = Some(Forwarder::start(&routes)?);
+        let nodes: BTreeSet<_> = pairs.iter().map(|(from, _)| *from).collect();
+        nodes.into_iter().try_for_each(|node| self.apply(node))
     }
 
-    /// Sets the delay and the loss between a client's host and all members.
-    pub(crate) fn weather(&self, client: usize, latency: Duration, loss: f64) {
-        if let Some(forwarder) = &self.forwarder {
-            forwarder.set(client, Weather { latency, loss });
+    /// Sets the delay and the loss of all routes from a host.
+    pub fn weather(&self, from: Node, weather: Weather) {
+        let of_host = self.routes.iter().enumerate();
+        let of_host = of_host.filter(|(_, (host, _))| *host == from);
+        for (index, _) in of_host {
+            let forwarder = self.forwarder.iter();
+            forwarder.for_each(|forwarder| forwarder.set(index, weather));
         }
     }
 
+    /// Returns the address at which this process reaches a member as a host does; `None` without a
+    /// route.
+    pub fn route(&self, from: Node, member: usize) -> Option<SocketAddr> {
+        let address = Node::Member(member).address();
+        let leads = |(host, route): &&(Node, Route)| *host == from && route.target.ip() == address;
+        let found = self.routes.iter().find(leads);
+        found.map(|(_, route)| route.listen)
+    }
+
     /// Drops all packets in one direction, until [`mend`](Self::mend).
-    pub(crate) fn cut(&self, pairs: &[(Node, Node)]) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If a rule cannot be set.
+    ///
+    /// # Panics
+    /// If another thread panicked during a cut.
+    pub fn cut(&self, pairs: &[(Node, Node)]) -> Result<(), Failure> {
         let mut cuts = self.cuts.lock().expect("no holder panics");
         cuts.extend(pairs);
         drop(cuts);
@@ -146,7 +185,13 @@ impl Network {
     }
 
     /// Ends a cut.
-    pub(crate) fn mend(&self, pairs: &[(Node, Node)]) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If a rule cannot be set.
+    ///
+    /// # Panics
+    /// If another thread panicked during a cut.
+    pub fn mend(&self, pairs: &[(Node, Node)]) -> Result<(), Failure> {
         let mut cuts = self.cuts.lock().expect("no holder panics");
         for pair in pairs {
             if let Some(index) = cuts.iter().position(|cut| cut == pair) {
@@ -173,34 +218,19 @@ impl Network {
             let address = from.address();
             format!("ip saddr {address} drop\nct original ip daddr {address} drop\n")
         });
-        let Node::Client(client) = node else {
-            return rules(
-                node,
-                &out.collect::<String>(),
-                &into.collect::<String>(),
-                "",
-            );
-        };
-        let nat = self.ports.iter().enumerate().map(|(member, port)| {
-            format!(
-                "ip daddr {} tcp dport {port} dnat to {HERE}:{}\n",
-                Node::Member(member).address(),
-                forwarder_port(client, member),
-            )
+        let routes = self.routes.iter().filter(|(from, _)| *from == node);
+        let nat = routes.map(|(_, Route { listen, target })| {
+            let (address, port) = (target.ip(), target.port());
+            format!("ip daddr {address} tcp dport {port} dnat to {listen}\n")
         });
         let (out, into): (String, String) = (out.collect(), into.collect());
         rules(node, &out, &into, &nat.collect::<String>())
     }
 }
 
-fn forwarder_port(client: usize, member: usize) -> u16 {
-    let offset = |number: usize| u16::try_from(number).expect("few hosts");
-    FORWARDER_PORT + offset(client) * PORTS_PER_HOST + offset(member)
-}
-
 fn rules(node: Node, out: &str, into: &str, nat: &str) -> Result<(), Failure> {
     let text = format!(
-        "table ip nemesis {{}}\ndelete table ip nemesis\ntable ip nemesis {{\n\
+        "table ip testbed {{}}\ndelete table ip testbed\ntable ip testbed {{\n\
          chain out {{ type filter hook output priority -300; policy accept;\n{out}}}\n\
          chain into {{ type filter hook input priority -300; policy accept;\n{into}}}\n\
          chain lead {{ type nat hook output priority -100; policy accept;\n{nat}}}\n}}\n"
@@ -225,9 +255,12 @@ fn rules(node: Node, out: &str, into: &str, nat: &str) -> Result<(), Failure> {
 
 /// Covers directories with empty ones, which end with the mount namespace: that of files in memory,
 /// and that of the names of network namespaces.
-pub(crate) fn private_directories() -> Result<(), Failure> {
+///
+/// # Errors
+/// If they cannot be mounted.
+pub fn private_directories() -> Result<(), Failure> {
     for directory in ["/dev/shm", "/run"] {
-        run("mount", &format!("-t tmpfs nemesis {directory}"))?;
+        run("mount", &format!("-t tmpfs testbed {directory}"))?;
     }
     run("mkdir", "/run/netns")
 }

@@ -6,49 +6,59 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use leasehold_testbed::Failure;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::Failure;
+
 /// Linux's shortest time until a retransmission.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
 const CHUNK: usize = 16 * 1024;
 
-/// The delay in each direction, and the probability of a retransmission for each piece.
+/// The delay and the loss of a route.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Weather {
-    pub(crate) latency: Duration,
-    pub(crate) loss: f64,
+pub struct Weather {
+    /// The delay in each direction: half a round-trip.
+    pub latency: Duration,
+    /// The probability of a retransmission for each piece.
+    pub loss: f64,
 }
 
 /// Connections to `listen` lead to `target`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Route {
-    pub(crate) client: usize,
-    pub(crate) listen: SocketAddr,
-    pub(crate) target: SocketAddr,
+pub struct Route {
+    /// The address that accepts connections.
+    pub listen: SocketAddr,
+    /// The address that they lead to.
+    pub target: SocketAddr,
 }
 
 /// A running forwarder, on a thread of its own. It ends with the process.
-pub(crate) struct Forwarder {
+#[derive(Debug)]
+pub struct Forwarder {
+    /// One for each route.
     weather: Vec<watch::Sender<Weather>>,
 }
 
 impl Forwarder {
-    pub(crate) fn start(routes: Vec<Route>, clients: usize) -> Result<Self, Failure> {
-        let weather: Vec<_> = (0..clients)
+    /// Starts a forwarder that does not delay yet.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub fn start(routes: &[Route]) -> Result<Self, Failure> {
+        let weather: Vec<_> = routes
+            .iter()
             .map(|_| watch::channel(Weather::default()).0)
             .collect();
         let failed = |error| Failure::new(format!("cannot start the forwarder: {error}"));
         let mut listeners = Vec::new();
-        for route in routes {
+        for (route, weather) in routes.iter().zip(&weather) {
             let listener = std::net::TcpListener::bind(route.listen).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
-            let weather = weather[route.client].subscribe();
-            listeners.push((listener, route.target, weather));
+            listeners.push((listener, route.target, weather.subscribe()));
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -60,8 +70,9 @@ impl Forwarder {
         Ok(Self { weather })
     }
 
-    pub(crate) fn set(&self, client: usize, weather: Weather) {
-        self.weather[client].send_replace(weather);
+    /// Sets the delay and the loss of a route, by its index.
+    pub fn set(&self, route: usize, weather: Weather) {
+        self.weather[route].send_replace(weather);
     }
 }
 
@@ -83,7 +94,8 @@ async fn serve(listeners: Vec<Listening>) {
 
 async fn connect(client: TcpStream, target: SocketAddr, weather: watch::Receiver<Weather>) {
     let latency = weather.borrow().latency;
-    tokio::time::sleep(latency).await;
+    // The kernel has completed the client's handshake already, which costs a round-trip.
+    tokio::time::sleep(2 * latency).await;
     let Ok(server) = TcpStream::connect(target).await else {
         return;
     };
