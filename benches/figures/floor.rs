@@ -83,7 +83,11 @@ async fn collection(set: &ReplicaSet) -> Collection<Document> {
     client.database("leasehold").collection("floor")
 }
 
-async fn write(document: &Collection<Document>, number: i64) {
+/// Changes the document by a majority write.
+///
+/// # Panics
+/// If the write fails.
+pub(crate) async fn write(document: &Collection<Document>, number: i64) {
     let revision = mongodb::bson::Uuid::new();
     let change = doc! { "$set": { "number": number, "revision": revision } };
     let written = document
@@ -94,7 +98,10 @@ async fn write(document: &Collection<Document>, number: i64) {
 }
 
 /// Waits for the event of a write; returns the instant of its arrival.
-async fn seen(events: &mut ChangeStream<ChangeStreamEvent<Document>>, number: i64) -> u64 {
+pub(crate) async fn seen(
+    events: &mut ChangeStream<ChangeStreamEvent<Document>>,
+    number: i64,
+) -> u64 {
     loop {
         let event = events.next_if_any().await.expect("the stream goes on");
         let at_ns = boottime_ns();

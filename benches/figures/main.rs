@@ -41,6 +41,7 @@ mod overlap;
 mod peers;
 mod profile;
 mod profiles;
+mod regions;
 mod report;
 mod results;
 mod size;
@@ -155,6 +156,10 @@ const FIGURES: &[Figure] = &[
         measure: |setup| Box::pin(frozen_primary::measure(setup)),
     },
     Figure {
+        names: &["regions"],
+        measure: |setup| Box::pin(regions::measure(setup)),
+    },
+    Figure {
         names: &["hostile"],
         measure: |setup| Box::pin(hostile::measure(setup)),
     },
@@ -207,6 +212,12 @@ fn main() -> ExitCode {
         .is_some()
     {
         return supervision::carry_out(arguments);
+    }
+    if arguments
+        .next_if(|argument| argument == regions::INSIDE)
+        .is_some()
+    {
+        return regions::carry_out(arguments);
     }
     client::act_as_client();
     let arguments: Vec<String> = arguments

@@ -108,7 +108,11 @@ async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
 
 /// Kills the primary, and starts it again when all leaders have renewed. Returns the time of each
 /// to its next renewal, and true if its leadership was lost.
-async fn kill(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -> Vec<(f64, bool)> {
+pub(crate) async fn kill(
+    set: &ReplicaSet,
+    daemons: &[Daemon],
+    observer: &mut Observer,
+) -> Vec<(f64, bool)> {
     let before: Vec<_> = daemons.iter().map(Daemon::status).collect();
     let primary = set.primary().await;
     observer.forget();

@@ -157,7 +157,7 @@ pub(crate) async fn crashes_among(
 }
 
 /// Kills a holder between two renewals; returns the instant at which it sent the last one.
-async fn crash(holder: &Daemon, timings: DaemonTimings) -> u64 {
+pub(crate) async fn crash(holder: &Daemon, timings: DaemonTimings) -> u64 {
     let before = holder.status()["valid_until_boottime_ns"].clone();
     let renewed =
         |status: &serde_json::Value| leads(status) && status["valid_until_boottime_ns"] != before;
