@@ -22,7 +22,7 @@ pub(super) async fn status_of<T: DeserializeOwned>(address: SocketAddr) -> io::R
     let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
     let parsed = body.and_then(|body| serde_json::from_str(body).ok());
-    parsed.ok_or_else(|| io::Error::other("the answer is not that of a leasehold"))
+    parsed.ok_or_else(|| io::Error::other("unexpected response to GET /status"))
 }
 
 async fn get_status(address: SocketAddr) -> io::Result<String> {

@@ -37,7 +37,7 @@ pub struct ReplicasArgs {
     pub lease: Option<String>,
     /// Their number.
     pub expect: Option<u32>,
-    /// Time to wait until all is well.
+    /// Time to wait until all checks pass.
     pub wait: Duration,
     /// JSON instead of text.
     pub json: bool,
@@ -48,10 +48,12 @@ pub struct ReplicasArgs {
 #[error("cannot start the event loop")]
 pub struct ReplicasError(#[source] io::Error);
 
-/// The replica set, database and collection that a replica contends on.
+/// The deployment, database and collection that a replica contends on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Store {
-    set: String,
+    kind: String,
+    /// The name of a replica set.
+    set: Option<String>,
     database: String,
     collection: String,
 }
@@ -82,7 +84,7 @@ struct Round {
     problems: Vec<String>,
 }
 
-/// Asks the replicas, until all is well or the time is over, and prints the last answers.
+/// Asks the replicas until all checks pass or the time is over, and prints the last answers.
 ///
 /// # Errors
 /// [`CommandError`], not yet printed. Replicas that do not agree are not an error.
@@ -205,7 +207,8 @@ fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 impl Store {
     fn name(&self) -> String {
-        format!("{}/{}.{}", self.set, self.database, self.collection)
+        let deployment = self.set.as_ref().unwrap_or(&self.kind);
+        format!("{deployment}/{}.{}", self.database, self.collection)
     }
 }
 
@@ -283,7 +286,8 @@ mod tests {
     fn replica(number: u8, leader: bool) -> Replica {
         let role = if leader { "leader" } else { "follower" };
         let store = Store {
-            set: "rs0".to_owned(),
+            kind: "replica_set".to_owned(),
+            set: Some("rs0".to_owned()),
             database: "leasehold".to_owned(),
             collection: "leases".to_owned(),
         };
@@ -340,7 +344,7 @@ mod tests {
         ];
         let other_store = |state: &mut State| {
             if let Some(store) = &mut state.store {
-                store.set = "rs1".to_owned();
+                store.set = Some("rs1".to_owned());
             }
         };
         for (replicas, problem) in [

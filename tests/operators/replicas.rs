@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use leasehold_testbed::{Daemon, skip};
+use leasehold_testbed::{Daemon, ReplicaSet, Stage, skip};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -107,6 +108,18 @@ fn resolving(hosts: &Path, arguments: &[&str]) -> Command {
     command.args(["--mount", "sh", "-c", script]).arg(hosts);
     command.arg(env!("CARGO_BIN_EXE_leasehold")).args(arguments);
     command
+}
+
+#[tokio::test]
+async fn replicas_on_a_store_that_is_not_a_replica_set_are_compared() {
+    let server = ReplicaSet::builder().members(1).standalone().start().await;
+    let stage = Stage::new(env!("CARGO_BIN_EXE_leasehold"), Arc::new(server));
+    let a = stage.candidate("a").leading(LONG).await;
+    let b = stage.candidate("b").following("a", LONG).await;
+    let store = format!("standalone/{}.{}", stage.database(), stage.collection());
+    replicas(&[&a, &b], &["--expect", "2", "--wait", "1m"])
+        .await
+        .expect(0, &[&store, "ok: 2 replicas, one leader: a"]);
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ pub(super) fn replicas_command() -> Command {
              stands for all of its pods. It needs no configuration and no access to MongoDB.\n\nExamples:\n  \
              leasehold replicas orders-headless:9402 --expect 2 --wait 1m\n                             after a \
              rollout\n  leasehold replicas 10.0.0.1:9402 10.0.0.2:9402 --lease orders --output json\n\nExit codes: 0 \
-             every replica answers, one leads, and all contend for one lease on one store; 1 not so, with the \
+             every replica answers, one leads, and all contend for one lease on one store; 1 a check failed, with the \
              reason; 64 usage.",
         )
         .arg(
@@ -50,7 +50,7 @@ pub(super) fn replicas_command() -> Command {
             Arg::new("wait")
                 .long("wait")
                 .value_name("DURATION")
-                .help("Ask again each second for at most this time, such as 1m, until all is well [default: 0s]")
+                .help("Ask again each second for at most this time, such as 1m, until all checks pass [default: 0s]")
                 .allow_negative_numbers(true),
         )
         .arg(output("text"))
