@@ -27,16 +27,22 @@ pub(crate) fn process_limit(error: &Error) -> Option<&'static str> {
     }
 }
 
+/// Returns why a program was not executed.
+pub(crate) fn not_executed(error: &Error) -> String {
+    match Errno::from_io_error(error) {
+        // The C library of some systems runs such a file with /bin/sh, that of others does not.
+        Some(Errno::NOEXEC) => "exec format error: add a #! line".to_owned(),
+        _ => process_limit(error).map_or_else(|| cause(error), str::to_owned),
+    }
+}
+
 /// Returns why a program cannot be executed. The kernel reports ENOENT both for a missing script
 /// and for a script whose interpreter is missing.
 pub(crate) fn not_executable(program: &OsStr, error: &Error) -> String {
-    if let Some(limit) = process_limit(error) {
-        return limit.to_owned();
-    }
     match error.kind() {
         ErrorKind::NotFound if Path::new(program).is_file() => {
             "its interpreter or its loader does not exist".to_owned()
         }
-        _ => cause(error),
+        _ => not_executed(error),
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cause::{cause, process_limit};
+use crate::cause::not_executed;
 use crate::clock;
 use crate::election::{Identity, LeaseName, Token};
 use crate::workload::{Command, Ended, Progress, Terms, Workload};
@@ -83,8 +83,7 @@ impl Program {
 /// Returns why a short command failed.
 pub(super) fn success(ended: Ended) -> Result<(), String> {
     if let Some(error) = ended.end.not_executed() {
-        let why = process_limit(&error).map_or_else(|| cause(&error), str::to_owned);
-        return Err(format!("it cannot be executed: {why}"));
+        return Err(format!("it cannot be executed: {}", not_executed(&error)));
     }
     match ended.end.exit_code() {
         Some(0) => Ok(()),

@@ -259,7 +259,9 @@ fn deployment(description: &Description) -> Check {
         {
             Check::warning(
                 name,
-                format!("MongoDB {version}: change streams need 4.4, so followers poll"),
+                format!(
+                    "MongoDB {version} is older than 4.4, the oldest supported version; followers poll"
+                ),
                 "upgrade MongoDB",
             )
         }

@@ -13,7 +13,7 @@ use super::deadline::Deadline;
 use super::inherited::{Held, Inherited, VARIABLE};
 use super::voice::Voice;
 use super::{Job, LockArgs};
-use crate::cause::{cause, process_limit};
+use crate::cause::{not_executed, process_limit};
 use crate::cli::answer;
 use crate::clock;
 use crate::election::{BootTime, LeaseName, Timings, Token};
@@ -137,10 +137,9 @@ impl Work<'_> {
             .share()
             .and_then(|shared| command.start(self.environment(), terms, None, Some(shared)));
         let command = started.map_err(|error| {
-            let limit = process_limit(&error);
-            let why = limit.map_or_else(|| cause(&error), str::to_owned);
+            let why = not_executed(&error);
             error!(lock = %self.job.args.name, why, "failed to spawn the command");
-            Ok(limit.map_or(exit::CANNOT_EXECUTE, |_| exit::SYSTEM))
+            Ok(process_limit(&error).map_or(exit::CANNOT_EXECUTE, |_| exit::SYSTEM))
         })?;
         Ok((command, deadline, orphans))
     }
