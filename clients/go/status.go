@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -28,11 +29,15 @@ type Status struct {
 // ReadStatus reads status.json in a status directory. If the file is missing or damaged, the
 // result does not lead.
 func ReadStatus(directory string) Status {
-	file, err := os.Open(filepath.Join(directory, "status.json"))
+	// A FIFO without a writer would block otherwise.
+	file, err := os.OpenFile(filepath.Join(directory, "status.json"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return Status{}
 	}
 	defer file.Close()
+	if found, err := file.Stat(); err != nil || !found.Mode().IsRegular() {
+		return Status{}
+	}
 	text, err := io.ReadAll(io.LimitReader(file, bytesMax+1))
 	if err != nil || len(text) > bytesMax {
 		return Status{}
@@ -69,9 +74,8 @@ func parse(text []byte, bootIDRequired bool) Status {
 	if json.Unmarshal(text, &s.Document) != nil {
 		return Status{}
 	}
-	var version, token int64
+	var version, token, deadline int64
 	var leader bool
-	var deadline uint64
 	for name, field := range map[string]any{
 		"schema": &version, "leader": &leader, "token": &token, "valid_until_boottime_ns": &deadline,
 	} {
@@ -80,8 +84,8 @@ func parse(text []byte, bootIDRequired bool) Status {
 			return s
 		}
 	}
-	if version == schema && leader && token > 0 && s.isThisBoot(bootIDRequired) && s.isThisClock() {
-		s.token, s.deadline = token, deadline
+	if version == schema && leader && token > 0 && deadline > 0 && s.isThisBoot(bootIDRequired) && s.isThisClock() {
+		s.token, s.deadline = token, uint64(deadline)
 	}
 	return s
 }

@@ -83,6 +83,21 @@ func TestADirectoryOrALongFileIsNotLeader(t *testing.T) {
 	notLeader(t, ReadStatus(directory))
 }
 
+func TestAFIFOIsNotLeader(t *testing.T) {
+	directory := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(directory, "status.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan Status, 1)
+	go func() { read <- ReadStatus(directory) }()
+	select {
+	case s := <-read:
+		notLeader(t, s)
+	case <-time.After(long):
+		t.Fatal("it blocks")
+	}
+}
+
 func TestAPartialFileIsNotLeader(t *testing.T) {
 	text := good(t, nil)
 	directory := t.TempDir()

@@ -17,6 +17,7 @@ const CHANGES: &[(&str, &str)] = &[
     (r#""schema":1,"#, ""),
     (r#""schema":1"#, r#""schema":2"#),
     (r#""schema":1"#, r#""schema":"1""#),
+    (r#""schema":1"#, r#""schema":true"#),
     (r#""leader":true"#, r#""leader":false"#),
     (r#""leader":true"#, r#""leader":null"#),
     (r#""leader":true"#, r#""leader":1"#),
@@ -30,6 +31,10 @@ const CHANGES: &[(&str, &str)] = &[
     (r#":@UNTIL"#, r#":1"#),
     (r#":@UNTIL"#, r#":-@UNTIL"#),
     (r#":@UNTIL"#, r#":null"#),
+    (r#":@UNTIL"#, r#":true"#),
+    (r#":@UNTIL"#, r#":9223372036854775808"#),
+    (r#":@UNTIL"#, r#":100000000000000000000"#),
+    (r#":@UNTIL"#, r#":1e300"#),
     (r#":@UNTIL"#, r#":"@UNTIL""#),
     (r#""valid_until_boottime_ns":@UNTIL,"#, ""),
     (r#""boot_id":"@BOOT","#, ""),
@@ -37,6 +42,7 @@ const CHANGES: &[(&str, &str)] = &[
     (r#""boot_id":"@BOOT""#, r#""boot_id":["@BOOT"]"#),
     (r#""boot_id":"@BOOT""#, r#""boot_id":"""#),
     (r#""time_namespace":@TIME"#, r#""time_namespace":1"#),
+    (r#""time_namespace":@TIME"#, r#""time_namespace":true"#),
     (r#""time_namespace":@TIME"#, r#""time_namespace":"@TIME""#),
 ];
 

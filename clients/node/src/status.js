@@ -1,11 +1,12 @@
 // The status of a candidate, from the file `status.json` or from an event.
 
-import { readFileSync, statSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 const SCHEMA = 1;
 // A status has at most a few KiB. A longer text is not one.
 export const BYTES_MAX = 64 * 1024;
+const DEADLINE_MAX = 2 ** 63;
 
 export class Status {
   #token = null;
@@ -16,7 +17,8 @@ export class Status {
     const { schema, leader, token, valid_until_boottime_ns: deadline } = this.document;
     if (schema !== SCHEMA || leader !== true) return;
     // A number above 2^53 may be another one than was sent.
-    if (!Number.isSafeInteger(token) || token < 1 || !Number.isInteger(deadline)) return;
+    if (!Number.isSafeInteger(token) || token < 1) return;
+    if (!Number.isInteger(deadline) || deadline >= DEADLINE_MAX) return;
     if (!isThisBoot(this.document, bootIdRequired) || !isThisClock(this.document)) return;
     this.#token = token;
     this.#deadline = deadline;
@@ -38,10 +40,26 @@ export class Status {
 
 export function readStatus(directory) {
   try {
-    const file = join(directory, "status.json");
-    return new Status(statSync(file).size <= BYTES_MAX ? readFileSync(file, "utf8") : "");
+    return new Status(bounded(join(directory, "status.json")));
   } catch {
     return new Status("");
+  }
+}
+
+/** Returns the text of a regular file; empty if it is another kind of file or too long. */
+function bounded(path) {
+  // A FIFO without a writer would block otherwise.
+  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    if (!fstatSync(file).isFile()) return "";
+    const bytes = Buffer.alloc(BYTES_MAX + 1);
+    let length = 0;
+    for (let more = -1; more !== 0 && length < bytes.length; length += more) {
+      more = readSync(file, bytes, length, bytes.length - length, null);
+    }
+    return length <= BYTES_MAX ? bytes.toString("utf8", 0, length) : "";
+  } finally {
+    closeSync(file);
   }
 }
 

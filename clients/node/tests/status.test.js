@@ -48,6 +48,15 @@ test("a passed deadline is not leader", (t) => {
   notLeader(reader(t)(good({ valid_until_boottime_ns: boottimeNs() })));
 });
 
+test("a FIFO is not leader", (t) => {
+  const directory = scratch(t);
+  execFileSync("mkfifo", [join(directory, "status.json")]);
+  // In another process, since a read that blocks could not be ended here.
+  const script = `import { readStatus } from "./src/index.js"; console.log(readStatus("${directory}").token());`;
+  const flags = ["--input-type=module", "--eval", script];
+  assert.equal(execFileSync(process.execPath, flags, { encoding: "utf8", timeout: 30_000 }), "null\n");
+});
+
 test("another boot is not leader", (t) => {
   const read = reader(t);
   notLeader(read(good({ boot_id: "00000000-0000-0000-0000-000000000000" })));

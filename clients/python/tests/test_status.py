@@ -1,8 +1,10 @@
 """A status file is trusted exactly as long as it is valid."""
 
 import json
+import os
 import signal
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -66,6 +68,21 @@ class Files(unittest.TestCase):
         (self.directory / "status.json").unlink()
         (self.directory / "status.json").mkdir()
         self.assert_not_leader(read_status(self.directory))
+
+    def test_a_fifo_is_not_leader(self):
+        os.mkfifo(self.directory / "status.json")
+        read = []
+        reader = threading.Thread(target=lambda: read.append(read_status(self.directory)))
+        reader.daemon = True
+        reader.start()
+        reader.join(30)
+        self.assertTrue(read, "it blocks")
+        self.assert_not_leader(read[0])
+
+    def test_a_deadline_beyond_any_clock_is_not_leader(self):
+        for deadline in (2**63, 10**20, 10**400):
+            self.assert_not_leader(self.changed(valid_until_boottime_ns=deadline))
+        self.assertTrue(self.changed(valid_until_boottime_ns=2**63 - 1).valid_for() > 0)
 
     def test_a_partial_file_is_not_leader(self):
         text = good()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from pathlib import Path
 from typing import Any, Mapping, Optional, Tuple, Union
 
 _SCHEMA = 1
-_TOKEN_MAX = 2**63 - 1
+# Maximum of a token and of a deadline.
+_NUMBER_MAX = 2**63 - 1
 # A status has at most a few KiB. A longer text is not one.
 BYTES_MAX = 64 * 1024
 
@@ -56,20 +58,30 @@ def read_status(directory: Union[str, "os.PathLike[str]"]) -> Status:
     This does not raise if the file is missing or damaged. The status does not lead then.
     """
     try:
-        with open(Path(directory, "status.json"), "rb") as file:
+        with open(Path(directory, "status.json"), "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return Status(None)
             text = file.read(BYTES_MAX + 1)
     except OSError:
         return Status(None)
     return Status(text if len(text) <= BYTES_MAX else None)
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens a file. A FIFO without a writer does not block."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _grant(document: Mapping[str, Any], boot_id_required: bool) -> Optional[Tuple[int, int]]:
     """Returns the token and the deadline of a leader of this boot, if both are valid."""
     token, deadline = document.get("token"), document.get("valid_until_boottime_ns")
-    if document.get("leader") is not True or document.get("schema") != _SCHEMA:
+    schema = document.get("schema")
+    # True is an int too, and equal to 1.
+    if document.get("leader") is not True or type(schema) is not int or schema != _SCHEMA:
         return None
-    # True is an int too.
-    if type(token) is not int or type(deadline) is not int or not 1 <= token <= _TOKEN_MAX:
+    if type(token) is not int or type(deadline) is not int:
+        return None
+    if not 1 <= token <= _NUMBER_MAX or not 1 <= deadline <= _NUMBER_MAX:
         return None
     if not _is_this_boot(document, boot_id_required) or not _is_this_clock(document):
         return None
@@ -97,7 +109,7 @@ def _is_this_clock(document: Mapping[str, Any]) -> bool:
         ours = os.stat("/proc/self/ns/time").st_ino
     except OSError:
         return True
-    return theirs is None or bool(theirs == ours)
+    return theirs is None or (type(theirs) is int and theirs == ours)
 
 
 def _boottime_ns() -> int:
