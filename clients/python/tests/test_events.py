@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+import time
 import unittest
 from unittest import mock
 
@@ -150,6 +151,25 @@ class Streams(unittest.TestCase):
         waiting.join()
         self.assertIsNone(follower.token())
         self.assertRaises(ValueError, follower.lead, 30)
+
+    def test_a_follower_that_connects_is_closed_at_once(self):
+        # A full backlog leaves further connections unanswered.
+        listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self.addCleanup(listener.close)
+        for _ in range(4):
+            filler = socket.socket()
+            self.addCleanup(filler.close)
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        with mock.patch.multiple(events, CONNECT_SECONDS=6.0, CLOSE_SECONDS=0.2):
+            follower = follow("127.0.0.1:{}".format(listener.getsockname()[1]))
+            self.addCleanup(follower._thread.join)
+            self.assertRaises(TimeoutError, follower.lead, 0.3)
+            self.assertIsNone(follower.error, "it does not connect")
+            start = time.monotonic()
+            follower.close()
+            self.assertLess(time.monotonic() - start, 4)
+        self.assertFalse(follower.is_leader())
 
     def test_a_forked_process_is_not_leader(self):
         follower, _, term = self.led(Server(self))

@@ -15,6 +15,9 @@ from .status import BYTES_MAX, Status
 RECONNECT_SECONDS = 1.0
 # The daemon sends a comment after 5 s without an event.
 SILENCE_SECONDS = 15.0
+CONNECT_SECONDS = 5.0
+# A thread that still connects after this time ends by itself.
+CLOSE_SECONDS = 1.0
 # Waits are this short because their clock stops while the machine is suspended.
 POLL_SECONDS = 0.1
 
@@ -111,7 +114,8 @@ class Follower:
                 self._changed.wait(_pause(end, None))
 
     def close(self) -> None:
-        """Ends the stream, and with it the leadership as seen from here."""
+        """Ends the stream, and with it the leadership as seen from here. Returns after a second at
+        the latest, also while a connection is being opened."""
         self._closed.set()
         self._accept(None)
         stream = self._socket
@@ -121,7 +125,7 @@ class Follower:
             except OSError:
                 pass  # It has ended already.
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(CLOSE_SECONDS)
 
     def __enter__(self) -> "Follower":
         return self
@@ -147,9 +151,10 @@ class Follower:
 
     def _read_events(self) -> None:
         # Neither uses a proxy nor follows redirects.
-        connection = http.client.HTTPConnection(self._address, timeout=SILENCE_SECONDS)
+        connection = http.client.HTTPConnection(self._address, timeout=CONNECT_SECONDS)
         try:
             connection.connect()
+            connection.sock.settimeout(SILENCE_SECONDS)
             self._socket = connection.sock
             if self._closed.is_set():
                 return
