@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -37,7 +38,7 @@ var releaseMax = 10 * time.Second
 type Lock struct {
 	// Name is the name of the lock.
 	Name string
-	// Wait is the maximum wait for other holders; zero for no limit.
+	// Wait is the maximum wait for other holders; zero for no limit, negative for no wait.
 	Wait time.Duration
 	// NoWait is true to not wait for other holders.
 	NoWait bool
@@ -95,12 +96,12 @@ func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := command.Start(); err != nil {
-		return nil, err
-	}
 	held := &HeldLock{
 		name: l.Name, input: input, exited: make(chan struct{}),
 		kill: func() { command.Process.Kill() },
+	}
+	if err := start(command, held.exited); err != nil {
+		return nil, err
 	}
 	first := make(chan []byte, 1)
 	go func() {
@@ -142,7 +143,7 @@ func (l Lock) command() *exec.Cmd {
 		program = "leasehold"
 	}
 	arguments := append([]string{"lock", l.Name}, l.Arguments...)
-	if l.NoWait {
+	if l.NoWait || l.Wait < 0 {
 		arguments = append(arguments, "--no-wait")
 	} else if l.Wait > 0 {
 		arguments = append(arguments, fmt.Sprintf("--wait=%dms", l.Wait.Milliseconds()))
@@ -150,10 +151,28 @@ func (l Lock) command() *exec.Cmd {
 	if l.Shared {
 		arguments = append(arguments, "--shared")
 	}
-	if l.Slots > 0 {
+	if l.Slots != 0 {
 		arguments = append(arguments, fmt.Sprintf("--slots=%d", l.Slots))
 	}
 	return exec.Command(program, arguments...)
+}
+
+// start starts the program, whose end closes exited. If this process dies, the program receives
+// SIGTERM and leaves the queue: while it waits for the lock, it does not read its input.
+func start(command *exec.Cmd, exited <-chan struct{}) error {
+	started := make(chan error, 1)
+	go func() {
+		// The signal follows the death of the thread, which must last as long as the program.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		endWithParent(command)
+		err := command.Start()
+		started <- err
+		if err == nil {
+			<-exited
+		}
+	}()
+	return <-started
 }
 
 // parse sets the token and the slot from a complete line of this lock.
@@ -172,7 +191,7 @@ func (l Lock) parse(held *HeldLock, line []byte) error {
 	if slot, there := fields["slot"]; there && json.Unmarshal(slot, &held.slot) != nil {
 		return unexpected
 	}
-	if name != l.Name || held.token < 1 || (held.slot != nil) != (l.Slots > 0) {
+	if name != l.Name || held.token < 1 || (held.slot != nil) != (l.Slots != 0) {
 		return unexpected
 	}
 	return nil

@@ -245,6 +245,48 @@ func TestACancelledWaitLeavesTheQueue(t *testing.T) {
 	}
 }
 
+func TestAWaiterEndsWithItsParent(t *testing.T) {
+	lock := of(t, "go-orphan")
+	if os.Getenv("CLIENT_TEST_ORPHAN") != "" {
+		acquire(t, lock) // The parent of the waiter, which is killed here.
+		return
+	}
+	acquire(t, lock)
+	parent := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	parent.Env = append(os.Environ(), "CLIENT_TEST_ORPHAN=1")
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer parent.Wait()
+	defer parent.Process.Kill()
+	eventually(t, "it waits", func() bool { return waiters(t, lock.Name) == 1 })
+	parent.Process.Kill()
+	eventually(t, "it has left the queue", func() bool { return waiters(t, lock.Name) == 0 })
+}
+
+func TestANegativeWaitIsNoWait(t *testing.T) {
+	lock := of(t, "go-negative-wait")
+	acquire(t, lock)
+	lock.Wait = -time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), long/2)
+	defer cancel()
+	if _, err := lock.Acquire(ctx); !errors.Is(err, ErrLockNotAcquired) {
+		t.Fatal(err)
+	}
+}
+
+func TestANegativeNumberOfSlotsIsRefused(t *testing.T) {
+	lock := of(t, "go-negative-slots")
+	lock.Slots = -1
+	held, err := lock.Acquire(context.Background())
+	if err == nil {
+		held.Release()
+	}
+	if err == nil || !strings.Contains(err.Error(), "64") {
+		t.Fatal(err)
+	}
+}
+
 func TestACancelledContextEndsTheWorkAndTheReleaseFreesTheLock(t *testing.T) {
 	lock := of(t, "go-cancelled-work")
 	ctx, cancel := context.WithCancel(context.Background())

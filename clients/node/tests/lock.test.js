@@ -94,6 +94,11 @@ test("slots have numbers", async () => {
   await Promise.all([one.release(), other.release()]);
 });
 
+test("a negative number of slots is refused", async () => {
+  const isRefused = (error) => error instanceof LockError && error.code === 64;
+  await assert.rejects(hold("node-negative-slots", { slots: -1 }), isRefused);
+});
+
 test("readers share it", async () => {
   const one = await hold("node-shared", { shared: true });
   const other = await hold("node-shared", { shared: true, waitMs: 0 });

@@ -86,6 +86,11 @@ class Locks(unittest.TestCase):
             self.assertEqual(sorted([one.slot, other.slot]), [0, 1])
             self.assertRaises(LockNotAcquired, of("python-slots", slots=2, wait=0).acquire)
 
+    def test_a_negative_number_of_slots_is_refused(self):
+        with self.assertRaises(LockError) as raised:
+            of("python-negative-slots", slots=-1).acquire()
+        self.assertEqual(raised.exception.code, 64)
+
     def test_readers_share_it(self):
         with of("python-shared", shared=True), of("python-shared", shared=True, wait=0):
             self.assertRaises(LockNotAcquired, of("python-shared", wait=0).acquire)
