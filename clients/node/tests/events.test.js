@@ -1,9 +1,12 @@
 // Events are trusted until their deadline, and while the stream is open.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { test } from "node:test";
+import { promisify } from "node:util";
 
 import { timing } from "../src/events.js";
 import { NotLeader, follow } from "../src/index.js";
@@ -190,6 +193,21 @@ test("a closed follower is not leader", async (t) => {
   assert.equal(follower.token(), null);
   await assert.rejects(follower.lead(), /closed/);
   await assert.rejects(follow(server.address, { signal: closing.signal }).lead(), /closed/);
+});
+
+test("the example of the page ends", async (t) => {
+  const page = readFileSync("../README.md", "utf8");
+  const example = page.split("```js\n")[1].split("\nconst options")[0];
+  assert(example.includes("127.0.0.1:9402"));
+  const server = await Server.start(t);
+  const imported = example.replace("127.0.0.1:9402", server.address).replace('"leasehold"', '"./src/index.js"');
+  const script = `const orders = ["one", "two"];
+    const act = (order, { token }) => { console.log(order, token); };
+    ${imported}`;
+  const flags = ["--input-type=module", "--eval", script];
+  const done = promisify(execFile)(process.execPath, flags, { timeout: 30_000 });
+  const [{ stdout }] = await Promise.all([done, server.accept(STREAM + event())]);
+  assert.equal(stdout, "one 7\ntwo 7\n");
 });
 
 test("a wait for the leadership can be ended", async (t) => {
