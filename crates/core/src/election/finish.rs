@@ -8,6 +8,10 @@ impl Election {
     /// Shuts down without a claim that leads: releases this process's claims in the store, for at
     /// most one operation timeout, then exits.
     pub(super) fn finish(&mut self, shutdown: Shutdown, turn: &mut Turn<'_>) -> Option<BootTime> {
+        // A release drops a read in flight, also one that the view waits for.
+        if !self.is_busy() {
+            self.keep_looking(turn);
+        }
         // A claim is released only after its workload is gone (I6).
         if self.workload.runs() {
             self.read_if_due(turn);

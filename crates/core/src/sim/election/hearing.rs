@@ -67,6 +67,11 @@ impl Hearing {
             Operation::TakeOver { ended, .. } if ended.reason == Reason::TookOver => {
                 (self.writing, self.taking_over) = (Some(call), Some(call));
             }
+            // A read in flight may be answered from before the release, so its answer is ignored.
+            Operation::Release { .. } => {
+                (self.asking, self.informing, self.reading) = (None, None, None);
+                self.writing = Some(call);
+            }
             // Sent in addition to everything else.
             Operation::Register { .. } | Operation::Withdraw { .. } => {}
             _ => self.writing = Some(call),
