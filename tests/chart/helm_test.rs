@@ -15,19 +15,22 @@ use serde_json::json;
 use crate::helm::{KUBERNETES, NAMESPACE, Objects, chart, refused, text, tool, values};
 use crate::release::Place;
 
+/// The name of the test's objects of the release `orders`.
+pub(crate) const TEST: &str = "test-orders-1c168adb00d208e42f93314529f1fa9c0427eb63233ceda95a5";
+
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 #[test]
 fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
     let objects = Objects::of("minimal", &[]);
-    let service = objects.named("Service", "test-orders");
+    let service = objects.named("Service", TEST);
     assert_eq!(service["spec"]["clusterIP"], "None");
     assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
     assert_eq!(
         service["spec"]["selector"],
         objects.maker()["spec"]["selector"]["matchLabels"]
     );
-    let pod = objects.named("Pod", "test-orders");
+    let pod = objects.named("Pod", TEST);
     for object in [service, pod] {
         let annotations = &object["metadata"]["annotations"];
         assert_eq!(annotations["helm.sh/hook"], "test");
@@ -45,7 +48,7 @@ fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
         container["args"],
         json!([
             "replicas",
-            "test-orders:9402",
+            format!("{TEST}:9402"),
             "--lease=shop.orders",
             "--expect=2",
             "--wait=1m"
@@ -66,7 +69,7 @@ fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
 
     let other = Objects::of("everything", &[]);
     let args = &other.one("Pod")["spec"]["containers"][0]["args"];
-    assert_eq!(args[1], "test-orders:9500");
+    assert_eq!(args[1], format!("{TEST}:9500"));
     assert_eq!(args[2], "--lease=orders.main");
     assert_eq!(args[3], "--expect=3");
     assert_eq!(
@@ -121,6 +124,28 @@ fn a_name_that_is_not_a_services_name_has_another_one_for_the_test() {
     }
 }
 
+/// Helm deletes the test's objects before each test, so they have a name that no release has: the names of releases are limited
+/// to 53 characters, and the suffixes of other objects are not hashes.
+#[test]
+fn the_test_has_no_name_of_another_release() {
+    let objects = Objects::of("everything", &[]);
+    let names = |kind: &str| {
+        let of_kind = objects.iter().filter(|object| object["kind"] == kind);
+        of_kind
+            .map(|object| object["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert!(names("Service").contains(&"orders".to_owned()));
+    for name in [names("Pod"), names("Service")].concat() {
+        if name != "orders" {
+            assert_eq!(name, TEST);
+        }
+    }
+    assert_eq!(TEST.len(), 63);
+    let end = TEST.rsplit('-').next().unwrap();
+    assert!(end.len() > 40 && end.bytes().all(|byte| byte.is_ascii_hexdigit()));
+}
+
 /// Runs the rendered command line of the test on these daemons.
 fn test(daemons: &[&Daemon]) -> Output {
     let objects = Objects::of("minimal", &[r#"test.wait="30s""#]);
@@ -164,19 +189,16 @@ fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passe
         place.chart("install", "orders", &[]).unwrap();
         let services: Api<Service> = place.kubernetes.objects(&place.namespace);
         let pods: Api<Pod> = place.kubernetes.objects(&place.namespace);
-        assert!(
-            services.get("test-orders").await.is_err(),
-            "only during the test"
-        );
+        assert!(services.get(TEST).await.is_err(), "only during the test");
         let test = place.command(&["test", "orders", "--timeout", "2m"]);
         let mut test = tokio::process::Command::from(test);
         test.stdout(Stdio::piped()).stderr(Stdio::piped());
         let test = test.kill_on_drop(true).spawn().unwrap();
         found("the test's pod is there", async || {
-            pods.get("test-orders").await.ok()
+            pods.get(TEST).await.ok()
         })
         .await;
-        let service = services.get("test-orders").await.unwrap();
+        let service = services.get(TEST).await.unwrap();
         let selector = service.spec.unwrap().selector.unwrap();
         assert_eq!(selector["app.kubernetes.io/instance"], "orders");
         // Its name resolves to the addresses of all replicas, which are not ready here.
@@ -197,7 +219,8 @@ fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passe
             expected.push(address);
         }
         let slices: Api<EndpointSlice> = place.kubernetes.objects(&place.namespace);
-        let of_the_test = ListParams::default().labels("kubernetes.io/service-name=test-orders");
+        let of_the_test =
+            ListParams::default().labels(&format!("kubernetes.io/service-name={TEST}"));
         found("the Service has both addresses", async || {
             let slices = slices.list(&of_the_test).await.ok()?.items.into_iter();
             let endpoints = slices.flat_map(|slice| slice.endpoints);
@@ -207,15 +230,15 @@ fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passe
         })
         .await;
         let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
-        let patched = pods.patch_status("test-orders", &parameters, &ended);
+        let patched = pods.patch_status(TEST, &parameters, &ended);
         patched.await.unwrap();
         let ended = test.wait_with_output().await.unwrap();
         assert!(ended.status.success(), "{}", text(&ended));
         assert!(text(&ended).contains("Succeeded"), "{}", text(&ended));
         found("the objects of the test are gone", async || {
-            let gone = services.get("test-orders").await.is_err();
+            let gone = services.get(TEST).await.is_err();
             // Without a kubelet the pod does not end; its deletion has begun.
-            let pod = pods.get("test-orders").await;
+            let pod = pods.get(TEST).await;
             let ending = pod.map_or(true, |pod| pod.metadata.deletion_timestamp.is_some());
             (gone && ending).then_some(())
         })

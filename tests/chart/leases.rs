@@ -137,7 +137,10 @@ fn scrapes_alerts_and_the_network_policy_know_all_leases() {
         names(&test),
         ["replicas", "replicas-bill-ing", "replicas-reports"]
     );
-    assert_eq!(test[1]["args"][1], "test-orders:9404");
+    assert_eq!(
+        test[1]["args"][1],
+        format!("{}:9404", crate::helm_test::TEST)
+    );
     assert_eq!(test[1]["args"][2], "--lease=billing");
 }
 

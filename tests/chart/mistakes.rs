@@ -186,6 +186,36 @@ fn a_request_is_within_its_limit() {
     }
 }
 
+#[test]
+fn an_error_of_a_further_lease_names_the_value_of_that_lease() {
+    let long = "a".repeat(64);
+    refused(&format!(
+        r#"
+        minimal: leasehold.extraLeases={{"alpha":{{"port":9402}},"zeta":{{"port":9500}}}}
+            the same port, 9402: set leasehold.extraLeases.alpha.port
+
+        minimal: leasehold.extraLeases={{"a":{{"port":9500,"leaseName":"{long}"}}}}
+            set leasehold.extraLeases.a.leaseName
+
+        minimal: leasehold.extraLeases={{"a":{{"port":9500,"config":{{"lease":{{"name":"x"}}}}}}}}
+            leave out leasehold.extraLeases.a.config.lease.name: set leasehold.extraLeases.a.leaseName
+
+        minimal: leasehold.extraLeases={{"a":{{"port":9500,"config":{{"http":{{"listen":"x"}}}}}}}}
+            set leasehold.http.address and leasehold.extraLeases.a.port
+
+        minimal: leasehold.extraLeases={{"a":{{"port":9500,"config":{{"status":{{"directory":"x"}}}}}}}}
+            set leasehold.extraLeases.a.statusDirectory
+        "#
+    ));
+    let name = format!("leasehold.leaseName={:?}", &long[..62]);
+    let further = r#"leasehold.extraLeases={"ab":{"port":9500}}"#;
+    let complaint = render("minimal", &[&name, further]).unwrap_err();
+    assert!(
+        complaint.contains("set leasehold.extraLeases.ab.leaseName"),
+        "{complaint}"
+    );
+}
+
 fn schema(chart: &str) -> Value {
     let path = root().join("charts").join(chart).join("values.schema.json");
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()

@@ -126,3 +126,37 @@ fn a_name_that_is_too_long_is_refused_and_not_cut() {
     let complaint = render("minimal", &["fullnameOverride=\"A\""]).unwrap_err();
     assert!(complaint.contains("'/fullnameOverride'"), "{complaint}");
 }
+
+/// YAML reads `123`, `1.5`, `1e3` and `true` as other types than text, and the API server refuses them.
+#[test]
+fn names_that_look_like_numbers_are_texts() {
+    for name in ["123", "1e3", "true", "null"] {
+        let own = [
+            format!("fullnameOverride=\"{name}\""),
+            format!("nameOverride=\"{name}\""),
+        ];
+        let changes: Vec<&str> = own.iter().map(String::as_str).collect();
+        let objects = Objects::of("minimal", &changes);
+        let metadata = &objects.maker()["metadata"];
+        assert_eq!(metadata["name"], name);
+        let labels = &objects.template()["metadata"]["labels"];
+        assert_eq!(labels["app.kubernetes.io/instance"], name);
+        assert_eq!(labels["app.kubernetes.io/name"], name);
+        for object in objects.iter() {
+            assert!(object["metadata"]["name"].is_string(), "{object}");
+        }
+    }
+    let service = r#"service={"enabled":true,"portName":"1e3"}"#;
+    let ports =
+        Objects::of("minimal", &[service]).named("Service", "orders")["spec"]["ports"].clone();
+    assert_eq!(ports[0]["name"], "1e3");
+    let set = Objects::of(
+        "stateful-set",
+        &[
+            r#"fullnameOverride="true""#,
+            "service.enabled=false",
+            r#"statefulSet.serviceName="true""#,
+        ],
+    );
+    assert_eq!(set.maker()["spec"]["serviceName"], "true");
+}

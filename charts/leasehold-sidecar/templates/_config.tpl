@@ -4,13 +4,14 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 */}}
 {{- define "leasehold.check" -}}
 {{- $at := .Values.leasehold.configAt | default "leasehold.config" -}}
+{{- $own := .Values.leasehold.at | default "leasehold" -}}
 {{- $set := dict
-  "lease.name" "set leasehold.leaseName"
+  "lease.name" (printf "set %s.leaseName" $own)
   "identity.name" "it is the name of the pod"
   "mongodb.uri" "put it into the Secret that leasehold.mongodb.secretName names"
   "mongodb.uri_file" "put it into the Secret that leasehold.mongodb.secretName names"
-  "status.directory" "set leasehold.statusDirectory, where the workload sees it"
-  "http.listen" "set leasehold.http.address and leasehold.http.port"
+  "status.directory" (printf "set %s.statusDirectory, where the workload sees it" $own)
+  "http.listen" (ternary "set leasehold.http.address and leasehold.http.port" (printf "set leasehold.http.address and %s.port" $own) (eq $own "leasehold"))
   "workload.ends_first" "the chart knows: it is true for native sidecars, and not asked where leasehold runs the workload"
   "kubernetes.enabled" "set leasehold.kubernetes.enabled"
   "kubernetes.pod_name" "it comes from the pod"

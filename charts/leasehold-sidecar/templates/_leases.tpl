@@ -13,6 +13,7 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 {{- $port := required (printf "leasehold: set leasehold.extraLeases.%s.port to a port that no other container of the pod uses, such as 9403" .name) $own.port -}}
 {{- $_ := set $values "http" (dict "address" $given.http.address "port" $port) -}}
 {{- $_ := set $values "statusDirectory" ($own.statusDirectory | default (printf "%s-%s" $given.statusDirectory .name)) -}}
+{{- $_ := set $values "at" (printf "leasehold.extraLeases.%s" .name) -}}
 {{- $_ := set $values "configAt" (printf "leasehold.extraLeases.%s.config" .name) -}}
 {{- $all := pick .root.Values "nameOverride" "fullnameOverride" "global" "commonLabels" -}}
 {{- $_ := set $all "leasehold" $values -}}
@@ -35,12 +36,12 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 {{- $keys := dict "lease" "leaseName" "port" "port" "directory" "statusDirectory" -}}
 {{- range $field, $key := $keys -}}
 {{- $seen := dict -}}
-{{- range $leases -}}
-{{- $value := get . $field -}}
-{{- with get $seen $value -}}
-{{- fail (printf "leasehold: two leases of one pod have the same %s, %s: set %s.%s to another one" $key $value (last $leases).at $key) -}}
+{{- range $lease := $leases -}}
+{{- $value := get $lease $field -}}
+{{- if hasKey $seen $value -}}
+{{- fail (printf "leasehold: two leases of one pod have the same %s, %s: set %s.%s to another one" $key $value $lease.at $key) -}}
 {{- end -}}
-{{- $_ := set $seen $value .at -}}
+{{- $_ := set $seen $value true -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -5,7 +5,7 @@
 {{- end -}}
 {{- $lease := .Values.leasehold.leaseName | default (printf "%s.%s" .Release.Namespace (include "leasehold.fullname" .)) -}}
 {{- if not (and (le (len $lease) 63) (regexMatch "^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$" $lease)) -}}
-{{- fail (printf "leasehold: the lease name %s is not 1 to 63 letters, digits, -, _ or ., with a letter or digit at both ends: set leasehold.leaseName" $lease) -}}
+{{- fail (printf "leasehold: the lease name %s is not 1 to 63 letters, digits, -, _ or ., with a letter or digit at both ends: set %s.leaseName" $lease (.Values.leasehold.at | default "leasehold")) -}}
 {{- end -}}
 {{- $lease -}}
 {{- end -}}
@@ -79,7 +79,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $key := .key -}}
 {{- range $label, $_ := .labels -}}
 {{- if hasPrefix (printf "%s/" $prefix) $label -}}
-{{- fail (printf "leasehold: %s has %s: leave it out; leasehold sets the labels of leasehold.kubernetes.labelPrefix (%s), and a pod that is born with one says what is not so" $key $label $prefix) -}}
+{{- fail (printf "leasehold: %s has %s: leave it out; leasehold sets the labels of leasehold.kubernetes.labelPrefix (%s), and a pod created with it would report a wrong role" $key $label $prefix) -}}
 {{- end -}}
 {{- if hasKey $own $label -}}
 {{- fail (printf "leasehold: %s has %s: leave it out; the chart sets it, and finds objects by it; set nameOverride or fullnameOverride for another name" $key $label) -}}
@@ -89,8 +89,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* The labels that tell the pods of one use of a chart from those of another. */}}
 {{- define "leasehold.selector" -}}
-app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
-app.kubernetes.io/instance: {{ include "leasehold.fullname" . }}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | quote }}
+app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
 {{- end -}}
 
 {{- define "leasehold.image" -}}

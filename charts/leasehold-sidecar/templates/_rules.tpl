@@ -5,7 +5,7 @@ apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
   name: {{ include "leasehold.name" . }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "leasehold.labelsWith" (dict "root" . "more" .Values.leasehold.rules.labels "key" "leasehold.rules.labels") | nindent 4 }}
 spec:

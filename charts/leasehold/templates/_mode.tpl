@@ -5,7 +5,7 @@ say.
 {{- define "app.supervised" -}}
 {{- if eq .Values.mode "supervisor" -}}
 {{- if not .Values.workload.command -}}
-{{- fail "leasehold: mode supervisor: set workload.command to what leasehold is to run; the ENTRYPOINT of an image cannot be read from a chart, and workload.args alone are not all of it" -}}
+{{- fail "leasehold: mode supervisor: set workload.command to what leasehold is to run; the ENTRYPOINT of an image cannot be read from a chart, and workload.args is not the whole command" -}}
 {{- end -}}
 {{- $locks := include "app.locks" . -}}
 {{- range list "startupProbe" "livenessProbe" "readinessProbe" "lifecycle" -}}

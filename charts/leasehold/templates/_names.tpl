@@ -16,8 +16,8 @@
 
 {{/* The `metadata` of the object that makes the workload's pods. */}}
 {{- define "app.workloadMetadata" -}}
-name: {{ include "leasehold.fullname" . }}
-namespace: {{ .Release.Namespace }}
+name: {{ include "leasehold.fullname" . | quote }}
+namespace: {{ .Release.Namespace | quote }}
 labels:
   {{- include "leasehold.labels" . | nindent 2 }}
 {{- $annotations := deepCopy .Values.deployment.annotations }}

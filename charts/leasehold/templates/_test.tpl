@@ -1,16 +1,17 @@
 {{/*
-The name of the test's objects. A Service's name begins with a letter and has no dot in it, and a release's may have; a name
-that is changed could be that of another release, so a hash takes its place.
+The name of the test's objects, which helm deletes before each test, so no release may have an object of this name. It has 63
+characters and ends with a hash: names of releases have 53 at most, and the suffixes of other objects are not hashes. A Service's
+name begins with a letter and has no dot in it; a release's may have one.
 */}}
 {{- define "app.testName" -}}
 {{- $name := include "leasehold.fullname" . -}}
-{{- printf "test-%s" (ternary (sha256sum $name | trunc 16) $name (contains "." $name)) -}}
+{{- printf "test-%s-%s" ($name | replace "." "-" | trunc 16) (sha256sum $name) | trunc 63 -}}
 {{- end -}}
 
 {{/* The labels that tell the test's pod from those of the workload, which the other objects select. */}}
 {{- define "app.testSelector" -}}
 app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-test
-app.kubernetes.io/instance: {{ include "leasehold.fullname" . }}
+app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
 {{- end -}}
 
 {{- define "app.testLabels" -}}

@@ -1,7 +1,7 @@
 {{/* The labels that tell the page's pod from those of the workload, which the other objects select. */}}
 {{- define "app.webSelector" -}}
 app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-web
-app.kubernetes.io/instance: {{ include "leasehold.fullname" . }}
+app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
 {{- end -}}
 
 {{- define "app.webLabels" -}}
