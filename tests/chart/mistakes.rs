@@ -186,6 +186,78 @@ fn a_request_is_within_its_limit() {
     }
 }
 
+/// Each of these would be refused by the API server after a part of the release exists, or could not run.
+#[test]
+fn fields_that_do_not_fit_together_are_refused() {
+    refused(
+        r#"
+        minimal: deployment.dnsPolicy="None"
+            set deployment.dnsConfig.nameservers
+
+        job: job={"restartPolicy":"OnFailure","podFailurePolicy":{"rules":[]}}
+            job.podFailurePolicy needs job.restartPolicy: Never
+
+        minimal: leasehold.http.address="127.0.0.1"
+            leasehold.http.address is 127.0.0.1
+            set it to 0.0.0.0
+
+        minimal: deployment.extraContainers=[{"name":"x","ports":[{"containerPort":9402}]}]
+            deployment.extraContainers: x has containerPort 9402
+            set leasehold.http.port
+
+        minimal: podMonitor={"enabled":true,"interval":"10s","scrapeTimeout":"30s"}
+            podMonitor.scrapeTimeout is 30s
+            lower it or raise the interval
+
+        minimal: service={"enabled":true,"type":"LoadBalancer","clusterIP":"None"}
+            service.clusterIP is None
+            leave service.clusterIP out
+
+        minimal: service={"enabled":true,"port":80,"extraPorts":[{"name":"x","port":80}]}
+            service.extraPorts: the port 80/TCP
+
+        minimal: service.extraPorts=[{"name":"x","port":"80"}]
+            /service/extraPorts/0/port
+
+        minimal: service.portName="Leader_X"
+            /service/portName
+
+        minimal: service.trafficDistribution="Foo"
+            /service/trafficDistribution
+
+        minimal: service.loadBalancerSourceRanges=["all"]
+            /service/loadBalancerSourceRanges/0
+
+        stateful-set: statefulSet.serviceName="Own_X"
+            /statefulSet/serviceName
+
+        cron-job: cronJob.schedule="every day"
+            /cronJob/schedule
+
+        cron-job: cronJob.schedule="TZ=UTC 0 2 * * *"
+            /cronJob/schedule
+
+        minimal: commonLabels.a="b c"
+            /commonLabels/a
+
+        web: fullnameOverride="2orders"
+            set fullnameOverride
+        "#,
+    );
+    for schedule in ["@daily", "*/5 0-6 1,15 * MON-FRI"] {
+        let change = format!("cronJob.schedule={schedule:?}");
+        render("cron-job", &[&change]).unwrap();
+    }
+    let slash = Objects::of("leases", &[r#"leasehold.statusDirectory="/run/lh/""#]);
+    let mounts = slash.workload()["volumeMounts"].as_array().unwrap();
+    assert!(
+        mounts
+            .iter()
+            .any(|mount| mount["mountPath"] == "/run/lh-reports"),
+        "{mounts:?}"
+    );
+}
+
 #[test]
 fn an_error_of_a_further_lease_names_the_value_of_that_lease() {
     let long = "a".repeat(64);

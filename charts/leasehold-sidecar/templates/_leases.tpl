@@ -12,7 +12,7 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 {{- $_ := set $values "config" (mergeOverwrite (deepCopy $given.config) (deepCopy ($own.config | default dict))) -}}
 {{- $port := required (printf "leasehold: set leasehold.extraLeases.%s.port to a port that no other container of the pod uses, such as 9403" .name) $own.port -}}
 {{- $_ := set $values "http" (dict "address" $given.http.address "port" $port) -}}
-{{- $_ := set $values "statusDirectory" ($own.statusDirectory | default (printf "%s-%s" $given.statusDirectory .name)) -}}
+{{- $_ := set $values "statusDirectory" ($own.statusDirectory | default (printf "%s-%s" (trimSuffix "/" $given.statusDirectory) .name)) -}}
 {{- $_ := set $values "at" (printf "leasehold.extraLeases.%s" .name) -}}
 {{- $_ := set $values "configAt" (printf "leasehold.extraLeases.%s.config" .name) -}}
 {{- $all := pick .root.Values "nameOverride" "fullnameOverride" "global" "commonLabels" -}}
@@ -24,14 +24,14 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 
 {{/* Refuses leases of one pod that would share what each needs for itself. */}}
 {{- define "leasehold.checkLeases" -}}
-{{- $leases := list (dict "at" "leasehold" "lease" (include "leasehold.lease" .) "port" (toString .Values.leasehold.http.port) "directory" .Values.leasehold.statusDirectory) -}}
+{{- $leases := list (dict "at" "leasehold" "lease" (include "leasehold.lease" .) "port" (toString .Values.leasehold.http.port) "directory" (trimSuffix "/" .Values.leasehold.statusDirectory)) -}}
 {{- range $name, $_ := .Values.leasehold.extraLeases -}}
 {{- $at := printf "leasehold.extraLeases.%s" $name -}}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?$" $name) -}}
 {{- fail (printf "leasehold: %s: its key is at most 12 lower-case letters, digits and -, since it is a part of the names of a port and a volume; set %s.leaseName for another name of the lease" $at $at) -}}
 {{- end -}}
 {{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson -}}
-{{- $leases = append $leases (dict "at" $at "lease" (include "leasehold.lease" $root) "port" (toString $root.Values.leasehold.http.port) "directory" $root.Values.leasehold.statusDirectory) -}}
+{{- $leases = append $leases (dict "at" $at "lease" (include "leasehold.lease" $root) "port" (toString $root.Values.leasehold.http.port) "directory" (trimSuffix "/" $root.Values.leasehold.statusDirectory)) -}}
 {{- end -}}
 {{- $keys := dict "lease" "leaseName" "port" "port" "directory" "statusDirectory" -}}
 {{- range $field, $key := $keys -}}

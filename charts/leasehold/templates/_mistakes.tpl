@@ -8,6 +8,11 @@
 {{- if and .Chart.IsRoot $ignored -}}
 {{- fail (printf "leasehold: leave out global.%s: the global values of this chart are imageRegistry and imagePullSecrets, and others would be ignored" (keys $ignored | sortAlpha | join ", global.")) -}}
 {{- end -}}
+{{- with .Values.podMonitor.scrapeTimeout -}}
+{{- if gt (include "leasehold.milliseconds" . | int) (include "leasehold.milliseconds" $.Values.podMonitor.interval | int) -}}
+{{- fail (printf "leasehold: podMonitor.scrapeTimeout is %s, longer than podMonitor.interval (%s), which Prometheus refuses: lower it or raise the interval" . $.Values.podMonitor.interval) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.podMonitor.enabled .Values.prometheusRule.enabled -}}
 {{- $interval := include "leasehold.milliseconds" .Values.podMonitor.interval | float64 -}}
 {{- $left := include "leasehold.authorityLeft" . | float64 -}}
@@ -30,6 +35,7 @@
 {{- include "leasehold.checkLeases" . -}}
 {{- include "leasehold.checkLabels" (dict "root" $ "labels" $values.deployment.podLabels "key" "deployment.podLabels") -}}
 {{- include "app.checkKind" . -}}
+{{- include "app.checkPodFields" . -}}
 {{- $locks := eq (include "app.locks" .) "true" -}}
 {{- range $name, $port := include "leasehold.allPorts" . | fromJson -}}
 {{- range ternary list $values.workload.ports $locks -}}
@@ -61,6 +67,32 @@
 {{- $containers := concat $own (list (dict "name" "workload")) $values.deployment.extraInitContainers $values.deployment.extraContainers -}}
 {{- include "leasehold.checkUnique" (dict "items" $containers "field" "name" "keys" "deployment.extraContainers or deployment.extraInitContainers") -}}
 {{- include "leasehold.checkResources" (dict "resources" $values.workload.resources "key" "workload.resources") -}}
+{{- end -}}
+
+{{/* Refuses fields of the pods that the API server would refuse, or that no probe or container could work with. */}}
+{{- define "app.checkPodFields" -}}
+{{- $values := .Values -}}
+{{- if and (eq $values.deployment.dnsPolicy "None") (not $values.deployment.dnsConfig) -}}
+{{- fail "leasehold: deployment.dnsPolicy is None, so the pods would have no name server: set deployment.dnsConfig.nameservers" -}}
+{{- end -}}
+{{- if and (include "app.isJob" .) $values.job.podFailurePolicy (ne $values.job.restartPolicy "Never") -}}
+{{- fail (printf "leasehold: job.podFailurePolicy needs job.restartPolicy: Never, and it is %s: set it to Never, or leave job.podFailurePolicy out" $values.job.restartPolicy) -}}
+{{- end -}}
+{{- $locks := include "app.locks" . -}}
+{{- if and (not $locks) (or (hasPrefix "127." $values.leasehold.http.address) (has $values.leasehold.http.address (list "::1" "[::1]" "localhost"))) -}}
+{{- fail (printf "leasehold: leasehold.http.address is %s, which the kubelet cannot reach, so every probe would fail: set it to 0.0.0.0 or [::]" $values.leasehold.http.address) -}}
+{{- end -}}
+{{- if not $locks -}}
+{{- range $name, $port := include "leasehold.allPorts" . | fromJson -}}
+{{- range $container := $values.deployment.extraContainers -}}
+{{- range $container.ports -}}
+{{- if and (eq (int .containerPort) (int $port)) (ne (.protocol | default "TCP") "UDP") -}}
+{{- fail (printf "leasehold: deployment.extraContainers: %s has containerPort %v, on which leasehold listens in the same pod: set %s to another one" $container.name .containerPort (ternary "leasehold.http.port" (printf "leasehold.extraLeases.%s.port" (trimPrefix "lh-" $name)) (eq $name "leasehold"))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/*
@@ -165,6 +197,14 @@ itself can look at what is there; `helm template` finds nothing.
 {{- fail "leasehold: service.enabled needs labels: leasehold.kubernetes.enabled, and the policy or leasehold.kubernetes.allowUnrestrictedStatusPatch" -}}
 {{- end -}}
 {{- include "app.checkServiceName" . -}}
+{{- if and (eq $service.clusterIP "None") (ne $service.type "ClusterIP") -}}
+{{- fail (printf "leasehold: service.clusterIP is None, and service.type is %s, which needs an address: leave service.clusterIP out, or set service.type to ClusterIP" $service.type) -}}
+{{- end -}}
+{{- $ports := list -}}
+{{- range concat (list (dict "port" $service.port)) $service.extraPorts -}}
+{{- $ports = append $ports (dict "port" (printf "%v/%s" .port (.protocol | default "TCP"))) -}}
+{{- end -}}
+{{- include "leasehold.checkUnique" (dict "items" $ports "field" "port" "keys" "service.extraPorts") -}}
 {{- range list "loadBalancerClass" "loadBalancerSourceRanges" -}}
 {{- if and (get $service .) (ne $service.type "LoadBalancer") -}}
 {{- fail (printf "leasehold: service.%s is for a load balancer, and service.type is %s: leave it out, or set service.type to LoadBalancer" . $service.type) -}}
