@@ -13,7 +13,7 @@ use std::process::Command;
 use leasehold_testbed::Scratch;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const FILES: [&str; 13] = [
+const FILES: [&str; 18] = [
     "CHANGELOG.md",
     "Cargo.lock",
     "Cargo.toml",
