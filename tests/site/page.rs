@@ -32,10 +32,12 @@ impl Block {
         reason.is_some_and(|reason| reason.trim().len() > ".*".len() && reason.ends_with(".*"))
     }
 
-    /// Returns the name of the file that the block contains, from a comment in its first line. Files
+    /// Returns the name of the file that the block contains, from a comment in its first line, or in
+    /// the one after `#!`. Files
     /// of a whole system, such as `/etc/fstab`, are not meant to be written by a test.
     pub(crate) fn file(&self) -> Option<&str> {
-        let first = self.text.lines().next()?;
+        let mut lines = self.text.lines();
+        let first = lines.find(|line| !line.starts_with("#!"))?;
         let comments = ["# ", "// ", "-- ", "; "];
         let name = comments
             .iter()
@@ -153,6 +155,8 @@ fn blocks_have_their_language_their_mark_and_their_file() {
     assert_eq!((found[0].text.as_str(), found[0].file()), ("$ b\n", None));
     assert!(found[1].is_shell() && found[1].is_marked_not_run());
     assert_eq!((found[1].line, found[1].file()), (8, Some("d.sh")));
+    let script = "```sh\n#!/bin/sh\n# e\nf\n```\n";
+    assert_eq!(blocks(script)[0].file(), Some("e"));
     for outside in ["/etc/fstab", "../d.sh"] {
         assert_eq!(
             blocks(&format!("```sh\n# {outside}\n```\n"))[0].file(),
