@@ -19,6 +19,9 @@ use crate::clock::boot_now;
 use crate::election::Role;
 use crate::exit;
 
+/// Time limit for resolving one name. The system's own limit may be half a minute.
+const RESOLVE_MAX: Duration = Duration::from_secs(5);
+
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -117,9 +120,13 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
     let mut problems = Vec::new();
     let mut addresses = BTreeSet::new();
     for place in &args.places {
-        match tokio::net::lookup_host(place).await {
-            Ok(found) => addresses.extend(found),
-            Err(error) => problems.push(format!("cannot resolve {place}: {error}")),
+        match tokio::time::timeout(RESOLVE_MAX, tokio::net::lookup_host(place)).await {
+            Ok(Ok(found)) => addresses.extend(found),
+            Ok(Err(error)) => problems.push(format!("cannot resolve {place}: {error}")),
+            Err(_) => problems.push(format!(
+                "cannot resolve {place}: no answer within {}",
+                humantime::format_duration(RESOLVE_MAX)
+            )),
         }
     }
     let replicas = join_all(addresses.into_iter().map(async |address| Replica {

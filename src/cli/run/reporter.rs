@@ -111,11 +111,10 @@ impl Reporter {
 
     /// Logs which kind of deployment was reached.
     pub(super) fn connected(&self, store: &StoreInfo) {
-        let late = match store.kind.has_late_streams() {
-            true => "; change streams may be late, so followers also read each renewal",
-            false => "",
-        };
-        info!(lease = %self.lease, store = store.describe(), "connected to MongoDB{late}");
+        info!(lease = %self.lease, store = store.describe(), "connected to MongoDB");
+        if store.kind.has_late_streams() {
+            info!(lease = %self.lease, "change streams may be late, also reading each renewal");
+        }
     }
 
     /// Warns if an election of the store would cost the leadership.
