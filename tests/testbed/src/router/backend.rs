@@ -1,7 +1,6 @@
 //! The connections of a router to the members of the set, on behalf of one client.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -36,27 +35,16 @@ impl Backend {
     }
 
     /// Passes a message to a member; returns its reply, or `None` if the connection broke.
+    ///
+    /// Can be cancelled: the connection is then closed, as its next reply would be this message's.
     pub(super) async fn pass(&mut self, member: u16, message: &[u8]) -> Option<Vec<u8>> {
-        let answer = self.exchange(member, message).await;
-        if answer.is_none() {
-            self.connections.remove(&member);
+        let known = self.connections.remove(&member);
+        let Some((connection, answer)) = exchange(known, member, message).await else {
             self.primary.take_if(|primary| *primary == member);
-        }
-        answer
-    }
-
-    async fn exchange(&mut self, member: u16, message: &[u8]) -> Option<Vec<u8>> {
-        let connection = match self.connections.entry(member) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                let address = (Ipv4Addr::LOCALHOST, member);
-                let connection = TcpStream::connect(address).await.ok()?;
-                connection.set_nodelay(true).ok()?;
-                place.insert(connection)
-            }
+            return None;
         };
-        connection.write_all(message).await.ok()?;
-        wire::read(connection).await
+        self.connections.insert(member, connection);
+        Some(answer)
     }
 
     /// Returns the primary; waits for one until `patience` is over.
@@ -91,11 +79,7 @@ impl Backend {
     /// Returns a member's description of itself.
     pub(super) async fn hello(&mut self, member: u16) -> Option<Document> {
         let hello = wire::command(&doc! { "hello": 1, "$db": "admin" });
-        // A connection whose reply was not awaited cannot be used again.
         let asked = tokio::time::timeout(HELLO_MAX, self.pass(member, &hello)).await;
-        if asked.is_err() {
-            self.connections.remove(&member);
-        }
         wire::body(&asked.ok()??)
     }
 
@@ -110,5 +94,61 @@ impl Backend {
             self.primary = None;
         }
         lost
+    }
+}
+
+/// Sends a message to a member, and reads the reply. Connects if there is no connection yet.
+async fn exchange(
+    known: Option<TcpStream>,
+    member: u16,
+    message: &[u8],
+) -> Option<(TcpStream, Vec<u8>)> {
+    let mut connection = match known {
+        Some(connection) => connection,
+        None => {
+            let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, member)).await;
+            let connection = connection.ok()?;
+            connection.set_nodelay(true).ok()?;
+            connection
+        }
+    };
+    connection.write_all(message).await.ok()?;
+    let answer = wire::read(&mut connection).await?;
+    Some((connection, answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_late_reply_is_not_taken_for_the_next_one() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let member = listener.local_addr().unwrap().port();
+        let server = tokio::spawn(async move {
+            let (mut first, _) = listener.accept().await.unwrap();
+            let asked = wire::read(&mut first).await.unwrap();
+            // Accepted when the search was given up, and answered late.
+            let (mut next, _) = listener.accept().await.unwrap();
+            let late = wire::reply(&asked, &doc! { "late": 1 }).unwrap();
+            // The connection may be closed already.
+            let _ = first.write_all(&late).await;
+            loop {
+                let Some(asked) = wire::read(&mut next).await else {
+                    (next, _) = listener.accept().await.unwrap();
+                    continue;
+                };
+                let reply = wire::reply(&asked, &doc! { "isWritablePrimary": true }).unwrap();
+                let _ = next.write_all(&reply).await;
+            }
+        });
+        let mut backend = Backend::new(vec![member]);
+        // Shorter than the wait for one member: the search itself is given up.
+        assert_eq!(backend.primary(Duration::from_millis(50)).await, None);
+        let patience = Duration::from_secs(30);
+        assert_eq!(backend.primary(patience).await, Some(member));
+        server.abort();
     }
 }
