@@ -12,6 +12,12 @@ use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal, Line};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
+/// Enough time after SIGTERM for a shell on a busy machine to write a line.
+const PATIENT: DaemonTimings = DaemonTimings {
+    lease_duration: Duration::from_secs(6),
+    loss_grace: Duration::from_secs(2),
+    ..SHORT
+};
 
 /// Starts a leader with a command that ignores SIGTERM. Returns it with the command's process id.
 async fn leader_of(journal: &Journal, candidate: DaemonBuilder) -> (Daemon, u32) {
@@ -21,12 +27,12 @@ async fn leader_of(journal: &Journal, candidate: DaemonBuilder) -> (Daemon, u32)
 }
 
 async fn leader(contest: &Contest, journal: &Journal) -> (Daemon, u32) {
-    leader_of(journal, contest.candidate_at("a", SHORT)).await
+    leader_of(journal, contest.candidate_at("a", PATIENT)).await
 }
 
 /// Starts a replica with the same command, which waits for its turn.
 fn waiting(contest: &Contest, journal: &Journal) -> Daemon {
-    let candidate = contest.candidate_at("b", SHORT);
+    let candidate = contest.candidate_at("b", PATIENT);
     journal.run_by(candidate, &Behaviour::Stubborn).start()
 }
 
@@ -42,7 +48,7 @@ const LATE_MAX: Duration = Duration::from_millis(500);
 fn assert_gone_in_time(journal: &Journal, sent: u64) {
     let first = |line: &Line| line.token == 1;
     let last = journal.lines().into_iter().rfind(first);
-    let bound = sent + nanos(SHORT.renew_deadline + SHORT.loss_grace);
+    let bound = sent + nanos(PATIENT.renew_deadline + PATIENT.loss_grace);
     let last = last.unwrap().at;
     assert!(
         last <= bound + nanos(LATE_MAX),
@@ -83,7 +89,7 @@ async fn i5_a_frozen_daemons_command_is_gone_by_its_deadline() {
 #[tokio::test]
 async fn i6_a_daemon_that_cannot_renew_starts_again_only_when_its_command_is_gone() {
     let (contest, journal) = (Contest::new("cut-off").await, Journal::new());
-    let (proxy, candidate) = contest.behind_proxy(SHORT);
+    let (proxy, candidate) = contest.behind_proxy(PATIENT);
     let (daemon, pid) = leader_of(&journal, candidate).await;
     proxy.stall();
     let stalled = boottime_ns();
