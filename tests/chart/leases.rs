@@ -162,6 +162,10 @@ fn leases_of_one_pod_with_the_same_port_name_or_directory_are_refused() {
         minimal: leasehold.extraLeases={"reports":{"port":9403,"statusDirectory":"/run/leasehold"}}
             two leases of one pod have the same statusDirectory
 
+        minimal: leasehold.extraLeases={"reports":{"port":9403,"statusDirectory":"/run/leasehold/reports/"}}
+            leasehold.extraLeases.reports.statusDirectory is /run/leasehold/reports, inside of leasehold.statusDirectory
+            set it to a directory outside of that
+
         minimal: leasehold.extraLeases={"Reports":{"port":9403}}
             at most 12 lower-case letters
 

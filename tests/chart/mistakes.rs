@@ -154,6 +154,10 @@ fn alerts_and_scrapes_fit_together() {
         everything: leasehold.rules.alerts.LeaseholdMoreThanOneLeader.for="8s"
             leasehold.rules.alerts.LeaseholdMoreThanOneLeader.for is 8s
             more than twice
+
+        everything: leasehold.rules.alerts.LeaseholdMoreThanOneLeader.for=""
+            leasehold.rules.alerts.LeaseholdMoreThanOneLeader.for is empty
+            more than twice
         "#,
     );
     // Without the chart's alerts, users may choose any scrape interval.

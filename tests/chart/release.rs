@@ -7,8 +7,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use leasehold_testbed::wait::found;
 use leasehold_testbed::{Kubernetes, run};
 use serde_json::json;
@@ -142,6 +143,49 @@ fn a_stateful_set_changes_its_lease_without_replicas_and_an_extra_lease_keeps_it
         assert!(refused.contains("use another key"), "{refused}");
         place.chart("upgrade", "orders", &other).unwrap();
         with_extra(&second).unwrap();
+    });
+}
+
+#[test]
+fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
+    run(async {
+        let place = Place::new().await;
+        let upgrade = |more: &[&str]| place.chart("upgrade", "orders", more);
+        place.chart("install", "orders", &[]).unwrap();
+        let job = [
+            "--set",
+            "workload.kind=Job,mode=supervisor,workload.command={/report}",
+        ];
+        // A lock of another name would not exclude the replicas of the Deployment, one of the same
+        // name could not be created.
+        for lease in ["orders", "report"] {
+            let name = format!("leasehold.leaseName={lease}");
+            let refused = upgrade(&[&job[..], &["--set", &name]].concat()).unwrap_err();
+            for words in [
+                &format!("they would contend for the lock {lease} in leasehold.leases"),
+                "set deployment.replicas to 0 in an update of the Deployment before this one",
+            ] {
+                assert!(refused.contains(words), "{lease}: {refused}");
+            }
+        }
+        upgrade(&["--set", "deployment.replicas=0"]).unwrap();
+        let named = ["--set", "leasehold.leaseName=report"];
+        upgrade(&[&job[..], &named[..]].concat()).unwrap();
+
+        // The Job runs, as far as the server knows.
+        let refused = upgrade(&[]).unwrap_err();
+        let remedy = "wait until the Job has no run, or delete it";
+        assert!(refused.contains(remedy), "{refused}");
+        let jobs: Api<Job> = place.kubernetes.objects(&place.namespace);
+        jobs.delete("orders", &DeleteParams::background())
+            .await
+            .unwrap();
+        found("the Job is gone", async || {
+            let there = jobs.get_opt("orders").await.unwrap();
+            there.is_none().then_some(())
+        })
+        .await;
+        upgrade(&[]).unwrap();
     });
 }
 

@@ -97,6 +97,9 @@ fn mistakes_are_refused_by_the_schema_with_their_place() {
 
         minimal: leasehold.kubernetes.labels=true
             '/leasehold/kubernetes': additional properties 'labels' not allowed
+
+        minimal: workload.lifecycle.preStart={}
+            '/workload/lifecycle': additional properties 'preStart' not allowed
         "#,
     );
 }

@@ -33,6 +33,13 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 {{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson -}}
 {{- $leases = append $leases (dict "at" $at "lease" (include "leasehold.lease" $root) "port" (toString $root.Values.leasehold.http.port) "directory" (trimSuffix "/" $root.Values.leasehold.statusDirectory)) -}}
 {{- end -}}
+{{- range $outer := $leases -}}
+{{- range $inner := $leases -}}
+{{- if hasPrefix (printf "%s/" $outer.directory) $inner.directory -}}
+{{- fail (printf "leasehold: %s.statusDirectory is %s, inside of %s.statusDirectory (%s), which is mounted read-only: set it to a directory outside of that" $inner.at $inner.directory $outer.at $outer.directory) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $keys := dict "lease" "leaseName" "port" "port" "directory" "statusDirectory" -}}
 {{- range $field, $key := $keys -}}
 {{- $seen := dict -}}

@@ -1,6 +1,6 @@
 {{/* Fields of the pod's spec. The pod's own token would reach the workload too; service links are noise. */}}
 {{- define "leasehold.pod" -}}
-serviceAccountName: {{ include "leasehold.serviceAccountName" . }}
+serviceAccountName: {{ include "leasehold.serviceAccountName" . | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- end -}}

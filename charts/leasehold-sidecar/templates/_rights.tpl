@@ -3,7 +3,7 @@
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "leasehold.serviceAccountName" . }}
+  name: {{ include "leasehold.serviceAccountName" . | quote }}
   namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "leasehold.labels" . | nindent 4 }}
@@ -53,7 +53,7 @@ roleRef:
   name: {{ include "leasehold.name" . }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "leasehold.serviceAccountName" . }}
+    name: {{ include "leasehold.serviceAccountName" . | quote }}
     namespace: {{ .Release.Namespace | quote }}
 {{- end -}}
 {{- end -}}

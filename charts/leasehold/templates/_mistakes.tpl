@@ -22,7 +22,7 @@
 {{- range list "LeaseholdMoreThanOneLeader" "LeaseholdStoresDiffer" -}}
 {{- $alert := get $.Values.leasehold.rules.alerts . -}}
 {{- if and $alert.enabled (le (include "leasehold.milliseconds" $alert.for | float64) (mulf 2 $interval)) -}}
-{{- fail (printf "leasehold: leasehold.rules.alerts.%s.for is %s: each handoff or update would alert, since scrapes are podMonitor.interval (%s) apart; set it to more than twice that" . $alert.for $.Values.podMonitor.interval) -}}
+{{- fail (printf "leasehold: leasehold.rules.alerts.%s.for is %s: each handoff or update would alert, since scrapes are podMonitor.interval (%s) apart; set it to more than twice that" . ($alert.for | default "empty") $.Values.podMonitor.interval) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -96,44 +96,88 @@
 {{- end -}}
 
 {{/*
-The lease that a release contends for, in words. Replicas that contend for different things do not exclude each other, and a Service
-would select pods by a label that none of the old ones has: an update that would have both at once is refused. Only helm
+The lease or lock that a release contends for, in words. Replicas that contend for different things do not exclude each other, and a
+Service would select pods by a label that none of the old ones has: an update that would have both at once is refused. Only helm
 itself can look at what is there; `helm template` finds nothing.
 */}}
 {{- define "app.contendsFor" -}}
+{{- if include "app.locks" . -}}
+{{- printf "the lock %s in %s" (include "leasehold.lease" .) (include "app.collection" .) -}}
+{{- else -}}
+{{- printf "%s in %s" (include "leasehold.label" .) (include "app.collection" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "app.collection" -}}
 {{- $mongodb := .Values.leasehold.config.mongodb | default dict -}}
-{{- printf "%s in %s.%s" (include "leasehold.label" .) ($mongodb.database | default "leasehold") ($mongodb.collection | default "leases") -}}
+{{- printf "%s.%s" ($mongodb.database | default "leasehold") ($mongodb.collection | default "leases") -}}
 {{- end -}}
 
 {{/* The same of each of `extraLeases`, by its key, as JSON: one can be added or removed, but not changed. */}}
 {{- define "app.contendsAlsoFor" -}}
 {{- $all := dict -}}
 {{- range $name, $_ := .Values.leasehold.extraLeases -}}
-{{- $_ := set $all $name (include "app.contendsFor" (include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson)) -}}
+{{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson -}}
+{{- $_ := set $all $name (printf "%s in %s" (include "leasehold.label" $root) (include "app.collection" $root)) -}}
 {{- end -}}
 {{- toJson $all -}}
+{{- end -}}
+
+{{/* "true" if an object that is there wants pods or has some; else nothing. A CronJob has some during a run. */}}
+{{- define "app.mayRun" -}}
+{{- $status := .status | default dict -}}
+{{- if eq .kind "CronJob" -}}
+{{- ternary "true" "" (not (empty $status.active)) -}}
+{{- else if eq .kind "Job" -}}
+{{- ternary "" "true" (or (not (empty $status.completionTime)) (include "app.hasFailed" $status | eq "true")) -}}
+{{- else -}}
+{{- ternary "true" "" (or (gt (int .spec.replicas) 0) (gt (int $status.replicas) 0)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "app.hasFailed" -}}
+{{- range .conditions -}}
+{{- if and (eq .type "Failed") (eq .status "True") -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* How to make an update that changes the lease or the kind. */}}
+{{- define "app.updateRemedy" -}}
+{{- $job := list "Job" "CronJob" -}}
+{{- if has .there $job -}}
+{{- printf "wait until the %s has no run, or delete it" .there -}}
+{{- else if has .kind $job -}}
+{{- printf "set deployment.replicas to 0 in an update of the %s before this one" .there -}}
+{{- else if ne .there .kind -}}
+{{- printf "change workload.kind from %s to %s in an update of its own" .there .kind -}}
+{{- else if eq .kind "Deployment" -}}
+set deployment.strategy.type to Recreate for this update
+{{- else -}}
+set deployment.replicas to 0 for this update, and back after it
+{{- end -}}
 {{- end -}}
 
 {{- define "app.checkUpdate" -}}
 {{- $kind := .Values.workload.kind -}}
 {{- $now := include "app.contendsFor" . -}}
 {{- /* A Deployment with Recreate ends its old pods first. A StatefulSet without replicas has none that could lead. */}}
-{{- $none := ternary (eq .Values.deployment.strategy.type "Recreate") (eq (int .Values.deployment.replicas) 0) (eq $kind "Deployment") -}}
-{{- range $there := list "Deployment" "StatefulSet" -}}
-{{- $object := lookup "apps/v1" $there $.Release.Namespace (include "leasehold.fullname" $) -}}
-{{- $before := dig "metadata" "annotations" "leasehold.dev/contends-for" "" $object -}}
-{{- if and $before (ne $before $now) (or (not $none) (ne $there $kind)) -}}
-{{- $remedy := ternary "set deployment.strategy.type to Recreate for this update" "set deployment.replicas to 0 for this update, and back after it" (eq $kind "Deployment") -}}
-{{- if ne $there $kind -}}
-{{- $remedy = printf "change workload.kind from %s to %s in an update of its own" $there $kind -}}
+{{- $none := or (and (eq $kind "Deployment") (eq .Values.deployment.strategy.type "Recreate")) (and (eq $kind "StatefulSet") (eq (int .Values.deployment.replicas) 0)) -}}
+{{- range $there, $api := dict "Deployment" "apps/v1" "StatefulSet" "apps/v1" "Job" "batch/v1" "CronJob" "batch/v1" -}}
+{{- $object := lookup $api $there $.Release.Namespace (include "leasehold.fullname" $) -}}
+{{- if and $object (or (not $none) (ne $there $kind)) -}}
+{{- $annotations := $object.metadata.annotations | default dict -}}
+{{- $before := get $annotations "leasehold.dev/contends-for" -}}
+{{- if and $before (ne $before $now) (include "app.mayRun" $object) -}}
+{{- fail (printf "leasehold: the replicas contend for %s, and with these values they would contend for %s: during the update two would lead; %s, or take back the change of workload.kind, mode, leasehold.leaseName, leasehold.kubernetes.labelPrefix, leasehold.config.mongodb or the name of the release" $before $now (include "app.updateRemedy" (dict "there" $there "kind" $kind))) -}}
 {{- end -}}
-{{- fail (printf "leasehold: the replicas contend for %s, and with these values they would contend for %s: during a rolling update two would lead; %s, or take back the change of leasehold.leaseName, leasehold.kubernetes.labelPrefix, leasehold.config.mongodb or the name of the release" $before $now $remedy) -}}
-{{- end -}}
-{{- $also := dig "metadata" "annotations" "leasehold.dev/contends-also-for" "{}" $object | fromJson -}}
+{{- $also := get $annotations "leasehold.dev/contends-also-for" | default "{}" | fromJson -}}
 {{- range $name, $now := include "app.contendsAlsoFor" $ | fromJson -}}
 {{- $before := get $also $name -}}
-{{- if and $before (ne $before $now) (or (not $none) (ne $there $kind)) -}}
-{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, and with these values they would contend for %s: during a rolling update two would lead; use another key for another lease, or take back the change" $name $before $now) -}}
+{{- if and $before (ne $before $now) (include "app.mayRun" $object) -}}
+{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, and with these values they would contend for %s: during the update two would lead; use another key for another lease, or take back the change" $name $before $now) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

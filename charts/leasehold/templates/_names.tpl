@@ -23,11 +23,10 @@ labels:
 {{- $annotations := deepCopy .Values.deployment.annotations }}
 {{- if include "app.isJob" . }}
 {{- $annotations = merge (deepCopy .Values.job.annotations) $annotations }}
-{{- else }}
+{{- end }}
 {{- $_ := set $annotations "leasehold.dev/contends-for" (include "app.contendsFor" .) }}
 {{- if .Values.leasehold.extraLeases }}
 {{- $_ := set $annotations "leasehold.dev/contends-also-for" (include "app.contendsAlsoFor" .) }}
-{{- end }}
 {{- end }}
 {{- with $annotations }}
 annotations:
