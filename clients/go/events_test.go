@@ -269,13 +269,13 @@ func TestTheLeadershipOfAFrozenDaemonEndsAtItsDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.signal(syscall.SIGSTOP)
-	until := d.until()
+	frozen, until := now(t), d.until()
 	ended(t, term, ErrNotLeader)
 	// The last event is older than the file by a second and a renewal at most.
 	if at := now(t); at < until-2_000_000_000 || at > until+5_000_000_000 || follower.IsLeader() {
 		t.Fatal(at, until)
 	}
-	eventually(t, "the deadline passed", func() bool { return now(t) > until })
+	eventually(t, "the deadline passed", func() bool { return now(t) > frozen+authorityMaxNs })
 	d.signal(syscall.SIGCONT)
 	if again := lead(t, follower); again.Token() <= term.Token() || term.Check() == nil {
 		t.Fatal(again.Token(), term.Token())

@@ -120,6 +120,7 @@ func TestAFrozenDaemonIsLeaderUntilItsDeadline(t *testing.T) {
 	d := startDaemon(t, "go-frozen-file", "a")
 	token := d.leads()
 	d.signal(syscall.SIGSTOP)
+	stopped := now(t)
 	frozen, until := d.status(), d.until()
 	if found, leads := frozen.Token(); !leads || found != token {
 		t.Fatal(found, leads)
@@ -132,6 +133,7 @@ func TestAFrozenDaemonIsLeaderUntilItsDeadline(t *testing.T) {
 	if leader := string(d.status().Document["leader"]); leader != "true" {
 		t.Fatal(leader)
 	}
+	eventually(t, "the deadline passed", func() bool { return now(t) > stopped+authorityMaxNs })
 	d.signal(syscall.SIGCONT)
 	eventually(t, "it leads again", func() bool {
 		again, leads := d.status().Token()

@@ -69,6 +69,10 @@ func must[T any](value T, err error) T {
 	return value
 }
 
+// More than the renew_deadline of the timings: a frozen daemon has no authority left after it. The
+// file may be a renewal behind what the daemon knows.
+const authorityMaxNs = 5_000_000_000
+
 func now(t *testing.T) uint64 {
 	t.Helper()
 	now, ok := boottime()

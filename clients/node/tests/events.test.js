@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 
 import { timing } from "../src/events.js";
 import { NotLeader, follow } from "../src/index.js";
-import { Daemon, LONG, STORE, aborted, boottimeNs, eventually, good, inputs, leasehold } from "./testbed.js";
+import { AUTHORITY_MAX_NS, Daemon, LONG, STORE, aborted, boottimeNs, eventually, good, inputs, leasehold } from "./testbed.js";
 
 const STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
 
@@ -245,13 +245,14 @@ test("the leadership of a frozen daemon ends at its deadline", async (t) => {
   await eventually(() => boottimeNs() > first);
   term.check();
   daemon.signal("SIGSTOP");
+  const frozen = boottimeNs();
   const until = daemon.status().document.valid_until_boottime_ns;
   await ended(term);
   const now = boottimeNs();
   // The last event is older than the file by a second and a renewal at most.
   assert(now > until - 2_000_000_000 && now < until + 5_000_000_000, `${now} ${until}`);
   assert(!follower.isLeader());
-  await eventually(() => boottimeNs() > until);
+  await eventually(() => boottimeNs() > frozen + AUTHORITY_MAX_NS);
   daemon.signal("SIGCONT");
   assert((await lead(follower)).token > term.token);
   assert(!term.isValid());

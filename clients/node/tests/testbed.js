@@ -24,6 +24,12 @@ const TIMINGS = setting("TIMINGS").split(" ");
 const INPUTS = setting("INPUTS");
 export const LONG = 60_000;
 
+/**
+ * More than the renew_deadline of the timings: a frozen daemon has no authority left after it. The
+ * file may be a renewal behind what the daemon knows.
+ */
+export const AUTHORITY_MAX_NS = 5_000_000_000;
+
 /** CLOCK_BOOTTIME, not later than now. */
 export function boottimeNs() {
   return Number(readFileSync("/proc/uptime", "utf8").split(" ")[0].replace(".", "")) * 1e7;

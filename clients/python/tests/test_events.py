@@ -11,7 +11,7 @@ import unittest
 from unittest import mock
 
 from leasehold import NotLeader, events, follow
-from testbed import STORE, Daemon, boottime_ns, eventually, good, inputs, leasehold
+from testbed import AUTHORITY_MAX_NS, STORE, Daemon, boottime_ns, eventually, good, inputs, leasehold
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
@@ -213,6 +213,7 @@ class Daemons(unittest.TestCase):
         eventually(lambda: boottime_ns() > first)
         term.check()
         daemon.signal(signal.SIGSTOP)
+        frozen = boottime_ns()
         until = daemon.status().document["valid_until_boottime_ns"]
         self.assertTrue(term.wait(60))
         now = boottime_ns()
@@ -220,7 +221,7 @@ class Daemons(unittest.TestCase):
         self.assertGreater(now, until - 2_000_000_000)
         self.assertLess(now, until + 5_000_000_000)
         self.assertFalse(follower.is_leader())
-        eventually(lambda: boottime_ns() > until)
+        eventually(lambda: boottime_ns() > frozen + AUTHORITY_MAX_NS)
         daemon.signal(signal.SIGCONT)
         self.assertGreater(follower.lead(60).token, term.token)
         self.assertFalse(term.is_valid())

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 from leasehold import read_status
-from testbed import Daemon, boottime_ns, eventually, good, inputs
+from testbed import AUTHORITY_MAX_NS, Daemon, boottime_ns, eventually, good, inputs
 
 
 class Files(unittest.TestCase):
@@ -100,6 +100,7 @@ class Daemons(unittest.TestCase):
         daemon = Daemon(self, "python-frozen-file", "a")
         token = daemon.leads()
         daemon.signal(signal.SIGSTOP)
+        stopped = boottime_ns()
         frozen = daemon.status()
         until = frozen.document["valid_until_boottime_ns"]
         self.assertEqual(frozen.token(), token)
@@ -108,6 +109,7 @@ class Daemons(unittest.TestCase):
         self.assertFalse(frozen.is_leader())
         # The file still says so.
         self.assertIs(daemon.status().document["leader"], True)
+        eventually(lambda: boottime_ns() > stopped + AUTHORITY_MAX_NS)
         daemon.signal(signal.SIGCONT)
         eventually(lambda: (daemon.status().token() or 0) > token)
 

@@ -15,6 +15,10 @@ TIMINGS = os.environ["CLIENT_TEST_TIMINGS"].split()
 INPUTS = Path(os.environ["CLIENT_TEST_INPUTS"])
 LONG = 60
 
+# More than the renew_deadline of TIMINGS: a frozen daemon has no authority left after it. The file may
+# be a renewal behind what the daemon knows.
+AUTHORITY_MAX_NS = 5_000_000_000
+
 
 def boottime_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
