@@ -99,12 +99,15 @@ async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     let b = candidate("b").following("a", LONG).await;
     let c = candidate("c").following("a", LONG).await;
     let other = daemon(set, "other", "d", trace).leading(LONG).await;
+    other.wait_logged("workload started", LONG).await;
     a.term();
     a.wait_exit(LONG).await;
     let leader = leader_of(&[&b, &c]).await;
     let follower = if std::ptr::eq(leader, &b) { &c } else { &b };
     leader.kill();
     follower.wait_leads(LONG).await;
+    // Its command runs at the same time as that of the other lease.
+    follower.wait_logged("workload started", LONG).await;
     follower.signal(rustix::process::Signal::USR1);
     follower.wait_role("follower", LONG).await;
     for (modes, work) in [
