@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use self::held::Work;
+use self::held::{Work, Worked};
 use self::inherited::{Held, Inherited};
 use self::observation_cache::ObservationCache;
 use self::voice::Voice;
@@ -30,6 +30,7 @@ use super::privacy::hide_from_the_user;
 use super::run_to_end;
 use super::store_options::{self, stopping};
 use super::trace::{self, TraceError};
+use crate::clock;
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
 use crate::exit;
@@ -247,7 +248,7 @@ impl Job<'_> {
         let stops = Stops::register().map_err(system("register the signal handlers"))?;
         let relays = Relays::register().map_err(system("register the signal handlers"))?;
         let mut command = command(self.args, self.config, &self.timings);
-        let code = self.attempt(command.as_mut(), (stops, relays)).await;
+        let code = self.attempts(command.as_mut(), (stops, relays)).await;
         if let Some(command) = command {
             command.dismiss().await;
         }
@@ -255,17 +256,18 @@ impl Job<'_> {
     }
 
     /// Runs the attempts one after the other, and the work under the lock.
-    async fn attempt(
+    async fn attempts(
         self,
         mut command: Option<&mut Standby>,
-        (mut stops, relays): (Stops, Relays),
+        (mut stops, mut relays): (Stops, Relays),
     ) -> Result<u8, LockCommandError> {
         let Self { args, config, .. } = self;
-        let patience = Patience::of(args, &self.timings);
+        let mut patience = Patience::of(args, &self.timings);
         // An attempt without a wait often fails, so its command is not prepared in advance.
         let waits = args.wait.is_none_or(|wait| !wait.is_zero());
         let mut tries = args.retries;
         loop {
+            let began = clock::boot_now();
             let retry_interval = self.timings.retry_interval();
             let (identity, voice) = (config.identity.clone(), self.voice.clone());
             let watcher = Watcher::new(args, identity, voice, retry_interval);
@@ -287,11 +289,18 @@ impl Job<'_> {
                         token: authority.token,
                         slot: locker.status().borrow().slot,
                     };
-                    let worked = match command {
-                        Some(command) => work.run(command, locker, (stops, relays)).await,
-                        None => Ok(work.hold(locker, stops).await),
+                    let worked = match &mut command {
+                        Some(command) => work.run(command, locker, (&mut stops, &mut relays)).await,
+                        None => Ok(Worked::Over(work.hold(locker, &mut stops).await)),
                     };
-                    return worked.map_err(system("hold the lock"));
+                    match worked.map_err(system("hold the lock"))? {
+                        Worked::Over(code) => return Ok(code),
+                        // Nothing ran, so nothing was interrupted.
+                        Worked::NeverBegan => {
+                            warn!(lock = %args.name, "lock lost before the command began, waiting again");
+                            patience.spend(clock::boot_now().since(began));
+                        }
+                    }
                 }
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;

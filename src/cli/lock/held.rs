@@ -39,8 +39,16 @@ pub(super) struct Work<'a> {
     pub(super) slot: Option<u32>,
 }
 
+/// Result of the work.
+pub(super) enum Worked {
+    /// It is over, with this exit code.
+    Over(u8),
+    /// The authority ended before the command was executed.
+    NeverBegan,
+}
+
 impl Work<'_> {
-    /// Runs the command until it is gone, releases the lock, and returns the exit code.
+    /// Runs the command until it is gone, and releases the lock.
     ///
     /// # Errors
     /// If a system call fails.
@@ -48,16 +56,20 @@ impl Work<'_> {
         self,
         command: &mut Standby,
         mut locker: Locker,
-        (mut stops, mut relays): (Stops, Relays),
-    ) -> io::Result<u8> {
+        (stops, relays): (&mut Stops, &mut Relays),
+    ) -> io::Result<Worked> {
         let mut status = locker.status();
         let timings = &self.job.timings;
         let terms = terms(&status.borrow_and_update().at(clock::boot_now()), timings);
+        let Some(terms) = terms else {
+            give_back(&mut locker).await;
+            return Ok(Worked::NeverBegan);
+        };
         let (mut command, deadline, mut orphans) = match self.start(command, terms) {
             Ok(started) => started,
             Err(not_started) => {
                 give_back(&mut locker).await;
-                return not_started;
+                return not_started.map(Worked::Over);
             }
         };
         let mut requests = StopRequests::default();
@@ -107,6 +119,9 @@ impl Work<'_> {
         match finished.ended.end {
             End::Refused | End::NotExecuted(_) | End::NotSpawned(_) => {
                 give_back(&mut locker).await;
+                if never_began(&finished, stopped.is_some()) && fault.is_none() {
+                    return Ok(Worked::NeverBegan);
+                }
             }
             End::Exited(_) | End::Signalled(_) | End::Unknown => {
                 let concluded = conclude(&mut locker, succeeded, patience).await;
@@ -120,16 +135,15 @@ impl Work<'_> {
                 }
             }
         }
-        fault.map_or(Ok(code), Err)
+        fault.map_or(Ok(Worked::Over(code)), Err)
     }
 
     /// Starts the command; an error is the exit code, or the system call that failed.
     fn start(
         &self,
         command: &mut Standby,
-        terms: Option<Terms>,
+        terms: Terms,
     ) -> Result<(Supervised, Deadline, Orphans), io::Result<u8>> {
-        let terms = terms.ok_or(Ok(exit::LOCK_LOST))?;
         let deadline = Deadline::new().map_err(Err)?;
         deadline.set(terms.valid_until).map_err(Err)?;
         let orphans = Orphans::adopt().map_err(Err)?;
@@ -188,6 +202,12 @@ impl Work<'_> {
         let not_run = stopped.map_or(exit::LOCK_LOST, Stop::exit_code);
         ended.end.exit_code().unwrap_or(not_run)
     }
+}
+
+/// Returns true if the guard found the deadline passed and executed nothing. A busy machine can take
+/// longer to start a command than a grant that is not confirmed lasts.
+fn never_began(finished: &Finished, stopped: bool) -> bool {
+    finished.ended.end == End::Refused && !stopped && !finished.killed
 }
 
 /// Returns the variables of the innermost lock. Without slots, that of an outer lock with slots
@@ -298,6 +318,29 @@ pub(super) async fn give_back(locker: &mut Locker) {
 mod tests {
     use super::*;
     use crate::election::{Authority, Claim, Session};
+    use crate::workload::Ended;
+
+    #[test]
+    fn only_a_command_that_its_guard_refused_never_began() {
+        let finished = |end, killed| Finished {
+            ended: Ended {
+                end,
+                by_us: true,
+                interrupted: false,
+                guard_lost: false,
+            },
+            stopped_after: None,
+            lost: true,
+            killed,
+        };
+        assert!(never_began(&finished(End::Refused, false), false));
+        assert!(!never_began(&finished(End::Refused, true), false));
+        assert!(!never_began(&finished(End::Refused, false), true));
+        // These may have run for a moment, or cannot run.
+        for end in [End::Signalled(9), End::Unknown, End::NotExecuted(2)] {
+            assert!(!never_began(&finished(end, false), false), "{end:?}");
+        }
+    }
 
     #[tokio::test]
     async fn the_lock_is_lost_with_its_contender() {

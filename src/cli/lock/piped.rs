@@ -31,7 +31,7 @@ enum Over {
 
 impl Work<'_> {
     /// Holds the lock until standard input closes, and returns the exit code.
-    pub(super) async fn hold(self, mut locker: Locker, mut stops: Stops) -> u8 {
+    pub(super) async fn hold(self, mut locker: Locker, stops: &mut Stops) -> u8 {
         let line = held_line(&self.job.args.name, self.token.get(), self.slot);
         if answer(line.as_bytes()).is_err() {
             // The program was not informed that the lock is held.
@@ -42,7 +42,7 @@ impl Work<'_> {
             return exit::CANNOT_TELL;
         }
         let mut closed = standard_input_closes();
-        let (over, stopped) = self.wait(&locker, &mut stops, &mut closed).await;
+        let (over, stopped) = self.wait(&locker, stops, &mut closed).await;
         let lost = matches!(over, Over::Lost);
         match over {
             Over::Closed | Over::TimeUp => release(&mut locker, RELEASE_MAX).await,

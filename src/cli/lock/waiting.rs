@@ -37,6 +37,8 @@ const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 /// This is far longer than an election or a restart, but ends jobs that are started again and
 /// again.
 const SILENCE_MAX_LEASES: u32 = 10;
+/// Minimum of what is left of a wait after a lock was acquired and lost before the work began.
+const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// Maximum number of holders named in a line, because a name may have 253 bytes.
 const HOLDERS_NAMED_MAX: usize = 3;
@@ -59,6 +61,15 @@ impl Patience {
             store: timings.renew_deadline(),
             silence: timings.lease_duration() * SILENCE_MAX_LEASES,
         }
+    }
+
+    /// Reduces a wait for other holders by this time. The next attempt is made in any case.
+    pub(super) fn spend(&mut self, time: Duration) {
+        let left = |wait: Duration| wait.saturating_sub(time).max(LEFT_MIN);
+        self.wait = self.wait.map(|wait| match wait.is_zero() {
+            true => wait,
+            false => left(wait),
+        });
     }
 
     fn limit(&self) -> Option<Duration> {
@@ -439,5 +450,30 @@ impl LockSurfaces for ContenderLog {
         if let Some(failure) = failure {
             debug!(lock = %self.lock, %failure, "no change stream, polling");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_spent_once() {
+        let seconds = Duration::from_secs;
+        let of = |wait| Patience {
+            wait,
+            store: seconds(18),
+            silence: seconds(240),
+        };
+        let spent = |wait, times: &[u64]| {
+            let mut patience = of(wait);
+            times.iter().for_each(|time| patience.spend(seconds(*time)));
+            patience.limit()
+        };
+        assert_eq!(spent(Some(seconds(10)), &[3, 4]), Some(seconds(3)));
+        assert_eq!(spent(Some(seconds(10)), &[11]), Some(LEFT_MIN));
+        assert_eq!(spent(None, &[11]), None);
+        // Without a wait the store is still waited for.
+        assert_eq!(spent(Some(Duration::ZERO), &[11]), Some(seconds(18)));
     }
 }
