@@ -8,6 +8,8 @@ ARG RUST_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 ARG LEASEHOLD_VERSION=0.1.0
 ARG LEASEHOLD_REVISION=unknown
+# Cargo features of logins (docs/mongodb.md), such as aws-auth; none by default.
+ARG FEATURES=
 
 # Everything that a change of the sources does not affect, so that it stays in the cache.
 # It runs on the builder's platform, also for another one: the program is cross-compiled.
@@ -47,6 +49,7 @@ COPY tests/trace-check/Cargo.toml tests/trace-check/
 # is built only for its dependencies and then removed: otherwise it would ship,
 # because the real sources have older timestamps. `cargo clean` needs the target: of the
 # configured one it removes nothing.
+ARG FEATURES
 RUN mkdir -p src benches/figures crates/clock/src crates/core/src crates/guard/src crates/mongodb/src \
         packaging/src tests/nemesis/src tests/testbed/src tests/trace-check/src \
     && touch crates/clock/src/lib.rs crates/core/src/lib.rs crates/guard/src/lib.rs \
@@ -55,7 +58,7 @@ RUN mkdir -p src benches/figures crates/clock/src crates/core/src crates/guard/s
     && echo '//! Empty.' > src/lib.rs \
     && printf '//! Empty.\nfn main() {}\n' > src/main.rs \
     && echo 'fn main() {}' > benches/figures/main.rs \
-    && cargo auditable build --release --locked --package leasehold --bin leasehold \
+    && cargo auditable build --release --locked --package leasehold --bin leasehold --features "$FEATURES" \
     && cargo clean --release --workspace --target "$(sed -n 's/^target = "\(.*\)"/\1/p' .cargo/config.toml)"
 
 FROM dependencies AS build
@@ -68,7 +71,7 @@ ARG LEASEHOLD_VERSION
 ARG LEASEHOLD_REVISION
 # Checks that the program contains the version and revision of the labels. It is not run,
 # since it may be for another architecture.
-RUN cargo auditable build --release --locked --package leasehold --bin leasehold \
+RUN cargo auditable build --release --locked --package leasehold --bin leasehold --features "$FEATURES" \
     && mkdir -p /image/run/leasehold \
     && cp target/*-musl/release/leasehold /image/leasehold \
     && grep --text --quiet --fixed-strings "${LEASEHOLD_VERSION} (revision ${LEASEHOLD_REVISION})" /image/leasehold

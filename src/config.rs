@@ -17,6 +17,7 @@
 //! ```
 
 mod choice;
+mod connection_string;
 mod error;
 mod load;
 mod profile;
@@ -35,14 +36,13 @@ use std::time::Duration;
 pub use choice::{
     KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopSignal, Watch,
 };
+pub use connection_string::{UriProblem, check_uri};
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
 pub use schema::{
     DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, nearest, suggest, suggest_key,
 };
-pub use secret::{
-    MASK, Secret, UriError, UriProblem, UriSource, check_uri, looks_secret, shown, shown_path,
-};
+pub use secret::{MASK, Secret, UriError, UriSource, looks_secret, shown, shown_path};
 
 pub use value::duration;
 pub use workload::{HealthCheck, HealthConfig, HooksConfig, WorkloadConfig};

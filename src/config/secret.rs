@@ -1,4 +1,4 @@
-//! Connection strings, and their protection from being printed.
+//! Where the connection string comes from, and its protection from being printed.
 //!
 //! Errors contain neither a connection string nor the driver's message about one, because the
 //! driver quotes the parts that it cannot parse.
@@ -9,10 +9,10 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mongodb::options::ConnectionString;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::connection_string::{BYTES_MAX, UriProblem, check_uri};
 use crate::bounded_file::{open_without_waiting, read_bounded};
 use crate::clock;
 
@@ -60,10 +60,10 @@ impl UriSource {
     pub(super) fn open(path: PathBuf) -> Result<Self, UriError> {
         let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
         if is_pipe {
-            let secret = uri_in(&path, read_pipe(&path, FILE_BYTES_MAX))?;
+            let secret = uri_in(&path, read_pipe(&path, BYTES_MAX))?;
             return Ok(Self::Pipe(path, secret));
         }
-        uri_in(&path, read_bounded(&path, FILE_BYTES_MAX))?;
+        uri_in(&path, read_bounded(&path, BYTES_MAX))?;
         Ok(Self::File(path))
     }
 
@@ -78,7 +78,7 @@ impl UriSource {
                 check_uri(secret.expose()).map_err(UriError::Refused)?;
                 Ok(secret.clone())
             }
-            Self::File(path) => uri_in(path, read_bounded(path, FILE_BYTES_MAX)),
+            Self::File(path) => uri_in(path, read_bounded(path, BYTES_MAX)),
         }
     }
 }
@@ -128,132 +128,6 @@ impl fmt::Debug for UriError {
     }
 }
 
-/// Problem of a connection string, described without any part of it but the name of an option.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UriProblem {
-    /// Begins with neither of the two schemes.
-    Scheme,
-    /// Contains spaces or line breaks.
-    Whitespace,
-    /// Contains characters outside ASCII.
-    NotAscii,
-    /// Longer than any connection string, or not UTF-8.
-    NotText,
-    /// Sets an option that the driver leaves to the caller.
-    Timeout,
-    /// Sets the same as `mongodb.heartbeat`.
-    Heartbeat,
-    /// Requests a deployment that hides its members.
-    LoadBalanced,
-    /// Has this option, which the driver's parser rejects.
-    Option(String),
-    /// Rejected by the driver's parser.
-    Malformed,
-}
-
-impl fmt::Display for UriProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Scheme => {
-                "is not a connection string: it must begin with mongodb:// or mongodb+srv://"
-            }
-            Self::Whitespace => {
-                "is not a connection string: it has spaces or line breaks; percent-encode those that \
-                 belong to it, and remove all other text"
-            }
-            Self::NotAscii => {
-                "is not a connection string: it has characters outside ASCII; percent-encode their \
-                 UTF-8 bytes"
-            }
-            Self::NotText => "is not a connection string: it must be UTF-8 text of at most 64 KiB",
-            Self::Timeout => {
-                "sets socketTimeoutMS or timeoutMS, which the driver refuses: remove it, \
-                 mongodb.operation_timeout does its work"
-            }
-            Self::Heartbeat => {
-                "sets heartbeatFrequencyMS: remove it, mongodb.heartbeat does its work"
-            }
-            Self::LoadBalanced => {
-                "sets loadBalanced=true: behind a load balancer no change of the primary can be \
-                 seen; name the members, or the mongos, without it"
-            }
-            Self::Option(name) => {
-                return write!(
-                    f,
-                    "has the option {name}, which the driver refuses: correct its name or value, \
-                     or remove it"
-                );
-            }
-            Self::Malformed => {
-                "is refused by the driver (its text is not shown, since it may hold a password): \
-                 percent-encode user name and password (each of : / ? # [ ] @ % and space), write \
-                 hosts as host:port, and use only known options, each once, as option=value"
-            }
-        })
-    }
-}
-
-/// Checks a connection string without network access.
-///
-/// # Errors
-/// The problem, described without any part of the text.
-pub fn check_uri(uri: &str) -> Result<(), UriProblem> {
-    let Some(rest) = uri
-        .strip_prefix("mongodb://")
-        .or_else(|| uri.strip_prefix("mongodb+srv://"))
-    else {
-        return Err(UriProblem::Scheme);
-    };
-    if uri.len() > FILE_BYTES_MAX {
-        return Err(UriProblem::NotText);
-    }
-    if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(UriProblem::Whitespace);
-    }
-    // Also a protection, because the driver (3.9.1) panics with a part of the text in the message
-    // if a % is followed by such a character.
-    if !uri.is_ascii() {
-        return Err(UriProblem::NotAscii);
-    }
-    let options = rest.split_once('?').map_or("", |(_, options)| options);
-    let mut options = options
-        .split('&')
-        .filter_map(|option| option.split_once('='));
-    if let Some(problem) = options.find_map(|(name, value)| refused_option(name, value)) {
-        return Err(problem);
-    }
-    match ConnectionString::parse(uri) {
-        Ok(_) => Ok(()),
-        // The error is dropped, because it quotes the text.
-        Err(_) => Err(rejected_option(rest).map_or(UriProblem::Malformed, UriProblem::Option)),
-    }
-}
-
-/// Returns the name of an option that the driver rejects by itself, if nothing else can be meant: a
-/// password that is not percent-encoded may have the same form.
-fn rejected_option(rest: &str) -> Option<String> {
-    let parses = |rest: &str| ConnectionString::parse(format!("mongodb://{rest}")).is_ok();
-    let (hosts, options) = rest.split_once('?')?;
-    if options.contains(['@', ':', '/', '%']) || !parses(hosts) {
-        return None;
-    }
-    let mut names = options.split('&').filter_map(|option| {
-        let (name, _) = option.split_once('=')?;
-        let plain = name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphanumeric());
-        (plain && !parses(&format!("localhost/?{option}"))).then_some(name)
-    });
-    names.next().map(str::to_owned)
-}
-
-fn refused_option(name: &str, value: &str) -> Option<UriProblem> {
-    match name.to_lowercase().as_str() {
-        "sockettimeoutms" | "timeoutms" => Some(UriProblem::Timeout),
-        "heartbeatfrequencyms" => Some(UriProblem::Heartbeat),
-        "loadbalanced" if value == "true" => Some(UriProblem::LoadBalanced),
-        _ => None,
-    }
-}
-
 /// Returns true if a text could be a connection string, or a part of one with a password. Such a
 /// text is never printed, whatever its origin, because connection strings are often set in the
 /// wrong key.
@@ -300,9 +174,6 @@ pub fn shown_path(path: &Path) -> String {
 /// Maximum time for a program to write the connection string into a pipe. A program that queries a
 /// vault takes seconds.
 const PIPE_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// Maximum size of a connection string. The limit bounds the cost of a wrong path (`/dev/zero`).
-const FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// Extracts the connection string from the contents of a file.
 fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, UriError> {
@@ -373,42 +244,6 @@ mod tests {
     }
 
     #[test]
-    fn problems_of_connection_strings_are_distinguished() {
-        use UriProblem::*;
-        let option = |name: &str| Option(name.to_owned());
-        for (uri, expected) in [
-            ("mongodb://h", Ok(())),
-            (
-                "mongodb://u:p%40ss@a:27017,b:27018/?replicaSet=rs0&tls=true",
-                Ok(()),
-            ),
-            ("mongodb+srv://cluster.example.net/", Ok(())),
-            ("", Err(Scheme)),
-            ("http://h", Err(Scheme)),
-            ("MONGODB://h", Err(Scheme)),
-            ("mongodb://h \n", Err(Whitespace)),
-            ("mongodb://u:%ü@h", Err(NotAscii)),
-            ("mongodb://h/?socketTimeoutMS=1", Err(Timeout)),
-            (
-                "mongodb://h/?tls=true&heartbeatFrequencyMS=1",
-                Err(Heartbeat),
-            ),
-            ("mongodb://h/?loadBalanced=true", Err(LoadBalanced)),
-            ("mongodb://h/?loadBalanced=false", Ok(())),
-            ("mongodb://h/?w=1&TIMEOUTms=1", Err(Timeout)),
-            ("mongodb://u:p/ss@h", Err(Malformed)),
-            ("mongodb://u:p@ss@h", Err(Malformed)),
-            ("mongodb://h/?nonsense=1", Err(option("nonsense"))),
-            ("mongodb://h/?w=1&tls=maybe", Err(option("tls"))),
-            ("mongodb://u:1234?x&hunter=2@h", Err(Malformed)),
-            ("mongodb://u:p?hunter=2@h/?tls=maybe", Err(Malformed)),
-            ("mongodb://h:99999", Err(Malformed)),
-        ] {
-            assert_eq!(check_uri(uri), expected, "{uri}");
-        }
-    }
-
-    #[test]
     fn the_file_is_read_again_each_time_and_its_line_end_is_not_part_of_the_text() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("uri");
@@ -456,7 +291,7 @@ mod tests {
             assert!(!refused.contains("hunt"), "{refused}");
         };
         assert_refused("create it");
-        let too_long = "x".repeat(FILE_BYTES_MAX + 1);
+        let too_long = "x".repeat(BYTES_MAX + 1);
         for (content, remedy) in [
             (&b""[..], "is empty"),
             (b"\n", "is empty"),

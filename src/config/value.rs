@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use super::connection_string::check_uri;
 use super::schema::Kind;
-use super::secret::check_uri;
 pub use crate::duration::parse_duration as duration;
 pub(super) use crate::duration::unit_is_missing;
 use crate::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName, NameError};

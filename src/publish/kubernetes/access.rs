@@ -14,6 +14,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -190,11 +191,16 @@ impl Access {
             added.map_err(|_| unusable("not a certificate of an authority"))?;
         }
         // Unlike the shorter constructors, the builder refuses an empty set of roots.
-        let verifier = WebPkiServerVerifier::builder(Arc::new(roots)).build();
+        // The provider is named, because a login of the driver may bring another one.
+        let provider = Arc::new(ring::default_provider());
+        let roots = Arc::new(roots);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
+        let verifier = verifier.build();
         let verifier = verifier.map_err(|_| unusable("no certificate in it"))?;
-        Ok(ClientConfig::builder()
-            .with_webpki_verifier(verifier)
-            .with_no_client_auth())
+        let config = ClientConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions();
+        let config = config.map_err(|_| unusable("TLS cannot be configured"))?;
+        Ok(config.with_webpki_verifier(verifier).with_no_client_auth())
     }
 
     fn because(&self, file: &str, why: &str) -> String {
