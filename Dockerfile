@@ -22,15 +22,15 @@ ARG TARGETARCH
 # hadolint ignore=DL3008
 RUN own="$(dpkg --print-architecture)" && architecture="${TARGETARCH:-$own}" \
     && case "$architecture" in \
-        amd64) machine=x86_64 ;; \
-        arm64) machine=aarch64 ;; \
+        amd64) machine=x86_64 package=x86-64 ;; \
+        arm64) machine=aarch64 package=aarch64 ;; \
         *) echo "no such target: $architecture" >&2; exit 1 ;; \
     esac \
     && target="$machine-unknown-linux-musl" compiler="$machine-linux-gnu-gcc" \
     && if ! [ -d "$(rustc --print target-libdir --target "$target")" ]; then rustup target add "$target"; fi \
     && if [ "$architecture" != "$own" ]; then \
         apt-get update \
-        && apt-get install -y --no-install-recommends "gcc-$(echo "$machine" | tr _ -)-linux-gnu" "libc6-dev-$architecture-cross" \
+        && apt-get install -y --no-install-recommends "gcc-$package-linux-gnu" "libc6-dev-$architecture-cross" \
         && rm -rf /var/lib/apt/lists/*; \
     fi \
     && mkdir .cargo \
