@@ -297,13 +297,14 @@ impl Job<'_> {
                         Worked::Over(code) => return Ok(code),
                         // Nothing ran, so nothing was interrupted.
                         Worked::NeverBegan => {
-                            warn!(lock = %args.name, "lock lost before the command began, waiting again");
+                            warn!(lock = %args.name, "lock lost before the command began, contending again");
                             patience.spend(clock::boot_now().since(began));
                         }
                     }
                 }
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;
+                    patience = Patience::of(args, &self.timings);
                     // Leave the current holders some time, even with --no-wait.
                     tokio::select! {
                         () = tokio::time::sleep(self.timings.retry_interval()) => {}

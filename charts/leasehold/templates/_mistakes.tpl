@@ -149,13 +149,13 @@ true
 {{- if has .there $job -}}
 {{- printf "wait until the %s has no run, or delete it" .there -}}
 {{- else if has .kind $job -}}
-{{- printf "set deployment.replicas to 0 in an update of the %s before this one" .there -}}
+{{- printf "set deployment.replicas to 0 in an update of the %s before this one, and wait until its pods are gone" .there -}}
 {{- else if ne .there .kind -}}
 {{- printf "change workload.kind from %s to %s in an update of its own" .there .kind -}}
 {{- else if eq .kind "Deployment" -}}
 set deployment.strategy.type to Recreate for this update
 {{- else -}}
-set deployment.replicas to 0 for this update, and back after it
+set deployment.replicas to 0 for this update, and back when the pods are gone
 {{- end -}}
 {{- end -}}
 
