@@ -8,11 +8,21 @@ use leasehold::runner::news_channel;
 use leasehold::store::mongo::{MongoStore, StoreOptions};
 pub(crate) use leasehold_testbed::leader_of;
 pub(crate) use leasehold_testbed::wait::{LONG, eventually, throughout};
-use leasehold_testbed::{Daemon, LeaderMonitor, Proxy, ReplicaSet, SharedSet, Stage};
+use leasehold_testbed::{
+    Daemon, DaemonTimings, LeaderMonitor, Proxy, ReplicaSet, SharedSet, Stage,
+};
 use mongodb::bson::Bson;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 pub(crate) const POLL: Duration = Duration::from_millis(5);
+
+/// For leaderships that have to survive a fault: it is noticed as soon as with [`DaemonTimings::DEMO`],
+/// and some seconds more, on a busy machine, do not end them.
+pub(crate) const SURVIVING: DaemonTimings = DaemonTimings {
+    lease_duration: DaemonTimings::DEFAULT.lease_duration,
+    renew_deadline: DaemonTimings::DEFAULT.renew_deadline,
+    ..DaemonTimings::DEMO
+};
 
 /// A set for tests that do not disturb it.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet};
 
-use crate::fixture::{LONG, leader_of, pair, stage_on, transitioned};
+use crate::fixture::{LONG, SURVIVING, leader_of, pair, stage_on, transitioned};
 
 /// Waits for the deadline in the status file, then checks all surfaces.
 async fn says_no_by_its_deadline(daemon: &Daemon) {
@@ -70,7 +70,7 @@ async fn i10_with_two_of_three_members_frozen_the_lease_waits_until_they_go_on()
 
 #[tokio::test]
 async fn i7_a_write_concern_that_times_out_is_unknown_and_a_short_one_is_ridden_out() {
-    let (set, secondaries, a, b) = stage_of_three(DaemonTimings::DEMO).await;
+    let (set, secondaries, a, b) = stage_of_three(SURVIVING).await;
     let monitor = LeaderMonitor::of([&a, &b]);
     let before = a.operations("renew", "unknown").await;
     secondaries.iter().for_each(|member| set.stop(*member));

@@ -12,7 +12,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use serde_json::Value;
 
 use crate::fixture::{
-    LONG, eventually, leader_of, monitored_pair, pair, shared_stage, throughout,
+    LONG, SURVIVING, eventually, leader_of, monitored_pair, pair, shared_stage, throughout,
     without_change_stream,
 };
 
@@ -145,7 +145,7 @@ async fn i10_no_candidate_leads_while_the_lease_is_paused_and_one_does_afterward
 
 #[tokio::test]
 async fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
-    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
+    let stage = shared_stage().await.timings(SURVIVING);
     let (a, _b, monitor) = monitored_pair(&stage).await;
     for nonsense in [
         request("step_down", 0),

@@ -11,7 +11,7 @@ use leasehold_testbed::{DaemonTimings, LeaderMonitor, ReplicaSet, SharedSet};
 use mongodb::bson::{Bson, Document, Uuid, doc};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::fixture::{LONG, eventually, shared_stage, stage_on, throughout};
+use crate::fixture::{LONG, SURVIVING, eventually, shared_stage, stage_on, throughout};
 
 /// A member has one fail point of this name, so the tests run one at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -50,7 +50,7 @@ impl Failing {
 
 /// Makes one renewal fail in this way. Its outcome is unknown, and the leadership continues.
 async fn one_failure_is_unknown_and_ridden_out(how: Document) {
-    one_failure_is_ridden_out_with(DaemonTimings::DEMO, how).await;
+    one_failure_is_ridden_out_with(SURVIVING, how).await;
 }
 
 /// Does the same with other timings. Returns the candidate's log.
@@ -134,9 +134,7 @@ async fn i7_writes_that_are_applied_but_never_acknowledged_extend_nothing_and_gr
 
 #[tokio::test]
 async fn a_renewal_that_no_server_could_be_found_for_has_failed_and_is_repeated() {
-    // Three attempts in a row may get no answer, each for operation_timeout. The default timings
-    // have room for that, also on a busy machine.
-    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let stage = shared_stage().await.timings(SURVIVING);
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").leading(LONG).await;
     let monitor = LeaderMonitor::of([&a]);
