@@ -116,7 +116,7 @@ impl Feed for Events {
             }
             let wake = due.map_or(heartbeat, |due| due.min(heartbeat));
             let goes_on = tokio::select! {
-                goes_on = truth::changed(&mut self.status) => goes_on,
+                goes_on = truth::changed(&mut self.status, now) => goes_on,
                 // If this sender is gone, so is the other one.
                 Ok(()) = self.store_error.changed() => true,
                 () = truth::sleep_until(wake) => true,

@@ -9,10 +9,10 @@ use crate::election::{BootTime, Status};
 
 /// Waits until a status is published that the receiver has not seen, or until a deadline of the
 /// present one passes, of which there may be no news: the election that would publish it can be
-/// late. Returns false if no status follows.
-pub(super) async fn changed(status: &mut watch::Receiver<Status>) -> bool {
-    let now = boot_now();
-    let deadline = next_deadline(&status.borrow(), now);
+/// late. `seen` is when the caller looked at the present one: a deadline since then has passed.
+/// Returns false if no status follows.
+pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime) -> bool {
+    let deadline = next_deadline(&status.borrow(), seen);
     let passed = async {
         match deadline {
             Some(deadline) => sleep_until(deadline).await,
@@ -33,7 +33,7 @@ pub(super) async fn sleep_until(instant: BootTime) {
     }
 }
 
-/// Returns the next instant at which [`Status::at`] changes by itself.
+/// Returns the next instant after `now` at which [`Status::at`] changes by itself.
 fn next_deadline(status: &Status, now: BootTime) -> Option<BootTime> {
     let authority = status.authority.map(|authority| authority.valid_until);
     let holder = status.holder.as_ref().map(|holder| holder.until);
@@ -43,9 +43,21 @@ fn next_deadline(status: &Status, now: BootTime) -> Option<BootTime> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
     use super::*;
     use crate::election::HolderView;
     use crate::publish::fixture::{at, leader, token, who};
+
+    #[tokio::test]
+    async fn a_deadline_that_passes_after_the_look_is_a_change() {
+        let seen = boot_now();
+        let (_sender, mut receiver) = watch::channel(leader(7, seen + Duration::from_nanos(1)));
+        let changed = timeout(Duration::from_secs(60), changed(&mut receiver, seen)).await;
+        assert_eq!(changed, Ok(true));
+    }
 
     #[test]
     fn the_next_deadline_is_the_earliest_ahead() {

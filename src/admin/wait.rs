@@ -8,7 +8,7 @@ use super::answer::leader;
 use super::{AdminState, STREAMS_MAX, truth};
 use crate::clock::boot_now;
 use crate::duration::parse_duration;
-use crate::election::Status;
+use crate::election::{BootTime, Status};
 use crate::http::{Answer, Client, full};
 use crate::publish::render::authority_at;
 
@@ -66,8 +66,8 @@ impl Wait {
         }
     }
 
-    fn is_over(self, status: &Status) -> bool {
-        authority_at(status, boot_now()).is_some() == self.for_leader
+    fn is_over(self, status: &Status, now: BootTime) -> bool {
+        authority_at(status, now).is_some() == self.for_leader
     }
 }
 
@@ -77,7 +77,7 @@ fn bad(name: &str, value: &str, expected: &str) -> String {
 
 /// Answers as `/leader` does, but waits for the requested role first.
 pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState) -> Answer {
-    if !wait.is_over(&state.status.borrow()) && !wait.time.is_zero() {
+    if !wait.is_over(&state.status.borrow(), boot_now()) && !wait.time.is_zero() {
         let refused = || state.metrics.http_stream_refused();
         let Some(mut place) = client.streams.admit(client, refused) else {
             // Not 503, which says that this candidate does not lead.
@@ -86,8 +86,9 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
         let mut status = state.status.clone();
         let role = async {
             loop {
-                let over = wait.is_over(&status.borrow_and_update());
-                if over || !truth::changed(&mut status).await {
+                let now = boot_now();
+                let over = wait.is_over(&status.borrow_and_update(), now);
+                if over || !truth::changed(&mut status, now).await {
                     break;
                 }
             }

@@ -118,35 +118,8 @@ impl StatusFile {
     ) -> io::Result<StatusFileHandle> {
         let (calls, queue) = sync_channel(QUEUE_LENGTH_MAX);
         let (record, claim_record) = watch::channel(None);
-        let progress = Progress::default();
-        let FileOptions {
-            who,
-            refresh,
-            store_error,
-            deployment,
-        } = options;
-        let mut writer = Writer {
-            files: Files::new(directory.path()),
-            directory,
-            status,
-            claim_record,
-            recorded: None,
-            who,
-            refresh,
-            metrics,
-            store_error,
-            deployment,
-            deployment_written: None,
-            progress: progress.clone(),
-            shown: None,
-            shown_error: None,
-            says_leader: true,
-            rewrite_at: BootTime::default(),
-            stopped: false,
-            file_errors: ErrorLog::of("status file"),
-            record_errors: ErrorLog::of("claim record"),
-            deployment_errors: ErrorLog::of("deployment record"),
-        };
+        let mut writer = Writer::new(directory, status, claim_record, options, metrics);
+        let progress = writer.progress.clone();
         thread::Builder::new()
             .name("status-file".to_owned())
             .spawn(move || {
@@ -249,6 +222,43 @@ struct Writer {
 }
 
 impl Writer {
+    fn new(
+        directory: StatusDirectory,
+        status: watch::Receiver<Status>,
+        claim_record: watch::Receiver<Option<ClaimRecord>>,
+        options: FileOptions,
+        metrics: Metrics,
+    ) -> Self {
+        let FileOptions {
+            who,
+            refresh,
+            store_error,
+            deployment,
+        } = options;
+        Self {
+            files: Files::new(directory.path()),
+            directory,
+            status,
+            claim_record,
+            recorded: None,
+            who,
+            refresh,
+            metrics,
+            store_error,
+            deployment,
+            deployment_written: None,
+            progress: Progress::default(),
+            shown: None,
+            shown_error: None,
+            says_leader: true,
+            rewrite_at: BootTime::default(),
+            stopped: false,
+            file_errors: ErrorLog::of("status file"),
+            record_errors: ErrorLog::of("claim record"),
+            deployment_errors: ErrorLog::of("deployment record"),
+        }
+    }
+
     /// Serves calls until a close request or until the handle is dropped. Returns the sender that
     /// waits for the end, if any.
     fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<Flushed>> {
@@ -289,7 +299,11 @@ impl Writer {
     fn wait(&self) -> Duration {
         let now = boot_now();
         let refresh = self.rewrite_at.since(now);
-        match self.shown.as_ref().and_then(|s| authority_at(s, now)) {
+        let Some(shown) = self.shown.as_ref().filter(|_| self.says_leader) else {
+            return refresh;
+        };
+        // No time is left if the deadline has passed while the files were written.
+        match shown.authority {
             Some(authority) => refresh.min(authority.valid_until.since(now)),
             None => refresh,
         }
@@ -320,13 +334,16 @@ impl Writer {
             None => self.refresh,
         };
         self.rewrite_at = now + refresh;
-        self.show(truth)
+        self.show(&truth)
     }
 
-    fn show(&mut self, truth: Status) -> Flushed {
-        let leads = authority_at(&truth, boot_now()).is_some();
+    fn show(&mut self, truth: &Status) -> Flushed {
+        // One instant decides what the files say, and what is remembered of it.
+        let now = ClockPair::now();
+        let truth = truth.at(now.boot);
+        let leads = authority_at(&truth, now.boot).is_some();
         self.says_leader |= leads;
-        if let Err(error) = self.write(&truth) {
+        if let Err(error) = self.write(&truth, now) {
             self.shown = None;
             self.metrics.publish_failed(Surface::File);
             let path = self.directory.path();
@@ -343,7 +360,7 @@ impl Writer {
             // some, so one more attempt may succeed.
             let removed = self.files.remove();
             self.says_leader = removed.is_err();
-            if self.write(&truth).is_err() {
+            if self.write(&truth, now).is_err() {
                 return match removed {
                     Ok(()) => Flushed::Shown,
                     Err(_) => Flushed::Failed,
@@ -356,9 +373,9 @@ impl Writer {
         Flushed::Shown
     }
 
-    fn write(&mut self, truth: &Status) -> io::Result<()> {
+    fn write(&mut self, truth: &Status, now: ClockPair) -> io::Result<()> {
         self.progress.begins(boot_now());
-        let written = self.replace(truth);
+        let written = self.replace(truth, now);
         self.progress.ends();
         if written.is_ok() {
             self.metrics.status_files_written();
@@ -366,13 +383,13 @@ impl Writer {
         written
     }
 
-    fn replace(&mut self, truth: &Status) -> io::Result<()> {
+    fn replace(&mut self, truth: &Status, now: ClockPair) -> io::Result<()> {
         if self.directory.keep()? {
             self.recorded = None;
             self.deployment_written = None;
             self.record();
         }
-        let (error, now) = (self.store_error.borrow().clone(), ClockPair::now());
+        let error = self.store_error.borrow().clone();
         let mut document =
             Document::new(truth, &self.who, now).with_store_error(error.as_ref(), now);
         // One refresh of tolerance, because the thread may be late on a busy machine.
@@ -425,6 +442,6 @@ impl Writer {
         self.record();
         let last = last_status(&self.status.borrow(), boot_now());
         self.stopped = true;
-        self.show(last)
+        self.show(&last)
     }
 }

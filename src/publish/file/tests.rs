@@ -58,15 +58,18 @@ fn spawned(
 ) -> (watch::Sender<Status>, Metrics, StatusFileHandle) {
     let (locked, _) = StatusDirectory::open(directory).unwrap();
     let (sender, status) = watch::channel(first);
-    let options = FileOptions {
+    let metrics = fixture::metrics(status.clone());
+    let handle = StatusFile::spawn(locked, status, options(refresh), metrics.clone()).unwrap();
+    (sender, metrics, handle)
+}
+
+fn options(refresh: Duration) -> FileOptions {
+    FileOptions {
         who: fixture::who("me"),
         refresh,
         store_error: watch::channel(None).1,
         deployment: watch::channel(None).1,
-    };
-    let metrics = fixture::metrics(status.clone());
-    let handle = StatusFile::spawn(locked, status, options, metrics.clone()).unwrap();
-    (sender, metrics, handle)
+    }
 }
 
 impl Drop for Place {
@@ -191,6 +194,31 @@ fn i4_the_bare_field_falls_at_the_deadline_too() {
         path.join(JSON_FILE).exists() && read(path).reason.as_deref() == Some("deadline")
     });
     assert!(!read(path).leader);
+}
+
+#[test]
+fn i4_a_deadline_that_passes_during_the_write_is_shown_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let (locked, _) = StatusDirectory::open(place.path()).unwrap();
+    let (_sender, receiver) = watch::channel(status(3, Duration::from_secs(60)));
+    let metrics = fixture::metrics(receiver.clone());
+    let records = watch::channel(None).1;
+    // The refresh interval is too long to matter here.
+    let options = options(Duration::from_secs(3600));
+    let mut writer = Writer::new(locked, receiver, records, options, metrics);
+    let minute = Duration::from_secs(60);
+    assert_eq!(writer.show_if_due(false), Flushed::Shown);
+    assert!(writer.wait() <= minute);
+    let passed = status(3, Duration::ZERO);
+    (writer.shown, writer.status) = (Some(passed.clone()), watch::channel(passed).1);
+    assert_eq!(writer.wait(), Duration::ZERO);
+    assert_eq!(writer.show_if_due(false), Flushed::Shown);
+    let shown = read(place.path());
+    assert_eq!(
+        (shown.leader, shown.reason.as_deref()),
+        (false, Some("deadline"))
+    );
+    assert!(writer.wait() > minute);
 }
 
 #[test]
