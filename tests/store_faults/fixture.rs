@@ -16,8 +16,8 @@ use mongodb::bson::Bson;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
-/// For leaderships that have to survive a fault: it is noticed as soon as with [`DaemonTimings::DEMO`],
-/// and some seconds more, on a busy machine, do not end them.
+/// For leaderships that have to survive a fault: it is noticed as soon as with
+/// [`DaemonTimings::DEMO`], and some seconds more, on a busy machine, do not end them.
 pub(crate) const SURVIVING: DaemonTimings = DaemonTimings {
     lease_duration: DaemonTimings::DEFAULT.lease_duration,
     renew_deadline: DaemonTimings::DEFAULT.renew_deadline,
