@@ -24,11 +24,11 @@ mod verdict;
 mod world;
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use leasehold_testbed::network::{self, UNSHARE};
+use leasehold_testbed::network;
 use leasehold_testbed::{Failure, Scratch, skip};
 
 use actors::Actor;
@@ -143,9 +143,7 @@ fn outside() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let this = std::env::current_exe().expect("this program has a path");
-    let status = Command::new("unshare")
-        .args(UNSHARE)
-        .arg(this)
+    let status = network::alone(this)
         .args(std::env::args_os().skip(1))
         .env(INSIDE, "1")
         .status();
@@ -158,7 +156,7 @@ fn outside() -> ExitCode {
         ),
         Err(error) => {
             eprintln!(
-                "nemesis: cannot start unshare: {error}; on Debian: apt-get install -y util-linux"
+                "nemesis: cannot start setpriv: {error}; on Debian: apt-get install -y util-linux"
             );
             ExitCode::from(2)
         }

@@ -1,6 +1,6 @@
 //! The verdict and the figures of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(crate) struct Report {
     /// The counts of the traces.
     pub(crate) checked: Checked,
     pub(crate) bound: Duration,
-    /// Locks of other designs.
+    /// The lease and the locks of other designs; empty if none took part.
     pub(crate) compared: Vec<Compared>,
     /// Needs of the residents over time.
     pub(crate) growths: Vec<Finding>,
@@ -39,14 +39,45 @@ pub(crate) struct Strikes {
     pub(crate) longest_gap: Duration,
 }
 
-/// A lock of another design, under the same faults.
+/// The lease, or a lock of another design, under the same faults.
 pub(crate) struct Compared {
-    pub(crate) lock: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) works: usize,
     /// Workloads that began although another one was not over.
     pub(crate) overlaps: usize,
     /// The same by the fault before.
     pub(crate) after: BTreeMap<String, usize>,
+    /// The longest time without work by the fault, if it struck alone.
+    pub(crate) longest: BTreeMap<String, Duration>,
+}
+
+impl Compared {
+    /// Collects what the faults did to the workloads under one name.
+    pub(crate) fn new(
+        name: &'static str,
+        (works, overlaps): (usize, &[u64]),
+        gaps: &[(u64, u64)],
+        (story, since): (&Story, u64),
+    ) -> Self {
+        let kinds = by_kind(story, &lone(story, gaps));
+        let alone = kinds.into_iter().filter(|(_, strikes)| strikes.alone > 0);
+        Self {
+            name,
+            works,
+            overlaps: overlaps.len(),
+            after: attributed(story, overlaps, since),
+            longest: alone.map(|(kind, s)| (kind, s.longest_gap)).collect(),
+        }
+    }
+
+    /// Returns the cell of a fault: the overlaps, and the longest time without work.
+    fn cell(&self, fault: &str) -> String {
+        let overlaps = self.after.get(fault).copied().unwrap_or_default();
+        match self.longest.get(fault) {
+            Some(longest) => format!("{overlaps}, {:.1} s", longest.as_secs_f64()),
+            None => overlaps.to_string(),
+        }
+    }
 }
 
 /// Counts instants by the newest fault that was active then or had been healed at most `since` before.
@@ -172,19 +203,27 @@ impl Report {
 
     /// Returns the table of other designs, if they took part.
     fn comparison(&self) -> String {
-        let mut text = String::new();
-        for Compared {
-            lock,
-            works,
-            overlaps,
-            after,
-        } in &self.compared
-        {
-            text +=
-                &format!("{lock}: of {works} workloads, {overlaps} began while another one ran\n");
-            for (fault, count) in after {
-                text += &format!("  {count} after: {fault}\n");
-            }
+        if self.compared.is_empty() {
+            return String::new();
+        }
+        let row = |first: &str, cell: &dyn Fn(&Compared) -> String| {
+            let cells = self.compared.iter().map(cell).collect::<Vec<_>>();
+            format!("| {first} | {} |\n", cells.join(" | "))
+        };
+        let mut text =
+            "\nworkloads that began while another one ran, and the longest time without \
+                        work after a fault that struck alone\n\n"
+                .to_owned();
+        text += &row("fault", &|compared| compared.name.to_owned());
+        text += &row("---", &|_| "---".to_owned());
+        text += &row("all", &|c| format!("{} of {}", c.overlaps, c.works));
+        let overlapped = self
+            .compared
+            .iter()
+            .flat_map(|compared| compared.after.keys());
+        let faults: BTreeSet<_> = self.kinds.keys().chain(overlapped).collect();
+        for fault in faults {
+            text += &row(fault, &|compared| compared.cell(fault));
         }
         text
     }
@@ -203,13 +242,13 @@ impl Report {
             })
             .collect();
         let compared = self.compared.iter().map(|compared| {
-            let Compared {
-                lock,
-                works,
-                overlaps,
-                after,
-            } = compared;
-            json!({ "lock": lock, "workloads": works, "overlaps": overlaps, "after": after })
+            let seconds =
+                |(kind, longest): (&String, &Duration)| (kind.clone(), longest.as_secs_f64());
+            let longest: BTreeMap<_, _> = compared.longest.iter().map(seconds).collect();
+            json!({
+                "name": compared.name, "workloads": compared.works, "overlaps": compared.overlaps,
+                "after": compared.after, "longest_gap_s": longest,
+            })
         });
         json!({
             "compared": compared.collect::<Vec<_>>(),

@@ -71,6 +71,7 @@ pub(crate) async fn of(
     }));
     let (tenures, checked) = evidence.traces(&mut violations)?;
     let led = evidence.lease(&tenures, &mut violations)?;
+    let compared = evidence.compared(&led, story)?;
     let mut operations = led.history;
     let lone = report::lone(story, &led.gaps);
     violations.extend(lone.iter().filter_map(|lone| outlasted(lone, bound)));
@@ -95,7 +96,7 @@ pub(crate) async fn of(
         kinds: report::by_kind(story, &lone),
         leaderships: led.works.len(),
         jobs: evidence.jobs.len(),
-        compared: evidence.compared(story)?,
+        compared,
         linearizable,
         checked,
         bound,
@@ -243,21 +244,23 @@ impl Evidence {
             .collect()
     }
 
-    /// Counts the overlaps of other designs.
-    fn compared(&self, story: &Story) -> Result<Vec<Compared>, Failure> {
+    /// Compares the leaders with other designs, if these took part.
+    fn compared(&self, led: &Led, story: &Story) -> Result<Vec<Compared>, Failure> {
+        if self.rivals.is_empty() {
+            return Ok(Vec::new());
+        }
         let since = nanos(self.profile.timings().lease_duration);
-        let compared = self.rivals.iter().map(|rival| {
+        let compared = |name, works: &[Work], gaps: &[(u64, u64)]| {
+            let overlaps = journal::overlaps(works);
+            Compared::new(name, (works.len(), &overlaps), gaps, (story, since))
+        };
+        let mut all = vec![compared("leasehold", &led.works, &led.gaps)];
+        for rival in self.rivals {
             let lines = journal::read(&self.places.journal(rival.lock())).map_err(Failure::new)?;
-            let works = journal::works(&lines);
-            let overlaps = journal::overlaps(&works);
-            Ok(Compared {
-                lock: rival.lock(),
-                works: works.len(),
-                overlaps: overlaps.len(),
-                after: report::attributed(story, &overlaps, since),
-            })
-        });
-        compared.collect()
+            let (works, gaps) = (journal::works(&lines), journal::gaps(&lines, nanos(GAP)));
+            all.push(compared(rival.lock(), &works, &gaps));
+        }
+        Ok(all)
     }
 }
 

@@ -7,6 +7,7 @@
 //! The process that makes the network must be alone in its namespaces; see [`UNSHARE`].
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -26,6 +27,15 @@ pub const UNSHARE: [&str; 7] = [
     "--mount-proc",
     "--",
 ];
+
+/// Returns a command that runs `program` in namespaces of its own ([`UNSHARE`]), which also end with
+/// the process that starts it.
+pub fn alone(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--", "unshare"]);
+    command.args(UNSHARE).arg(program);
+    command
+}
 
 /// First port of the forwarder; one for each route.
 const FORWARDER_PORT: u16 = 40_000;

@@ -10,13 +10,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::forwarder::{Forwarder, Route, Weather};
-use leasehold_testbed::network::{Network, Node, UNSHARE, private_directories};
+use leasehold_testbed::network::{self, Network, Node, private_directories};
 use leasehold_testbed::skip;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -109,9 +108,7 @@ fn connections_of_the_hosts_that_have_a_route_are_delayed() {
         return skip("needs root, for network namespaces");
     }
     let name = "connections_of_the_hosts_that_have_a_route_are_delayed";
-    let status = Command::new("unshare")
-        .args(UNSHARE)
-        .arg(std::env::current_exe().unwrap())
+    let status = network::alone(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(INSIDE, "1")
         .status();
