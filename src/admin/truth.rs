@@ -9,7 +9,7 @@ use crate::election::{BootTime, Status};
 
 /// Waits until a status is published that the receiver has not seen, or until a deadline of the
 /// present one passes, of which there may be no news: the election that would publish it can be
-/// late. `seen` is when the caller looked at the present one: a deadline since then has passed.
+/// late. A deadline that has passed since `seen`, when the caller looked, is such a change, too.
 /// Returns false if no status follows.
 pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime) -> bool {
     let deadline = next_deadline(&status.borrow(), seen);

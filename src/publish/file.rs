@@ -213,6 +213,8 @@ struct Writer {
     /// True if one of the files may say "leader". This includes a predecessor's file, and a write
     /// in which only one of the two files succeeded.
     says_leader: bool,
+    /// The deadline that the files show, or had to show in the last attempt to write them.
+    leader_until: Option<BootTime>,
     rewrite_at: BootTime,
     /// True once no further rewrite follows.
     stopped: bool,
@@ -251,6 +253,7 @@ impl Writer {
             shown: None,
             shown_error: None,
             says_leader: true,
+            leader_until: None,
             rewrite_at: BootTime::default(),
             stopped: false,
             file_errors: ErrorLog::of("status file"),
@@ -299,14 +302,9 @@ impl Writer {
     fn wait(&self) -> Duration {
         let now = boot_now();
         let refresh = self.rewrite_at.since(now);
-        let Some(shown) = self.shown.as_ref().filter(|_| self.says_leader) else {
-            return refresh;
-        };
         // No time is left if the deadline has passed while the files were written.
-        match shown.authority {
-            Some(authority) => refresh.min(authority.valid_until.since(now)),
-            None => refresh,
-        }
+        let until = self.leader_until.map(|until| until.since(now));
+        until.map_or(refresh, |until| refresh.min(until))
     }
 
     /// Writes the files if they differ from the truth or are to be rewritten; `at_once` also if the
@@ -338,17 +336,13 @@ impl Writer {
     }
 
     fn show(&mut self, truth: &Status) -> Flushed {
-        // One instant decides what the files say, and what is remembered of it.
-        let now = ClockPair::now();
-        let truth = truth.at(now.boot);
-        let leads = authority_at(&truth, now.boot).is_some();
-        self.says_leader |= leads;
-        if let Err(error) = self.write(&truth, now) {
+        self.leader_until = authority_at(truth, boot_now()).map(|a| a.valid_until);
+        if let Err(error) = self.write(truth) {
             self.shown = None;
             self.metrics.publish_failed(Surface::File);
             let path = self.directory.path();
             self.file_errors.failed(path, &error, boot_now());
-            if leads {
+            if authority_at(truth, boot_now()).is_some() {
                 // The files keep an earlier deadline, or none, so readers stop trusting them too
                 // early and never too late.
                 return Flushed::Failed;
@@ -360,22 +354,20 @@ impl Writer {
             // some, so one more attempt may succeed.
             let removed = self.files.remove();
             self.says_leader = removed.is_err();
-            if self.write(&truth, now).is_err() {
+            if self.write(truth).is_err() {
                 return match removed {
                     Ok(()) => Flushed::Shown,
                     Err(_) => Flushed::Failed,
                 };
             }
         }
-        self.says_leader = leads;
-        self.shown = Some(truth);
         self.file_errors.over(self.directory.path());
         Flushed::Shown
     }
 
-    fn write(&mut self, truth: &Status, now: ClockPair) -> io::Result<()> {
+    fn write(&mut self, truth: &Status) -> io::Result<()> {
         self.progress.begins(boot_now());
-        let written = self.replace(truth, now);
+        let written = self.replace(truth);
         self.progress.ends();
         if written.is_ok() {
             self.metrics.status_files_written();
@@ -383,21 +375,30 @@ impl Writer {
         written
     }
 
-    fn replace(&mut self, truth: &Status, now: ClockPair) -> io::Result<()> {
+    fn replace(&mut self, truth: &Status) -> io::Result<()> {
         if self.directory.keep()? {
             self.recorded = None;
             self.deployment_written = None;
             self.record();
         }
-        let error = self.store_error.borrow().clone();
+        // One instant, after all that can hang, decides what the files say and what is remembered.
+        let (error, now) = (self.store_error.borrow().clone(), ClockPair::now());
+        let truth = truth.at(now.boot);
+        let authority = authority_at(&truth, now.boot);
+        self.leader_until = authority.map(|authority| authority.valid_until);
+        self.says_leader |= authority.is_some();
         let mut document =
-            Document::new(truth, &self.who, now).with_store_error(error.as_ref(), now);
+            Document::new(&truth, &self.who, now).with_store_error(error.as_ref(), now);
         // One refresh of tolerance, because the thread may be late on a busy machine.
         let due = (!self.stopped).then(|| (self.rewrite_at + self.refresh).as_nanos());
         document.rewrite_due_boottime_ns = due;
         document.stopped = self.stopped;
         self.shown_error = error;
-        self.files.replace(&document.to_json(), &document.to_env())
+        self.files
+            .replace(&document.to_json(), &document.to_env())?;
+        self.says_leader = authority.is_some();
+        self.shown = Some(truth);
+        Ok(())
     }
 
     /// Updates the records for the next process.
