@@ -47,7 +47,7 @@ pub(crate) struct Compared {
     pub(crate) overlaps: usize,
     /// The same by the fault before.
     pub(crate) after: BTreeMap<String, usize>,
-    /// The longest time without work by the fault, if it struck alone.
+    /// The longest time without work that began during or after a fault that struck alone.
     pub(crate) longest: BTreeMap<String, Duration>,
 }
 
@@ -177,7 +177,7 @@ impl Report {
         text += &self.comparison();
         if !self.growths.is_empty() {
             text +=
-                "| process | need | mean | change in an hour, 95% |\n| --- | --- | --- | --- |\n";
+                "\n| process | need | mean | change in an hour, 95% |\n| --- | --- | --- | --- |\n";
         }
         for finding in &self.growths {
             text += &finding.row();
@@ -210,10 +210,9 @@ impl Report {
             let cells = self.compared.iter().map(cell).collect::<Vec<_>>();
             format!("| {first} | {} |\n", cells.join(" | "))
         };
-        let mut text =
-            "\nworkloads that began while another one ran, and the longest time without \
-                        work after a fault that struck alone\n\n"
-                .to_owned();
+        let mut text = "\nworkloads that began while another one ran, and the longest time \
+                        without work that began during or after a fault that struck alone\n\n"
+            .to_owned();
         text += &row("fault", &|compared| compared.name.to_owned());
         text += &row("---", &|_| "---".to_owned());
         text += &row("all", &|c| format!("{} of {}", c.overlaps, c.works));

@@ -254,10 +254,15 @@ impl Evidence {
             let overlaps = journal::overlaps(works);
             Compared::new(name, (works.len(), &overlaps), gaps, (story, since))
         };
+        let end = story.struck.iter().map(|struck| struck.healed).max();
+        let end = end.unwrap_or_default();
         let mut all = vec![compared("leasehold", &led.works, &led.gaps)];
         for rival in self.rivals {
             let lines = journal::read(&self.places.journal(rival.lock())).map_err(Failure::new)?;
-            let (works, gaps) = (journal::works(&lines), journal::gaps(&lines, nanos(GAP)));
+            let mut gaps = journal::gaps(&lines, nanos(GAP));
+            // One that does not work again has no line after the gap.
+            gaps.extend(lines.last().map(|last| (last.at, end.max(last.at))));
+            let works = journal::works(&lines);
             all.push(compared(rival.lock(), &works, &gaps));
         }
         Ok(all)

@@ -29,7 +29,7 @@ pub const UNSHARE: [&str; 7] = [
 ];
 
 /// Returns a command that runs `program` in namespaces of its own ([`UNSHARE`]), which also end with
-/// the process that starts it.
+/// the thread that starts it.
 pub fn alone(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", "unshare"]);
