@@ -23,8 +23,8 @@ mod schedule;
 mod verdict;
 mod world;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -171,12 +171,6 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     let harness = std::env::current_exe().expect("this program has a path");
     let program = harness.with_file_name("leasehold");
     let scratch = Scratch::new();
-    let directory = arguments
-        .keep
-        .clone()
-        .unwrap_or_else(|| scratch.path().to_owned());
-    let made = std::fs::create_dir_all(&directory);
-    made.map_err(|error| Failure::new(format!("cannot make {}: {error}", directory.display())))?;
     let programs = (harness, program);
     let options = Options {
         profile: arguments.profile,
@@ -188,7 +182,7 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
         elector: arguments.elector.clone(),
         soak: arguments.soak,
     };
-    let world = World::start(options, programs, directory).await?;
+    let world = World::start(options, programs, scratch.path().to_owned()).await?;
     let begun = Instant::now();
     let time = Duration::from_secs_f64(arguments.minutes * 60.0);
     let jobs = world
@@ -207,7 +201,11 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     tokio::time::sleep(SETTLE).await;
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
     let linearizability = arguments.linearizability.as_deref();
-    let report = verdict::of(world, &story, (seed, minutes), linearizability).await?;
+    let judged = verdict::of(world, &story, (seed, minutes), linearizability).await;
+    if let Some(keep) = &arguments.keep {
+        copy(scratch.path(), keep)?;
+    }
+    let report = judged?;
     if let Some(path) = &arguments.report {
         let text = serde_json::to_string_pretty(&report.json()).expect("JSON can be written");
         let written = std::fs::write(path, text + "\n");
@@ -215,4 +213,20 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
             .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
     }
     Ok(report)
+}
+
+/// Copies the traces and journals. Meanwhile they are in memory: daemons and guards wait for each
+/// line of a trace, so a disk that is busy with other work would end commands too late.
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    let failure = |why: String| Failure::new(format!("cannot copy to {}: {why}", to.display()));
+    std::fs::create_dir_all(to).map_err(|error| failure(error.to_string()))?;
+    let copied = Command::new("cp")
+        .args(["--archive", "--"])
+        .args([&from.join("."), to])
+        .status();
+    match copied {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(failure(format!("cp: {status}"))),
+        Err(error) => Err(failure(error.to_string())),
+    }
 }
