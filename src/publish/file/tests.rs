@@ -196,52 +196,49 @@ fn i4_the_bare_field_falls_at_the_deadline_too() {
     assert!(!read(path).leader);
 }
 
-/// Returns a thread's writer, with a refresh interval that is too long to matter.
-fn writer(directory: &Path, first: Status) -> (watch::Sender<Status>, Writer) {
-    let (locked, _) = StatusDirectory::open(directory).unwrap();
-    let (sender, receiver) = watch::channel(first);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Returns the writer of a thread that has shown a leader with a minute left, with a refresh
+/// interval that is too long to matter.
+fn leading() -> (tempfile::TempDir, watch::Sender<Status>, Writer) {
+    let place = tempfile::tempdir().unwrap();
+    let (locked, _) = StatusDirectory::open(place.path()).unwrap();
+    let (sender, receiver) = watch::channel(status(3, MINUTE));
     let metrics = fixture::metrics(receiver.clone());
-    let options = options(Duration::from_secs(3600));
+    let options = options(60 * MINUTE);
     let records = watch::channel(None).1;
-    let writer = Writer::new(locked, receiver, records, options, metrics);
-    (sender, writer)
+    let mut writer = Writer::new(locked, receiver, records, options, metrics);
+    assert_eq!(writer.show_if_due(false), Flushed::Shown);
+    assert!(writer.wait() <= MINUTE);
+    (place, sender, writer)
 }
 
 #[test]
 fn i4_a_deadline_that_passes_during_the_write_is_shown_at_once() {
-    let place = tempfile::tempdir().unwrap();
-    let minute = Duration::from_secs(60);
-    let (sender, mut writer) = writer(place.path(), status(3, minute));
-    assert_eq!(writer.show_if_due(false), Flushed::Shown);
-    assert!(writer.wait() <= minute);
+    let (place, sender, mut writer) = leading();
     let passed = status(3, Duration::ZERO);
     writer.leader_until = passed.authority.map(|authority| authority.valid_until);
     (writer.shown, _) = (Some(passed.clone()), sender.send_replace(passed));
     assert_eq!(writer.wait(), Duration::ZERO);
     assert_eq!(writer.show_if_due(false), Flushed::Shown);
     let shown = read(place.path());
-    assert_eq!(
-        (shown.leader, shown.reason.as_deref()),
-        (false, Some("deadline"))
-    );
-    assert!(writer.wait() > minute);
+    let expected = (false, Some("deadline"));
+    assert_eq!((shown.leader, shown.reason.as_deref()), expected);
+    assert!(writer.wait() > MINUTE);
 }
 
 #[test]
 fn i4_a_failed_refresh_does_not_postpone_the_end_at_the_deadline() {
-    let place = tempfile::tempdir().unwrap();
-    let minute = Duration::from_secs(60);
-    let (sender, mut writer) = writer(place.path(), status(3, minute));
-    assert_eq!(writer.show_if_due(false), Flushed::Shown);
+    let (place, sender, mut writer) = leading();
     obstruct(place.path(), ENV_FILE);
-    sender.send_replace(status(3, 2 * minute));
+    sender.send_replace(status(3, 2 * MINUTE));
     assert_eq!(writer.show_if_due(false), Flushed::Failed);
-    assert!(writer.wait() > minute && writer.wait() <= 2 * minute);
+    assert!(writer.wait() > MINUTE && writer.wait() <= 2 * MINUTE);
     // The deadline passes, and one file still cannot be written: it is removed.
     sender.send_replace(status(3, Duration::ZERO));
     assert_eq!(writer.show_if_due(false), Flushed::Shown);
     assert!(!place.path().join(ENV_FILE).exists() && !read(place.path()).leader);
-    assert!(writer.wait() > 2 * minute);
+    assert!(writer.wait() > 2 * MINUTE);
 }
 
 #[test]

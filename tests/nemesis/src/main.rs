@@ -171,6 +171,10 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     let harness = std::env::current_exe().expect("this program has a path");
     let program = harness.with_file_name("leasehold");
     let scratch = Scratch::new();
+    if let Some(keep) = &arguments.keep {
+        let made = std::fs::create_dir_all(keep);
+        made.map_err(|error| Failure::new(format!("cannot make {}: {error}", keep.display())))?;
+    }
     let programs = (harness, program);
     let options = Options {
         profile: arguments.profile,
@@ -203,7 +207,8 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     let linearizability = arguments.linearizability.as_deref();
     let judged = verdict::of(world, &story, (seed, minutes), linearizability).await;
     if let Some(keep) = &arguments.keep {
-        copy(scratch.path(), keep)?;
+        // The report is worth more.
+        copy(scratch.path(), keep).unwrap_or_else(|failure| eprintln!("nemesis: {failure}"));
     }
     let report = judged?;
     if let Some(path) = &arguments.report {
@@ -219,7 +224,6 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
 /// line of a trace, so a disk that is busy with other work would end commands too late.
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let failure = |why: String| Failure::new(format!("cannot copy to {}: {why}", to.display()));
-    std::fs::create_dir_all(to).map_err(|error| failure(error.to_string()))?;
     let copied = Command::new("cp")
         .args(["--archive", "--"])
         .args([&from.join("."), to])
