@@ -112,14 +112,16 @@ impl Labels {
 
     fn acknowledged(&mut self) {
         self.reconciler.acknowledged();
-        self.errors.over();
+        // Before the log, because the step-down waits for the state and a log may be slow.
         self.publish();
+        self.errors.over();
     }
 
     fn failed(&mut self, error: &ApiError) {
         self.reconciler.failed(error, boot_now(), random());
-        self.errors.failed(error, boot_now());
+        // Before the failure is counted, so that no scrape shows it beside a label in sync.
         self.publish();
+        self.errors.failed(error, boot_now());
     }
 
     fn publish(&self) {
