@@ -227,21 +227,13 @@ impl History<'_, '_> {
             }
             let what = match shown.get(&index) {
                 None => "was applied, but no change shows it".to_owned(),
-                Some(transition) => {
-                    let stored = transition
-                        .after
-                        .state
-                        .clone()
-                        .seen_by(call.operation.kind());
-                    match &call.found {
-                        Some(found) if *found != stored => format!(
-                            "was answered with another document than line {} has: {}",
-                            transition.line,
-                            explained::difference(&stored, found),
-                        ),
-                        _ => continue,
-                    }
-                }
+                Some(transition) => match explained::other_answer(made, &transition.after) {
+                    None => continue,
+                    Some(difference) => format!(
+                        "was answered with another document than line {} has: {difference}",
+                        transition.line
+                    ),
+                },
             };
             self.violates(call.line, format!("{} {what}", made.describe()));
         }

@@ -69,9 +69,10 @@ impl<'a> Index<'a> {
         pairs
     }
 
-    /// Returns the call that explains a change and no earlier one: one that was applied, otherwise
-    /// one whose outcome is unknown. Calls with the same keys and the same effect are
-    /// interchangeable.
+    /// Returns the call that explains a change and no earlier one: one that was applied and
+    /// answered with the document after the change, otherwise one whose outcome is unknown,
+    /// otherwise one that was applied. A standby that registers anew after an unknown outcome makes
+    /// two calls that differ in their answers only.
     pub(super) fn explain(
         &self,
         transition: &Transition,
@@ -87,7 +88,7 @@ impl<'a> Index<'a> {
         candidates.sort_unstable();
         candidates.dedup();
         let mut refusals = Vec::new();
-        let (mut applied, mut unknown, mut able) = (None, None, 0);
+        let (mut answered, mut unknown, mut applied, mut able) = (None, None, None, 0);
         for number in candidates {
             let made = &self.calls[number];
             let why = match (self.effect(made, before, after), made.call.outcome()) {
@@ -97,11 +98,15 @@ impl<'a> Index<'a> {
                     match (is_used(number), outcome) {
                         (true, _) => "it explains an earlier change".to_owned(),
                         (false, Outcome::Applied) => {
-                            applied = applied.or(Some(number));
+                            let first = match other_answer(made, after) {
+                                None => &mut answered,
+                                Some(_) => &mut applied,
+                            };
+                            first.get_or_insert(number);
                             continue;
                         }
                         (false, _) => {
-                            unknown = unknown.or(Some(number));
+                            unknown.get_or_insert(number);
                             continue;
                         }
                     }
@@ -110,7 +115,7 @@ impl<'a> Index<'a> {
             };
             refusals.push(format!("{}: {why}", made.describe()));
         }
-        let found = applied.or(unknown).map(|call| Explanation {
+        let found = answered.or(unknown).or(applied).map(|call| Explanation {
             call,
             is_only: able == 1,
         });
@@ -198,6 +203,14 @@ fn keys_of(before: &State, after: &State) -> Vec<Key> {
         }
         _ => vec![],
     }
+}
+
+/// Returns how the answer of a call differs from the document after the change that it made.
+pub(super) fn other_answer(made: &Made<'_>, after: &Stored) -> Option<String> {
+    let found = made.call.found.as_ref()?;
+    let stored = after.state.clone();
+    let stored = stored.seen_by(made.call.operation.kind());
+    (*found != stored).then(|| difference(&stored, found))
 }
 
 /// Returns true if the filter of a write matches a document.
