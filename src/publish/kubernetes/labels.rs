@@ -119,7 +119,7 @@ impl Labels {
 
     fn failed(&mut self, error: &ApiError) {
         self.reconciler.failed(error, boot_now(), random());
-        // Before the failure is counted, so that no scrape shows it beside a label in sync.
+        // Before the failure is counted, so that no scrape shows both it and a label in sync.
         self.publish();
         self.errors.failed(error, boot_now());
     }
