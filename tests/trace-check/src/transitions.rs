@@ -311,3 +311,6 @@ fn untimely(made: &Made<'_>, times: &Times, states: &[&State], seen: &[State]) -
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
