@@ -55,8 +55,9 @@ fn one_at_a_time() {
     let lines = place.journal();
     let mut tokens: Vec<i64> = lines.iter().map(|line| line[1].parse().unwrap()).collect();
     tokens.dedup();
-    let granted: Vec<_> = (1..=8).collect();
-    assert_eq!(tokens, granted, "in the order of the grants");
+    assert_eq!(tokens.len(), 8, "{tokens:?}");
+    // A grant that came too late for its command is given back, and its token is not used again.
+    assert!(tokens.is_sorted(), "in the order of the grants: {tokens:?}");
 }
 
 #[test]

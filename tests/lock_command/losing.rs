@@ -1,7 +1,7 @@
 //! Goal: a lost lock ends its command in time, and only then is the lock granted to another
 //! contender.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_testbed::assert_contains;
 use leasehold_testbed::pid::{exists, parent, signal};
@@ -106,16 +106,17 @@ fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
         holder.signal(Signal::TERM);
         let pid = place.wait_noted(&second)[2].clone();
         job.signal(Signal::STOP);
-        let begun = Instant::now();
+        let flags = [flags[0], "--wait=25s"];
         let next = place.run_under(&lock, &flags, &format!("test ! -e /proc/{pid}"));
-        assert_eq!(next.code, 0, "{next:?}");
-        let evicted = begun.elapsed();
         holder.output();
         job.signal(Signal::CONT);
-        assert_eq!(job.output().code, 76);
-        if evicted < Duration::from_secs(30) {
-            return;
+        // It had confirmed, so it has its whole lease.
+        if next.code == 75 {
+            continue;
         }
+        assert_eq!(next.code, 0, "{next:?}");
+        assert_eq!(job.output().code, 76);
+        return;
     }
     panic!("each one was frozen after its confirmation");
 }
@@ -146,10 +147,12 @@ fn two_signals_milliseconds_apart_are_one() {
 #[test]
 fn a_second_signal_after_a_second_kills_the_command() {
     let place = Place::new();
-    let script = stubborn(&place, "holds");
+    let script = trapping(&place, &place.note("heard"), "TERM");
     let job = place.start_under("impatient", &[], &script);
     let pid = place.wait_noted("holds")[2].parse().unwrap();
     job.signal(Signal::TERM);
+    // The second counts from the instant at which the first was handled.
+    place.wait_noted("heard");
     // More than the second within which signals count as one request.
     std::thread::sleep(Duration::from_millis(1500));
     job.signal(Signal::TERM);

@@ -33,8 +33,8 @@ fn a_command_that_failed_runs_again() {
 #[test]
 fn a_command_that_was_stopped_runs_again() {
     let place = Place::new();
-    let waits = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
-    let script = format!("{}; {waits}", place.note("began"));
+    let began = place.note("began");
+    let script = format!("trap 'exit 0' TERM; {began}; while :; do sleep 0.05; done");
     let stopped = place.start_under("stopped", ONCE, &script);
     place.wait_noted("began");
     stopped.signal(rustix::process::Signal::TERM);

@@ -79,7 +79,7 @@ fn after_a_signal_it_is_held_for_stop_grace_at_most() {
 #[test]
 fn a_second_signal_ends_it_at_once_and_leaves_the_lock_to_expire() {
     let place = Place::new();
-    let (job, input) = stopping(&place, "impatient", &["--lease-duration=2s"]);
+    let (job, input) = stopping(&place, "impatient", &["--lease-duration=6s"]);
     job.signal(Signal::TERM);
     std::thread::sleep(Duration::from_secs(1));
     job.signal(Signal::TERM);

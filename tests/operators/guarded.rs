@@ -208,7 +208,7 @@ async fn a_write_that_is_not_answered_is_unknown_in_bounded_time() {
         "step-down",
         &lease,
         "--timeout",
-        "2s",
+        "5s",
         "--mongodb-operation-timeout",
         "1s",
     ];

@@ -173,10 +173,10 @@ async fn a_step_down_of_the_only_candidate_is_under_way_and_not_failed() {
     let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let _a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;
-    let arguments = ["step-down", &lease, "--timeout", "2s", "-o", "json"];
+    let arguments = ["step-down", &lease, "--timeout", "8s", "-o", "json"];
     let answer = leasehold(&stage, &arguments).await.expect(
         3,
-        &["a stepped down; no candidate has acquired it within 2s"],
+        &["a stepped down; no candidate has acquired it within 8s"],
     );
     assert_eq!(answer.json()["result"], "under_way");
     leasehold(&stage, &["step-down", &lease])
@@ -262,18 +262,18 @@ async fn candidates_without_a_change_stream_answer_a_roll_call_too() {
 
 #[tokio::test]
 async fn a_resume_does_not_report_a_holder_that_does_not_renew() {
-    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;
     a.stop();
-    let pause = ["pause", &lease, "--timeout", "1s"];
+    let pause = ["pause", &lease, "--timeout", "5s"];
     leasehold(&stage, &pause)
         .await
-        .expect(3, &["a still holds it after 1s"]);
-    let resume = ["resume", &lease, "--timeout", "1s"];
+        .expect(3, &["a still holds it after 5s"]);
+    let resume = ["resume", &lease, "--timeout", "5s"];
     leasehold(&stage, &resume)
         .await
-        .expect(3, &["resumed; no candidate has acquired it within 1s"]);
+        .expect(3, &["resumed; no candidate has acquired it within 5s"]);
     a.cont();
 }
 
