@@ -211,7 +211,7 @@ impl Freeze {
     /// Asserts that requests for `/leader` and the metric waited while the daemon was frozen.
     fn assert_requests_waited(&self, seen: &[Observation]) {
         let waited = |look: &&Observation| {
-            let asked = self.frozen_ns..self.lost_ns;
+            let asked = self.frozen_ns..self.continued_ns;
             asked.contains(&look.started_ns) && look.ended_ns > self.continued_ns
         };
         assert_eq!(seen.iter().filter(waited).count(), 2);

@@ -76,7 +76,15 @@ async fn a_quiet_life_has_no_lines() {
     for daemon in [&leader, &follower] {
         daemon.wait_logged("costs the leadership", LONG).await;
     }
-    let lines = |daemon: &Daemon| daemon.log_records().len();
+    // Except for calls that are slow on a busy machine.
+    let lines = |daemon: &Daemon| {
+        let records = daemon.log_records();
+        let of_store = |record: &&Value| {
+            let message = record["message"].as_str().unwrap_or_default();
+            message.starts_with("MongoDB ")
+        };
+        records.len() - records.iter().filter(of_store).count()
+    };
     let before = (lines(&leader), lines(&follower));
     let renewed = leader.operations("renew", "applied").await;
     leader

@@ -36,7 +36,8 @@ async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
 #[tokio::test]
 async fn a_store_that_comes_later_is_contended_on_at_once() {
     let contest = Contest::new("later").await;
-    let (proxy, daemon) = contest.behind_proxy(DaemonTimings::SHORT);
+    // A slow call would be a second failure.
+    let (proxy, daemon) = contest.behind_proxy(DaemonTimings::DEFAULT);
     proxy.cut();
     let daemon = daemon.start();
     eventually("it has failed", async || {

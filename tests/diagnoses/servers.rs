@@ -29,7 +29,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::lock("port closed, for a while", &of_set(&closed, SET), "waits")
             .flag("--wait=1s")
             .exits(69)
-            .says("lock waits: gave up after 1.")
+            .says("lock waits: gave up after ")
             .says(&format!("no primary: {closed}: connection refused")),
         Situation::lock(
             "port closed, for as long as it takes",

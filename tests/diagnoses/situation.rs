@@ -66,7 +66,7 @@ impl Situation {
 
     /// `leasehold locks`, which reads from MongoDB once.
     pub(crate) fn locks(name: &'static str, uri: &str) -> Self {
-        let asked = Self::new(name, &["locks", "--mongodb-operation-timeout=1s"]);
+        let asked = Self::new(name, &["locks", "--mongodb-operation-timeout=5s"]);
         asked.uri(uri).exits(69).says("cannot list the locks: ")
     }
 

@@ -37,7 +37,7 @@ fn the_label_turns_at_the_deadline_although_nothing_is_published() {
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
         // A first write that the promotion overtakes would count as a failure.
         eventually("in sync", async || publisher.in_sync()).await;
-        let authority = Duration::from_secs(3);
+        let authority = Duration::from_secs(15);
         let begin = Instant::now();
         publisher.set(leader(boot_now() + authority));
         cluster.wait_label("a", "leader").await;

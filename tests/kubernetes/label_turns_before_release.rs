@@ -41,6 +41,8 @@ impl Side {
         let daemon = cluster
             .candidate_through(&place, &proxy)
             .flag(&format!("--kubernetes-label-wait={wait}ms"))
+            // If the old leader has ended before its label was written; far later than IN_TIME.
+            .flag("--kubernetes-demote-others=true")
             .start();
         Self {
             name,

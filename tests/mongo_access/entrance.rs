@@ -1,7 +1,7 @@
 //! The guarded set, and checks that apply to every daemon in front of it.
 
 pub(crate) use leasehold_testbed::wait::{LONG, eventually};
-use leasehold_testbed::{Daemon, ReplicaSet, SharedSet, Stage};
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, Stage};
 
 /// The password that [`leasehold_testbed::ReplicaSet::add_user`] sets, and its form in a connection
 /// string.
@@ -11,7 +11,9 @@ static GUARDED: SharedSet = SharedSet::new(|| ReplicaSet::builder().tls().auth()
 
 /// A database of the guarded set.
 pub(crate) async fn stage() -> Stage {
-    Stage::new(env!("CARGO_BIN_EXE_leasehold"), GUARDED.get().await)
+    let stage = Stage::new(env!("CARGO_BIN_EXE_leasehold"), GUARDED.get().await);
+    // Logins take seconds on a busy machine.
+    stage.timings(DaemonTimings::DEMO)
 }
 
 /// Asserts that the daemon keeps trying, reports that on its surfaces, and does not exit.

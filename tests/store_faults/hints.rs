@@ -27,6 +27,10 @@ const FOLLOWS: &str = "following hints";
 async fn pair(stage: &Stage, of_a: &str, of_b: &str) -> (Daemon, Daemon) {
     let watch = |watch: &str| format!("--mongodb-watch={watch}");
     let a = stage.candidate("a").flag(&watch(of_a)).leading(LONG).await;
+    if of_a == "hints" {
+        // A follower that looks before the collection is there looks again a minute later.
+        following_hints(&[&a]).await;
+    }
     let b = stage.candidate("b").flag(&watch(of_b));
     let b = b.following("a", LONG).await;
     (a, b)

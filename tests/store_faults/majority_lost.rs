@@ -40,7 +40,8 @@ async fn one_leads_again(monitor: &LeaderMonitor, daemons: &[&Daemon]) {
     let again = leader_of(daemons).await;
     assert!(again.token() > Some(1));
     again.wait_renewal(LONG).await;
-    assert_eq!(monitor.reigns().len(), 2);
+    // The first one may lose it again while the members catch up.
+    assert!(monitor.reigns().len() >= 2);
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
     other.wait_follows(next.identity(), LONG).await;
     next.kill();
     other.wait_leads(LONG).await;
-    assert_eq!(monitor.reigns().len(), 4);
+    assert!(monitor.reigns().len() >= 4);
     assert!(other.token() > token_before);
     // A deletion is noticed without a linearizable read, which a standalone server does not
     // have.
@@ -57,5 +57,5 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
     other.wait_leads(LONG).await;
     let older = other.logged("lease document is older");
     assert!(older >= 1, "{}", other.logs());
-    assert_eq!(monitor.reigns().len(), 5);
+    assert!(monitor.reigns().len() >= 5);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use leasehold_testbed::{DaemonTimings, FakeClock, JumpingClock, LeaderMonitor, ReplicaSet};
 use serde_json::Value;
 
-use crate::fixture::{LONG, set_of_one, stage_on};
+use crate::fixture::{LONG, SURVIVING, set_of_one, stage_on};
 
 #[tokio::test]
 async fn i9_clocks_that_are_an_hour_off_or_jump_change_no_leader() {
@@ -16,7 +16,7 @@ async fn i9_clocks_that_are_an_hour_off_or_jump_change_no_leader() {
     // The first member is the first primary.
     let set = ReplicaSet::builder().clock(0, &ahead).start().await;
     let set = Arc::new(set);
-    let stage = stage_on(&set).timings(DaemonTimings::DEMO);
+    let stage = stage_on(&set).timings(SURVIVING);
     let a = stage.candidate("a").clock(&ahead).leading(LONG).await;
     let b = stage.candidate("b").clock(jumping.clock()).start();
     let c = stage.candidate("c").start();
@@ -27,7 +27,7 @@ async fn i9_clocks_that_are_an_hour_off_or_jump_change_no_leader() {
     let seen_before = b.status()["transitions"].clone();
     for offset in ["+1h", "-1h", "+0s", "-30d", "+1s"] {
         jumping.jump(offset);
-        // Long enough for a contender to consider the holder expired.
+        // Long enough for a contender that reads its wall clock to consider the holder expired.
         a.wait_renewal(LONG).await;
         a.wait_renewal(LONG).await;
     }

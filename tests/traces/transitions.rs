@@ -241,7 +241,21 @@ fn calls_are_changed(run: &Run) {
         let effects = run.trace[asked]["turn"]["effects"].as_array_mut().unwrap();
         effects.retain(|effect| effect["Call"]["operation"]["Renew"].is_null());
     });
-    let unknown = run.call(|line| line["answered"]["outcome"] == "unknown");
+    // A read of unknown outcome makes no change.
+    let renews = |line: &Value, call: &Value| {
+        let effects = line["turn"]["effects"].as_array().into_iter().flatten();
+        let mut asked = effects.filter(|effect| effect["Call"]["id"] == *call);
+        asked.any(|effect| {
+            let revision = effect["Call"]["operation"]["Renew"]["revision"].as_str();
+            let mut changes = run.leases.iter().map(self::revision);
+            revision.is_some() && changes.any(|changed| changed.as_deref() == revision)
+        })
+    };
+    let unknown = run.call(|line| {
+        let (machine, answered) = (&line["machine"], &line["answered"]);
+        let mut turns = run.trace.iter().filter(|turn| turn["machine"] == *machine);
+        answered["outcome"] == "unknown" && turns.any(|turn| renews(turn, &answered["call"]))
+    });
     for outcome in ["failed", "rejected"] {
         run.refused(&format!("it gives this, but was {outcome}"), |run| {
             run.trace[unknown]["answered"]["outcome"] = json!(outcome);
