@@ -268,8 +268,9 @@ fn lock(uri: &std::path::Path, lease: &str, command: &str) -> Command {
     program
         .env_clear()
         .env("LEASEHOLD_IDENTITY__NAME", "orders-1")
-        // The root file system of the container is read-only.
-        .env("TMPDIR", "/proc/nowhere");
+        // The root file system of the container is read-only, /run included.
+        .env("TMPDIR", "/proc/nowhere")
+        .env("XDG_RUNTIME_DIR", "/proc/nowhere");
     program
 }
 
