@@ -1,6 +1,8 @@
 //! Goal: verify all tasks together. Method: a function acts as API server.
 
+use std::io::Write;
 use std::panic::resume_unwind;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::{Request, Response};
@@ -68,6 +70,49 @@ fn in_sync(metrics: &Metrics) -> bool {
 async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(LONG / 2, wait).await;
     waited.unwrap_or_else(|_| panic!("not so: {what}"))
+}
+
+/// A log that reads, at each line, if the label is in sync.
+#[derive(Clone)]
+struct Witness {
+    metrics: Metrics,
+    seen: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Write for Witness {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.seen.lock().unwrap().push(in_sync(&self.metrics));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_state_of_the_label_is_published_before_it_is_logged() {
+    let requests = AtomicUsize::new(0);
+    let (_kubernetes, _tasks, metrics, _status) =
+        publisher(Duration::from_millis(1), None, move |_| {
+            let number = requests.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(if number == 1 { 500 } else { 200 })
+        });
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let witness = Witness {
+        metrics,
+        seen: Arc::clone(&seen),
+    };
+    let log = tracing_subscriber::fmt().with_writer(move || witness.clone());
+    // Tasks run on the thread of the test.
+    let _log = tracing::subscriber::set_default(log.finish());
+    soon("the failure and its end are logged", async {
+        while seen.lock().unwrap().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    assert_eq!(*seen.lock().unwrap(), [false, true]);
 }
 
 #[tokio::test]

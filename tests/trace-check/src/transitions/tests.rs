@@ -86,9 +86,8 @@ fn registrations(revision: u8) -> Calls {
 /// Checks a standby that registers at revision 1, and at revision 2 after an edit.
 fn check(calls: &Calls) -> Report {
     let by = Identity::new("b").unwrap();
-    let made: Vec<_> = calls.all().collect();
-    let made: Vec<_> = made
-        .into_iter()
+    let made: Vec<_> = calls
+        .all()
         .map(|(id, call)| Made {
             machine: "b",
             by: &by,
