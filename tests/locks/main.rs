@@ -10,6 +10,7 @@ mod foreign_documents;
 mod granting;
 mod library;
 mod limits;
+mod never_begun;
 mod newer_fields;
 mod operators;
 mod unknown_outcomes;

@@ -239,6 +239,12 @@ impl Locker {
         let _ = self.inputs.send(Input::GiveUp).await;
     }
 
+    /// Requests [`Locker::give_up`] without waiting for its turn. Only for a contender that has had no
+    /// other request, so that its queue has room.
+    fn request_to_give_up(&self) {
+        let _ = self.inputs.try_send(Input::GiveUp);
+    }
+
     /// Reports that the work under the lock is over and confirmed gone, and releases the lock.
     /// After a loss it confirms that nothing runs under the lost claim.
     pub async fn release(&self) {

@@ -257,8 +257,10 @@ impl LockContender {
             Input::Hint(hint) => self.hint(hint, turn),
             Input::PrimaryChanged => self.primary_changed(turn.now),
             Input::GiveUp => {
-                let holds = matches!(self.state, State::Holding(_));
-                self.keeps_until = self.keeps_until.filter(|_| !holds);
+                // No work began, so no place is kept, even if the lock is lost by now.
+                let ended = matches!(self.state, State::Leaving(_));
+                let keeps = ended || planted!(GivenUpPlaceKept);
+                self.keeps_until = self.keeps_until.filter(|_| keeps);
                 self.give_up(turn.now);
             }
             Input::Abandoned => self.give_up(turn.now),

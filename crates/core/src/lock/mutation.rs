@@ -60,6 +60,9 @@ crate::election::mutation::mutations! {
     /// An owner whose work ends early leaves before the least time of its place.
     LeaveBeforeLeastTime:
         "a place stays taken for its least time although the work has ended",
+    /// A place is kept although its work never began.
+    GivenUpPlaceKept:
+        "work that never began keeps no place",
     /// The entry of a dead process expires before the least time of its place.
     DeathEndsLeastTime:
         "a place stays taken for its least time although its owner is dead",

@@ -201,7 +201,7 @@ impl Lock {
     pub async fn acquire(&self) -> Result<LockGuard, LockError> {
         let mut waiting = self.start(false);
         waiting.held().await?;
-        Ok(waiting)
+        Ok(waiting.begun())
     }
 
     /// Waits until the lock is granted, for at most `wait`.
@@ -225,9 +225,9 @@ impl Lock {
     async fn within(&self, wait: Duration, non_blocking: bool) -> Result<LockGuard, LockError> {
         let mut waiting = self.start(non_blocking);
         match tokio::time::timeout(wait, waiting.held()).await {
-            Ok(held) => held.map(|()| waiting),
+            Ok(held) => held.map(|()| waiting.begun()),
             // The lock may have been granted at this very moment.
-            Err(_) if waiting.authority().is_some() => Ok(waiting),
+            Err(_) if waiting.authority().is_some() => Ok(waiting.begun()),
             Err(_) if waiting.status.borrow().store_reached => Err(LockError::TimedOut),
             Err(_) => Err(LockError::Unreachable),
         }
@@ -249,6 +249,7 @@ impl Lock {
             locker,
             status,
             want,
+            may_have_begun: false,
         }
     }
 }
@@ -259,9 +260,26 @@ pub struct LockGuard {
     locker: Locker,
     status: watch::Receiver<Status>,
     want: Want,
+    /// True once the program has the guard, so that work may have begun under it.
+    may_have_begun: bool,
+}
+
+impl Drop for LockGuard {
+    /// Withdraws an acquisition that was dropped before it returned the guard: its place is not
+    /// kept, even if the lock was granted meanwhile.
+    fn drop(&mut self) {
+        if !self.may_have_begun {
+            self.locker.request_to_give_up();
+        }
+    }
 }
 
 impl LockGuard {
+    fn begun(mut self) -> Self {
+        self.may_have_begun = true;
+        self
+    }
+
     /// Returns the authority at this instant; `None` if the lock was lost.
     pub fn authority(&self) -> Option<Authority> {
         self.locker.authority()

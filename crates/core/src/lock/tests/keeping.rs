@@ -1,7 +1,9 @@
 //! Places that stay taken for a least time after the acquisition.
 
 use super::harness::{Fixture, options, seconds};
-use crate::lock::{AtLeast, Ending, EntryState, Input, Notice, Operation, Outcome, Want};
+use crate::lock::{
+    AtLeast, Ending, EntryState, Input, Loss, Notice, Operation, Outcome, Standing, Want,
+};
 
 const LEAST: u64 = 55;
 
@@ -80,6 +82,30 @@ fn a_waiter_that_gives_up_keeps_nothing() {
     fixture.settle();
     assert_eq!(fixture.ones[b].sent.last(), Some(&"leave"));
     assert_eq!(fixture.document().queue, []);
+}
+
+#[test]
+fn a_job_that_never_ran_keeps_nothing_although_its_lock_is_lost() {
+    let mut fixture = Fixture::empty();
+    let a = keeper(&mut fixture, "a");
+    fixture.tick_after(a, seconds(20));
+    assert_eq!(fixture.standing(a), Standing::Lost(Loss::Deadline));
+    fixture.input(a, Input::GiveUp);
+    fixture.settle();
+    assert_eq!(fixture.ones[a].sent.last(), Some(&"leave"));
+    assert_eq!(fixture.document().holders, []);
+}
+
+#[test]
+fn a_request_to_give_up_after_the_work_ended_keeps_its_place() {
+    let mut fixture = Fixture::empty();
+    let a = keeper(&mut fixture, "a");
+    fixture.input(a, Input::Release);
+    fixture.answer(a, Outcome::Unknown);
+    fixture.input(a, Input::GiveUp);
+    fixture.pass(seconds(2));
+    assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep", "keep"]);
+    assert!(fixture.document().holders[0].is_over);
 }
 
 #[test]

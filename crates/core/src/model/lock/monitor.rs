@@ -36,6 +36,8 @@ pub(crate) struct Monitor {
     /// Entries of others that are stored, each with the time when it was first shown.
     shown: Vec<Sighting>,
     place: Place,
+    /// The process was asked to give up before its work ended.
+    gave_up: bool,
 }
 
 /// The stored entry of the current claim.
@@ -143,6 +145,11 @@ impl Monitor {
         {
             self.ended = Some(status.claim);
         }
+    }
+
+    /// Records that the process is asked to give up, in this state.
+    pub(crate) fn gives_up(&mut self, standing: &Standing) {
+        self.gave_up |= *standing != Standing::Leaving;
     }
 
     /// Records a reply before the process receives it.
@@ -316,6 +323,7 @@ impl Monitor {
             unread_rejection: self.must_read.is_some(),
             holds: sending.holds,
             works: sending.works,
+            gave_up: self.gave_up,
         });
         violation.map(|violation| violation.invariant)
     }

@@ -77,6 +77,11 @@ pub(crate) fn planted() -> Vec<Planted> {
         bug(NothingRemembered, "one kill, jobs that do not wait", &jobs),
         bug(LeaveBeforeLeastTime, "no fault, least times", &kept(0, 0)),
         bug(
+            GivenUpPlaceKept,
+            "no fault, least times, one gives up",
+            &kept(0, 0).with_give_ups(1),
+        ),
+        bug(
             DeathEndsLeastTime,
             "one kill, least times",
             &kept(1, 0).with(&[Kind::Kills]),

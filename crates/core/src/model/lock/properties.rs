@@ -153,6 +153,7 @@ impl Model for Exploration {
             "slots stay",
             "own slots",
             "places are kept",
+            "places given up are freed",
             "once per period",
             "only successes are recorded",
             "claims are unique",

@@ -297,7 +297,9 @@ impl World {
                 self.give_ups_left -= 1;
                 self.machine(i).works = false;
                 if let Some(contender) = &self.machines[i].contender {
-                    self.place_given_up(contender.claim());
+                    let (claim, standing) = (contender.claim(), contender.status().standing);
+                    self.place_given_up(claim);
+                    self.machine(i).monitor.gives_up(&standing);
                 }
                 self.input(i, Input::GiveUp, bounds);
             }

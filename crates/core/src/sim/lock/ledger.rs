@@ -54,6 +54,8 @@ pub(super) struct Ledger {
     /// Revisions of acknowledged joins.
     acknowledged_joins: BTreeSet<Revision>,
     left: Option<(BootTime, bool)>,
+    /// The process was asked to give up before its work ended.
+    gave_up: bool,
     renew_deadline: Duration,
 }
 
@@ -106,6 +108,7 @@ impl Ledger {
             Input::Hint(Hint::Granted(grant)) => {
                 self.credit_grant(status.claim, *grant);
             }
+            Input::GiveUp => self.gave_up |= status.standing != Standing::Leaving,
             _ => {}
         }
     }
@@ -304,6 +307,7 @@ impl Ledger {
             unread_rejection: self.must_read.is_some(),
             holds: state.holds,
             works: state.works,
+            gave_up: self.gave_up,
         })
     }
 

@@ -222,7 +222,11 @@ impl World {
                 self.check_loss(process, loss);
                 let claim = self.processes[process].contender.status().claim;
                 let ends = self.now + self.chance.between(1, 3_000) * MS;
-                self.at(ends, move |world| world.work_ends(process, claim));
+                // A program may notice the loss before it begins its work.
+                match self.chance.one_in(4) {
+                    true => self.at(ends, move |world| world.gives_up(process)),
+                    false => self.at(ends, move |world| world.work_ends(process, claim)),
+                }
             }
             Effect::Notice(notice) => {
                 self.note(|| format!("p{process} says {notice:?}"));
@@ -317,7 +321,7 @@ impl World {
         if p.alive {
             p.works = false;
             let (claim, standing) = (p.contender.claim(), p.contender.status().standing);
-            if let Standing::Held(_) = standing {
+            if let Standing::Held(_) | Standing::Lost(_) = standing {
                 self.forget_place(claim);
             }
             self.input(process, Input::GiveUp);

@@ -1,6 +1,7 @@
 //! Writes that a process may send of its own claim: none after the claim ended, none after a
 //! rejection before a read, no join while another claim's join is unresolved, and no leave while
-//! the work runs (I6). A keep is a leave here.
+//! the work runs (I6). A keep is a leave here, and no place is kept once the process was asked to give
+//! up.
 
 use super::{Violation, violation, with};
 
@@ -19,11 +20,14 @@ pub(crate) struct Write {
     /// The process has authority, so a renewal cannot wait.
     pub(crate) holds: bool,
     pub(crate) works: bool,
+    /// The process was asked to give up before its work began.
+    pub(crate) gave_up: bool,
 }
 
 pub(crate) fn check(write: Write) -> Option<Violation> {
     let joins = matches!(write.operation, "join" | "try");
     let broken = match write.operation {
+        "keep" if write.gave_up => Some("places given up are freed"),
         "leave" | "keep" => write.works.then_some("I6"),
         "read" => None,
         _ if write.unread_rejection && !write.holds => Some("read after a rejection"),
@@ -43,6 +47,7 @@ const FINE: Write = Write {
     unread_rejection: false,
     holds: false,
     works: false,
+    gave_up: false,
 };
 
 #[test]
@@ -61,7 +66,8 @@ fn the_calls_of_the_protocol_are_accepted() {
     let held = with(renewal, |it| {
         (it.holds, it.works, it.unread_rejection) = (true, true, true)
     });
-    for write in [FINE, renewal, leave, read, held] {
+    let freed = with(leave, |it| it.gave_up = true);
+    for write in [FINE, renewal, leave, read, held, freed] {
         assert_eq!(check(write), None);
     }
 }
@@ -70,8 +76,9 @@ fn the_calls_of_the_protocol_are_accepted() {
 fn everything_else_is_found() {
     let renewal = with(FINE, |it| it.operation = "renew");
     let leave = with(FINE, |it| it.operation = "leave");
+    let keep = with(FINE, |it| it.operation = "keep");
     type Change = fn(&mut Write);
-    let wrong: [(&str, Write, Change); 5] = [
+    let wrong: [(&str, Write, Change); 6] = [
         ("ended claims stay ended", renewal, |it| it.ended = true),
         ("read after a rejection", renewal, |it| {
             it.unread_rejection = true
@@ -81,6 +88,7 @@ fn everything_else_is_found() {
             it.other_join_open = true
         }),
         ("I6", leave, |it| it.works = true),
+        ("places given up are freed", keep, |it| it.gave_up = true),
     ];
     for (broken, write, change) in wrong {
         let violation = check(with(write, change));

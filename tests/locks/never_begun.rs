@@ -1,0 +1,62 @@
+//! Goal: work that never began keeps no place for its least time, however its attempt ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::election::LeaseName;
+use leasehold::lock::{AtLeast, End, Loss, Operation, Standing, Status};
+use leasehold::locker::{Lock, Locker, LockerOptions, NoLockSurfaces};
+
+use crate::fixture::{NAME, applied, eventually, read, shared_stage, store, store_options, token};
+use crate::library::short;
+
+fn hour() -> AtLeast {
+    AtLeast::new(Duration::from_secs(3600)).expect("short")
+}
+
+fn name() -> LeaseName {
+    LeaseName::new(NAME).expect("legal")
+}
+
+#[tokio::test]
+async fn a_lock_that_is_lost_before_the_work_begins_keeps_no_place() {
+    let stage = shared_stage().await;
+    let proxy = stage.set().proxy();
+    let uri = stage.set().proxied_uri(&proxy);
+    let mut options = store_options(&stage, "a");
+    options.uri = Arc::new(move || Ok(uri.clone()));
+    options.timings = short();
+    let mut options = LockerOptions::new(options, name());
+    options.at_least = hour();
+    let mut locker = Locker::start(options, NoLockSurfaces);
+    let mut status = locker.status();
+    let held = |status: &Status| matches!(status.standing, Standing::Held(_));
+    status.wait_for(held).await.expect("it runs");
+    proxy.stall();
+    let lost = |status: &Status| matches!(status.standing, Standing::Lost(_));
+    status.wait_for(lost).await.expect("it runs");
+    proxy.resume();
+    locker.give_up().await;
+    let finished = locker.wait().await.expect("no fault");
+    assert_eq!(finished.end, End::Lost(Loss::Deadline));
+    assert_eq!(read(&store(&stage)).await.holders, []);
+}
+
+#[tokio::test]
+async fn an_acquisition_that_is_dropped_when_it_is_granted_keeps_no_place() {
+    let stage = shared_stage().await;
+    let lock = Lock::new(store_options(&stage, "a"), name()).at_least(hour());
+    let mut acquiring = Box::pin(lock.acquire());
+    let store = store(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    // Polled once, so that the contender runs but its guard is not taken.
+    let polled = futures_util::poll!(&mut acquiring);
+    assert!(polled.is_pending());
+    eventually("its place is declared", async || {
+        let read = read(&store).await;
+        read.holders.iter().any(|entry| !entry.at_least.is_zero())
+    })
+    .await;
+    drop(acquiring);
+    eventually("it is free", async || read(&store).await.holders.is_empty()).await;
+}
