@@ -67,3 +67,34 @@ fn a_killed_holders_slot_is_free_again() {
 fn a_killed_readers_place_is_free_again() {
     a_killed_holder_makes_room("brisk-readers", "--shared");
 }
+
+/// Each machine also runs jobs with the same lock name in another database. Neither lock forgets what
+/// the other one's jobs have seen.
+#[test]
+fn a_lock_of_the_same_name_in_another_database_does_not_keep_a_killed_holder() {
+    let (place, other) = (Place::new(), Place::new());
+    let name = "brisk-twice";
+    let flags = ["lock", name, "--slots=2", "--lease-duration=6s"];
+    let killed = place.holder(
+        name,
+        &["--slots=2", "--lease-duration=6s", "--identity=killed"],
+    );
+    let directory = place.path("host");
+    std::fs::create_dir(&directory).unwrap();
+    killed.signal(Signal::KILL);
+    let since = Instant::now();
+    let listed = || place.run(&["locks"]).stdout.contains("killed");
+    assert!(listed(), "it holds a place");
+    // One job after the other, so that the record of each is that of the next.
+    eventually("its place is free", || {
+        for of in [&place, &other] {
+            let mut command = of.command(&[&flags[..], &["--", "sleep", "0.15"]].concat());
+            command.env("XDG_RUNTIME_DIR", &directory);
+            let done = Job::start(command).output();
+            assert_eq!(done.code, 0, "{done:?}");
+        }
+        !listed()
+    });
+    let gone_after = since.elapsed();
+    assert!(gone_after < 2 * LEASE, "{gone_after:?}");
+}

@@ -6,6 +6,7 @@
 //! which is common to all jobs.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -71,7 +72,7 @@ impl ObservationCache {
         let place = places
             .chain([of_this_user()])
             .find(|place| make(place).is_ok());
-        let path = place.map(|place| place.join(lock.as_str()));
+        let path = place.map(|place| place.join(file_name(lock, store)));
         Self::at(path, clock::boot_clock(), store)
     }
 
@@ -128,12 +129,13 @@ impl ObservationCache {
             // Nothing new, and another job may have saved more since this one began.
             return;
         }
+        let (token, observations) = self.merged(finished);
         let record = Record {
             schema: 1,
             boot_id: boot_id.clone(),
             store: self.store.clone(),
-            token: finished.token_highest.get(),
-            entries: finished.observations.iter().map(Line::of).collect(),
+            token: token.get(),
+            entries: observations.iter().map(Line::of).collect(),
         };
         let written = serde_json::to_vec(&record)
             .map_err(io::Error::other)
@@ -142,6 +144,23 @@ impl ObservationCache {
             tracing::debug!(path = %path.display(), kind = %error.kind(), "failed to save lock observations");
         }
     }
+
+    /// Returns what this job knows, and what other jobs have saved since it began. If two jobs save at
+    /// the same instant, one of the two records is lost, which delays an eviction.
+    fn merged(&self, finished: &Finished) -> (Token, Observations) {
+        let (token, saved) = self.read();
+        let (_, before) = &self.seen;
+        let observations = finished.observations.merged(before, &saved);
+        (token.max(finished.token_highest), observations)
+    }
+}
+
+/// Returns the name of the record: that of the lock, and a hash, because the same lock name in another
+/// deployment, database or collection is another lock.
+fn file_name(lock: &LeaseName, store: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    (lock.as_str(), store).hash(&mut hasher);
+    format!("{lock}@{:016x}", hasher.finish())
 }
 
 impl Line {
@@ -265,6 +284,53 @@ mod tests {
         });
         let (_, observations) = at(&path, "h/d.c", "boot").read();
         assert_eq!(observations, finished.observations);
+    }
+
+    #[test]
+    fn jobs_that_end_at_different_times_keep_what_each_has_seen() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("jobs");
+        let now = clock::boot_now();
+        let earlier = BootTime::from_nanos(now.as_nanos() - 1_000_000_000);
+        let claim = |number| Claim::from_bytes([number; 16]);
+        let seen = |token: i64, entries: &[(u8, BootTime)]| {
+            let observation = |since| {
+                finished(since)
+                    .observations
+                    .iter()
+                    .next()
+                    .map(|(_, o)| o.clone())
+            };
+            let entries = entries
+                .iter()
+                .filter_map(|(n, since)| Some((claim(*n), observation(*since)?)));
+            Finished {
+                end: End::GaveUp,
+                token_highest: Token::new(token).expect("not negative"),
+                observations: Observations::remembered(entries),
+            }
+        };
+        at(&path, "h/d.c", "boot").keep(&seen(5, &[(1, earlier), (2, earlier)]));
+        let [late, early] = [(); 2].map(|()| at(&path, "h/d.c", "boot"));
+        // Another job joined meanwhile, and the second entry left.
+        early.keep(&seen(7, &[(1, earlier), (3, now)]));
+        late.keep(&seen(6, &[(1, now), (4, now)]));
+        let (token, observations) = at(&path, "h/d.c", "boot").read();
+        assert_eq!(token.get(), 7, "the higher one");
+        let kept: Vec<_> = observations
+            .iter()
+            .map(|(claim, o)| (claim, o.since))
+            .collect();
+        let expected = [(1, earlier), (3, now), (4, now)].map(|(n, since)| (claim(n), since));
+        assert_eq!(kept, expected);
+    }
+
+    #[test]
+    fn each_lock_of_each_store_has_its_own_record() {
+        let name = |lock: &str, store| file_name(&LeaseName::new(lock).expect("legal"), store);
+        assert_ne!(name("jobs", "h/a.c"), name("jobs", "h/b.c"));
+        assert_ne!(name("jobs", "h/a.c"), name("other", "h/a.c"));
+        assert!(name("jobs", "h/a.c").starts_with("jobs@"));
     }
 
     #[test]

@@ -69,6 +69,24 @@ impl Observations {
             .map(|(claim, observation)| (*claim, observation))
     }
 
+    /// Returns these observations together with those that other contenders of the same boot have
+    /// saved since this one started with `before`.
+    #[must_use]
+    pub fn merged(&self, before: &Self, saved: &Self) -> Self {
+        let mut merged = self.0.clone();
+        for (claim, other) in &saved.0 {
+            match merged.get_mut(claim) {
+                Some(own) => own.merge(other),
+                // This contender knew the entry, and saw that it is gone.
+                None if before.0.contains_key(claim) => {}
+                None => {
+                    merged.insert(*claim, other.clone());
+                }
+            }
+        }
+        Self(merged)
+    }
+
     /// Records the document of a reply, without the entry of `mine`. Returns the owners of new
     /// entries that declare a duration outside the valid range, with that duration in milliseconds.
     pub(super) fn note(
@@ -161,6 +179,22 @@ impl Observation {
             since: now,
             kept_until: entry.keeps(state).then(|| now + entry.at_least),
         }
+    }
+
+    /// Adds what another contender of the same boot has observed of the same entry: the earlier
+    /// instant if both saw the same revision and state, otherwise the later observation.
+    fn merge(&mut self, other: &Self) {
+        if !self.continues(other) {
+            if other.since > self.since {
+                *self = other.clone();
+            }
+            return;
+        }
+        self.since = self.since.min(other.since);
+        self.kept_until = match (self.kept_until, other.kept_until) {
+            (Some(own), Some(other)) => Some(own.min(other)),
+            (own, other) => own.or(other),
+        };
     }
 
     /// Returns the entry of `claim` as observed.

@@ -64,15 +64,22 @@ struct ObservationCache {
 }
 
 /// Saves the observations of a contender when it finishes.
-struct SaveObservations(Arc<Mutex<ObservationCache>>);
+struct SaveObservations {
+    cache: Arc<Mutex<ObservationCache>>,
+    /// The observations with which the contender started.
+    before: Observations,
+}
 
 impl LockSurfaces for SaveObservations {
     fn finished(&mut self, finished: &Finished) {
         // A poisoned value is consistent, because it is only replaced as a whole.
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another contender of this lock may have saved more meanwhile.
         *cache = ObservationCache {
-            token_highest: finished.token_highest,
-            observations: finished.observations.clone(),
+            token_highest: cache.token_highest.max(finished.token_highest),
+            observations: finished
+                .observations
+                .merged(&self.before, &cache.observations),
         };
     }
 }
@@ -243,7 +250,11 @@ impl Lock {
             options.observations = cache.observations.clone();
         }
         let want = options.want;
-        let locker = Locker::start(options, SaveObservations(Arc::clone(&self.cache)));
+        let surfaces = SaveObservations {
+            cache: Arc::clone(&self.cache),
+            before: options.observations.clone(),
+        };
+        let locker = Locker::start(options, surfaces);
         let status = locker.status();
         LockGuard {
             locker,
