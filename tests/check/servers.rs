@@ -153,3 +153,31 @@ async fn a_set_that_is_not_the_one_of_the_status_directory_is_refused() {
     );
     assert_eq!(answer.code, 2);
 }
+
+#[tokio::test]
+async fn a_server_of_another_set_fails_and_several_servers_without_the_name_are_a_warning() {
+    let scene = Scene::new().await;
+    let [set, other] = [
+        ReplicaSet::builder().members(1).start().await,
+        ReplicaSet::builder().name("other").members(1).start().await,
+    ];
+    let servers = format!("{},{}", set.node(0).address(), other.node(0).address());
+    // The driver never uses the stranger, and the string is wrong nevertheless.
+    let named = format!("mongodb://{servers}/?replicaSet=testbed");
+    let answer = scene.check(&named).flag(TIMEOUT).run().await;
+    let stranger = format!("{} is part of replica set other", other.node(0).address());
+    answer.says("one-deployment", "failed", &stranger);
+    answer.says("deployment", "warning", "replica set \"testbed\"");
+    assert_eq!(answer.code, 2);
+    let unnamed = format!("mongodb://{servers}/");
+    let answer = scene.check(&unnamed).flag(TIMEOUT).run().await;
+    answer.says("deployment", "failed", "MongoDB URI refused");
+    answer.says("deployment", "failed", "two candidates can lead");
+    assert_eq!(answer.code, 2);
+
+    let port = set.node(0).port();
+    let aliases = format!("mongodb://localhost:{port},127.0.0.1:{port}/");
+    let answer = scene.check(&aliases).flag(TIMEOUT).run().await;
+    answer.says("one-deployment", "warning", "does not name it");
+    answer.says("one-deployment", "warning", "add replicaSet=testbed");
+}

@@ -19,6 +19,7 @@ mod late_landings;
 mod majority_lost;
 mod mongodb_elections;
 mod moved_uri;
+mod one_set;
 mod operator_requests;
 mod outcomes;
 mod stale_streams;

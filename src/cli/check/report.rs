@@ -69,6 +69,7 @@ checks! {
         ClientCertificate = "client-certificate",
         Credentials = "credentials",
         Deployment = "deployment",
+        OneDeployment = "one-deployment",
         DeploymentRecord = "deployment-record",
     }
     Permissions = "permissions" {

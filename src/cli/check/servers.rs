@@ -11,7 +11,8 @@ use super::{NOT_REACHED, tls, within};
 use crate::clock;
 use crate::publish::directory::{DEPLOYMENT_FILE, recorded_deployment};
 use crate::store::mongo::probe::{
-    Description, Kind, Login, Product, ServerState, StoreProbe, lacks_right, refuses_login, resolve,
+    Description, Kind, Login, Product, Seeds, ServerState, StoreProbe, lacks_right, refuses_login,
+    resolve,
 };
 use crate::store::{Failure, RetryPolicy};
 
@@ -71,12 +72,19 @@ pub(super) async fn checks(
         Err(failure) if refuses_login(failure) => Check::skipped(Name::Deployment, NOT_REACHED),
         Err(failure) => failed(Name::Deployment, failure),
     });
+    checks.push(one_deployment(store, &seeds, description, timeout).await);
     checks.push(record(directory, description));
     (checks, reached.ok())
 }
 
 fn unresolved(failure: &Failure) -> Vec<Check> {
-    let skipped = [Name::Server, Name::Tls, Name::Credentials, Name::Deployment];
+    let skipped = [
+        Name::Server,
+        Name::Tls,
+        Name::Credentials,
+        Name::Deployment,
+        Name::OneDeployment,
+    ];
     let mut checks = vec![Check::failed(
         Name::Resolution,
         failure.to_string(),
@@ -292,6 +300,48 @@ fn deployment(description: &Description) -> Check {
                 "replica set {set:?}, MongoDB {version}, data-bearing members: {data}, arbiters: {voters}: at most one leader, across elections"
             ),
         ),
+    }
+}
+
+/// Checks that all servers of the connection string belong to one deployment.
+async fn one_deployment(
+    store: &StoreProbe,
+    seeds: &Seeds,
+    description: Option<&Description>,
+    timeout: Duration,
+) -> Check {
+    let name = Name::OneDeployment;
+    let Some(description) = description else {
+        return Check::skipped(name, NOT_REACHED);
+    };
+    let servers = seeds.addresses().len();
+    if servers == 1 {
+        return Check::ok(name, "the MongoDB URI names one server");
+    }
+    let strangers = match within(timeout, store.strangers()).await {
+        Ok(strangers) => strangers,
+        Err(failure) => return failed(name, &failure),
+    };
+    if !strangers.is_empty() {
+        let each = strangers.iter();
+        let each: Vec<_> = each.map(|(at, what)| format!("{at} is {what}")).collect();
+        return Check::failed(
+            name,
+            each.join("; "),
+            "remove the servers of other deployments from the MongoDB URI (docs/mongodb.md)",
+        );
+    }
+    match (&description.kind, seeds.set()) {
+        (Kind::ReplicaSet(set), None) => Check::warning(
+            name,
+            format!(
+                "the {servers} servers that answer belong to one replica set, but the MongoDB URI does not name it"
+            ),
+            format!(
+                "add replicaSet={set} to the MongoDB URI: servers of other sets are then never used"
+            ),
+        ),
+        _ => Check::ok(name, "the servers that answer belong to one deployment"),
     }
 }
 

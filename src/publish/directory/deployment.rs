@@ -78,6 +78,7 @@ mod tests {
     fn deployment() -> DeploymentId {
         DeploymentId {
             set: Some("rs0".to_owned()),
+            id: Some("6b080f2e09f6138a1d2e9c4c".to_owned()),
             members: ["a:1", "b:1"].map(str::to_owned).into(),
             seeds: ["a:1".to_owned()].into(),
         }

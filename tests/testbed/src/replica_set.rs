@@ -41,6 +41,7 @@ const POLL: Duration = Duration::from_millis(5);
 pub struct ReplicaSet {
     members: Vec<Member>,
     standalone: bool,
+    name: String,
     certificates: Option<Certificates>,
     root: Option<User>,
     client: Client,
@@ -195,6 +196,39 @@ impl ReplicaSet {
         started.unwrap_or_else(|failure| panic!("{failure}"));
     }
 
+    /// Starts a copy of a member's data on another port, as one does to restore a set elsewhere: the
+    /// copy has the name and the id of this set, and is its own only member. Kills the member while
+    /// its data are copied.
+    ///
+    /// # Panics
+    /// If the copy cannot be started, with the reason.
+    pub async fn copy(&self, index: usize) -> Member {
+        self.kill(index);
+        let copy = self.members[index].copied(&self.scratch.path().join("copy"));
+        self.restart(index).await;
+        let copy = copy.unwrap_or_else(|failure| panic!("copy a member: {failure}"));
+        let started = copy.start().await;
+        started.unwrap_or_else(|failure| panic!("start a copy: {failure}"));
+        let direct = format!("mongodb://{}/?directConnection=true", copy.address());
+        let client = copy.client(&direct).await;
+        let client = client.unwrap_or_else(|failure| panic!("reach a copy: {failure}"));
+        let admin = client.database("admin");
+        let members = doc! { "_id": 0, "host": copy.address() };
+        let config = doc! { "_id": &self.name, "version": 1_000, "members": [members] };
+        let end = Instant::now() + PRIMARY_DEADLINE;
+        loop {
+            // Refused until the member has read the configuration that it was copied with.
+            let reconfig = doc! { "replSetReconfig": &config, "force": true };
+            let _ = admin.run_command(reconfig).await;
+            let hello = admin.run_command(doc! { "hello": 1 }).await;
+            if hello.is_ok_and(|hello| hello.get_bool("isWritablePrimary").unwrap_or(false)) {
+                return copy;
+            }
+            assert!(Instant::now() < end, "the copy has no primary");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     /// Makes the primary step down and waits until another member is primary. Returns the old and
     /// the new primary.
     pub async fn step_down_primary(&self) -> (usize, usize) {
@@ -332,7 +366,7 @@ impl ReplicaSet {
 
     fn uri_of(&self, user: Option<&User>) -> String {
         let addresses: Vec<_> = self.members.iter().map(Member::address).collect();
-        let set = format!("replicaSet={SET_NAME}");
+        let set = format!("replicaSet={}", self.name);
         let options: &[&str] = if self.standalone { &[] } else { &[&set] };
         user::uri(
             &addresses.join(","),

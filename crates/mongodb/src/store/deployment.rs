@@ -8,14 +8,18 @@ use serde::{Deserialize, Serialize};
 /// A deployment as its servers describe it. Two candidates of one lease on two deployments would
 /// both lead.
 ///
-/// A replica set has an id, but only in its configuration, which takes more permissions to read
-/// than a lease needs. The name and the members serve instead: a deployment is the same while the
-/// names agree and at least one of the last known members remains. A set whose members were all
-/// moved to other hosts in one step looks like another deployment.
+/// A deployment is the same while the ids of the sets agree, the names agree, and at least one of the
+/// last known members remains. The id alone does not decide, because a copy of a set's data has the
+/// set's id. A set whose members were all moved to other hosts in one step looks like another
+/// deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.
     pub set: Option<String>,
+    /// The set's id in hexadecimal digits, made when the set was initiated; `None` without a set, or
+    /// if the servers do not report their id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// The members of the set in lower case; empty without a set.
     pub members: BTreeSet<String>,
     /// The servers that the connection string names, in lower case: the only identity of a
@@ -29,13 +33,20 @@ impl DeploymentId {
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.set, &other.set) {
             (Some(mine), Some(others)) => {
-                mine == others && !self.members.is_disjoint(&other.members)
+                mine == others
+                    && !self.members.is_disjoint(&other.members)
+                    && !self.has_other_id(other)
             }
             // A standalone server may have become a replica set since.
             (None, _) | (_, None) => self
                 .servers()
                 .any(|server| other.members.contains(server) || other.seeds.contains(server)),
         }
+    }
+
+    /// Returns true if both ids are known and differ.
+    pub(crate) fn has_other_id(&self, other: &Self) -> bool {
+        matches!((&self.id, &other.id), (Some(mine), Some(others)) if mine != others)
     }
 
     /// Returns a description for humans. The names come from a server or a file, so they are
@@ -79,6 +90,7 @@ mod tests {
     fn set(set: &str, members: &[&str]) -> DeploymentId {
         DeploymentId {
             set: Some(set.to_owned()),
+            id: None,
             members: names(members),
             seeds: names(&["seed:1"]),
         }
@@ -87,6 +99,7 @@ mod tests {
     fn alone(seeds: &[&str]) -> DeploymentId {
         DeploymentId {
             set: None,
+            id: None,
             members: names(&[]),
             seeds: names(seeds),
         }
@@ -101,6 +114,18 @@ mod tests {
             "no member is left, though the string is the same"
         );
         assert!(!home.is_same(&set("rs1", &["a:1", "b:1", "c:1"])));
+    }
+
+    #[test]
+    fn a_set_with_another_id_is_another_set_and_a_copy_with_the_id_too() {
+        let with_id = |id: &str, members| DeploymentId {
+            id: Some(id.to_owned()),
+            ..set("rs0", members)
+        };
+        let home = with_id("6b08", &["mongo-0.mongo:27017"]);
+        assert!(home.is_same(&set("rs0", &["mongo-0.mongo:27017"])), "no id");
+        assert!(!home.is_same(&with_id("6b09", &["mongo-0.mongo:27017"])));
+        assert!(!home.is_same(&with_id("6b08", &["restored:27017"])));
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub struct ReplicaSetBuilder {
     lifetime: Lifetime,
     storage: Storage,
     hosts: Vec<Host>,
+    name: String,
 }
 
 /// A network namespace for a member, and its address there.
@@ -59,6 +60,7 @@ impl ReplicaSetBuilder {
             lifetime: Lifetime::OfStarter,
             storage: Storage::Memory,
             hosts: Vec::new(),
+            name: SET_NAME.to_owned(),
         }
     }
 
@@ -66,6 +68,12 @@ impl ReplicaSetBuilder {
     pub fn hosts(mut self, hosts: Vec<Host>) -> Self {
         self.member_count = hosts.len();
         self.hosts = hosts;
+        self
+    }
+
+    /// Gives the set another name than [`SET_NAME`].
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
         self
     }
 
@@ -182,6 +190,7 @@ impl ReplicaSetBuilder {
         let mut set = ReplicaSet {
             members,
             standalone: self.standalone,
+            name: self.name.clone(),
             certificates,
             root: None,
             client: member::client(&first).await?,
@@ -220,7 +229,7 @@ impl ReplicaSetBuilder {
             arguments.extend(["--setParameter".into(), assignment.into()]);
         }
         if !self.standalone {
-            arguments.extend(["--replSet".into(), SET_NAME.into()]);
+            arguments.extend(["--replSet".into(), (&self.name).into()]);
         }
         if let Some(certificates) = certificates {
             arguments.extend(["--tlsMode".into(), "requireTLS".into()]);
@@ -254,7 +263,8 @@ impl ReplicaSetBuilder {
             "heartbeatIntervalMillis": millis(heartbeat),
         };
         let members: Vec<_> = members.collect();
-        doc! { "replSetInitiate": { "_id": SET_NAME, "members": members, "settings": settings } }
+        let name = &self.name;
+        doc! { "replSetInitiate": { "_id": name, "members": members, "settings": settings } }
     }
 }
 

@@ -73,6 +73,22 @@ impl Member {
         )))
     }
 
+    /// Copies the data of this member for another one, which is not started.
+    pub(super) fn copied(&self, directory: &Path) -> Result<Self, Failure> {
+        copy_files(&self.directory.join("data"), &directory.join("data"))
+            .map_err(|error| Failure::new(format!("cannot copy the data: {error}")))?;
+        // The lock of the member that was killed.
+        let _ = std::fs::remove_file(directory.join("data/mongod.lock"));
+        Ok(Self {
+            plan: self.plan.clone(),
+            directory: directory.to_owned(),
+            port: ReservedPort::new(),
+            process: Mutex::new(None),
+            client: Mutex::new(None),
+            stays: false,
+        })
+    }
+
     /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port.number()
@@ -217,4 +233,16 @@ impl Member {
 pub(super) async fn client(uri: &str) -> Result<Client, Failure> {
     let quick = "serverSelectionTimeoutMS=2000&connectTimeoutMS=2000";
     shared::client(&format!("{uri}&{quick}")).await
+}
+
+fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let (entry, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name())))?;
+        match entry.is_dir() {
+            true => copy_files(&entry, &to)?,
+            false => std::fs::copy(entry, to).map(drop)?,
+        }
+    }
+    Ok(())
 }

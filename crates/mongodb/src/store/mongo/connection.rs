@@ -7,6 +7,7 @@
 
 mod client;
 mod monitoring;
+mod seeds;
 #[cfg(test)]
 mod tests;
 

@@ -3,18 +3,36 @@
 
 use std::collections::BTreeSet;
 
-use mongodb::bson::{Bson, Document};
+use mongodb::bson::{Bson, Document, doc};
 use tokio::sync::watch;
 
 use crate::store::{DeploymentId, KnownHome};
 
+/// The question whose reply identifies a server. With the last field, a member of a replica set adds
+/// the id of its set, which needs no right; other servers ignore the field.
+pub(super) fn question() -> Document {
+    doc! { "hello": 1, "$replData": 1 }
+}
+
+/// Returns the address that a member of a set reports as its own; empty for other servers.
+pub(super) fn address(hello: &Document) -> String {
+    hello.get_str("me").map(canonical).unwrap_or_default()
+}
+
+/// Returns true if the server accepts writes.
+pub(super) fn is_writable(hello: &Document) -> bool {
+    let says = |key| matches!(hello.get_bool(key), Ok(true));
+    says("isWritablePrimary") || says("ismaster")
+}
+
 /// Identifies a deployment from a reply to `hello`; returns `None` unless the server accepts
 /// writes. `seeds` are the servers that the connection string names.
 pub(super) fn identify(hello: &Document, seeds: &[String]) -> Option<DeploymentId> {
-    let says = |key| matches!(hello.get_bool(key), Ok(true));
-    if !says("isWritablePrimary") && !says("ismaster") {
-        return None;
-    }
+    is_writable(hello).then(|| describe(hello, seeds))
+}
+
+/// Returns the deployment that a server belongs to, from the reply to `hello`.
+pub(super) fn describe(hello: &Document, seeds: &[String]) -> DeploymentId {
     let set = hello.get_str("setName").ok().map(str::to_owned);
     let listed = |key| {
         let list = hello.get_array(key).map(Vec::as_slice).unwrap_or_default();
@@ -23,24 +41,30 @@ pub(super) fn identify(hello: &Document, seeds: &[String]) -> Option<DeploymentI
     let members: BTreeSet<_> = match &set {
         Some(_) => listed("hosts")
             .chain(listed("passives"))
-            .map(str::to_lowercase)
+            .map(canonical)
             .collect(),
         None => BTreeSet::new(),
     };
-    let seeds = seeds.iter().map(|seed| seed.to_lowercase()).collect();
-    Some(DeploymentId {
+    let id = hello.get_document("$replData").ok();
+    let id = id.and_then(|data| data.get_object_id("replicaSetId").ok());
+    DeploymentId {
         set,
+        // A member that was not initiated has none.
+        id: id.filter(|id| id.bytes() != [0; 12]).map(|id| id.to_hex()),
         members,
-        seeds,
-    })
+        seeds: seeds.iter().map(|seed| canonical(seed)).collect(),
+    }
 }
 
-/// Identifies the deployment behind a load balancer, which the connection string names.
-pub(super) fn behind_balancer(seeds: &[String]) -> DeploymentId {
-    DeploymentId {
-        set: None,
-        members: BTreeSet::new(),
-        seeds: seeds.iter().map(|seed| seed.to_lowercase()).collect(),
+/// Returns the form of an address in which addresses are compared: in lower case, with brackets
+/// around an IPv6 address, which the driver omits.
+pub(super) fn canonical(address: &str) -> String {
+    let address = address.to_lowercase();
+    match address.rsplit_once(':') {
+        Some((host, port)) if host.contains(':') && !host.starts_with('[') => {
+            format!("[{host}]:{port}")
+        }
+        Some(_) | None => address,
     }
 }
 
@@ -58,10 +82,12 @@ pub(super) struct Home {
     /// The reason of the refusal, until a call has failed with it. The change stream may encounter
     /// the refusal first, which fails no call.
     untold: Option<String>,
-    /// The client that is known to lead home; 0 if there is none at this moment.
+    /// The client whose primary was verified; 0 if there is none at this moment.
     client: u64,
-    /// The primary that the newest client found while the home is unknown. Adopted as the home as
-    /// soon as a call is answered.
+    /// The address of the verified primary; empty for servers that do not report theirs.
+    primary: String,
+    /// The verified primary while the home is unknown. Adopted as the home as soon as a call is
+    /// answered, because the primary may refuse this client.
     found: Option<Found>,
     /// True if this process has reached its home.
     began: bool,
@@ -86,6 +112,7 @@ impl Home {
             refused: None,
             untold: None,
             client: 0,
+            primary: String::new(),
             found: None,
             began: false,
         }
@@ -97,30 +124,48 @@ impl Home {
         self.deployment.subscribe()
     }
 
-    /// Returns true if a client may send calls: it is known to lead home, or the home is not known
-    /// yet.
+    /// Returns true if a client may send calls: its primary was verified.
     pub(super) fn has(&self, client: u64) -> bool {
-        self.deployment.borrow().is_none() || self.client == client
+        self.client == client
     }
 
-    /// Records the deployment that a primary reported to a client's monitor. From the client that
-    /// leads home, the newest list of members is adopted, because members come and go.
-    pub(super) fn hear(&mut self, client: u64, uri: &str, found: DeploymentId) {
-        let home = self.deployment.borrow().clone();
-        match home {
-            // Not adopted yet: the driver may not accept this primary, or it may refuse this
-            // client.
-            None => {
-                self.found = Some(Found {
-                    client,
-                    uri: uri.to_owned(),
-                    deployment: found,
-                });
+    /// Returns the deployment of the verified client.
+    pub(super) fn verified(&self) -> Option<DeploymentId> {
+        let found = self.found.as_ref().map(|found| found.deployment.clone());
+        found.or_else(|| self.deployment.borrow().clone())
+    }
+
+    /// Returns true if this process has not reached its home through this connection string, or if
+    /// the string was refused since.
+    pub(super) fn is_new(&self, uri: &str) -> bool {
+        !self.began || self.is_refused(uri)
+    }
+
+    /// Records the deployment that a primary reported to the monitor of a client. From the verified
+    /// primary, the newest list of members is adopted, because members come and go. Another primary
+    /// must be verified, before the driver uses it.
+    pub(super) fn hear(&mut self, client: u64, uri: &str, (found, primary): (DeploymentId, &str)) {
+        if self.client != client {
+            return;
+        }
+        if self.primary != primary {
+            self.doubt(client);
+            return;
+        }
+        let known = self.found.as_ref().map(|found| &found.deployment);
+        let known = known.or(self.deployment.borrow().as_ref()).cloned();
+        match known {
+            Some(known) if known.is_same(&found) => {
+                // Monitors do not ask for the id.
+                let id = found.id.clone().or(known.id);
+                let found = DeploymentId { id, ..found };
+                match &mut self.found {
+                    Some(unconfirmed) => unconfirmed.deployment = found,
+                    None => self.settle(client, uri, found),
+                }
             }
-            Some(_) if self.client != client => {}
-            Some(home) if home.is_same(&found) => self.settle(client, uri, found),
             // A host name in the string now resolves to another server.
-            Some(_) => self.doubt(client),
+            Some(_) | None => self.doubt(client),
         }
     }
 
@@ -154,7 +199,8 @@ impl Home {
         self.client = client;
     }
 
-    /// Checks the primary that a client found, and adopts it if the home is not known yet.
+    /// Checks the primary that a client found. If the home is not known yet, it becomes the home as
+    /// soon as it answers a call.
     ///
     /// # Errors
     /// A message for humans if the primary belongs to another deployment. Its connection string
@@ -163,21 +209,38 @@ impl Home {
         &mut self,
         client: u64,
         uri: &str,
-        found: DeploymentId,
+        (found, primary): (DeploymentId, &str),
     ) -> Result<(), String> {
+        primary.clone_into(&mut self.primary);
         let home = self.deployment.borrow().clone();
-        match home.filter(|home| !home.is_same(&found)) {
+        match home {
             None => {
-                self.settle(client, uri, found);
+                self.client = client;
+                self.refused.take_if(|refused| refused == uri);
+                self.found = Some(Found {
+                    client,
+                    uri: uri.to_owned(),
+                    deployment: found,
+                });
+                Ok(())
+            }
+            Some(home) if home.is_same(&found) => {
+                let id = found.id.clone().or(home.id);
+                self.settle(client, uri, DeploymentId { id, ..found });
                 Ok(())
             }
             Some(home) => {
                 let why = self.refusal(&home, &found);
-                self.refused = Some(uri.to_owned());
-                self.untold = Some(why.clone());
+                self.refuse(uri, &why);
                 Err(why)
             }
         }
+    }
+
+    /// Refuses a connection string. The next call must fail with this message.
+    pub(super) fn refuse(&mut self, uri: &str, why: &str) {
+        self.refused = Some(uri.to_owned());
+        self.untold = Some(why.to_owned());
     }
 
     fn refusal(&self, home: &DeploymentId, found: &DeploymentId) -> String {
@@ -251,11 +314,13 @@ mod tests {
     #[test]
     fn a_connection_string_that_leads_elsewhere_is_replaced_by_the_one_that_led_home() {
         let mut home = Home::new(None);
-        assert!(home.has(1), "the first client decides");
-        home.admit(1, "first", set("rs0", &["a:1", "b:1"])).unwrap();
-        home.admit(2, "second", set("rs0", &["b:1", "c:1"]))
+        assert!(!home.has(1), "the first client is verified too");
+        home.admit(1, "first", (set("rs0", &["a:1", "b:1"]), ""))
             .unwrap();
-        let why = home.admit(3, "elsewhere", set("rs0", &["d:1"]));
+        home.answered();
+        home.admit(2, "second", (set("rs0", &["b:1", "c:1"]), ""))
+            .unwrap();
+        let why = home.admit(3, "elsewhere", (set("rs0", &["d:1"]), ""));
         assert_eq!(
             why.unwrap_err(),
             "it leads to replica set rs0 (d:1), and this process began with replica set rs0 \
@@ -272,7 +337,7 @@ mod tests {
     fn another_deployment_than_the_recorded_one_is_refused_from_the_first_client_on() {
         let mut home = Home::new(known(Some(set("rs0", &["a:1"]))));
         assert!(!home.has(1), "it has to be asked first");
-        let why = home.admit(1, "elsewhere", set("rs1", &["b:1"]));
+        let why = home.admit(1, "elsewhere", (set("rs1", &["b:1"]), ""));
         assert_eq!(
             why.unwrap_err(),
             "it leads to replica set rs1 (b:1), and this candidate belongs to replica set rs0 \
@@ -280,7 +345,8 @@ mod tests {
              /run/leasehold/orders/deployment of each, then start them with the new string"
         );
         assert_eq!(home.instead_of("elsewhere".to_owned()), "elsewhere");
-        home.admit(2, "home", set("rs0", &["a:1", "b:1"])).unwrap();
+        home.admit(2, "home", (set("rs0", &["a:1", "b:1"]), ""))
+            .unwrap();
         assert!(home.has(2));
     }
 
@@ -288,28 +354,29 @@ mod tests {
     fn a_deployment_is_reported_when_found_and_when_its_members_change() {
         let mut home = Home::new(known(None));
         let mut told = home.subscribe();
-        home.hear(1, "first", set("rs0", &["a:1"]));
+        home.admit(1, "first", (set("rs0", &["a:1"]), "")).unwrap();
         assert!(!told.has_changed().unwrap(), "it may refuse us");
         home.answered();
         assert_eq!(*told.borrow_and_update(), Some(set("rs0", &["a:1"])));
-        home.hear(1, "first", set("rs0", &["a:1"]));
+        home.hear(1, "first", (set("rs0", &["a:1"]), ""));
         assert!(!told.has_changed().unwrap());
-        home.hear(1, "first", set("rs0", &["a:1", "b:1"]));
+        home.hear(1, "first", (set("rs0", &["a:1", "b:1"]), ""));
         assert!(told.has_changed().unwrap());
     }
 
     #[test]
     fn a_name_that_comes_to_stand_for_another_server_leads_nowhere() {
         let mut home = Home::new(None);
-        home.hear(1, "same", set("rs0", &["a:1"]));
+        home.admit(1, "same", (set("rs0", &["a:1"]), "")).unwrap();
         home.answered();
         assert!(home.has(1));
-        home.hear(1, "same", set("rs0", &["b:1"]));
+        home.hear(1, "same", (set("rs0", &["b:1"]), ""));
         assert!(!home.has(1), "it is to be asked");
-        home.admit(1, "same", set("rs0", &["b:1"])).unwrap_err();
+        home.admit(1, "same", (set("rs0", &["b:1"]), ""))
+            .unwrap_err();
         assert!(!home.has(1));
         assert!(home.is_refused("same"));
-        home.admit(2, "same", set("rs0", &["a:1"])).unwrap();
+        home.admit(2, "same", (set("rs0", &["a:1"]), "")).unwrap();
         assert!(home.has(2));
         assert!(!home.is_refused("same"), "it leads home again");
     }
@@ -317,20 +384,50 @@ mod tests {
     #[test]
     fn a_server_that_lost_its_primary_is_queried_again() {
         let mut home = Home::new(None);
-        home.admit(1, "first", set("rs0", &["a:1"])).unwrap();
+        home.admit(1, "first", (set("rs0", &["a:1"]), "")).unwrap();
         home.doubt(2);
         assert!(home.has(1));
         home.doubt(1);
         assert!(!home.has(1));
-        home.admit(1, "first", set("rs0", &["a:1"])).unwrap();
+        home.admit(1, "first", (set("rs0", &["a:1"]), "")).unwrap();
         assert!(home.has(1));
+    }
+
+    #[test]
+    fn the_id_of_the_set_outlives_the_reports_of_monitors_which_lack_it() {
+        let with_id = |id: &str| DeploymentId {
+            id: Some(id.to_owned()),
+            ..set("rs0", &["a:1"])
+        };
+        let mut home = Home::new(None);
+        home.admit(1, "first", (with_id("6b08"), "")).unwrap();
+        home.hear(1, "first", (set("rs0", &["a:1", "b:1"]), ""));
+        home.answered();
+        home.hear(1, "first", (set("rs0", &["a:1"]), ""));
+        assert_eq!(*home.subscribe().borrow(), Some(with_id("6b08")));
+        home.admit(2, "second", (with_id("6b09"), "")).unwrap_err();
+    }
+
+    #[test]
+    fn addresses_are_compared_in_one_form() {
+        for (written, form) in [
+            ("A:1", "a:1"),
+            ("[::1]:27017", "[::1]:27017"),
+            ("::1:27017", "[::1]:27017"),
+            ("10.0.0.1:27017", "10.0.0.1:27017"),
+            ("/tmp/mongodb.sock", "/tmp/mongodb.sock"),
+        ] {
+            assert_eq!(canonical(written), form);
+        }
     }
 
     #[test]
     fn a_mistaken_string_that_never_answered_leaves_nothing_behind() {
         let mut home = Home::new(None);
-        home.hear(1, "mistaken", set("rs9", &["b:1"]));
-        home.hear(2, "corrected", set("rs0", &["a:1"]));
+        home.admit(1, "mistaken", (set("rs9", &["b:1"]), ""))
+            .unwrap();
+        home.admit(2, "corrected", (set("rs0", &["a:1"]), ""))
+            .unwrap();
         home.answered();
         assert_eq!(*home.subscribe().borrow(), Some(set("rs0", &["a:1"])));
     }

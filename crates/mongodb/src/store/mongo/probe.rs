@@ -28,6 +28,7 @@ use super::change_stream;
 use super::connection::{Deployment, Monitoring, SendError};
 use super::document;
 use super::hints;
+use super::home;
 use super::options::StoreOptions;
 use super::outcome;
 use crate::store::{FailoverSettings, Failure, RetryPolicy};
@@ -117,10 +118,21 @@ impl StoreProbe {
     /// # Errors
     /// If there is no primary, or it refuses the login.
     pub async fn describe(&self) -> Result<Description, Failure> {
-        let hello = self.hello().await?;
+        let hello = self.admin(home::question()).await?;
         let build = self.admin(doc! { "buildInfo": 1 }).await?;
         let seeds = self.deployment.servers().asked().hosts;
         Ok(Description::of(&hello, &build, &seeds))
+    }
+
+    /// Asks the servers that the connection string names, and returns those that belong to another
+    /// deployment than the primary, with their descriptions.
+    ///
+    /// # Errors
+    /// If there is no primary, or it refuses the login.
+    pub async fn strangers(&self) -> Result<Vec<(String, String)>, Failure> {
+        let hello = self.admin(home::question()).await?;
+        let strangers = self.deployment.strangers(&hello).await;
+        strangers.map_err(|error| self.failure(error))
     }
 
     /// Returns the last known states of all servers that were observed, by address.

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mongodb::Client;
 use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::{SdamEvent, ServerDescriptionChangedEvent};
 use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria};
-use mongodb::{Client, ServerType};
 
 use super::super::probe::UriSettings;
 use super::super::servers::Asked;
 use super::super::{home, kind, lock, lookalike, outcome, tls};
+use super::seeds::Seeds;
 use super::{Deployment, SendError};
 use crate::calls::CALLS_MAX;
 use crate::store::{StoreInfo, StoreKind};
@@ -36,7 +37,8 @@ pub(super) struct Connection {
     pub(super) number: u64,
     uri: String,
     /// The servers that the connection string names.
-    seeds: Arc<[String]>,
+    hosts: Arc<[String]>,
+    pub(super) seeds: Arc<Seeds>,
 }
 
 /// Does work that may read files outside the event loop, which a disk that hangs would block.
@@ -53,7 +55,7 @@ async fn outside_the_loop<T: Send + 'static>(
 }
 
 /// Creates a client with these options. The driver then reads the files that they name.
-async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError> {
+pub(super) async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError> {
     if asked.files.is_empty() {
         return Ok(Client::with_options(options)?);
     }
@@ -129,17 +131,19 @@ impl Deployment {
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let options = self.client_options(&uri).await;
         let mut options = options.map_err(|error| unresolved(error, &uri))?;
-        let seeds: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
-        let by_host = lookalike::by_host(seeds.iter().map(String::as_str));
+        let hosts: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
+        let by_host = lookalike::by_host(hosts.iter().map(String::as_str));
         *lock(&self.other_product) = by_host;
         let asked = Asked::of(&options);
         self.servers.ask(asked.clone());
-        self.listen(&mut options, number, &uri, &seeds);
+        let seeds = Arc::new(Seeds::of(&options));
+        self.listen(&mut options, (number, &uri), &hosts, &seeds);
         let client = made(options, &asked).await?;
         let connection = Connection {
             client,
             number,
             uri,
+            hosts,
             seeds,
         };
         *slot = Some(connection.clone());
@@ -153,21 +157,35 @@ impl Deployment {
             client,
             number,
             uri,
+            hosts,
             seeds,
         } = connection;
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
         let hello = client
             .database("admin")
-            .run_command(doc! { "hello": 1 })
+            .run_command(home::question())
             .selection_criteria(primary)
             .await
             .map_err(SendError::Unverified)?;
-        let Some(found) = home::identify(&hello, seeds) else {
+        let Some(found) = home::identify(&hello, hosts) else {
             return Err(SendError::NoPrimary);
         };
+        let primary = home::address(&hello);
+        let is_new = lock(&self.home).is_new(uri);
+        let compared = self.compare(seeds, (&found, &primary), is_new).await;
         let set = found.set.clone();
-        let admitted = lock(&self.home).admit(*number, uri, found);
+        let admitted = {
+            let mut home = lock(&self.home);
+            match compared {
+                Ok(()) => home.admit(*number, uri, (found, &primary)),
+                Err(why) => {
+                    home.refuse(uri, &why);
+                    Err(why)
+                }
+            }
+        };
         let Err(why) = admitted else {
+            self.keep_comparing(connection, &primary);
             self.note_product(lookalike::by_hello(&hello));
             self.note_primary(set, kind::by_hello(&hello));
             return Ok(());
@@ -267,11 +285,12 @@ impl Deployment {
     fn listen(
         self: &Arc<Self>,
         options: &mut ClientOptions,
-        number: u64,
-        uri: &str,
-        seeds: &Arc<[String]>,
+        (number, uri): (u64, &str),
+        hosts: &Arc<[String]>,
+        seeds: &Arc<Seeds>,
     ) {
-        let (deployment, uri, seeds) = (Arc::downgrade(self), uri.to_owned(), Arc::clone(seeds));
+        let (deployment, uri) = (Arc::downgrade(self), uri.to_owned());
+        let (hosts, seeds) = (Arc::clone(hosts), Arc::clone(seeds));
         options.sdam_event_handler = Some(EventHandler::callback(move |event| {
             let Some(deployment) = deployment.upgrade() else {
                 return;
@@ -281,15 +300,16 @@ impl Deployment {
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
                     deployment.note_product(lookalike::by_hello(&event.reply));
-                    if let Some(found) = home::identify(&event.reply, &seeds) {
-                        lock(&deployment.home).hear(number, &uri, found);
+                    seeds.replied(&event.server_address.to_string(), &event.reply);
+                    if let Some(found) = home::identify(&event.reply, &hosts) {
+                        let primary = home::address(&event.reply);
+                        lock(&deployment.home).hear(number, &uri, (found, &primary));
                     }
                 }
+                SdamEvent::ServerHeartbeatFailed(event) => {
+                    seeds.unreachable(&event.server_address.to_string());
+                }
                 SdamEvent::ServerDescriptionChanged(event) => {
-                    if event.new_description.server_type() == ServerType::LoadBalancer {
-                        // It is not monitored, so no reply identifies what is behind it.
-                        lock(&deployment.home).hear(number, &uri, home::behind_balancer(&seeds));
-                    }
                     deployment.server_changed(&event, number, &uri);
                 }
                 _ => {}

@@ -81,6 +81,11 @@ impl Seeds {
         self.options.hosts.iter().map(full).collect()
     }
 
+    /// Returns the name of the replica set that the connection string demands.
+    pub fn set(&self) -> Option<&str> {
+        self.options.repl_set_name.as_deref()
+    }
+
     /// Returns the certificates and authorities of TLS connections; `None` without TLS.
     ///
     /// # Errors

@@ -1,0 +1,344 @@
+//! Compares the servers that one connection string names: all must belong to one deployment.
+//! Otherwise two candidates with this string could lead, each on the deployment that answered it
+//! first.
+//!
+//! The monitors of a client report on the members of its set. A named server that is not a member is
+//! asked directly: before the first call, and then once per `lease_duration`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mongodb::Client;
+use mongodb::bson::Document;
+use mongodb::options::{
+    ClientOptions, SelectionCriteria, ServerAddress, ServerMonitoringMode, Tls,
+};
+use tokio::sync::Notify;
+
+use super::super::home::{self, canonical};
+use super::super::servers::Asked;
+use super::super::{kind, lock};
+use super::client::{Connection, made};
+use super::{Deployment, SendError};
+use crate::store::DeploymentId;
+
+/// Lower bound of the wait for the other servers before the first call of a process. One that does
+/// not answer within this time is compared as soon as it does.
+const ANSWER_MIN: Duration = Duration::from_millis(250);
+
+/// The servers that a connection string names, and what they reported.
+#[derive(Debug)]
+pub(super) struct Seeds {
+    /// The addresses, and their canonical form.
+    named: Vec<(ServerAddress, String)>,
+    /// `replicaSet` of the connection string.
+    set: Option<String>,
+    app_name: Option<String>,
+    tls: Option<Tls>,
+    seen: Mutex<BTreeMap<String, Seen>>,
+    /// Notified when a server reports something new.
+    changed: Notify,
+}
+
+/// The last report of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Seen {
+    Reply(Reply),
+    Unreachable,
+}
+
+/// The parts of a reply to `hello` that identify a deployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reply {
+    deployment: DeploymentId,
+    is_router: bool,
+    is_writable: bool,
+}
+
+/// A server, compared with the deployment of the primary.
+#[derive(Debug, PartialEq, Eq)]
+enum Relation {
+    Same,
+    /// Not part of a deployment at the moment, or never used with this connection string.
+    Unused,
+    /// The id of its set is needed.
+    Unclear,
+    /// Belongs to another deployment, which is described.
+    Other(String),
+}
+
+impl Seeds {
+    pub(super) fn of(options: &ClientOptions) -> Self {
+        let hosts = options.hosts.iter();
+        Self {
+            named: hosts
+                .map(|host| (host.clone(), canonical(&host.to_string())))
+                .collect(),
+            set: options.repl_set_name.clone(),
+            app_name: options.app_name.clone(),
+            tls: options.tls.clone(),
+            seen: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Records a reply to `hello`.
+    pub(super) fn replied(&self, address: &str, hello: &Document) {
+        self.record(address, Seen::Reply(Reply::of(hello)));
+    }
+
+    /// Records that a server cannot be reached. Earlier reports still count.
+    pub(super) fn unreachable(&self, address: &str) {
+        let address = canonical(address);
+        let mut seen = lock(&self.seen);
+        seen.entry(address).or_insert(Seen::Unreachable);
+        drop(seen);
+        self.changed.notify_waiters();
+    }
+
+    fn record(&self, address: &str, mut report: Seen) {
+        let address = canonical(address);
+        let mut seen = lock(&self.seen);
+        let before = seen.get(&address);
+        if let (Some(Seen::Reply(before)), Seen::Reply(now)) = (before, &mut report)
+            && now.deployment.id.is_none()
+            && before.deployment.set == now.deployment.set
+            && before.deployment.members == now.deployment.members
+        {
+            // Monitors do not ask for the id.
+            now.deployment.id.clone_from(&before.deployment.id);
+        }
+        if before != Some(&report) {
+            seen.insert(address, report);
+            drop(seen);
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Returns the named servers other than the primary; none if the string names one server.
+    fn others(&self, primary: &str) -> impl Iterator<Item = &(ServerAddress, String)> {
+        let several = self.named.len() > 1;
+        let named = self.named.iter();
+        named.filter(move |(_, address)| several && address != primary)
+    }
+
+    fn relation(&self, address: &str, home: &DeploymentId, primary: &str) -> Option<Relation> {
+        match lock(&self.seen).get(address)? {
+            Seen::Unreachable => None,
+            Seen::Reply(reply) => Some(reply.relation(home, primary, self.set.as_deref())),
+        }
+    }
+
+    /// Returns the first server of another deployment that this client may use, described for
+    /// humans.
+    fn stranger(&self, home: &DeploymentId, primary: &str) -> Option<String> {
+        self.others(primary).find_map(|(_, address)| {
+            let Some(Relation::Other(what)) = self.relation(address, home, primary) else {
+                return None;
+            };
+            let home = home.describe();
+            Some(format!(
+                "{} is {what}, and {primary} is part of {home}: with such a string two candidates \
+                 can lead; to fix: remove the servers of one of them",
+                address.escape_debug()
+            ))
+        })
+    }
+
+    /// Returns all named servers of other deployments with their descriptions, also those that the
+    /// driver does not use because of `replicaSet`.
+    fn strangers(&self, home: &DeploymentId, primary: &str) -> Vec<(String, String)> {
+        let others = self.others(primary);
+        let strangers = others.filter_map(|(_, address)| {
+            let Some(Seen::Reply(reply)) = lock(&self.seen).get(address).cloned() else {
+                return None;
+            };
+            match reply.relation(home, primary, None) {
+                Relation::Other(what) => Some((address.escape_debug().to_string(), what)),
+                Relation::Same | Relation::Unused | Relation::Unclear => None,
+            }
+        });
+        strangers.collect()
+    }
+
+    /// Waits until the monitors have reported on these servers.
+    async fn reported(&self, addresses: &[&str]) {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            let all = {
+                let seen = lock(&self.seen);
+                addresses.iter().all(|address| seen.contains_key(*address))
+            };
+            if all {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Asks one server what it is, on a connection of its own without a login.
+    async fn ask(&self, server: &ServerAddress, limit: Duration) {
+        let options = ClientOptions::builder()
+            .hosts(vec![server.clone()])
+            .direct_connection(true)
+            .app_name(self.app_name.clone())
+            .tls(self.tls.clone())
+            .connect_timeout(limit)
+            .server_selection_timeout(limit)
+            .server_monitoring_mode(ServerMonitoringMode::Poll)
+            .build();
+        let asked = Asked::of(&options);
+        let Ok(client) = made(options, &asked).await else {
+            return;
+        };
+        let any = SelectionCriteria::Predicate(Arc::new(|_| true));
+        let admin = client.database("admin");
+        let hello = admin.run_command(home::question()).selection_criteria(any);
+        match tokio::time::timeout(limit, hello.into_future()).await {
+            Ok(Ok(hello)) => self.replied(&server.to_string(), &hello),
+            Ok(Err(_)) | Err(_) => self.unreachable(&server.to_string()),
+        }
+        tokio::spawn(async move { Client::shutdown(client).immediate(true).await });
+    }
+
+    /// Asks the servers on which no monitor reports, and those whose reports leave a doubt.
+    async fn ask_others(&self, home: &DeploymentId, primary: &str, limit: Duration) {
+        let unknown = self.others(primary).filter(|(_, address)| {
+            !home.members.contains(address)
+                || self.relation(address, home, primary) == Some(Relation::Unclear)
+        });
+        join_all(unknown.map(|(server, _)| self.ask(server, limit))).await;
+    }
+}
+
+impl Reply {
+    fn of(hello: &Document) -> Self {
+        Self {
+            deployment: home::describe(hello, &[]),
+            is_router: kind::is_router(hello),
+            is_writable: home::is_writable(hello),
+        }
+    }
+
+    /// Compares a server with the deployment of the primary. The driver uses no server of another set
+    /// than `asked`, so such a server is harmless.
+    fn relation(&self, home: &DeploymentId, primary: &str, asked: Option<&str>) -> Relation {
+        let mine = &self.deployment;
+        let other = |what: String| match asked {
+            Some(asked) if mine.set.as_deref() != Some(asked) => Relation::Unused,
+            Some(_) | None => Relation::Other(what),
+        };
+        match (&home.set, &mine.set) {
+            (None, None) => Relation::Same,
+            (Some(_), None) if self.is_router => other("a router of a sharded cluster".to_owned()),
+            // A member that is starting, was removed, or runs alone for maintenance. The driver never
+            // uses a standalone server if the string names several servers.
+            (Some(_), None) => Relation::Unused,
+            (Some(home_set), Some(set))
+                if home_set == set
+                    && !home.members.is_disjoint(&mine.members)
+                    && !home.has_other_id(mine) =>
+            {
+                let is_clear = match (&home.id, &mine.id) {
+                    (Some(_), Some(_)) => true,
+                    // A member names the primary, unless it has not applied the newest
+                    // configuration.
+                    _ => !self.is_writable && mine.members.contains(primary),
+                };
+                match is_clear {
+                    true => Relation::Same,
+                    false => Relation::Unclear,
+                }
+            }
+            (_, Some(set)) if home.set.as_ref() == Some(set) => {
+                other(format!("part of another {}", mine.describe()))
+            }
+            (_, Some(_)) => other(format!("part of {}", mine.describe())),
+        }
+    }
+}
+
+impl Deployment {
+    /// Checks that all servers of the connection string belong to the deployment of its primary.
+    /// `is_new` is true before the first call of a process, which waits for the other servers.
+    ///
+    /// # Errors
+    /// A message for humans that names a server of another deployment.
+    pub(super) async fn compare(
+        &self,
+        seeds: &Seeds,
+        (home, primary): (&DeploymentId, &str),
+        is_new: bool,
+    ) -> Result<(), String> {
+        if is_new && seeds.others(primary).next().is_some() {
+            let limit = (self.operation_timeout() / 4).max(ANSWER_MIN);
+            let monitored = seeds.others(primary).map(|(_, address)| address.as_str());
+            let monitored: Vec<_> = monitored.filter(|a| home.members.contains(*a)).collect();
+            let monitors = tokio::time::timeout(limit, seeds.reported(&monitored));
+            let (_, ()) = tokio::join!(monitors, seeds.ask_others(home, primary, limit));
+            // Now the reports of the monitors may leave a doubt.
+            let is_unclear =
+                |address: &&str| seeds.relation(address, home, primary) == Some(Relation::Unclear);
+            if monitored.iter().any(is_unclear) {
+                seeds.ask_others(home, primary, limit).await;
+            }
+        }
+        seeds.stranger(home, primary).map_or(Ok(()), Err)
+    }
+
+    /// Asks all servers of the connection string, and returns those of other deployments than the
+    /// primary's with their descriptions.
+    pub(in crate::store::mongo) async fn strangers(
+        self: &Arc<Self>,
+        hello: &Document,
+    ) -> Result<Vec<(String, String)>, SendError> {
+        let seeds = self.connect().await?.seeds;
+        let (home, primary) = (home::describe(hello, &[]), home::address(hello));
+        let limit = self.operation_timeout();
+        let others = seeds.others(&primary);
+        join_all(others.map(|(server, _)| seeds.ask(server, limit))).await;
+        Ok(seeds.strangers(&home, &primary))
+    }
+
+    /// Repeats the comparison as long as the client is in use: a server that did not answer may come
+    /// back as part of another deployment.
+    pub(super) fn keep_comparing(self: &Arc<Self>, connection: &Connection, primary: &str) {
+        let seeds = Arc::clone(&connection.seeds);
+        if seeds.others(primary).next().is_none() {
+            return;
+        }
+        let (deployment, number) = (Arc::downgrade(self), connection.number);
+        let primary = primary.to_owned();
+        let every = self.timings().lease_duration();
+        let limit = self.operation_timeout();
+        tokio::spawn(async move {
+            while let Some(home) = in_use(&deployment, number).await {
+                if seeds.stranger(&home, &primary).is_some() {
+                    if let Some(deployment) = deployment.upgrade() {
+                        // The next call verifies the primary, and is refused.
+                        lock(&deployment.home).doubt(number);
+                        (deployment.primary_changed)();
+                    }
+                    return;
+                }
+                seeds.ask_others(&home, &primary, limit).await;
+                if seeds.stranger(&home, &primary).is_none() {
+                    let _ = tokio::time::timeout(every, seeds.changed.notified()).await;
+                }
+            }
+        });
+    }
+}
+
+/// Returns the deployment of a client; `None` if the client was replaced or must be verified again.
+async fn in_use(deployment: &Weak<Deployment>, client: u64) -> Option<DeploymentId> {
+    let deployment = deployment.upgrade()?;
+    let slot = deployment.connection.lock().await;
+    slot.as_ref().filter(|slot| slot.number == client)?;
+    let home = lock(&deployment.home);
+    home.has(client).then(|| home.verified()).flatten()
+}

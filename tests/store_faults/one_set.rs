@@ -1,0 +1,143 @@
+//! Goal: one connection string that names servers of two deployments has no leader, because two
+//! candidates could lead, one on each.
+//! Method: two sets with one name, with different names, and a copy of a set's data; candidates with
+//! new status directories, which follow whatever primary answers.
+
+use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
+
+use crate::fixture::{LONG, eventually, set_of_one, stage_on, throughout};
+
+/// A refusal is logged once, and then at growing intervals.
+const REFUSED: &str = "MongoDB URI refused: ";
+
+fn string_of(servers: &[String], options: &str) -> String {
+    format!("mongodb://{}/?{options}", servers.join(","))
+}
+
+async fn other_name() -> ReplicaSet {
+    let other = ReplicaSet::builder().name("other").members(1);
+    other.start().await
+}
+
+fn stored_in(set: &ReplicaSet, stage: &Stage) -> StoredLease {
+    StoredLease::new(
+        &set.client(),
+        stage.database(),
+        stage.collection(),
+        stage.lease(),
+    )
+}
+
+/// Asserts that candidates with either order of the servers refuse the string, which `names` the
+/// stranger, and write nothing.
+async fn nobody_leads(stage: &Stage, servers: [String; 2], options: &str, names: &str) {
+    let [first, second] = servers;
+    let stage = stage.clone().timings(DaemonTimings::DEMO);
+    let start = |identity, servers: &[String]| {
+        let uri = string_of(servers, options);
+        stage.candidate(identity).uri(&uri).start()
+    };
+    let candidates = [
+        start("a", &[first.clone(), second.clone()]),
+        start("b", &[second, first]),
+    ];
+    for candidate in &candidates {
+        candidate.wait_logged(REFUSED, LONG).await;
+        candidate.wait_logged(names, LONG).await;
+    }
+    let time = DaemonTimings::DEMO.lease_duration * 2;
+    throughout(time, "nobody leads", async || {
+        candidates.iter().all(|candidate| !candidate.leads())
+    })
+    .await;
+    for candidate in &candidates {
+        let led = candidate.log_records();
+        let led = led.iter().any(|record| record["message"] == "leading");
+        assert!(!led && candidate.token().is_none(), "{}", candidate.logs());
+    }
+}
+
+#[tokio::test]
+async fn i1_a_string_that_names_two_sets_of_one_name_has_no_leader() {
+    let (set, elsewhere) = (set_of_one().await, set_of_one().await);
+    let stage = stage_on(&set);
+    let servers = || [set.node(0).address(), elsewhere.node(0).address()];
+    for options in ["", "replicaSet=testbed"] {
+        nobody_leads(
+            &stage,
+            servers(),
+            options,
+            "part of another replica set testbed",
+        )
+        .await;
+    }
+    assert_eq!(stage.stored().try_get().await, None);
+    assert_eq!(stored_in(&elsewhere, &stage).try_get().await, None);
+}
+
+#[tokio::test]
+async fn i1_a_string_that_names_two_sets_of_different_names_has_a_leader_only_with_the_name() {
+    let (set, elsewhere) = (set_of_one().await, other_name().await);
+    let stage = stage_on(&set).timings(DaemonTimings::DEMO);
+    let servers = || [elsewhere.node(0).address(), set.node(0).address()];
+    nobody_leads(&stage, servers(), "", "is part of replica set").await;
+    assert_eq!(stored_in(&elsewhere, &stage).try_get().await, None);
+    // With the name, all candidates use the same set.
+    let named = string_of(&servers(), "replicaSet=testbed");
+    let a = stage.candidate("a").uri(&named).leading(LONG).await;
+    assert_eq!(stage.stored().holder().await.as_deref(), Some("a"));
+    drop(a);
+}
+
+#[tokio::test]
+async fn i1_a_string_that_names_a_set_and_a_copy_of_its_data_has_no_leader() {
+    let set = set_of_one().await;
+    let stage = stage_on(&set);
+    let copy = set.copy(0).await;
+    set.primary().await;
+    let servers = [set.node(0).address(), copy.address()];
+    nobody_leads(&stage, servers, "", "part of another replica set testbed").await;
+    assert_eq!(stage.stored().try_get().await, None);
+}
+
+#[tokio::test]
+async fn i1_a_server_that_comes_back_as_part_of_another_set_ends_the_leadership() {
+    let (set, elsewhere) = (set_of_one().await, set_of_one().await);
+    let stage = stage_on(&set).timings(DaemonTimings::DEMO);
+    elsewhere.kill(0);
+    let both = [set.node(0).address(), elsewhere.node(0).address()];
+    let uri = string_of(&both, "replicaSet=testbed");
+    let a = stage.candidate("a").uri(&uri).leading(LONG).await;
+    let monitor = LeaderMonitor::of([&a]);
+    elsewhere.restart(0).await;
+    a.wait_logged(REFUSED, LONG).await;
+    a.wait_not_leader(LONG).await;
+    stays_out(&a).await;
+    // The string is corrected without a restart.
+    a.replace_uri(&set.uri());
+    a.wait_leads(LONG).await;
+    assert_eq!(stored_in(&elsewhere, &stage).try_get().await, None);
+    assert_eq!(monitor.reigns().len(), 2);
+}
+
+async fn stays_out(a: &Daemon) {
+    let time = DaemonTimings::DEMO.lease_duration * 2;
+    throughout(time, "nobody leads", async || !a.leads()).await;
+}
+
+#[tokio::test]
+async fn names_of_one_set_that_it_does_not_list_are_no_other_set() {
+    let set = set_of_one().await;
+    let stage = stage_on(&set).timings(DaemonTimings::DEMO);
+    let port = set.node(0).port();
+    let names = [format!("localhost:{port}"), format!("127.0.0.1:{port}")];
+    let uri = string_of(&names, "");
+    let a = stage.candidate("a").uri(&uri).leading(LONG).await;
+    a.wait_renewal(LONG).await;
+    eventually("it is written down", async || {
+        a.status_directory().join("deployment").exists()
+    })
+    .await;
+    let record = std::fs::read_to_string(a.status_directory().join("deployment"));
+    assert!(record.expect("readable").contains(r#""id":""#));
+}
