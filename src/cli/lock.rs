@@ -5,6 +5,7 @@
 //! which the simpler `Lock` is built, because it logs each reply of MongoDB and remembers
 //! observations for the next job.
 
+mod contender_log;
 mod deadline;
 mod held;
 mod inherited;
@@ -279,7 +280,10 @@ impl Job<'_> {
                 tokio::task::yield_now().await;
                 command.prepare();
             }
-            match watcher.wait(&mut locker, &patience, &mut stops).await {
+            let status = locker.status();
+            let waited = watcher.wait(&mut locker, status, &patience, &mut stops);
+            let contend_again = "lock lost before the command began, contending again";
+            match waited.await {
                 Waited::Held(authority) => {
                     if let Some(before) = locker.slots_before() {
                         warn_of_slots(args, before);
@@ -297,10 +301,14 @@ impl Job<'_> {
                         Worked::Over(code) => return Ok(code),
                         // Nothing ran, so nothing was interrupted.
                         Worked::NeverBegan => {
-                            warn!(lock = %args.name, "lock lost before the command began, contending again");
+                            warn!(lock = %args.name, "{contend_again}");
                             patience.spend(clock::boot_now().since(began));
                         }
                     }
+                }
+                Waited::NeverHeld => {
+                    warn!(lock = %args.name, "{contend_again}");
+                    patience.spend(clock::boot_now().since(began));
                 }
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;

@@ -7,22 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tracing::{debug, error, info, warn};
+use tracing::info;
 
 use super::LockArgs;
+use super::contender_log::ContenderLog;
 use super::observation_cache::ObservationCache;
 use super::store_answers::{StoreAnswers, StoreState, seconds};
 use super::voice::Voice;
-use crate::calls::Answered;
-use crate::cli::UNSUPPORTED;
 use crate::clock;
-use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, Token, WallMillis};
-use crate::lock::{Ahead, End, EntryState, Loss, Notice, QUEUE_MAX, Standing, Status};
-use crate::locker::{Finished, LockSurfaces, Locker};
-use crate::log::millis;
+use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, WallMillis};
+use crate::lock::{Ahead, End, QUEUE_MAX, Standing, Status};
+use crate::locker::Locker;
 use crate::publish::render::date;
 use crate::signals::{Stop, Stops};
-use crate::store::Failure;
 
 /// Maximum time that a stopped wait spends on leaving the queue. If the entry remains, other
 /// waiters evict it.
@@ -83,6 +80,8 @@ impl Patience {
 /// Result of the wait.
 pub(super) enum Waited {
     Held(Authority),
+    /// The lock was acquired and lost before this task saw it held, so nothing has run.
+    NeverHeld,
     NotAcquired,
     /// The work succeeded recently.
     Skipped,
@@ -123,17 +122,18 @@ impl Watcher {
     }
 
     pub(super) fn surfaces(&self, cache: ObservationCache) -> ContenderLog {
+        let (lock, identity) = (self.name.clone(), self.identity.clone());
         ContenderLog {
-            lock: self.name.clone(),
-            identity: self.identity.clone(),
-            cache,
-            announced: Arc::clone(&self.announced),
             store: StoreAnswers::new(
-                self.name.clone(),
-                self.identity.clone(),
+                lock.clone(),
+                identity.clone(),
                 self.retry_interval,
                 self.store.clone(),
             ),
+            lock,
+            identity,
+            cache,
+            announced: Arc::clone(&self.announced),
         }
     }
 
@@ -141,11 +141,12 @@ impl Watcher {
     pub(super) async fn wait(
         &self,
         locker: &mut Locker,
+        mut status: watch::Receiver<Status>,
         patience: &Patience,
         stops: &mut Stops,
     ) -> Waited {
         let began = clock::boot_now();
-        let (mut status, mut store) = (locker.status(), self.store.subscribe());
+        let mut store = self.store.subscribe();
         let mut limit = patience.limit().map(|limit| began + limit);
         let mut over = false;
         let mut said = String::new();
@@ -153,6 +154,11 @@ impl Watcher {
             let now = status.borrow_and_update().clone();
             if let Some(authority) = now.authority_at(clock::boot_now()) {
                 return Waited::Held(authority);
+            }
+            if let Standing::Lost(_) = now.at(clock::boot_now()).standing {
+                locker.give_up().await;
+                let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
+                return Waited::NeverHeld;
             }
             let answers = store.borrow_and_update().clone();
             if let Some(refusal) = answers.refusal(&now) {
@@ -277,7 +283,9 @@ impl Watcher {
                 self.voice.say("token exhausted; use another name");
                 Waited::Wrong
             }
-            End::Lost(_) | End::GaveUp | End::Released => Waited::NotAcquired,
+            // Nothing has run under it.
+            End::Lost(_) => Waited::NeverHeld,
+            End::GaveUp | End::Released => Waited::NotAcquired,
         }
     }
 
@@ -361,101 +369,13 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
     format!("held by {}{others}", names.join(", "))
 }
 
-/// Logs the events of a contender.
-pub(super) struct ContenderLog {
-    lock: LeaseName,
-    identity: Identity,
-    cache: ObservationCache,
-    announced: Arc<AtomicBool>,
-    store: StoreAnswers,
-}
-
-impl LockSurfaces for ContenderLog {
-    fn acquired(&mut self, (token, slot): (Token, Option<u32>), _: BootTime, waited: Duration) {
-        let (lock, identity, token) = (&self.lock, &self.identity, token.get());
-        let waited_ms = millis(waited);
-        if self.announced.load(Ordering::Relaxed) {
-            info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", seconds(waited));
-        } else {
-            // At level info, this would be noise in the mail of a successful cron job.
-            debug!(%lock, %identity, token, slot, waited_ms, "lock acquired");
-        }
-    }
-
-    fn finished(&mut self, finished: &Finished) {
-        self.cache.keep(finished);
-    }
-
-    fn lost(&mut self, loss: Loss) {
-        warn!(lock = %self.lock, reason = loss.as_str(), "lost the lock");
-    }
-
-    fn notice(&mut self, notice: &Notice) {
-        let lock = &self.lock;
-        match notice {
-            Notice::Swept {
-                identity,
-                token,
-                state: EntryState::Kept,
-                ..
-            } => info!(
-                %lock, %identity, token = token.map(Token::get),
-                "removed an ended holder whose least time has passed"
-            ),
-            Notice::Swept {
-                identity,
-                token,
-                state,
-                silent,
-            } => warn!(
-                %lock, %identity, token = token.map(Token::get), silent_ms = millis(*silent),
-                state = state.as_str(),
-                "removed an expired {}", match state {
-                    EntryState::Held | EntryState::Kept => "holder",
-                    EntryState::Granted | EntryState::Waiting => "waiter",
-                }
-            ),
-            Notice::PlaceLost => {
-                self.store.queue_full(false);
-                warn!(%lock, "lost the place in the queue, rejoining at the end")
-            }
-            Notice::QueueFull => {
-                self.store.queue_full(true);
-                warn!(%lock, "queue full ({QUEUE_MAX}), retrying")
-            }
-            Notice::InvalidLeaseDuration { identity, millis } => warn!(
-                %lock, %identity, lease_duration_ms = millis,
-                "entry declares an out-of-range lease duration; treating it as 1h"
-            ),
-            Notice::Duplicate { session } => warn!(
-                %lock, %session, "another process renews this entry (cloned machine or edited document)"
-            ),
-            Notice::StoreRolledBack { seen, found, wait } => warn!(
-                %lock, token_seen = seen.get(), token_found = found.map(Token::get),
-                wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"
-            ),
-            Notice::TokensExhausted => warn!(%lock, "token exhausted"),
-        }
-    }
-
-    fn answered(&mut self, answered: &Answered) {
-        self.store.answered(answered);
-    }
-
-    fn lookalike(&mut self, product: &str) {
-        error!(lock = %self.lock, product, "{UNSUPPORTED}");
-    }
-
-    fn watching(&mut self, failure: Option<&Failure>) {
-        if let Some(failure) = failure {
-            debug!(lock = %self.lock, %failure, "no change stream, polling");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::election::{Claim, Session, Token};
+    use crate::lock::Loss;
+    use crate::locker::{LockerOptions, NoLockSurfaces};
+    use crate::store::mongo::StoreOptions;
 
     #[test]
     fn a_wait_is_spent_once() {
@@ -475,5 +395,47 @@ mod tests {
         assert_eq!(spent(None, &[11]), None);
         // Without a wait the store is still waited for.
         assert_eq!(spent(Some(Duration::ZERO), &[11]), Some(seconds(18)));
+    }
+
+    /// A machine that stops for a moment, for example, hides the moment at which the lock was held.
+    #[tokio::test]
+    async fn a_lock_that_is_lost_before_it_is_seen_to_be_held_ends_the_wait() {
+        let name = LeaseName::new("x").expect("legal");
+        let identity = Identity::new("me").expect("legal");
+        let nowhere = StoreOptions::new("mongodb://127.0.0.1:1/", identity.clone());
+        let mut locker = Locker::start(LockerOptions::new(nowhere, name.clone()), NoLockSurfaces);
+        let watcher = Watcher {
+            voice: Voice::new(name.clone(), false),
+            name,
+            identity,
+            announced: Arc::default(),
+            retry_interval: Duration::from_secs(1),
+            store: watch::channel(StoreState::default()).0,
+        };
+        let expired = Authority {
+            token: Token::ZERO,
+            valid_until: BootTime::default(),
+        };
+        let patience = Patience {
+            wait: None,
+            store: Duration::MAX,
+            silence: Duration::MAX,
+        };
+        let mut stops = Stops::register().expect("signals");
+        for standing in [Standing::Lost(Loss::Deadline), Standing::Held(expired)] {
+            let (_sender, status) = watch::channel(Status {
+                standing,
+                since: BootTime::default(),
+                claim: Claim::from_bytes([0; 16]),
+                session: Session::from_bytes([0; 16]),
+                provisional: false,
+                slot: None,
+                token_highest: Token::ZERO,
+                store_reached: true,
+            });
+            let waited = watcher.wait(&mut locker, status, &patience, &mut stops);
+            let waited = tokio::time::timeout(Duration::from_secs(20), waited).await;
+            assert!(matches!(waited, Ok(Waited::NeverHeld)));
+        }
     }
 }
