@@ -22,4 +22,5 @@ mod once_per;
 mod operators;
 mod process_limit;
 mod process_one;
+mod releases;
 mod without_command;

@@ -67,12 +67,13 @@ fn after_a_signal_it_is_held_until_standard_input_closes() {
 }
 
 #[test]
-fn after_a_signal_it_is_held_for_stop_grace_at_most() {
+fn after_stop_grace_it_ends_and_leaves_the_lock_of_a_user_that_still_works_to_expire() {
     let place = Place::new();
-    let (job, input) = stopping(&place, "grace", &["--workload-stop-grace=300ms"]);
-    assert_eq!(job.output().code, 128 + 15);
-    let next = place.run_empty("grace", &["--no-wait"]);
-    assert_eq!(next.code, 0, "given back: {next:?}");
+    let flags = ["--workload-stop-grace=300ms", "--lease-duration=6s"];
+    let (job, input) = stopping(&place, "grace", &flags);
+    let output = job.output();
+    output.says(128 + 15, "standard input is still open after stop_grace");
+    is_held_and_expires(&place, "grace");
     drop(input);
 }
 
@@ -102,6 +103,17 @@ fn after_a_loss_by_deadline_nothing_is_released_while_the_work_continues() {
     let place = place.reached_by(direct);
     is_held_and_expires(&place, "silent-helper");
     drop(input);
+}
+
+#[test]
+fn a_lock_that_was_broken_before_its_input_closes_is_reported() {
+    let place = Place::new();
+    let (job, _, input) = holder(&place, &["broken-before", "--lease-duration=10m"]);
+    let broken = place.run(&["locks", "break", "broken-before", "--force", "--yes"]);
+    assert_eq!(broken.code, 0, "{broken:?}");
+    drop(input);
+    job.output()
+        .says(76, "another holder may have run at the same time");
 }
 
 #[test]

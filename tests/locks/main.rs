@@ -13,6 +13,7 @@ mod limits;
 mod never_begun;
 mod newer_fields;
 mod operators;
+mod releases;
 mod unknown_outcomes;
 mod wake;
 mod writes;

@@ -18,7 +18,7 @@ use crate::cli::answer;
 use crate::clock;
 use crate::election::{BootTime, LeaseName, Timings, Token};
 use crate::exit;
-use crate::lock::{Standing, Status};
+use crate::lock::{End as LockEnd, Standing, Status};
 use crate::locker::Locker;
 use crate::signals::{Relays, Stop, StopRequest, StopRequests, Stops};
 use crate::supervisor::command::{Event, Finished, Standby, Supervised};
@@ -116,6 +116,7 @@ impl Work<'_> {
         // A command that was told to stop may have left its work undone.
         let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
         // Nothing of the command is left, so others may hold the lock from here on (I6).
+        let mut code = code;
         match finished.ended.end {
             End::Refused | End::NotExecuted(_) | End::NotSpawned(_) => {
                 give_back(&mut locker).await;
@@ -124,18 +125,67 @@ impl Work<'_> {
                 }
             }
             End::Exited(_) | End::Signalled(_) | End::Unknown => {
-                let concluded = conclude(&mut locker, succeeded, patience).await;
-                if !concluded && succeeded && self.job.args.once_per.is_some() {
+                let mut end = conclude(&mut locker, succeeded, patience).await;
+                if end.is_none() && succeeded && self.job.args.once_per.is_some() {
                     // An election takes longer than the usual patience, and would cost the success.
                     let rest = timings.lease_duration().saturating_sub(patience);
-                    tokio::select! {
-                        _ = tokio::time::timeout(rest, locker.wait()) => {}
-                        _ = stops.next() => {}
-                    }
+                    end = tokio::select! {
+                        end = finish(&mut locker, rest) => end,
+                        _ = stops.next() => None,
+                    };
+                }
+                if !self.is_released(end, finished.lost, succeeded) && code == exit::DONE {
+                    code = exit::LOCK_LOST;
                 }
             }
         }
         fault.map_or(Ok(Worked::Over(code)), Err)
+    }
+
+    /// Reports a release that was not confirmed. Returns false if another contender or an operator had
+    /// removed the entry before, so that the lock was not held to the end of the work.
+    pub(super) fn is_released(
+        &self,
+        end: Option<LockEnd>,
+        was_lost: bool,
+        succeeded: bool,
+    ) -> bool {
+        let LockArgs { name, once_per, .. } = self.job.args;
+        let (lock, token) = (name, self.token.get());
+        let success = match succeeded && once_per.is_some() {
+            true => "; its success is not recorded",
+            false => "",
+        };
+        match end {
+            // The loss was reported when it was noticed.
+            Some(LockEnd::Lost(_)) | None if was_lost => {
+                if !success.is_empty() {
+                    warn!(%lock, token, "the command ended after the lock was lost{success}");
+                }
+                true
+            }
+            Some(LockEnd::Lost(loss)) => {
+                warn!(
+                    %lock, token, reason = loss.as_str(),
+                    "lock lost while the command ran: another holder may have run at the same time{success}"
+                );
+                false
+            }
+            Some(LockEnd::Unconfirmed) | None => {
+                let success = match success.is_empty() {
+                    true => "",
+                    false => "; its success may not be recorded",
+                };
+                let lease_duration = self.job.timings.lease_duration();
+                let expires_in = humantime::format_duration(lease_duration);
+                warn!(
+                    %lock, token,
+                    "MongoDB did not confirm the release: the lock expires in up to {expires_in}{success}"
+                );
+                true
+            }
+            Some(_) => true,
+        }
     }
 
     /// Starts the command; an error is the exit code, or the system call that failed.
@@ -288,21 +338,29 @@ pub(super) fn run_within(
     })
 }
 
-/// Releases the lock, if MongoDB responds within `patience`.
-pub(super) async fn release(locker: &mut Locker, patience: Duration) {
-    conclude(locker, false, patience).await;
+/// Releases the lock. Returns the end of the contender, if MongoDB responds within `patience`.
+pub(super) async fn release(locker: &mut Locker, patience: Duration) -> Option<LockEnd> {
+    conclude(locker, false, patience).await
 }
 
-/// The same after work that may have succeeded. Returns true if the contender has finished.
-async fn conclude(locker: &mut Locker, succeeded: bool, patience: Duration) -> bool {
-    let released = async {
+/// The same after work that may have succeeded.
+async fn conclude(locker: &mut Locker, succeeded: bool, patience: Duration) -> Option<LockEnd> {
+    let began = clock::boot_now();
+    let requested = async {
         match succeeded {
             true => locker.succeed().await,
             false => locker.release().await,
         }
-        locker.wait().await
     };
-    tokio::time::timeout(patience, released).await.is_ok()
+    tokio::time::timeout(patience, requested).await.ok()?;
+    let rest = patience.saturating_sub(clock::boot_now().since(began));
+    finish(locker, rest).await
+}
+
+/// Waits for the end of the contender. A contender that failed has not released.
+async fn finish(locker: &mut Locker, patience: Duration) -> Option<LockEnd> {
+    let finished = tokio::time::timeout(patience, locker.wait()).await.ok()?;
+    finished.ok().map(|finished| finished.end)
 }
 
 /// Releases a lock under which no work has begun, so its place is not kept.

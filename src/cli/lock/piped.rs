@@ -2,8 +2,8 @@
 //! input.
 //!
 //! The program works under the lock as long as it keeps the pipe open, and this process cannot end
-//! it. The lock is therefore released only after the program has closed the pipe, or after its time
-//! to stop has passed (I6).
+//! it. The lock is therefore released only after the program has closed the pipe (I6). Otherwise its
+//! entry is left to expire.
 
 use std::io::{self, IsTerminal, Read};
 use std::time::Duration;
@@ -43,14 +43,17 @@ impl Work<'_> {
         }
         let mut closed = standard_input_closes();
         let (over, stopped) = self.wait(&locker, stops, &mut closed).await;
-        let lost = matches!(over, Over::Lost);
+        let mut lost = matches!(over, Over::Lost);
         match over {
-            Over::Closed | Over::TimeUp => release(&mut locker, RELEASE_MAX).await,
+            Over::Closed => {
+                let end = release(&mut locker, RELEASE_MAX).await;
+                lost = !self.is_released(end, false, false);
+            }
             Over::Lost if closed.try_recv().is_ok() => {
                 release(&mut locker, LOST_RELEASE_MAX).await;
             }
             // The program may still work under the lock, so the entry is left to expire.
-            Over::Lost | Over::Impatient => locker.abandon(),
+            Over::Lost | Over::TimeUp | Over::Impatient => locker.abandon(),
         }
         if lost {
             return exit::LOCK_LOST;
@@ -102,7 +105,13 @@ impl Work<'_> {
                         return (Over::Impatient, stopped);
                     }
                 },
-                () = &mut grace_over, if stopped.is_some() => return (Over::TimeUp, stopped),
+                () = &mut grace_over, if stopped.is_some() => {
+                    warn!(
+                        lock = %self.job.args.name,
+                        "standard input is still open after stop_grace, exiting now; lock not released, it expires"
+                    );
+                    return (Over::TimeUp, stopped);
+                }
             }
         }
     }

@@ -285,7 +285,7 @@ impl Watcher {
             }
             // Nothing has run under it.
             End::Lost(_) => Waited::NeverHeld,
-            End::GaveUp | End::Released => Waited::NotAcquired,
+            End::GaveUp | End::Released | End::Unconfirmed => Waited::NotAcquired,
         }
     }
 

@@ -72,6 +72,9 @@ crate::election::mutation::mutations! {
     /// Work begins by a grant that does not show the successes.
     GrantWithoutSuccesses:
         "work that is done once per period begins only by a reply that shows the successes",
+    /// A release that was never confirmed counts as done.
+    ReleaseAssumed:
+        "a release counts as done only if a reply confirms it",
     /// A claim that ends otherwise counts as a success of its work.
     AnyEndIsASuccess:
         "only work that succeeded is recorded",

@@ -28,6 +28,10 @@ named! {
 pub enum End {
     /// The lock was held and released.
     Released,
+    /// The lock was held, and its release was not confirmed: the store did not answer for as long as
+    /// the entry lasts, or an unanswered release may have been the one that was applied. A success
+    /// may not be recorded.
+    Unconfirmed,
     /// The lock was held and lost.
     Lost(Loss),
     /// The work was skipped because it succeeded this long ago, by the clock of the store.

@@ -116,6 +116,9 @@ pub enum LockError {
     TokensExhausted,
     /// The lock was held and lost.
     Lost(Loss),
+    /// The store did not confirm the release. The entry expires by itself; a success may not be
+    /// recorded.
+    Unconfirmed,
     /// The contender failed.
     Fault(io::Error),
 }
@@ -140,6 +143,7 @@ impl fmt::Display for LockError {
                 f.write_str("lock not acquired: its token has reached the maximum")
             }
             Self::Lost(loss) => write!(f, "lock lost: {}", loss.as_str()),
+            Self::Unconfirmed => f.write_str("MongoDB did not confirm the release of the lock"),
             Self::Fault(_) => f.write_str("the contender for the lock failed"),
         }
     }
@@ -156,7 +160,8 @@ impl std::error::Error for LockError {
             | Self::Foreign { .. }
             | Self::Skipped { .. }
             | Self::TokensExhausted
-            | Self::Lost(_) => None,
+            | Self::Lost(_)
+            | Self::Unconfirmed => None,
         }
     }
 }
@@ -347,7 +352,8 @@ impl LockGuard {
     /// Releases the lock after the work under it is over. Returns when the release is acknowledged.
     ///
     /// # Errors
-    /// If the lock was lost before, or the contender failed.
+    /// [`LockError::Lost`] if the lock was lost before, [`LockError::Unconfirmed`] if the store did
+    /// not confirm the release within the lease duration, or if the contender failed.
     pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;
         self.released().await
@@ -357,7 +363,8 @@ impl LockGuard {
     /// [`Lock::once_per`].
     ///
     /// # Errors
-    /// If the lock was lost before, or the contender failed.
+    /// [`LockError::Lost`] if the lock was lost before, [`LockError::Unconfirmed`] if the store did
+    /// not confirm the release within the lease duration, or if the contender failed.
     pub async fn succeed(self) -> Result<(), LockError> {
         self.locker.succeed().await;
         self.released().await
@@ -366,6 +373,7 @@ impl LockGuard {
     async fn released(mut self) -> Result<(), LockError> {
         match self.finished().await?.end {
             End::Lost(loss) => Err(LockError::Lost(loss)),
+            End::Unconfirmed => Err(LockError::Unconfirmed),
             _ => Ok(()),
         }
     }
@@ -395,6 +403,7 @@ impl LockGuard {
             End::Skipped { ago } => LockError::Skipped { ago },
             End::TokensExhausted => LockError::TokensExhausted,
             End::Lost(loss) => LockError::Lost(loss),
+            End::Unconfirmed => LockError::Unconfirmed,
             End::Released | End::GaveUp => LockError::TimedOut,
         })
     }

@@ -21,6 +21,8 @@ pub(super) struct Leaving {
     after: u64,
     /// The leave that awaits a reply, if any.
     awaited: Option<CallId>,
+    /// True if an earlier leave may have been applied.
+    unanswered: bool,
     due: BootTime,
     /// From this instant on every contender considers the entry expired, so the leave is no longer
     /// needed.
@@ -73,6 +75,7 @@ impl LockContender {
             end,
             after: self.calls,
             awaited: None,
+            unanswered: false,
             due: now,
             until: now + self.options.timings.lease_duration().max(declared),
         };
@@ -96,7 +99,11 @@ impl LockContender {
             return None;
         };
         if leaving.until <= turn.now || !self.stake.may_be_stored() {
-            let end = leaving.end.clone();
+            let assumed = leaving.end != End::Released || planted!(ReleaseAssumed);
+            let end = match assumed {
+                true => leaving.end.clone(),
+                false => End::Unconfirmed,
+            };
             self.end(end, turn.now);
             return None;
         }
@@ -142,7 +149,7 @@ impl LockContender {
     /// Sends another leave to the new primary, concurrently with one that hangs on the old primary.
     pub(super) fn leave_again(&mut self, now: BootTime) {
         if let State::Leaving(leaving) = &mut self.state {
-            leaving.awaited = None;
+            leaving.unanswered |= leaving.awaited.take().is_some();
             leaving.due = now;
         }
     }
@@ -165,14 +172,30 @@ impl LockContender {
                 self.end(end, turn.now);
             }
             Outcome::Rejected => {
-                let end = leaving.end.clone();
+                let (end, unanswered) = (leaving.end.clone(), leaving.unanswered);
+                let end = self.end_without_entry(end, unanswered);
                 self.end(end, turn.now);
             }
             Outcome::Failed | Outcome::Unknown if leaving.awaited == Some(call) => {
                 leaving.awaited = None;
+                leaving.unanswered |= outcome == Outcome::Unknown;
                 leaving.due = due;
             }
             Outcome::Failed | Outcome::Unknown => {}
+        }
+    }
+
+    /// Returns the end of a claim whose leave found no entry of it.
+    fn end_without_entry(&self, end: End, unanswered: bool) -> End {
+        if end != End::Released {
+            return end;
+        }
+        match unanswered {
+            // Only another contender or an operator can have removed it.
+            false => End::Lost(Loss::Rejected),
+            // Either that, or the leave before was applied and recorded the success.
+            true if self.success().is_some() => End::Unconfirmed,
+            true => End::Released,
         }
     }
 }

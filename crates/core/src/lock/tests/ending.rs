@@ -49,6 +49,20 @@ fn a_leave_is_repeated_until_it_is_resolved_or_the_entry_has_expired() {
         fixture.wake(b);
     }
     assert_eq!(fixture.now, begun + seconds(24));
+    assert_eq!(fixture.end(b), Some(End::Unconfirmed));
+}
+
+#[test]
+fn a_release_that_finds_no_entry_reports_the_loss() {
+    let (mut fixture, [a]) = Fixture::exclusive(["a"]);
+    let everybody = crate::lock::Operation::Break {
+        claims: vec![fixture.claim(a)],
+        seen: crate::election::Token::ZERO,
+    };
+    fixture.land(a, &everybody);
+    fixture.release(a);
+    assert_eq!(fixture.ones[a].sent, ["join", "leave"]);
+    assert_eq!(fixture.end(a), Some(End::Lost(Loss::Rejected)));
 }
 
 #[test]

@@ -85,6 +85,22 @@ fn a_waiter_that_sees_another_success_does_not_wait_for_the_holder() {
 }
 
 #[test]
+fn a_success_is_not_claimed_if_an_unanswered_release_may_have_recorded_it() {
+    for (input, end) in [
+        (Input::Succeeded, End::Unconfirmed),
+        (Input::Release, End::Released),
+    ] {
+        let mut fixture = Fixture::empty();
+        let a = fixture.come_with(once("a", "x"));
+        fixture.input(a, input);
+        fixture.lose_reply(a);
+        fixture.pass(seconds(2));
+        assert_eq!(fixture.ones[a].sent, ["join", "leave", "leave"]);
+        assert_eq!(fixture.end(a), Some(end));
+    }
+}
+
+#[test]
 fn the_success_of_a_lost_lock_is_not_recorded() {
     let mut fixture = Fixture::empty();
     let a = fixture.come_with(once("a", "x"));

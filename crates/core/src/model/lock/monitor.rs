@@ -38,6 +38,8 @@ pub(crate) struct Monitor {
     place: Place,
     /// The process was asked to give up before its work ended.
     gave_up: bool,
+    /// Its work succeeded, and that is to be recorded.
+    succeeded: bool,
 }
 
 /// The stored entry of the current claim.
@@ -150,6 +152,16 @@ impl Monitor {
     /// Records that the process is asked to give up, in this state.
     pub(crate) fn gives_up(&mut self, standing: &Standing) {
         self.gave_up |= *standing != Standing::Leaving;
+    }
+
+    /// Records that the work of the process succeeded, if that is to be recorded.
+    pub(crate) fn succeeds(&mut self, is_recorded: bool) {
+        self.succeeded |= is_recorded;
+    }
+
+    /// Returns true if the process may report a release with this document.
+    pub(crate) fn may_have_released(&self, committed: Option<&LockDocument>) -> bool {
+        !self.succeeded || committed.is_some_and(|lock| !lock.successes.is_empty())
     }
 
     /// Records a reply before the process receives it.

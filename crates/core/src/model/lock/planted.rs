@@ -46,6 +46,9 @@ pub(crate) fn planted() -> Vec<Planted> {
         ..b
     };
     let once = Bounds::of(&TWO.map(Seat::once), 0, 0).on_streams();
+    let once_delayed = Bounds::of(&TWO.map(Seat::once), 1, 0)
+        .with(&[Kind::Delays])
+        .on_streams();
     let stopped = once.clone().with_give_ups(1);
     let keeping = |seat: Seat| seat.keeping(Duration::from_secs(8));
     let kept = |faults, starts| Bounds::of(&TWO.map(keeping), faults, starts).idle(9);
@@ -92,6 +95,7 @@ pub(crate) fn planted() -> Vec<Planted> {
             &kept(1, 0).with(&[Kind::Kills]),
         ),
         bug(GrantWithoutSuccesses, "no fault, work once", &once),
+        bug(ReleaseAssumed, "one delay, work once", &once_delayed),
         bug(
             AnyEndIsASuccess,
             "no fault, work once, one gives up",

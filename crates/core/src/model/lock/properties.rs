@@ -156,6 +156,7 @@ impl Model for Exploration {
             "places given up are freed",
             "once per period",
             "only successes are recorded",
+            "releases are true",
             "claims are unique",
             "bounds",
             "evictions are due",

@@ -289,7 +289,9 @@ impl World {
             Action::Finish(i) => {
                 self.disturb();
                 self.machine(i).works = false;
-                self.succeeded |= self.machines[i].seat.once;
+                let once = self.machines[i].seat.once;
+                self.succeeded |= once;
+                self.machine(i).monitor.succeeds(once);
                 self.input(i, Input::Succeeded, bounds);
             }
             Action::GiveUp(i) => {

@@ -11,6 +11,7 @@ pub(crate) mod live_entries_stay;
 pub(crate) mod once_per;
 pub(crate) mod own_writes;
 pub(crate) mod places_are_kept;
+pub(crate) mod releases_are_true;
 
 pub(super) use crate::sim::invariants::{Violation, explain, require, violation};
 pub(super) use crate::sim::with;

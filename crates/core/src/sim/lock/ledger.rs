@@ -54,6 +54,8 @@ pub(super) struct Ledger {
     /// Revisions of acknowledged joins.
     acknowledged_joins: BTreeSet<Revision>,
     left: Option<(BootTime, bool)>,
+    /// The outcome of a leave is unknown.
+    leave_unanswered: bool,
     /// The process was asked to give up before its work ended.
     gave_up: bool,
     renew_deadline: Duration,
@@ -170,6 +172,7 @@ impl Ledger {
             (&operation, &mut self.left)
         {
             *resolved |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
+            self.leave_unanswered |= *outcome == Outcome::Unknown;
         }
     }
 
@@ -309,6 +312,17 @@ impl Ledger {
             works: state.works,
             gave_up: self.gave_up,
         })
+    }
+
+    /// Returns true if a leave was sent whose outcome is, or was, unknown, or two were in flight.
+    pub(super) fn has_unanswered_leave(&self) -> bool {
+        let leaves = self.sent.values().filter(|sent| {
+            matches!(
+                sent.operation,
+                Operation::Leave { .. } | Operation::Keep { .. }
+            )
+        });
+        self.leave_unanswered || leaves.count() > 1
     }
 
     /// Returns true if an entry of this claim may be stored although the process ends now.

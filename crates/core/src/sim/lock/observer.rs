@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::entries::{self, Entries};
 use super::invariants::{
-    documents, exclusion, expired_entries_are_evicted, live_entries_stay, once_per, places_are_kept,
+    documents, exclusion, expired_entries_are_evicted, live_entries_stay, once_per,
+    places_are_kept, releases_are_true,
 };
 use super::ledger::{Doing, revision_of};
 use super::network::Committed;
@@ -32,6 +33,8 @@ pub(super) struct Observer {
     successes: BTreeMap<WorkKey, u64>,
     /// Claims whose work succeeded.
     succeeded: BTreeSet<Claim>,
+    /// Claims of which a majority has a leave, and whether it recorded a success.
+    left: BTreeMap<Claim, bool>,
     /// Each entry that a majority has, and since when it has been unchanged.
     entries: Entries<u64>,
     looks_at: u64,
@@ -165,6 +168,8 @@ impl World {
         else {
             return;
         };
+        let recorded = self.own.observer.left.entry(*claim).or_default();
+        *recorded |= success.is_some();
         if let Some(key) = success {
             let observer = &mut self.own.observer;
             let recorded = after.successes.iter().find(|it| it.key == *key);
@@ -260,6 +265,19 @@ impl World {
             let recorded = self.own.observer.successes.contains_key(&once.key);
             let violation = once_per::skipped(recorded, *ago, once.period);
             self.found(violation);
+        }
+        if let End::Released = end {
+            let p = &self.processes[process];
+            let claim = p.contender.claim();
+            let observer = &self.own.observer;
+            let left = observer.left.get(&claim).copied();
+            let released = releases_are_true::Released {
+                left: left.is_some(),
+                unanswered: p.ledger.has_unanswered_leave(),
+                succeeded: p.options.once_per.is_some() && observer.succeeded.contains(&claim),
+                recorded: left == Some(true),
+            };
+            self.found(releases_are_true::check(released));
         }
         let p = &self.processes[process];
         let gone = matches!(end, End::Lost(Loss::Rejected | Loss::StoreRolledBack));

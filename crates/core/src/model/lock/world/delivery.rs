@@ -205,6 +205,12 @@ impl World {
         if let End::Skipped { .. } = end {
             self.milestones.push(Milestone::Skipped);
         }
+        if let End::Released = end {
+            let committed = lock_of(&self.store.committed);
+            if !self.machines[index].monitor.may_have_released(committed) {
+                self.broken = self.broken.or(Some("releases are true"));
+            }
+        }
         if let End::Busy { .. } = end {
             let machine = &self.machines[index];
             let timeout = machine.seat.pace.timings().operation_timeout();

@@ -1,0 +1,52 @@
+//! Goal: a release that did not happen is not passed over in silence.
+
+use crate::job::{Job, Place};
+
+/// Starts a job that ends with success once the file `end` exists. Its renewals are so rare that it
+/// does not notice a loss before.
+fn starts(place: &Place, lock: &str) -> Job {
+    let end = place.path("end");
+    let waits = format!("until [ -e {} ]; do sleep 0.02; done", end.display());
+    let script = format!("{}; {waits}", place.note("holds"));
+    let flags = ["--once-per=1h", "--lease-duration=10m"];
+    let job = place.start_under(lock, &flags, &script);
+    place.wait_noted("holds");
+    job
+}
+
+fn ends(place: &Place, job: Job) -> crate::job::Output {
+    std::fs::write(place.path("end"), "").unwrap();
+    job.output()
+}
+
+#[test]
+fn a_lock_that_is_broken_before_its_command_ends_costs_its_success_and_exits_with_76() {
+    let place = Place::new();
+    let job = starts(&place, "broken");
+    let broken = place.run(&["locks", "break", "broken", "--force", "--yes"]);
+    assert_eq!(broken.code, 0, "{broken:?}");
+    let output = ends(&place, job);
+    output.says(76, "another holder may have run at the same time");
+    output.says(76, "its success is not recorded");
+    let again = place.run_empty("broken", &["--once-per=1h"]);
+    assert_eq!(again.code, 0, "it runs again: {again:?}");
+}
+
+#[test]
+fn a_release_that_is_not_confirmed_is_reported_and_the_command_keeps_its_code() {
+    let place = Place::new();
+    let proxy = place.set.proxy();
+    let uri = place.set.proxied_uri(&proxy);
+    let place = place.reached_by(uri);
+    let end = place.path("end");
+    let waits = format!("until [ -e {} ]; do sleep 0.02; done", end.display());
+    let script = format!("{}; {waits}; exit 7", place.note("holds"));
+    let job = place.start_under("stalled", &["--lease-duration=10m"], &script);
+    place.wait_noted("holds");
+    proxy.stall();
+    let output = ends(&place, job);
+    output.says(
+        7,
+        "MongoDB did not confirm the release: the lock expires in up to 10m",
+    );
+}
