@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod certificates;
+mod dropped_users;
 mod entrance;
 mod passwords;
 mod roles;

@@ -49,18 +49,20 @@ async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_lea
     // First the server gets the new password before the file, then the file before the server.
     let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
     change_password(set, "n3w-Secret").await;
-    close_a_connection(set).await;
+    close_connections(set).await;
     a.wait_logged("authentication failed", LONG).await;
+    set.clear_fail_point(set.primary().await).await;
     a.replace_uri(&uri_with("n3w-Secret"));
     a.wait_renewal(LONG).await;
     a.replace_uri(&uri_with("n3wer-Secret"));
     change_password(set, "n3wer-Secret").await;
     let unknown = a.logs().matches("\"unknown\"").count();
-    close_a_connection(set).await;
+    close_connections(set).await;
     eventually("the connection is closed", async || {
         a.logs().matches("\"unknown\"").count() > unknown
     })
     .await;
+    set.clear_fail_point(set.primary().await).await;
     a.wait_renewal(LONG).await;
     assert_eq!(a.pid(), pid);
     assert_eq!(monitor.leaders(), ["rotated"]);
@@ -73,12 +75,12 @@ async fn change_password(set: &ReplicaSet, password: &str) {
     changed.unwrap_or_else(|error| panic!("change the password: {error}"));
 }
 
-/// Closes one connection, so that the next one needs the new password. A change of the password
-/// does not close open connections.
-async fn close_a_connection(set: &ReplicaSet) {
-    let (once, how) = (doc! { "times": 1 }, doc! { "closeConnection": true });
+/// Closes each connection that renews, so that a new one needs the new password. A change of the
+/// password closes no connection, and a client may have several that are logged in.
+async fn close_connections(set: &ReplicaSet) {
+    let how = doc! { "closeConnection": true };
     let of_leader = (set.primary().await, "leasehold/rotated");
-    set.fail_commands_of(of_leader, &["findAndModify"], once, how)
+    set.fail_commands_of(of_leader, &["findAndModify"], "alwaysOn", how)
         .await;
 }
 

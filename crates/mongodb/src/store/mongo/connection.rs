@@ -6,12 +6,12 @@
 //! from the primary.
 
 mod client;
+mod logins;
 mod monitoring;
 mod seeds;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use mongodb::options::{
 use tokio::sync::{Semaphore, watch};
 
 use self::client::Connection;
+use self::logins::Logins;
 pub(super) use self::monitoring::Monitoring;
 use super::home::Home;
 use super::options::StoreOptions;
@@ -52,7 +53,8 @@ pub(super) struct Deployment {
     /// Observations of the servers, which explain why none is usable.
     servers: Servers,
     /// Number of clients created so far.
-    clients: AtomicU64,
+    clients: watch::Sender<u64>,
+    logins: Mutex<Logins>,
     home: Mutex<Home>,
     /// The product, if a server was recognized as not being MongoDB.
     other_product: Mutex<Option<&'static str>>,
@@ -108,7 +110,8 @@ impl Deployment {
             connection: tokio::sync::Mutex::new(None),
             reading: Arc::new(Semaphore::new(1)),
             servers: Servers::default(),
-            clients: AtomicU64::new(0),
+            clients: watch::Sender::new(0),
+            logins: Mutex::default(),
             other_product: Mutex::new(None),
             unanswered_since: Mutex::new(None),
         };
@@ -270,11 +273,30 @@ impl Deployment {
             false => unsent(self.describe(&error)),
         };
         if answer.failure.is_some() {
-            let refused = outcome::is_authentication(&error);
+            let refused = outcome::is_authentication(&error) || self.is_logged_out(&error);
             let given_up = self.is_given_up(outcome::is_reply(&error));
             self.renew_connection(refused || given_up).await;
         }
         answer
+    }
+
+    /// Returns true if the server may have logged out the connections of the client, so that a new
+    /// client must log in: a user that is dropped and created again loses its sessions.
+    fn is_logged_out(&self, error: &mongodb::error::Error) -> bool {
+        outcome::code(error) == Some(outcome::UNAUTHORIZED)
+            && lock(&self.logins).is_due(leasehold_clock::boot_now(), self.timings())
+    }
+
+    /// Replaces the client if this error of a change stream shows that it was logged out.
+    pub(super) async fn stream_failed(&self, error: &mongodb::error::Error) {
+        if self.is_logged_out(error) {
+            self.renew_connection(true).await;
+        }
+    }
+
+    /// Returns a receiver that is notified of each new client.
+    pub(super) fn clients(&self) -> watch::Receiver<u64> {
+        self.clients.subscribe()
     }
 
     /// Describes a send error for humans.

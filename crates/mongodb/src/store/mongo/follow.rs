@@ -121,6 +121,7 @@ pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
     let timings = listener.deployment().timings();
     let silence_max = await_max(timings) + timings.operation_timeout();
     let mut refusals = 0;
+    let mut clients = listener.deployment().clients();
     loop {
         let (signs, mut alive) = watch::channel(());
         // Dropping the set aborts the stream.
@@ -152,9 +153,12 @@ pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
             }
             End::Refused | End::Lacking => NO_WATCH_RETRY.max(timings.retry_interval()),
         };
+        clients.mark_unchanged();
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = reopen.notified() => {}
+            // A new client has logged in, perhaps with other rights.
+            Ok(()) = clients.changed() => {}
         }
     }
 }
@@ -194,6 +198,7 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
         Ok(opened) => opened,
         Err(error) => {
             failed(&listener, deployment.describe(&error)).await;
+            deployment.stream_failed(&error).await;
             return if outcome::lacks_change_streams(&error) {
                 End::Lacking
             } else if outcome::is_reply(&error) {
@@ -216,6 +221,7 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             }
             Err(error) => {
                 failed(&listener, deployment.describe(&error)).await;
+                deployment.stream_failed(&error).await;
                 return End::Broken;
             }
         }

@@ -2,7 +2,6 @@
 //! reaches, and its replacement.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mongodb::Client;
@@ -128,7 +127,7 @@ impl Deployment {
         }
         let uri = self.uri().await?;
         let uri = lock(&self.home).instead_of(uri);
-        let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = *self.clients.borrow() + 1;
         let options = self.client_options(&uri).await;
         let mut options = options.map_err(|error| unresolved(error, &uri))?;
         let hosts: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
@@ -147,6 +146,7 @@ impl Deployment {
             seeds,
         };
         *slot = Some(connection.clone());
+        self.clients.send_replace(number);
         Ok(connection)
     }
 
@@ -216,7 +216,7 @@ impl Deployment {
 
     /// Reads the connection string. At most one thread waits for a disk that hangs.
     async fn uri(&self) -> Result<String, SendError> {
-        if self.clients.load(Ordering::Relaxed) == 0 {
+        if *self.clients.borrow() == 0 {
             // Nothing depends on the event loop before the first call.
             return (self.options.uri)().map_err(SendError::Uri);
         }
