@@ -6,24 +6,21 @@
 mod breaking;
 mod listing;
 
+use std::future::Future;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::clock;
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::LeaseName;
 use crate::exit;
-use crate::lock::{Ending, Entry, Found, Operation, Seen};
+use crate::lock::{Ending, Entry, Found, Operation, Outcome, Seen};
 use crate::log;
 use crate::store::mongo::StoreOptions;
-use crate::store::mongo::lock::{MongoLockStore, MongoLocks};
+use crate::store::mongo::lock::{Listed, MongoLockStore, MongoLocks};
 use crate::store::{Failure, Store as _};
 
 use super::store_options::of_locks;
 use super::{CommandError, run_to_end};
-
-/// Capacity of the channel for events of the change stream, which is not opened here.
-const NEWS_MAX: usize = 1;
 
 /// Arguments of `leasehold locks`.
 #[derive(Debug)]
@@ -112,7 +109,7 @@ async fn answer(command: LocksCommand, config: &LockConfig) -> Result<u8, Comman
     match command {
         LocksCommand::List { json } => {
             let locks = MongoLocks::new(store_options(config));
-            let listed = locks.list().await.map_err(store("list the locks"));
+            let listed = list(&locks, config).await;
             locks.shut_down().await;
             super::answer(listing::listing(&listed?, json).as_bytes())?;
             Ok(exit::DONE)
@@ -126,17 +123,59 @@ async fn answer(command: LocksCommand, config: &LockConfig) -> Result<u8, Comman
     }
 }
 
+/// Lists the locks.
+async fn list(locks: &MongoLocks, config: &LockConfig) -> Result<Vec<Listed>, LocksError> {
+    let listed = answered(config, locks.list()).await;
+    listed.map_err(store("list the locks"))
+}
+
+/// Waits for an answer of MongoDB: it selects a server within one `operation_timeout` and answers
+/// within another.
+async fn answered<T>(
+    config: &LockConfig,
+    call: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let limit = 2 * config.timings.operation_timeout();
+    let no_answer = || Failure::new("no answer", format!("waited {} ms", limit.as_millis()));
+    let answered = tokio::time::timeout(limit, call).await;
+    answered.unwrap_or_else(|_| Err(no_answer()))
+}
+
+/// Performs an operation that is answered in time.
+async fn performed(
+    config: &LockConfig,
+    one: &MongoLockStore,
+    operation: Operation,
+) -> Result<Outcome, Failure> {
+    let call = async {
+        let answer = one.perform(operation).await;
+        answer.failure.map_or(Ok(answer.outcome), Err)
+    };
+    answered(config, call).await
+}
+
 /// Shrinks the documents of locks that have had no holder for this long.
 async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandError> {
     let locks = MongoLocks::new(store_options(config));
-    let listed = locks.list().await.map_err(store("list the locks"))?;
+    let pruned = prune_each(&locks, config, unused_for).await;
     locks.shut_down().await;
-    let oldest = clock::wall_now()
-        .checked_sub(unused_for)
-        .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
-        .unwrap_or_default();
+    if pruned? == 0 {
+        let unused_for = humantime::format_duration(unused_for);
+        super::say(&format!("no lock has been unused for {unused_for}"));
+        return Ok(exit::NEGATIVE);
+    }
+    Ok(exit::DONE)
+}
+
+/// Returns the number of locks that were pruned.
+async fn prune_each(
+    locks: &MongoLocks,
+    config: &LockConfig,
+    unused_for: Duration,
+) -> Result<usize, CommandError> {
+    let unused_for = i64::try_from(unused_for.as_millis()).unwrap_or(i64::MAX);
     let mut pruned = 0;
-    for lock in listed {
+    for lock in list(locks, config).await? {
         let Found::Lock(document) = &lock.found else {
             continue;
         };
@@ -147,55 +186,44 @@ async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandE
         ) else {
             continue;
         };
-        let one = one(&name, config);
+        let one = locks.lock(name.clone());
         if !document.holders.is_empty() {
             // The places of work that ended before its least time stay until they are removed.
             let seen = |entry: &Entry| Seen {
                 claim: entry.claim,
                 revision: entry.revision,
             };
-            let swept = one.perform(Operation::Evict {
+            let evict = Operation::Evict {
                 entries: document.holders.iter().map(seen).collect(),
                 me: None,
                 ending: Ending::Expired,
                 seen: document.token,
-            });
-            if let Some(failure) = swept.await.failure {
-                let doing = "remove an ended holder";
-                return Err(LocksError::Store { doing, failure }.into());
-            }
+            };
+            let evicted = performed(config, &one, evict).await;
+            evicted.map_err(store("remove an ended holder"))?;
         }
-        let history = one.history().await.map_err(store("read the history"))?;
+        let history = answered(config, one.history()).await;
+        let history = history.map_err(store("read the history"))?;
         // A document without a history was pruned before, or never held.
         let last = history.iter().map(|end| end.ended_at.0).max();
-        let unused =
-            last.is_some_and(|at| u128::try_from(at).is_ok_and(|at| at <= oldest.as_millis()));
-        if unused {
-            let answer = one.prune().await;
-            if let Some(failure) = answer.failure {
-                let doing = "prune a lock";
-                return Err(LocksError::Store { doing, failure }.into());
-            }
+        // The server dates the end of each holder, each success, and this reply.
+        let successes = document.successes.iter().map(|success| success.at.0);
+        let last = last.map(|last| successes.fold(last, i64::max));
+        let oldest = document.store_now.0.saturating_sub(unused_for);
+        if last.is_some_and(|at| at <= oldest) {
+            let call = async {
+                let answer = one.prune().await;
+                answer.failure.map_or(Ok(answer.outcome), Err)
+            };
+            let outcome = answered(config, call).await;
             // Rejected if the lock came into use again just now.
-            if matches!(answer.outcome, crate::lock::Outcome::Applied(_)) {
+            if let Outcome::Applied(_) = outcome.map_err(store("prune a lock"))? {
                 super::answer(format!("pruned {name}\n").as_bytes())?;
                 pruned += 1;
             }
         }
-        one.shut_down().await;
     }
-    if pruned == 0 {
-        let unused_for = humantime::format_duration(unused_for);
-        super::say(&format!("no lock has been unused for {unused_for}"));
-        return Ok(exit::NEGATIVE);
-    }
-    Ok(exit::DONE)
-}
-
-/// Opens one lock for reads and single writes.
-fn one(name: &LeaseName, config: &LockConfig) -> MongoLockStore {
-    let (news, _) = tokio::sync::mpsc::channel(NEWS_MAX);
-    MongoLockStore::new(store_options(config), name.clone(), news).0
+    Ok(pruned)
 }
 
 fn store_options(config: &LockConfig) -> StoreOptions {

@@ -12,6 +12,7 @@ mod another_user;
 mod at_least;
 mod bad_input;
 mod brisk_traffic;
+mod edited;
 mod elections;
 mod exclusion;
 mod hidden;

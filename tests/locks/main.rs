@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod drawn;
+mod edited;
 mod fenced_writes;
 mod fixture;
 mod foreign_documents;

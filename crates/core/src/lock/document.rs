@@ -90,6 +90,20 @@ pub struct LockDocument {
     pub store_now: WallMillis,
 }
 
+impl LockDocument {
+    /// Returns true if a contender of this mode may hold together with the holders.
+    pub(super) fn has_room(&self, mode: Mode, slots: u32) -> bool {
+        let holders = self.holders.len();
+        match mode {
+            Mode::Exclusive => holders == 0,
+            Mode::Shared => {
+                holders < HOLDERS_MAX && self.holders.iter().all(|e| e.mode == Mode::Shared)
+            }
+            Mode::Slot => u32::try_from(holders).is_ok_and(|holders| holders < slots),
+        }
+    }
+}
+
 /// Document stored under a lock's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -118,7 +118,8 @@ pub enum Operation {
         /// there, so with 0 the grants give none.
         slots: u32,
     },
-    /// Remove every entry that still matches, and grant.
+    /// Remove every entry that still matches, and grant. Without entries, only grant: matches if the
+    /// sender waits, or for a sender without an entry if any entry waits.
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<Seen>,

@@ -173,11 +173,16 @@ impl Written {
                         revision: entry.revision,
                     })
                 };
-                let gone = self.take_out(lock, unchanged, (*ending, *seen));
-                if gone {
+                let waits = |entry: &Entry| me.is_none_or(|me| me.claim == entry.claim);
+                let matched = match entries.is_empty() {
+                    true => lock.queue.iter().any(waits),
+                    false => self.take_out(lock, unchanged, (*ending, *seen)),
+                };
+                if matched {
+                    lock.token = lock.token.max(*seen);
                     self.grant(lock, by, (*me, true), *seen);
                 }
-                gone
+                matched
             }
             Operation::Break { claims, seen } => {
                 let shown = |entry: &Entry| claims.contains(&entry.claim);

@@ -90,9 +90,12 @@ impl OncePer {
             return None;
         }
         let ago = lock.store_now.0.saturating_sub(success.at.0);
-        // The clock of the store may have been set back since.
-        let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));
-        (ago < self.period).then_some(ago)
+        // The clock of the store may have been set back since. A success that it dates in the future
+        // counts only within one period, because its true age is not known.
+        if Duration::from_millis(ago.unsigned_abs()) >= self.period {
+            return None;
+        }
+        Some(Duration::from_millis(u64::try_from(ago).unwrap_or(0)))
     }
 }
 

@@ -3,6 +3,7 @@
 // A test matches only the variant that it is about.
 #![allow(clippy::wildcard_enum_match_arm)]
 
+mod edited;
 mod ending;
 mod evicting;
 mod granting;

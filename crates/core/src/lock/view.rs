@@ -120,6 +120,16 @@ impl View {
         self.observations = Observations::default();
     }
 
+    /// Returns true if `claim` is the head of the queue although it may hold. No write leaves a
+    /// document like that, but an edit by hand can.
+    pub(super) fn is_overlooked(&self, claim: Claim) -> bool {
+        self.lock.as_ref().is_some_and(|lock| {
+            let mut queue = lock.queue.iter();
+            let head = queue.next().filter(|head| head.claim == claim);
+            head.is_some_and(|head| lock.has_room(head.mode, lock.slots))
+        })
+    }
+
     /// Returns the number of holders, and of waiters before `claim`.
     pub(super) fn numbers_ahead(&self, claim: Claim) -> (usize, usize) {
         let other = |entry: &&Entry| entry.claim != claim;

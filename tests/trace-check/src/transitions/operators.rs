@@ -102,6 +102,8 @@ fn is_broken(
     let ending = match (recorded(Ending::Broken), recorded(Ending::Released) && over) {
         (true, _) => Ending::Broken,
         (false, true) => Ending::Expired,
+        // The grant of a lock whose holders were removed by hand.
+        (false, false) if old.holders.is_empty() && gone.is_empty() => Ending::Broken,
         (false, false) => return false,
     };
     let seen = |entry: &&Entry| Seen {

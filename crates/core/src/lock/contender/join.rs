@@ -6,7 +6,7 @@
 use super::reading::Proof;
 use super::{LockContender, Notice, State, Turn, earliest};
 use crate::election::{BootTime, CallId, Declared};
-use crate::lock::document::{HOLDERS_MAX, LockDocument, Mode, QUEUE_MAX};
+use crate::lock::document::{LockDocument, Mode, QUEUE_MAX};
 use crate::lock::operation::{Joining as Entry, Operation, Outcome};
 use crate::lock::stake::Kind;
 use crate::lock::status::End;
@@ -232,13 +232,5 @@ fn is_empty(lock: &LockDocument) -> bool {
 
 /// Returns true if a join would be granted immediately.
 fn place_free(lock: &LockDocument, mode: Mode, slots: u32) -> bool {
-    let holders = lock.holders.len();
-    lock.queue.is_empty()
-        && match mode {
-            Mode::Exclusive => holders == 0,
-            Mode::Shared => {
-                holders < HOLDERS_MAX && lock.holders.iter().all(|e| e.mode == Mode::Shared)
-            }
-            Mode::Slot => u32::try_from(holders).is_ok_and(|holders| holders < slots),
-        }
+    lock.queue.is_empty() && lock.has_room(mode, slots)
 }

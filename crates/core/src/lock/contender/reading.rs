@@ -247,8 +247,13 @@ impl LockContender {
         }
     }
 
-    fn retry_later(&mut self, turn: &mut Turn<'_>) {
+    /// Delays the next write of a contender without authority.
+    pub(super) fn pause_writes(&mut self, turn: &mut Turn<'_>) {
         self.retry_at = turn.now + turn.jittered(self.options.timings.retry_interval());
+    }
+
+    fn retry_later(&mut self, turn: &mut Turn<'_>) {
+        self.pause_writes(turn);
         if let State::Waiting(waiting) = &mut self.state {
             waiting.renew_due = turn.now;
         }
@@ -307,6 +312,10 @@ impl LockContender {
                         // A document of a newer call is known already, so only a read can show the
                         // current place.
                         return self.fall_behind(turn.now);
+                    }
+                    if !has_slot {
+                        // Confirmed, but no slot is free: an edit, or an older version.
+                        self.pause_writes(turn);
                     }
                 }
                 self.shown(call, lock, Proof::Newest, turn);

@@ -78,7 +78,7 @@ impl LockContender {
         }
     }
 
-    fn send_sweep(&mut self, expired: Vec<(Claim, Observation)>, me: Option<Writer>) {
+    pub(super) fn send_sweep(&mut self, expired: Vec<(Claim, Observation)>, me: Option<Writer>) {
         let call = self.call(Operation::Evict {
             entries: expired.iter().map(|(claim, o)| o.seen(*claim)).collect(),
             me,

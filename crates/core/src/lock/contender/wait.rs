@@ -6,6 +6,7 @@ use super::hold::IN_FLIGHT_MAX;
 use super::{LockContender, State, Turn, earliest};
 use crate::election::{BootTime, CallId};
 use crate::lock::input::AtLeast;
+use crate::lock::stake::Kind;
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Waiting {
@@ -14,6 +15,8 @@ pub(super) struct Waiting {
     /// immediately.
     pub(super) granted: bool,
     pub(super) renew_due: BootTime,
+    /// True if the document leaves a place for the head of the queue, which is this contender.
+    overlooked: bool,
     /// Confirm even if another attempt hangs.
     pub(super) hurry: bool,
 }
@@ -28,6 +31,7 @@ impl LockContender {
         turn: &mut Turn<'_>,
     ) {
         let renew = turn.shortened(self.options.timings.lease_duration() / 3);
+        let overlooked = !granted && self.view.is_overlooked(self.stake.claim);
         match &mut self.state {
             State::Joining(_) if self.options.non_blocking && !granted => {
                 return self.finish(self.busy(), turn.now);
@@ -37,6 +41,7 @@ impl LockContender {
                     position,
                     granted,
                     renew_due: turn.now + renew,
+                    overlooked,
                     hurry: false,
                 };
                 self.enter(State::Waiting(waiting), turn.now);
@@ -48,6 +53,7 @@ impl LockContender {
             }
             State::Waiting(waiting) => {
                 (waiting.position, waiting.granted) = (position, granted);
+                waiting.overlooked = overlooked;
             }
             State::Holding(_) | State::Lost(_) | State::Leaving(_) | State::Ended(_) => return,
         }
@@ -93,6 +99,7 @@ impl LockContender {
             position: 0,
             granted: true,
             renew_due: now,
+            overlooked: false,
             hurry: false,
         };
         self.enter(State::Waiting(waiting), now);
@@ -118,7 +125,7 @@ impl LockContender {
             return self.next_read();
         }
         let patience = self.patience(waiting.position);
-        let write = if waiting.granted || self.hinted.is_some() {
+        let write = if waiting.granted || waiting.overlooked || self.hinted.is_some() {
             Some(turn.now)
         } else {
             let death = self.view.observations.next_expiry(patience);
@@ -142,6 +149,12 @@ impl LockContender {
             return;
         }
         let position = waiting.position;
+        if !granted && std::mem::take(&mut waiting.overlooked) {
+            let revision = self.attempt(Kind::Evict, turn);
+            self.send_sweep(Vec::new(), Some(self.stake.writer(revision)));
+            // Not again at once, if the reply does not show a grant.
+            return self.pause_writes(turn);
+        }
         if !granted && waiting.renew_due > turn.now {
             self.sweep_if_due(position, turn);
             return;

@@ -1,7 +1,7 @@
 //! Work that is skipped if it succeeded recently.
 
 use super::harness::{Fixture, options, seconds};
-use crate::lock::{End, Input, OncePer, Options, SUCCESSES_MAX, Want, WorkKey};
+use crate::lock::{End, Found, Input, OncePer, Options, SUCCESSES_MAX, Want, WorkKey};
 
 const PERIOD: u64 = 3600;
 
@@ -37,6 +37,28 @@ fn a_recent_success_is_skipped_and_an_older_one_is_not() {
     fixture.now = fixture.now + seconds(1);
     let c = fixture.come_with(once("c", "x"));
     assert!(fixture.token(c).is_some());
+}
+
+/// The clock of the store is set back after a success.
+#[test]
+fn a_success_that_is_dated_in_the_future_counts_within_one_period() {
+    for (ahead, counts) in [
+        (1, true),
+        (PERIOD - 1, true),
+        (PERIOD, false),
+        (10 * PERIOD, false),
+    ] {
+        let mut fixture = Fixture::empty();
+        let a = fixture.come_with(once("a", "x"));
+        succeed(&mut fixture, a);
+        let Found::Lock(lock) = &mut fixture.stored else {
+            panic!("a lock");
+        };
+        lock.successes[0].at.0 += i64::try_from(ahead * 1000).expect("small");
+        let b = fixture.come_with(once("b", "x"));
+        assert_eq!(fixture.end(b), skipped(0).filter(|_| counts), "{ahead} s");
+        assert_eq!(fixture.token(b).is_some(), !counts, "{ahead} s");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::TryStreamExt;
 use mongodb::bson::{DateTime, Document, Timestamp, doc};
-use mongodb::options::{ReadPreference, SelectionCriteria};
+use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::connection::{Deployment, Monitoring, SendError};
@@ -75,18 +75,24 @@ impl MongoLockStore {
         let primary_changed = super::primary_changed(&news);
         let monitoring = Monitoring::of_locks(&options.timings);
         let (deployment, info) = Deployment::new(options, monitoring, primary_changed);
-        let shared = Shared {
-            name,
-            deployment,
-            news,
-            slots_before: OnceLock::new(),
-            joined: Mutex::new(None),
-            reported: OnceLock::new(),
-        };
-        let store = Self {
-            shared: Arc::new(shared),
-        };
-        (store, info)
+        (Self::over(deployment, name, news), info)
+    }
+
+    fn over(
+        deployment: Arc<Deployment>,
+        name: LeaseName,
+        news: mpsc::Sender<StoreEvent<ClaimHint>>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                name,
+                deployment,
+                news,
+                slots_before: OnceLock::new(),
+                joined: Mutex::new(None),
+                reported: OnceLock::new(),
+            }),
+        }
     }
 
     /// Follows the change stream of one claim, retrying after failures, until the future is
@@ -350,6 +356,13 @@ impl MongoLocks {
         listed.map_err(|error| self.deployment.failure(error))
     }
 
+    /// Returns one lock of the collection, for reads and single writes by the same client.
+    pub fn lock(&self, name: LeaseName) -> MongoLockStore {
+        // No change stream is opened, so there are no events.
+        let (news, _) = mpsc::channel(1);
+        MongoLockStore::over(Arc::clone(&self.deployment), name, news)
+    }
+
     /// Shuts down the client, within a bounded time.
     pub async fn shut_down(&self) {
         self.deployment.shut_down().await;
@@ -362,6 +375,7 @@ impl MongoLocks {
             .sort(doc! { "_id": 1 })
             .projection(document::projection())
             .limit(i64::try_from(LISTED_MAX).unwrap_or(i64::MAX))
+            .read_concern(ReadConcern::majority())
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .max_time(self.deployment.operation_timeout())
             .await?;

@@ -141,7 +141,7 @@ pub(super) fn leave(
     now: DateTime,
 ) -> Write {
     let goes = is_claim(claim);
-    let (filter, removal) = take_out(name, goes, Ending::Released, seen, now);
+    let (filter, removal) = take_out(name, goes, Ending::Released, seen);
     let granting = grant(None, slots > 0, now);
     (
         filter,
@@ -187,7 +187,12 @@ pub(super) fn sweep(
     let pairs: Vec<_> = entries.iter().map(pair).collect();
     let entry = doc! { "claim": "$$entry.claim", "revision": "$$entry.revision" };
     let goes = doc! { "$in": [entry, { "$literal": pairs }] };
-    let (filter, removal) = take_out(name, goes.into(), ending, seen, now);
+    let (mut filter, removal) = take_out(name, goes.into(), ending, seen);
+    if entries.is_empty() {
+        // Nothing to evict, only to grant.
+        let waits = me.map_or(true.into(), |me| is_claim(me.claim));
+        filter = ours(name, some_entry(queue(), waits));
+    }
     (filter, [vec![removal], grant(me, true, now)].concat())
 }
 
@@ -195,7 +200,7 @@ pub(super) fn sweep(
 pub(super) fn break_up(name: &str, claims: &[Claim], seen: Token, now: DateTime) -> Write {
     let claims: Vec<_> = claims.iter().map(|claim| uuid(claim.bytes())).collect();
     let goes = doc! { "$in": ["$$entry.claim", claims] };
-    let (filter, removal) = take_out(name, goes.into(), Ending::Broken, seen, now);
+    let (filter, removal) = take_out(name, goes.into(), Ending::Broken, seen);
     (filter, [vec![removal], grant(None, true, now)].concat())
 }
 
@@ -217,13 +222,7 @@ pub(super) fn prune(name: &str) -> Write {
 }
 
 /// The filter and the first stage of a removal. The other stages grant.
-fn take_out(
-    name: &str,
-    goes: Bson,
-    ending: Ending,
-    seen: Token,
-    now: DateTime,
-) -> (Document, Document) {
+fn take_out(name: &str, goes: Bson, ending: Ending, seen: Token) -> (Document, Document) {
     let without = |list: Bson| {
         doc! { "$filter": { "input": list, "as": "entry", "cond": not(goes.clone()) } }
     };
@@ -246,7 +245,8 @@ fn take_out(
         "identity": "$$entry.identity",
         "slot": "$$entry.slot",
         "acquired_at": "$$entry.acquired_at",
-        "ended_at": { "$cond": [has_ended, over_at, now] },
+        // By one clock, with which an operator compares it.
+        "ended_at": { "$cond": [has_ended, over_at, "$$NOW"] },
         "reason": reason,
     };
     let ended = doc! { "$map": { "input": held, "as": "entry", "in": end } };
