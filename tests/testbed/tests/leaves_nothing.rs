@@ -1,12 +1,19 @@
 //! Goal: verify that the runner of the suite detects leftovers of a test. Method: run it with small
 //! scripts that leave something behind.
 
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Runs `script` with `leaves-nothing` in a checkout and a home of its own.
 fn run(script: &str) -> Output {
     let place = tempfile::tempdir().expect("a directory");
+    let mut command = in_place(&place, script);
+    command.output().expect("it runs")
+}
+
+/// Returns the command that runs `script` with a checkout and a home in `place`.
+fn in_place(place: &tempfile::TempDir, script: &str) -> Command {
     let checkout = place.path().join("checkout");
     let home = place.path().join("home");
     for directory in [&checkout, &home] {
@@ -17,15 +24,26 @@ fn run(script: &str) -> Output {
         .arg(&checkout)
         .status();
     assert!(git.expect("git runs").success());
-    Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("leaves-nothing"))
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("leaves-nothing"));
+    command
         .args(["sh", "-c", script])
         .current_dir(&checkout)
         .env("HOME", &home)
         // The suite that runs this test leads to its own cache.
         .env_remove("XDG_CACHE_HOME")
-        .env("LEAVES_NOTHING_WATCHES", &home)
-        .output()
-        .expect("it runs")
+        .env_remove("CI")
+        .env("LEAVES_NOTHING_WATCHES", &home);
+    command
+}
+
+/// Returns true if this user may mount, which is necessary to judge shared directories.
+fn may_mount() -> bool {
+    let isolated = Command::new("unshare").args(["-m", "true"]).output();
+    let may = isolated.is_ok_and(|output| output.status.success());
+    if !may {
+        leasehold_testbed::skip("needs root, to mount");
+    }
+    may
 }
 
 /// Returns the messages about leftovers of `script`.
@@ -70,8 +88,89 @@ fn an_entry_in_the_home_is_named() {
 
 #[test]
 fn an_entry_in_the_real_home_is_named() {
+    if !may_mount() {
+        return;
+    }
     let script = "touch \"$(dirname \"$XDG_CACHE_HOME\")/leasehold-history\"";
     assert!(strays(script).contains("leasehold-history"));
+}
+
+/// Runs a script while this process makes an entry in a watched directory.
+fn beside_another_program(setting: impl FnOnce(&mut Command)) -> Output {
+    let place = tempfile::tempdir().expect("a directory");
+    let mut command = in_place(&place, "echo started; read line");
+    setting(&mut command);
+    let mut command = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut started = [0; 8];
+    let output = command.stdout.as_mut().expect("its output");
+    output.read_exact(&mut started).expect("it starts");
+    std::fs::write(place.path().join("home/leasehold-of-another"), "").expect("a file");
+    drop(command.stdin.take());
+    command.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn an_entry_of_another_program_is_not_a_leftover() {
+    let output = beside_another_program(|_| ());
+    let named = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "read fails at the end: {named}"
+    );
+    assert!(named.contains("nothing was left behind"), "{named}");
+}
+
+#[test]
+fn an_ordinary_user_sees_entries_of_all_programs_listed() {
+    // A user without the right to mount.
+    let output = beside_another_program(|command| {
+        let script = command.get_program().to_owned();
+        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let directory = command.get_current_dir().map(ToOwned::to_owned);
+        let settings: Vec<_> = command
+            .get_envs()
+            .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
+            .collect();
+        *command = Command::new("setpriv");
+        command
+            .arg("--bounding-set=-sys_admin")
+            .arg(script)
+            .args(arguments);
+        command.current_dir(directory.expect("it was set"));
+        for (name, value) in settings {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+    });
+    let named = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        named.contains("leasehold-of-another (listed only)"),
+        "{named}"
+    );
+    assert!(named.contains("nothing was left behind"), "{named}");
+}
+
+#[test]
+fn entries_of_leasehold_are_hidden_as_on_a_new_machine() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let mut command = in_place(&place, "ls \"$(dirname \"$XDG_CACHE_HOME\")\"");
+    for name in ["leasehold", "other"] {
+        std::fs::create_dir(place.path().join("home").join(name)).expect("a directory");
+    }
+    let output = command.output().expect("it runs");
+    let listing = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(listing, "other\n", "{output:?}");
 }
 
 #[test]
