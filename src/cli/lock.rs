@@ -25,12 +25,13 @@ use tracing::warn;
 use self::held::{Work, Worked};
 use self::inherited::{Held, Inherited};
 use self::observation_cache::ObservationCache;
+use self::piped::Input;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
 use super::privacy::hide_from_the_user;
-use super::run_to_end;
 use super::store_options::{self, stopping};
 use super::trace::{self, TraceError};
+use super::{answer, run_to_end};
 use crate::clock;
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
@@ -68,6 +69,8 @@ pub struct LockArgs {
     pub lease_duration: Option<Duration>,
     /// Log the acquisition even without a wait.
     pub verbose: bool,
+    /// Print the exit code on standard output at the end, for a parent that cannot wait for it.
+    pub report_exit_code: bool,
     /// Command to run; if empty, the lock is held until standard input closes.
     pub command: Vec<OsString>,
 }
@@ -126,6 +129,20 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> LockCommandError {
 /// # Errors
 /// [`LockCommandError`] for errors that precede any attempt, and for system calls that fail later.
 pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
+    let (name, reports) = (args.name.clone(), args.report_exit_code);
+    let ended = acquire_and_work(args);
+    if reports {
+        let code = match &ended {
+            Ok(code) => *code,
+            Err(error) => error.exit_code(),
+        };
+        // A parent that closed the pipe does not want to know.
+        let _ = answer(piped::exit_line(&name, code).as_bytes());
+    }
+    ended.map(ExitCode::from)
+}
+
+fn acquire_and_work(args: LockArgs) -> Result<u8, LockCommandError> {
     let loaded = args.sources.load();
     // The variables of our configuration are not passed to a command, because they may contain a
     // credential. An inner command may therefore not know the store.
@@ -162,8 +179,7 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
         trace: trace.as_ref(),
     };
     let ended = run_to_end(job.contend());
-    let code = ended.map_err(system("start the event loop"))?;
-    code.map(ExitCode::from)
+    ended.map_err(system("start the event loop"))?
 }
 
 /// Returns true if the environment suggests an outer `leasehold` command. This is sufficient for a
@@ -175,7 +191,7 @@ fn is_inside() -> bool {
 
 /// Runs the command under a lock that an outer command already holds. Nothing is written to the
 /// store. The guard of the outer command ends this command together with its own authority.
-fn again(args: &LockArgs, held: &Held, voice: &Voice) -> ExitCode {
+fn again(args: &LockArgs, held: &Held, voice: &Voice) -> u8 {
     let may = match (held.mode(), args.want) {
         (Some(Mode::Exclusive), Want::Exclusive | Want::Shared)
         | (Some(Mode::Shared), Want::Shared) => true,
@@ -189,7 +205,7 @@ fn again(args: &LockArgs, held: &Held, voice: &Voice) -> ExitCode {
             held.mode,
             args.want.mode().as_str(),
         ));
-        return ExitCode::from(args.conflict_exit_code);
+        return args.conflict_exit_code;
     }
     let outer = [
         ("--at-least", args.at_least != AtLeast::NONE),
@@ -199,11 +215,11 @@ fn again(args: &LockArgs, held: &Held, voice: &Voice) -> ExitCode {
         voice.say(&format!(
             "already held by an outer command: give {flag} to the outer command"
         ));
-        return ExitCode::from(exit::CONFIGURATION);
+        return exit::CONFIGURATION;
     }
     if held.is_valid() != Some(true) {
         voice.say("the outer command has lost the lock");
-        return ExitCode::from(exit::LOCK_LOST);
+        return exit::LOCK_LOST;
     }
     held::run_within(&args.command, &args.name, held, voice)
 }
@@ -249,7 +265,10 @@ impl Job<'_> {
         let stops = Stops::register().map_err(system("register the signal handlers"))?;
         let relays = Relays::register().map_err(system("register the signal handlers"))?;
         let mut command = command(self.args, self.config, &self.timings);
-        let code = self.attempts(command.as_mut(), (stops, relays)).await;
+        let input = Input::of(command.is_none());
+        let code = self
+            .attempts(command.as_mut(), input, (stops, relays))
+            .await;
         if let Some(command) = command {
             command.dismiss().await;
         }
@@ -260,6 +279,7 @@ impl Job<'_> {
     async fn attempts(
         self,
         mut command: Option<&mut Standby>,
+        mut input: Input,
         (mut stops, mut relays): (Stops, Relays),
     ) -> Result<u8, LockCommandError> {
         let Self { args, config, .. } = self;
@@ -281,7 +301,7 @@ impl Job<'_> {
                 command.prepare();
             }
             let status = locker.status();
-            let waited = watcher.wait(&mut locker, status, &patience, &mut stops);
+            let waited = watcher.wait(&mut locker, status, &patience, &mut input, &mut stops);
             let contend_again = "lock lost before the command began, contending again";
             match waited.await {
                 Waited::Held(authority) => {
@@ -295,7 +315,9 @@ impl Job<'_> {
                     };
                     let worked = match &mut command {
                         Some(command) => work.run(command, locker, (&mut stops, &mut relays)).await,
-                        None => Ok(Worked::Over(work.hold(locker, &mut stops).await)),
+                        None => Ok(Worked::Over(
+                            work.hold(locker, &mut input, &mut stops).await,
+                        )),
                     };
                     match worked.map_err(system("hold the lock"))? {
                         Worked::Over(code) => return Ok(code),
@@ -317,16 +339,25 @@ impl Job<'_> {
                     tokio::select! {
                         () = tokio::time::sleep(self.timings.retry_interval()) => {}
                         stop = stops.next() => return Ok(stop.exit_code()),
+                        () = input.closed() => return Ok(self.abandoned()),
                     }
                 }
                 Waited::NotAcquired => return Ok(args.conflict_exit_code),
                 Waited::Skipped => return Ok(args.skipped_exit_code),
                 Waited::Unreachable => return Ok(exit::STORE_UNREACHABLE),
                 Waited::Wrong => return Ok(exit::CONFIGURATION),
+                Waited::Abandoned => return Ok(self.abandoned()),
                 Waited::Stopped(stop) => return Ok(stop.exit_code()),
                 Waited::Broken(error) => return Err(system("contend for the lock")(error)),
             }
         }
+    }
+
+    /// Reports that the program at the other end of standard input no longer waits for the lock.
+    fn abandoned(&self) -> u8 {
+        self.voice
+            .say("not acquired: standard input was closed during the wait");
+        exit::USAGE
     }
 
     fn options(&self, cache: &ObservationCache) -> LockerOptions {

@@ -125,3 +125,82 @@ fn a_lost_lock_ends_it_with_76() {
     assert_eq!(job.output().code, 76);
     drop(input);
 }
+
+/// Starts a lock without a command, whose input stays open.
+fn started(place: &Place, arguments: &[&str]) -> Job {
+    let mut command = place.command(&[&["lock"], arguments].concat());
+    command.stdin(Stdio::piped());
+    Job::start(command)
+}
+
+#[test]
+fn a_waiter_whose_standard_input_closes_leaves_the_queue() {
+    let place = Place::new();
+    let (job, _, input) = holder(&place, &["abandoned"]);
+    let mut waiter = started(&place, &["abandoned", "--identity=waiter"]);
+    place.wait_listed("waiter");
+    drop(waiter.input());
+    waiter
+        .output()
+        .says(64, "standard input was closed during the wait");
+    let listed = place.run(&["locks"]).stdout;
+    assert!(!listed.contains("waiter"), "{listed}");
+    drop(input);
+    assert_eq!(job.output().code, 0);
+}
+
+#[test]
+fn between_attempts_it_ends_with_its_standard_input() {
+    let place = Place::new();
+    let (_job, _, _input) = holder(&place, &["retried"]);
+    let flags = ["--no-wait", "--retries=1000", "--lease-duration=24s"];
+    let mut waiter = started(&place, &[&["retried"], &flags[..]].concat());
+    waiter.wait_logged("not acquired");
+    drop(waiter.input());
+    assert_eq!(waiter.output().code, 64);
+}
+
+/// Starts a lock without a command that reports its exit code. Returns its input and output.
+fn reporting(
+    place: &Place,
+    flags: &[&str],
+) -> (
+    Job,
+    impl std::io::Write + use<>,
+    impl Iterator<Item = serde_json::Value> + use<>,
+) {
+    let mut job = started(
+        place,
+        &[&["reported", "--report-exit-code"], flags].concat(),
+    );
+    let lines = BufReader::new(job.standard_output()).lines();
+    let input = job.input();
+    let parsed = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+    (job, input, parsed)
+}
+
+#[test]
+fn the_exit_code_is_reported_on_request() {
+    let place = Place::new();
+    let last = |code: i32| serde_json::json!({ "lock": "reported", "exit_code": code });
+    let refused = |flag: &str, code: i32| {
+        let (job, _input, lines) = reporting(&place, &[flag]);
+        assert_eq!(lines.collect::<Vec<_>>(), [last(code)]);
+        assert_eq!(job.output().code, code);
+    };
+    let (job, input, mut lines) = reporting(&place, &[]);
+    let held = serde_json::json!({ "lock": "reported", "token": 1 });
+    assert_eq!(lines.next(), Some(held));
+    refused("--no-wait", 75);
+    refused("--slots=2", 78);
+    drop(input);
+    assert_eq!(lines.collect::<Vec<_>>(), [last(0)]);
+    assert_eq!(job.output().code, 0);
+    let (_job, _input, mut lines) = reporting(&place, &[]);
+    assert_eq!(lines.next().unwrap()["token"], 2);
+    let broken = place.run(&["locks", "break", "reported", "--force", "--yes"]);
+    assert_eq!(broken.code, 0, "{broken:?}");
+    assert_eq!(lines.collect::<Vec<_>>(), [last(76)]);
+    let refused = place.run_under("reported", &["--report-exit-code"], ":");
+    refused.says(64, "--report-exit-code is for a lock without a command");
+}

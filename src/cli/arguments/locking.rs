@@ -203,6 +203,12 @@ pub(super) fn lock_command() -> Command {
             .help("Log the acquisition and how long it took, even without a wait")
             .action(ArgAction::SetTrue),
     )
+    .arg(
+        Arg::new("report-exit-code")
+            .long("report-exit-code")
+            .help("Print the exit code as a last line of JSON, for a parent that cannot wait for it; without CMD")
+            .action(ArgAction::SetTrue),
+    )
     .arg(command_words("Command to run; without one, the lock is held until standard input closes"))
 }
 
@@ -296,6 +302,13 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
             "--once-per needs a command, whose exit code 0 is the success: put it after --",
         ));
     }
+    let report_exit_code = matches.get_flag("report-exit-code");
+    if report_exit_code && !command.is_empty() {
+        return Err(wrong(
+            LOCK,
+            "--report-exit-code is for a lock without a command: standard output belongs to the command",
+        ));
+    }
     Ok(LockArgs {
         name,
         want,
@@ -313,6 +326,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
             LEASE_DURATION_MAX,
         )?,
         verbose: matches.get_flag("verbose"),
+        report_exit_code,
         command,
         sources,
     })

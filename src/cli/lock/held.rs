@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Command as Process, ExitCode};
+use std::process::Command as Process;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -308,19 +308,14 @@ fn terms(status: &Status, timings: &Timings) -> Option<Terms> {
 
 /// Runs `command` under a lock that an outer command holds. Without a command, prints the lock and
 /// waits until standard input closes.
-pub(super) fn run_within(
-    command: &[OsString],
-    lock: &LeaseName,
-    held: &Held,
-    voice: &Voice,
-) -> ExitCode {
+pub(super) fn run_within(command: &[OsString], lock: &LeaseName, held: &Held, voice: &Voice) -> u8 {
     let Some((program, arguments)) = command.split_first() else {
         let line = held_line(lock, held.token, held.slot);
         if answer(line.as_bytes()).is_err() {
-            return ExitCode::from(exit::CANNOT_TELL);
+            return exit::CANNOT_TELL;
         }
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        return ExitCode::from(exit::DONE);
+        return exit::DONE;
     };
     // The guard of the outer command ends this process too, and waits for its end. The variables
     // are set again, because another lock may have been acquired in between.
@@ -331,11 +326,11 @@ pub(super) fn run_within(
         .envs(variables(lock, held.token, held.slot))
         .exec();
     voice.cannot_execute(command, &error);
-    ExitCode::from(match error.kind() {
+    match error.kind() {
         _ if process_limit(&error).is_some() => exit::SYSTEM,
         io::ErrorKind::NotFound => exit::NOT_FOUND,
         _ => exit::CANNOT_EXECUTE,
-    })
+    }
 }
 
 /// Releases the lock. Returns the end of the contender, if MongoDB responds within `patience`.

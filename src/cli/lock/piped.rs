@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, give_back, held_line, release, renewed};
 use crate::cli::answer;
+use crate::election::LeaseName;
 use crate::exit;
 use crate::locker::Locker;
 use crate::signals::{Stop, StopRequest, StopRequests, Stops};
@@ -31,7 +32,7 @@ enum Over {
 
 impl Work<'_> {
     /// Holds the lock until standard input closes, and returns the exit code.
-    pub(super) async fn hold(self, mut locker: Locker, stops: &mut Stops) -> u8 {
+    pub(super) async fn hold(self, mut locker: Locker, input: &mut Input, stops: &mut Stops) -> u8 {
         let line = held_line(&self.job.args.name, self.token.get(), self.slot);
         if answer(line.as_bytes()).is_err() {
             // The program was not informed that the lock is held.
@@ -41,15 +42,15 @@ impl Work<'_> {
             give_back(&mut locker).await;
             return exit::CANNOT_TELL;
         }
-        let mut closed = standard_input_closes();
-        let (over, stopped) = self.wait(&locker, stops, &mut closed).await;
+        input.watch();
+        let (over, stopped) = self.wait(&locker, stops, input).await;
         let mut lost = matches!(over, Over::Lost);
         match over {
             Over::Closed => {
                 let end = release(&mut locker, RELEASE_MAX).await;
                 lost = !self.is_released(end, false, false);
             }
-            Over::Lost if closed.try_recv().is_ok() => {
+            Over::Lost if input.is_closed() => {
                 release(&mut locker, LOST_RELEASE_MAX).await;
             }
             // The program may still work under the lock, so the entry is left to expire.
@@ -65,7 +66,7 @@ impl Work<'_> {
         &self,
         locker: &Locker,
         stops: &mut Stops,
-        closed: &mut oneshot::Receiver<()>,
+        input: &mut Input,
     ) -> (Over, Option<Stop>) {
         let mut status = locker.status();
         let stop_grace = self.job.config.workload.stop_grace;
@@ -80,7 +81,7 @@ impl Work<'_> {
                     return (Over::Lost, stopped);
                 },
                 // The thread that reads standard input ends only with this process.
-                _ = &mut *closed => return (Over::Closed, stopped),
+                () = input.closed() => return (Over::Closed, stopped),
                 stop = stops.next() => match requests.arrived() {
                     StopRequest::First => {
                         stopped = Some(stop);
@@ -115,6 +116,59 @@ impl Work<'_> {
             }
         }
     }
+}
+
+/// Standard input of a lock without a command.
+pub(super) struct Input {
+    /// Completes at the end of standard input; `None` until it is watched.
+    closes: Option<oneshot::Receiver<()>>,
+    closed: bool,
+}
+
+impl Input {
+    /// Watches standard input from here on if it holds the lock. A terminal is watched later,
+    /// because a read would stop a process that waits in the background.
+    pub(super) fn of(holds_the_lock: bool) -> Self {
+        let mut input = Self {
+            closes: None,
+            closed: false,
+        };
+        if holds_the_lock && !io::stdin().is_terminal() {
+            input.watch();
+        }
+        input
+    }
+
+    fn watch(&mut self) {
+        self.closes.get_or_insert_with(standard_input_closes);
+    }
+
+    /// Waits for the end of standard input; indefinitely if it is not watched.
+    pub(super) async fn closed(&mut self) {
+        if self.closed {
+            return;
+        }
+        match &mut self.closes {
+            // The thread that reads standard input ends only with this process.
+            Some(closes) => drop(closes.await),
+            None => std::future::pending().await,
+        }
+        self.closed = true;
+    }
+
+    fn is_closed(&mut self) -> bool {
+        let ended = |closes: &mut oneshot::Receiver<()>| closes.try_recv().is_ok();
+        self.closed |= self.closes.as_mut().is_some_and(ended);
+        self.closed
+    }
+}
+
+/// Returns the last line of `--report-exit-code`.
+pub(super) fn exit_line(lock: &LeaseName, code: u8) -> String {
+    format!(
+        "{}\n",
+        serde_json::json!({ "lock": lock.as_str(), "exit_code": code })
+    )
 }
 
 /// Returns a receiver that completes at the end of standard input. A thread reads it, since a file

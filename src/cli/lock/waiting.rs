@@ -12,6 +12,7 @@ use tracing::info;
 use super::LockArgs;
 use super::contender_log::ContenderLog;
 use super::observation_cache::ObservationCache;
+use super::piped::Input;
 use super::store_answers::{StoreAnswers, StoreState, seconds};
 use super::voice::Voice;
 use crate::clock;
@@ -88,6 +89,8 @@ pub(super) enum Waited {
     Unreachable,
     /// Another attempt cannot succeed.
     Wrong,
+    /// The program for which the lock is acquired closed our standard input.
+    Abandoned,
     Stopped(Stop),
     Broken(io::Error),
 }
@@ -143,6 +146,7 @@ impl Watcher {
         locker: &mut Locker,
         mut status: watch::Receiver<Status>,
         patience: &Patience,
+        input: &mut Input,
         stops: &mut Stops,
     ) -> Waited {
         let began = clock::boot_now();
@@ -177,6 +181,11 @@ impl Watcher {
                     locker.give_up().await;
                     let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
                     return Waited::Stopped(stop);
+                }
+                () = input.closed() => {
+                    locker.give_up().await;
+                    let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
+                    return Waited::Abandoned;
                 }
                 finished = locker.wait() => return match finished {
                     Ok(finished) => self.ended(&finished.end),
@@ -433,7 +442,8 @@ mod tests {
                 token_highest: Token::ZERO,
                 store_reached: true,
             });
-            let waited = watcher.wait(&mut locker, status, &patience, &mut stops);
+            let mut input = Input::of(false);
+            let waited = watcher.wait(&mut locker, status, &patience, &mut input, &mut stops);
             let waited = tokio::time::timeout(Duration::from_secs(20), waited).await;
             assert!(matches!(waited, Ok(Waited::NeverHeld)));
         }
