@@ -96,7 +96,7 @@ fn an_entry_in_the_real_home_is_named() {
 }
 
 /// Runs a script while this process makes an entry in a watched directory.
-fn beside_another_program(setting: impl FnOnce(&mut Command)) -> Output {
+fn alongside_another_program(setting: impl FnOnce(&mut Command)) -> Output {
     let place = tempfile::tempdir().expect("a directory");
     let mut command = in_place(&place, "echo started; read line");
     setting(&mut command);
@@ -116,7 +116,7 @@ fn beside_another_program(setting: impl FnOnce(&mut Command)) -> Output {
 
 #[test]
 fn an_entry_of_another_program_is_not_a_leftover() {
-    let output = beside_another_program(|_| ());
+    let output = alongside_another_program(|_| ());
     let named = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         output.status.code(),
@@ -129,7 +129,7 @@ fn an_entry_of_another_program_is_not_a_leftover() {
 #[test]
 fn an_ordinary_user_sees_entries_of_all_programs_listed() {
     // A user without the right to mount.
-    let output = beside_another_program(|command| {
+    let output = alongside_another_program(|command| {
         let script = command.get_program().to_owned();
         let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         let directory = command.get_current_dir().map(ToOwned::to_owned);
