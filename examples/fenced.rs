@@ -7,7 +7,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use leasehold_mongodb::election::{Identity, LeaseName};
-use leasehold_mongodb::fenced::{self, FencedError};
+use leasehold_mongodb::fenced::{self, Fence, FencedError};
 use leasehold_mongodb::locker::Lock;
 use leasehold_mongodb::store::mongo::StoreOptions;
 use mongodb::Client;
@@ -26,10 +26,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     orders.insert_one(order.clone()).await?;
 
     let identity = Identity::new(format!("fenced-{}", std::process::id()))?;
-    let lock = Lock::new(
-        StoreOptions::new(uri, identity),
-        LeaseName::new("example-fenced")?,
-    );
+    let name = LeaseName::new("example-fenced")?;
+    let lock = Lock::new(StoreOptions::new(uri, identity), name.clone());
     let first = lock.acquire_within(PATIENCE).await?;
     let old_token = first.authority().ok_or("the lock was lost")?.token;
     first.release().await?;
@@ -41,7 +39,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // The first holder was paused before this write and does not know that it lost the lock.
     let cancelled = doc! { "$set": { "state": "cancelled" } };
-    match fenced::update_one(&orders, order.clone(), cancelled, old_token).await {
+    let old = Fence::new(name, old_token);
+    match fenced::update_one(&orders, order.clone(), cancelled, &old).await {
         Err(FencedError::Refused { .. }) => println!("the late write is refused"),
         other => return Err(format!("not refused: {other:?}").into()),
     }

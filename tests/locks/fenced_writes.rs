@@ -4,7 +4,7 @@
 //! was stopped between its check and its write.
 
 use leasehold::election::{LeaseName, Token};
-use leasehold::fenced::{self, FencedError};
+use leasehold::fenced::{self, Fence, FencedError};
 use leasehold::lock::Slots;
 use leasehold::locker::{Lock, LockGuard};
 use leasehold_testbed::{Stage, run};
@@ -35,6 +35,10 @@ async fn value(orders: &Collection<Document>) -> i32 {
 
 fn set(value: i32) -> Document {
     doc! { "$set": { "value": value } }
+}
+
+fn fence(token: Token) -> Fence {
+    Fence::new(LeaseName::new(NAME).expect("legal"), token)
 }
 
 fn holds(guard: &LockGuard) -> Token {
@@ -73,7 +77,8 @@ fn a_paused_ex_holders_write_is_refused() {
             .await;
         written.expect("the holder writes");
 
-        let late = fenced::update_one(&orders, doc! { "_id": 1 }, set(1), its_token).await;
+        let late = fence(its_token);
+        let late = fenced::update_one(&orders, doc! { "_id": 1 }, set(1), &late).await;
         match late {
             Err(FencedError::Refused {
                 newest: Some(refused_by),
@@ -99,8 +104,10 @@ async fn a_fenced_write_reports_its_outcome() {
     let stage = shared_stage().await;
     let orders = orders(&stage);
     let one = doc! { "_id": 1 };
-    let write =
-        async |number: i64| fenced::update_one(&orders, one.clone(), set(1), token(number)).await;
+    let write = async |number: i64| {
+        let fence = fence(token(number));
+        fenced::update_one(&orders, one.clone(), set(1), &fence).await
+    };
     assert!(matches!(write(5).await, Err(FencedError::NoDocument)));
     let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });
     insert.await.expect("inserted");
@@ -113,7 +120,7 @@ async fn a_fenced_write_reports_its_outcome() {
     };
     assert_eq!(newest, Some(token(7)));
     let stages = vec![doc! { "$set": { "value": { "$add": ["$value", 41] } } }];
-    let added = fenced::update_one(&orders, one.clone(), stages, token(8)).await;
+    let added = fenced::update_one(&orders, one.clone(), stages, &fence(token(8))).await;
     added.expect("newer");
     assert_eq!(value(&orders).await, 42);
     let spoil = doc! { "$set": { "fence": { "token": "x" } } };
@@ -140,4 +147,22 @@ async fn the_tokens_of_readers_and_slots_are_not_accepted_for_fencing() {
         );
         guard.release().await.expect("it was held to the end");
     }
+}
+
+#[tokio::test]
+async fn a_document_that_another_lock_fences_is_refused() {
+    let stage = shared_stage().await;
+    let orders = orders(&stage);
+    let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });
+    insert.await.expect("inserted");
+    let one = doc! { "_id": 1 };
+    let other = Fence::new(LeaseName::new("other").expect("legal"), token(3));
+    let written = fenced::update_one(&orders, one.clone(), set(1), &other).await;
+    written.expect("the first");
+    // Its token is higher, and means nothing.
+    match fenced::update_one(&orders, one, set(2), &fence(token(9))).await {
+        Err(FencedError::OtherName { name }) => assert_eq!(name, "other"),
+        unrefused => panic!("{unrefused:?}"),
+    }
+    assert_eq!(value(&orders).await, 1);
 }

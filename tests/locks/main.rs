@@ -5,6 +5,7 @@
 
 mod drawn;
 mod edited;
+mod embedding;
 mod fenced_writes;
 mod fixture;
 mod foreign_documents;

@@ -1,5 +1,6 @@
 //! A candidate as a value, for the daemon and for programs that embed one.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +75,7 @@ impl ElectorOptions {
 }
 
 /// A candidate that has not started, so that its channels can be handed out first.
+#[must_use = "it contends once it is started"]
 pub struct ElectorBuilder {
     election: Election,
     store: MongoStore,
@@ -92,13 +94,32 @@ pub struct ElectorBuilder {
 /// receiver can compare it.
 ///
 /// The [crate] documentation has an example.
+#[must_use = "dropping it steps down and releases the lease"]
 pub struct Elector {
     status: watch::Receiver<Status>,
     inputs: mpsc::Sender<Input>,
     store: MongoStore,
     /// `None` after the runner has exited.
     runner: Option<JoinHandle<io::Result<()>>>,
+    /// True if the runner has exited with a fault.
+    failed: bool,
     watcher: JoinHandle<()>,
+}
+
+impl fmt::Debug for Elector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Elector")
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ElectorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ElectorBuilder")
+            .field("status", self.election.status())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ElectorBuilder {
@@ -209,6 +230,7 @@ impl ElectorBuilder {
             inputs: sender,
             store: self.store,
             runner: Some(tokio::spawn(async move { runner.run().await })),
+            failed: false,
             watcher,
         }
     }
@@ -262,20 +284,23 @@ impl Elector {
         ended
     }
 
-    /// Waits until the candidate has finished. Cancel-safe; may be called again.
+    /// Waits until the candidate has finished. Cancel-safe; may be called again, and then reports a
+    /// failure again.
     ///
     /// # Errors
     /// If the candidate failed: the kernel provided no timer, or a task panicked.
     pub async fn wait(&mut self) -> io::Result<()> {
         let Some(runner) = &mut self.runner else {
-            return Ok(());
+            return match self.failed {
+                true => Err(io::Error::other("the candidate has failed before")),
+                false => Ok(()),
+            };
         };
         let ended = runner.await;
         self.runner = None;
-        match ended {
-            Ok(result) => result,
-            Err(error) => Err(io::Error::other(error)),
-        }
+        let ended = ended.unwrap_or_else(|error| Err(io::Error::other(error)));
+        self.failed = ended.is_err();
+        ended
     }
 
     /// Closes the connections of a candidate that has finished.

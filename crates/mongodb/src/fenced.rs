@@ -16,10 +16,28 @@ use mongodb::options::{
     WriteConcern,
 };
 
-use leasehold_core::election::Token;
+use leasehold_core::election::{LeaseName, Token};
 
 /// Field of a document that stores the newest token that wrote it.
 pub const FENCE: &str = "fence.token";
+
+/// Field of a document that stores the name of the lease or lock whose token that is. Tokens of
+/// different ones are not comparable.
+pub const FENCE_NAME: &str = "fence.name";
+
+/// The token of a lease or lock, with its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    name: LeaseName,
+    token: Token,
+}
+
+impl Fence {
+    /// A fence by the `token` of the lease or lock `name`.
+    pub fn new(name: LeaseName, token: Token) -> Self {
+        Self { name, token }
+    }
+}
 
 /// Reason why a fenced write was not applied.
 #[derive(Debug)]
@@ -30,6 +48,11 @@ pub enum FencedError {
     Refused {
         /// The token of the newer holder.
         newest: Option<Token>,
+    },
+    /// The document is fenced by this other lease or lock, whose tokens are not comparable.
+    OtherName {
+        /// The stored name, as it is stored.
+        name: String,
     },
     /// No document matched the filter.
     NoDocument,
@@ -52,6 +75,11 @@ impl fmt::Display for FencedError {
             Self::Refused { newest: None } => {
                 write!(f, "fenced write: {FENCE} of the document is not a token")
             }
+            Self::OtherName { name } => write!(
+                f,
+                "fenced write: the document is fenced by {:?}; use one lock for it",
+                name
+            ),
             Self::NoDocument => f.write_str("fenced write: no document matches"),
             Self::NotHeld => f.write_str("fenced write: the lock is not held"),
             Self::NotExclusive => f.write_str("fenced write: the lock is not exclusive"),
@@ -64,7 +92,11 @@ impl std::error::Error for FencedError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Driver(error) => Some(error),
-            Self::Refused { .. } | Self::NoDocument | Self::NotHeld | Self::NotExclusive => None,
+            Self::Refused { .. }
+            | Self::OtherName { .. }
+            | Self::NoDocument
+            | Self::NotHeld
+            | Self::NotExclusive => None,
         }
     }
 }
@@ -75,34 +107,38 @@ impl From<mongodb::error::Error> for FencedError {
     }
 }
 
-/// Returns `filter` restricted to documents that no newer token has written.
-pub fn filter(filter: Document, token: Token) -> Document {
-    let fence = doc! { "$or": [
+/// Returns `filter` restricted to documents that neither a newer token nor another lease or lock has
+/// written.
+pub fn filter(filter: Document, fence: &Fence) -> Document {
+    let token = doc! { "$or": [
         { FENCE: { "$exists": false } },
-        { FENCE: { "$lte": token.get() } },
+        { FENCE: { "$lte": fence.token.get() } },
     ] };
-    doc! { "$and": [filter, fence] }
+    // A document without a name was fenced by an earlier version.
+    let name = doc! { FENCE_NAME: { "$in": [fence.name.as_str(), null] } };
+    doc! { "$and": [filter, token, name] }
 }
 
-/// Returns the update, of operators or as a pipeline, extended to store the token.
-pub fn update(update: impl Into<UpdateModifications>, token: Token) -> UpdateModifications {
+/// Returns the update, of operators or as a pipeline, extended to store the fence.
+pub fn update(update: impl Into<UpdateModifications>, fence: &Fence) -> UpdateModifications {
+    let fields = doc! { FENCE: fence.token.get(), FENCE_NAME: fence.name.as_str() };
     match update.into() {
         UpdateModifications::Document(mut operators) => {
             match operators.get_mut("$set") {
-                Some(Bson::Document(fields)) => drop(fields.insert(FENCE, token.get())),
-                Some(_) | None => drop(operators.insert("$set", doc! { FENCE: token.get() })),
+                Some(Bson::Document(set)) => set.extend(fields),
+                Some(_) | None => drop(operators.insert("$set", fields)),
             }
             UpdateModifications::Document(operators)
         }
         UpdateModifications::Pipeline(mut stages) => {
-            stages.push(doc! { "$set": { FENCE: token.get() } });
+            stages.push(doc! { "$set": fields });
             UpdateModifications::Pipeline(stages)
         }
         other => other,
     }
 }
 
-/// Updates one document that no newer token has written, and stores the token in it. The write is
+/// Updates one document that no newer token has written, and stores the fence in it. The write is
 /// acknowledged by a majority, because a fence that is rolled back protects nothing.
 ///
 /// # Errors
@@ -111,14 +147,14 @@ pub async fn update_one<T: Send + Sync>(
     collection: &Collection<T>,
     matching: Document,
     change: impl Into<UpdateModifications>,
-    token: Token,
+    fence: &Fence,
 ) -> Result<(), FencedError> {
     let majority = WriteConcern::builder()
         .w(Acknowledgment::Majority)
         .journal(true)
         .build();
     let updated = collection
-        .update_one(filter(matching.clone(), token), update(change, token))
+        .update_one(filter(matching.clone(), fence), update(change, fence))
         .write_concern(majority)
         .await?;
     if updated.matched_count > 0 {
@@ -127,22 +163,28 @@ pub async fn update_one<T: Send + Sync>(
     let found = collection
         .clone_with_type::<Document>()
         .find_one(matching)
-        .projection(doc! { "_id": 0, FENCE: 1 })
+        .projection(doc! { "_id": 0, FENCE: 1, FENCE_NAME: 1 })
         .read_concern(ReadConcern::majority())
         .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
         .await?;
     let Some(found) = found else {
         return Err(FencedError::NoDocument);
     };
-    let fence = found.get_document("fence").ok();
-    let newest = match fence.and_then(|fence| fence.get("token")) {
+    let stored = found.get_document("fence").ok();
+    if let Some(name) = stored.and_then(|stored| stored.get_str("name").ok())
+        && name != fence.name.as_str()
+    {
+        let name = name.to_owned();
+        return Err(FencedError::OtherName { name });
+    }
+    let newest = match stored.and_then(|stored| stored.get("token")) {
         Some(Bson::Int64(token)) => Token::new(*token),
         Some(Bson::Int32(token)) => Token::new(i64::from(*token)),
         Some(_) | None => None,
     };
     match newest {
         // The document began to match between the write and this read.
-        Some(newest) if newest <= token => Err(FencedError::NoDocument),
+        Some(newest) if newest <= fence.token => Err(FencedError::NoDocument),
         newest => Err(FencedError::Refused { newest }),
     }
 }
@@ -151,28 +193,27 @@ pub async fn update_one<T: Send + Sync>(
 mod tests {
     use super::*;
 
-    fn token() -> Token {
-        Token::new(7).expect("not negative")
-    }
-
     #[test]
-    fn the_token_joins_whatever_the_update_is() {
-        let operators = |operators: Document| match update(operators, token()) {
+    fn the_fence_joins_whatever_the_update_is() {
+        let name = LeaseName::new("orders").expect("legal");
+        let fence = Fence::new(name, Token::new(7).expect("not negative"));
+        let operators = |operators: Document| match update(operators, &fence) {
             UpdateModifications::Document(update) => update,
             other => panic!("{other:?}"),
         };
         assert_eq!(
             operators(doc! { "$inc": { "n": 1 } }),
-            doc! { "$inc": { "n": 1 }, "$set": { FENCE: 7_i64 } }
+            doc! { "$inc": { "n": 1 }, "$set": { FENCE: 7_i64, FENCE_NAME: "orders" } }
         );
         assert_eq!(
             operators(doc! { "$set": { "a": 1 } }),
-            doc! { "$set": { "a": 1, FENCE: 7_i64 } }
+            doc! { "$set": { "a": 1, FENCE: 7_i64, FENCE_NAME: "orders" } }
         );
         let stages = vec![doc! { "$set": { "a": "$b" } }];
-        match update(stages, token()) {
+        match update(stages, &fence) {
             UpdateModifications::Pipeline(stages) => {
-                assert_eq!(stages.last(), Some(&doc! { "$set": { FENCE: 7_i64 } }));
+                let last = doc! { "$set": { FENCE: 7_i64, FENCE_NAME: "orders" } };
+                assert_eq!(stages.last(), Some(&last));
             }
             other => panic!("{other:?}"),
         }

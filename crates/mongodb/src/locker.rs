@@ -3,15 +3,18 @@
 //! [`Locker`] is a running contender that reports everything it observes. Most programs want
 //! [`Lock`] and its [`LockGuard`].
 
+mod error;
 mod guard;
 mod host;
 
+use std::fmt;
 use std::io;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-pub use self::guard::{Lock, LockError, LockGuard};
+pub use self::error::LockError;
+pub use self::guard::{Lock, LockGuard};
 
 use self::host::LockHost;
 use crate::calls::Answered;
@@ -113,6 +116,7 @@ pub struct Finished {
 /// end at any instant, so call [`Locker::authority`] right before each external effect.
 ///
 /// Dropping the handle leaves the queue or releases the lock, provided that the runtime still runs.
+#[must_use = "dropping it leaves the queue or releases the lock"]
 pub struct Locker {
     status: watch::Receiver<Status>,
     store: MongoLockStore,
@@ -120,6 +124,16 @@ pub struct Locker {
     inputs: mpsc::Sender<Input>,
     /// `None` after the runner has exited.
     runner: Option<JoinHandle<io::Result<Finished>>>,
+    /// The result of a runner that has exited without a fault.
+    finished: Option<Finished>,
+}
+
+impl fmt::Debug for Locker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locker")
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Runs a contender to its end and closes its connections.
@@ -156,7 +170,7 @@ impl Locker {
             identity: store.identity.clone(),
             want,
             at_least,
-            // Several holders could begin before one of them succeeds.
+            // Several holders could begin before one of them succeeds. `Lock` refuses this.
             once_per: once_per.filter(|_| want == Want::Exclusive),
             timings,
             non_blocking,
@@ -200,6 +214,7 @@ impl Locker {
             store_info,
             inputs,
             runner: Some(tokio::spawn(run(runner))),
+            finished: None,
         }
     }
 
@@ -264,17 +279,18 @@ impl Locker {
         }
     }
 
-    /// Waits until the contender has finished. Cancel-safe; may be called again until it has
-    /// returned once.
+    /// Waits until the contender has finished. Cancel-safe; may be called again, and then returns
+    /// the same end.
     ///
     /// # Errors
     /// If the contender failed: the kernel provided no timer, or a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
-        let Some(runner) = &mut self.runner else {
-            return Err(io::Error::other("wait() has already returned the result"));
-        };
-        let ended = runner.await;
-        self.runner = None;
-        ended.map_err(io::Error::other)?
+        if let Some(runner) = &mut self.runner {
+            let ended = runner.await;
+            self.runner = None;
+            self.finished = Some(ended.map_err(io::Error::other)??);
+        }
+        let finished = self.finished.clone();
+        finished.ok_or_else(|| io::Error::other("the contender has failed before"))
     }
 }

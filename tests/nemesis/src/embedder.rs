@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use leasehold_mongodb::election::{Identity, LeaseName, TimingSettings, Timings, Token};
-use leasehold_mongodb::fenced::{self, FencedError};
+use leasehold_mongodb::fenced::{self, Fence, FencedError};
 use leasehold_mongodb::locker::Lock;
 use leasehold_mongodb::store::mongo::StoreOptions;
 use leasehold_mongodb::trace::Trace;
@@ -93,7 +93,8 @@ impl Embedder {
         }
         let change = doc! { "$inc": { "count": 1 } };
         let call = boottime_ns();
-        let late = fenced::update_one(&effects, doc! { "_id": DOCUMENT }, change, token).await;
+        let fence = Fence::new(LeaseName::new(self.lock.clone())?, token);
+        let late = fenced::update_one(&effects, doc! { "_id": DOCUMENT }, change, &fence).await;
         writes.line(token, call, &late)?;
         Ok(released?)
     }

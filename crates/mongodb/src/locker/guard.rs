@@ -1,7 +1,6 @@
 //! A lock for programs: acquire, work, release.
 
 use std::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,12 +9,15 @@ use mongodb::bson::Document;
 use mongodb::options::UpdateModifications;
 use tokio::sync::watch;
 
+use super::error::LockError;
 use super::{Finished, LockSurfaces, Locker, LockerOptions};
-use crate::fenced::{self, FencedError};
+use crate::calls::Answered;
+use crate::fenced::{self, Fence, FencedError};
 use crate::store::mongo::StoreOptions;
+use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::{Authority, LeaseName, Token};
 use leasehold_core::lock::{
-    Ahead, AtLeast, End, Loss, Observations, OncePer, Slots, Standing, Status, Want, WorkKey,
+    AtLeast, End, Loss, Observations, OncePer, Slots, Standing, Status, Want, WorkKey,
 };
 
 /// A lock, exclusive by default, that this program can acquire.
@@ -50,10 +52,28 @@ use leasehold_core::lock::{
 /// A value and its clones remember their observations of other holders. This lets them evict a
 /// holder that was killed although each acquisition is short: keep the value instead of creating a
 /// new one each time.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Lock {
     options: LockerOptions,
     cache: Arc<Mutex<ObservationCache>>,
+    /// Number of the contenders that run.
+    contenders: watch::Sender<usize>,
+}
+
+/// Counts a contender for as long as it runs.
+struct Running(watch::Sender<usize>);
+
+impl Running {
+    fn of(contenders: &watch::Sender<usize>) -> Self {
+        contenders.send_modify(|number| *number += 1);
+        Self(contenders.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_modify(|number| *number -= 1);
+    }
 }
 
 /// Observations of this program's contenders, for the next one.
@@ -68,9 +88,18 @@ struct SaveObservations {
     cache: Arc<Mutex<ObservationCache>>,
     /// The observations with which the contender started.
     before: Observations,
+    /// Reason why the newest call failed; `None` while the store answers.
+    failure: watch::Sender<Option<Failure>>,
+    _running: Running,
 }
 
 impl LockSurfaces for SaveObservations {
+    fn answered(&mut self, answered: &Answered) {
+        if !answered.late {
+            self.failure.send_replace(answered.failure.clone());
+        }
+    }
+
     fn finished(&mut self, finished: &Finished) {
         // A poisoned value is consistent, because it is only replaced as a whole.
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,94 +113,13 @@ impl LockSurfaces for SaveObservations {
     }
 }
 
-/// Reason why a lock is not held, or was lost.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LockError {
-    /// Others held the lock during the whole wait.
-    TimedOut,
-    /// The store did not answer during the whole wait.
-    Unreachable,
-    /// The lock cannot be acquired without waiting.
-    Busy {
-        /// The holders and waiters ahead.
-        ahead: Vec<Ahead>,
-    },
-    /// The lock is in use with another number of slots; 0 means exclusive and shared.
-    WrongSlots {
-        /// The number of slots in use.
-        has: u32,
-    },
-    /// The document of this name is not a lock of this schema.
-    Foreign {
-        /// The reason, for humans.
-        why: String,
-    },
-    /// The work succeeded recently: see [`Lock::once_per`].
-    Skipped {
-        /// Time since the success, by the clock of the store.
-        ago: Duration,
-    },
-    /// The document's token has reached its maximum.
-    TokensExhausted,
-    /// The lock was held and lost.
-    Lost(Loss),
-    /// The store did not confirm the release. The entry expires by itself; a success may not be
-    /// recorded.
-    Unconfirmed,
-    /// The contender failed.
-    Fault(io::Error),
-}
-
-impl fmt::Display for LockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TimedOut => {
-                f.write_str("lock not acquired: held by others during the whole wait")
-            }
-            Self::Unreachable => f.write_str("lock not acquired: MongoDB did not answer"),
-            Self::Busy { .. } => f.write_str("lock not acquired: held by others"),
-            Self::WrongSlots { has: 0 } => f.write_str("lock not acquired: in use without slots"),
-            Self::WrongSlots { has } => write!(f, "lock not acquired: in use with {has} slots"),
-            Self::Foreign { why } => write!(f, "lock not acquired: {why}"),
-            Self::Skipped { ago } => write!(
-                f,
-                "lock not acquired: the work succeeded {} s ago",
-                ago.as_secs()
-            ),
-            Self::TokensExhausted => {
-                f.write_str("lock not acquired: its token has reached the maximum")
-            }
-            Self::Lost(loss) => write!(f, "lock lost: {}", loss.as_str()),
-            Self::Unconfirmed => f.write_str("MongoDB did not confirm the release of the lock"),
-            Self::Fault(_) => f.write_str("the contender for the lock failed"),
-        }
-    }
-}
-
-impl std::error::Error for LockError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Fault(error) => Some(error),
-            Self::TimedOut
-            | Self::Unreachable
-            | Self::Busy { .. }
-            | Self::WrongSlots { .. }
-            | Self::Foreign { .. }
-            | Self::Skipped { .. }
-            | Self::TokensExhausted
-            | Self::Lost(_)
-            | Self::Unconfirmed => None,
-        }
-    }
-}
-
 impl Lock {
     /// The exclusive lock of this name.
     pub fn new(store: StoreOptions, name: LeaseName) -> Self {
         Self {
             options: LockerOptions::new(store, name),
             cache: Arc::default(),
+            contenders: watch::channel(0).0,
         }
     }
 
@@ -198,25 +146,27 @@ impl Lock {
     }
 
     /// Skips the work of this key if it succeeded less than `period` ago: acquiring then fails with
-    /// [`LockError::Skipped`]. [`LockGuard::succeed`] records a success. Without effect on locks
-    /// that are not exclusive.
+    /// [`LockError::Skipped`]. [`LockGuard::succeed`] records a success. For exclusive locks only:
+    /// acquiring any other one fails with [`LockError::NotExclusive`].
     #[must_use]
     pub fn once_per(mut self, period: Duration, key: WorkKey) -> Self {
         self.options.once_per = Some(OncePer { period, key });
         self
     }
 
-    /// Waits until the lock is granted, without a limit. Dropping the future leaves the queue.
+    /// Waits until the lock is granted, without a limit. Dropping the future leaves the queue in the
+    /// background; [`Lock::idle`] waits for that.
     ///
     /// # Errors
-    /// If waiting would not help.
+    /// If waiting would not help, for example because the store refuses the credentials.
     pub async fn acquire(&self) -> Result<LockGuard, LockError> {
-        let mut waiting = self.start(false);
-        waiting.held().await?;
-        Ok(waiting.begun())
+        let mut waiting = self.start(false)?;
+        let held = waiting.held().await;
+        waiting.concluded(held).await
     }
 
-    /// Waits until the lock is granted, for at most `wait`.
+    /// Waits until the lock is granted, for at most `wait`. If it is not, the future then leaves the
+    /// queue, and returns when that is acknowledged, or after two `operation_timeout`s.
     ///
     /// # Errors
     /// [`LockError::TimedOut`] or [`LockError::Unreachable`], or if waiting would not help.
@@ -234,18 +184,32 @@ impl Lock {
         self.within(patience, true).await
     }
 
-    async fn within(&self, wait: Duration, non_blocking: bool) -> Result<LockGuard, LockError> {
-        let mut waiting = self.start(non_blocking);
-        match tokio::time::timeout(wait, waiting.held()).await {
-            Ok(held) => held.map(|()| waiting.begun()),
-            // The lock may have been granted at this very moment.
-            Err(_) if waiting.authority().is_some() => Ok(waiting.begun()),
-            Err(_) if waiting.status.borrow().store_reached => Err(LockError::TimedOut),
-            Err(_) => Err(LockError::Unreachable),
-        }
+    /// Waits until no contender of this lock or of its clones is left: until each guard and each
+    /// acquisition that was dropped has left the lock, or its entry is left to expire.
+    pub async fn idle(&self) {
+        let mut contenders = self.contenders.subscribe();
+        // The sender is in `self`.
+        let _ = contenders.wait_for(|contenders| *contenders == 0).await;
     }
 
-    fn start(&self, non_blocking: bool) -> LockGuard {
+    async fn within(&self, wait: Duration, non_blocking: bool) -> Result<LockGuard, LockError> {
+        let mut waiting = self.start(non_blocking)?;
+        let held = match tokio::time::timeout(wait, waiting.held()).await {
+            Ok(held) => held,
+            // The lock may have been granted at this very moment.
+            Err(_) if waiting.authority().is_some() => Ok(()),
+            Err(_) if waiting.status.borrow().store_reached => Err(LockError::TimedOut),
+            Err(_) => Err(LockError::Unreachable {
+                failure: waiting.failure(),
+            }),
+        };
+        waiting.concluded(held).await
+    }
+
+    fn start(&self, non_blocking: bool) -> Result<LockGuard, LockError> {
+        if self.options.once_per.is_some() && self.options.want != Want::Exclusive {
+            return Err(LockError::NotExclusive);
+        }
         let mut options = self.options.clone();
         options.non_blocking = non_blocking;
         {
@@ -258,26 +222,48 @@ impl Lock {
         let surfaces = SaveObservations {
             cache: Arc::clone(&self.cache),
             before: options.observations.clone(),
+            failure: watch::channel(None).0,
+            _running: Running::of(&self.contenders),
         };
+        let failure = surfaces.failure.subscribe();
+        let withdrawal_max = 2 * options.store.timings.operation_timeout();
         let locker = Locker::start(options, surfaces);
         let status = locker.status();
-        LockGuard {
+        Ok(LockGuard {
             locker,
             status,
+            failure,
             want,
+            withdrawal_max,
+            name: self.options.name.clone(),
             may_have_begun: false,
-        }
+        })
     }
 }
 
 /// An acquired lock. Dropping it releases the lock in the background, provided that the runtime
 /// still runs; prefer [`LockGuard::release`].
+#[must_use = "dropping it releases the lock"]
 pub struct LockGuard {
     locker: Locker,
     status: watch::Receiver<Status>,
+    /// Reason why the newest call failed.
+    failure: watch::Receiver<Option<Failure>>,
+    /// Maximum time to wait for the withdrawal of an acquisition that failed.
+    withdrawal_max: Duration,
+    name: LeaseName,
     want: Want,
     /// True once the program has the guard, so that work may have begun under it.
     may_have_begun: bool,
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("name", &self.name)
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Drop for LockGuard {
@@ -291,9 +277,24 @@ impl Drop for LockGuard {
 }
 
 impl LockGuard {
-    fn begun(mut self) -> Self {
-        self.may_have_begun = true;
-        self
+    /// Returns the guard of an acquisition, or waits for the withdrawal of one that failed.
+    async fn concluded(mut self, held: Result<(), LockError>) -> Result<Self, LockError> {
+        let Err(error) = held else {
+            self.may_have_begun = true;
+            return Ok(self);
+        };
+        let withdrawn = async {
+            self.locker.give_up().await;
+            self.locker.wait().await
+        };
+        let _ = tokio::time::timeout(self.withdrawal_max, withdrawn).await;
+        Err(error)
+    }
+
+    /// Returns why the store does not answer, as far as known.
+    fn failure(&self) -> Option<Failure> {
+        let failure = self.failure.borrow().clone();
+        failure.or_else(|| self.locker.last_failure())
     }
 
     /// Returns the authority at this instant; `None` if the lock was lost.
@@ -316,13 +317,14 @@ impl LockGuard {
         self.locker.status()
     }
 
-    /// Waits until the lock is lost.
-    pub async fn lost(&mut self) -> Loss {
+    /// Waits until the lock is lost. Cancel-safe, so it can run next to the work in a `select!`.
+    pub async fn lost(&self) -> Loss {
+        let mut status = self.status.clone();
         let lost = |status: &Status| match status.standing {
             Standing::Lost(loss) | Standing::Ended(End::Lost(loss)) => Some(loss),
             _ => None,
         };
-        let found = self.status.wait_for(|status| lost(status).is_some()).await;
+        let found = status.wait_for(|status| lost(status).is_some()).await;
         // A contender that failed has no authority after its deadline.
         found
             .ok()
@@ -346,7 +348,8 @@ impl LockGuard {
             return Err(FencedError::NotExclusive);
         }
         let authority = self.authority().ok_or(FencedError::NotHeld)?;
-        fenced::update_one(collection, matching, change, authority.token).await
+        let fence = Fence::new(self.name.clone(), authority.token);
+        fenced::update_one(collection, matching, change, &fence).await
     }
 
     /// Releases the lock after the work under it is over. Returns when the release is acknowledged.
@@ -384,27 +387,60 @@ impl LockGuard {
 
     /// Waits until the lock is held.
     async fn held(&mut self) -> Result<(), LockError> {
-        let decided = self.status.wait_for(|status| match status.standing {
-            Standing::Held(_) => status.authority_at(leasehold_clock::boot_now()).is_some(),
-            Standing::Lost(_) | Standing::Ended(_) => true,
-            Standing::Joining | Standing::Waiting { .. } | Standing::Leaving => false,
-        });
-        let end = match decided.await.map(|status| status.standing.clone()) {
-            Ok(Standing::Held(_)) => return Ok(()),
-            Ok(Standing::Lost(loss)) => return Err(LockError::Lost(loss)),
-            Ok(Standing::Ended(end)) => end,
-            // The contender failed, or ended in between; its task returns the result.
-            Ok(_) | Err(_) => self.finished().await?.end,
-        };
-        Err(match end {
-            End::Busy { ahead, .. } => LockError::Busy { ahead },
-            End::WrongSlots { has } => LockError::WrongSlots { has },
-            End::Foreign { why } => LockError::Foreign { why },
-            End::Skipped { ago } => LockError::Skipped { ago },
-            End::TokensExhausted => LockError::TokensExhausted,
-            End::Lost(loss) => LockError::Lost(loss),
-            End::Unconfirmed => LockError::Unconfirmed,
-            End::Released | End::GaveUp => LockError::TimedOut,
-        })
+        let refused = refused(self.failure.clone(), self.locker.status());
+        tokio::select! {
+            biased;
+            held = decided(&mut self.locker, &mut self.status) => held,
+            failure = refused => Err(LockError::Refused { failure }),
+        }
     }
+}
+
+/// Waits until the store refuses the calls of a contender without a place. One in the queue goes on,
+/// because credentials may just be rotating.
+async fn refused(
+    mut failures: watch::Receiver<Option<Failure>>,
+    status: watch::Receiver<Status>,
+) -> Failure {
+    loop {
+        let failure = failures.borrow_and_update().clone();
+        let joining = matches!(status.borrow().standing, Standing::Joining);
+        let refused = failure.filter(|it| joining && it.retry == RetryPolicy::Reconfigure);
+        if let Some(failure) = refused {
+            return failure;
+        }
+        if failures.changed().await.is_err() {
+            // The contender has ended, which its status shows.
+            std::future::pending().await
+        }
+    }
+}
+
+/// Waits until a contender holds the lock or has ended.
+async fn decided(
+    locker: &mut Locker,
+    status: &mut watch::Receiver<Status>,
+) -> Result<(), LockError> {
+    let decided = status.wait_for(|status| match status.standing {
+        Standing::Held(_) => status.authority_at(leasehold_clock::boot_now()).is_some(),
+        Standing::Lost(_) | Standing::Ended(_) => true,
+        Standing::Joining | Standing::Waiting { .. } | Standing::Leaving => false,
+    });
+    let end = match decided.await.map(|status| status.standing.clone()) {
+        Ok(Standing::Held(_)) => return Ok(()),
+        Ok(Standing::Lost(loss)) => return Err(LockError::Lost(loss)),
+        Ok(Standing::Ended(end)) => end,
+        // The contender failed, or ended in between; its task returns the result.
+        Ok(_) | Err(_) => locker.wait().await.map_err(LockError::Fault)?.end,
+    };
+    Err(match end {
+        End::Busy { ahead, .. } => LockError::Busy { ahead },
+        End::WrongSlots { has } => LockError::WrongSlots { has },
+        End::Foreign { why } => LockError::Foreign { why },
+        End::Skipped { ago } => LockError::Skipped { ago },
+        End::TokensExhausted => LockError::TokensExhausted,
+        End::Lost(loss) => LockError::Lost(loss),
+        End::Unconfirmed => LockError::Unconfirmed,
+        End::Released | End::GaveUp => LockError::TimedOut,
+    })
 }
