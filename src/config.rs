@@ -245,6 +245,7 @@ impl Config {
                 HooksConfig {
                     on_lead,
                     on_step_down,
+                    on_step_down_stops_workload,
                     timeout,
                 },
             log: LogConfig { level, format },
@@ -339,6 +340,10 @@ impl Config {
             ),
             ("hooks.on_lead", format!("{on_lead:?}")),
             ("hooks.on_step_down", format!("{on_step_down:?}")),
+            (
+                "hooks.on_step_down_stops_workload",
+                on_step_down_stops_workload.to_string(),
+            ),
             ("hooks.timeout", format!("{timeout:?}")),
             ("log.level", level.to_string()),
             ("log.format", format.to_string()),

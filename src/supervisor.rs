@@ -11,7 +11,6 @@ mod program;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -31,12 +30,20 @@ use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
 use crate::exit;
 use crate::log::millis;
 use crate::workload::End;
-use crate::workload::claim_share::{ClaimShare, Place};
+use crate::workload::claim_share::{ClaimShares, Place};
 
 /// Pause between the end of a command and the preparation of the next one, and between failed
 /// attempts to prepare it. After the end of a command, the daemon releases the lease first and may
 /// then exit.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum time that the start of a command or hook waits for the previous guard to record the end
+/// of its own. A guard takes less than a millisecond, unless the disk hangs.
+const RECORDED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Time within which a command is executed. Its guard takes some milliseconds, unless the disk
+/// hangs on which the guard records the start.
+const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Parts of the workload, and how it is stopped.
 pub struct SupervisorOptions {
@@ -50,11 +57,13 @@ pub struct SupervisorOptions {
     pub on_lead: Vec<OsString>,
     /// Hook that runs after the command is gone; empty if there is none.
     pub on_step_down: Vec<OsString>,
+    /// True if the workload has stopped once the on_step_down hook has exited 0.
+    pub step_down_confirms: bool,
     /// Timeout of a hook.
     pub hook_timeout: Duration,
-    /// Duplicate handle on the lock of the claim, for the guard. While it is open, no process on
-    /// this host treats the workload as exited.
-    pub lock: OwnedFd,
+    /// The lock of the claim, which guards share. While a share is open, no process on this host
+    /// treats the workload as exited.
+    pub claims: ClaimShares,
 }
 
 /// Observer of the workload, for metrics and for callers that wait for its end.
@@ -187,7 +196,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
             let Ok(token) = ordered else { break };
             served = token;
             if let Some(token) = token {
-                self.serve(token).await;
+                if self.serve(token).await {
+                    self.send(Input::WorkloadDone { token }).await;
+                }
                 self.send(Input::WorkloadGone { token }).await;
             }
         }
@@ -196,9 +207,10 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Runs the workload of one claim, from its start until nothing of it is left.
-    async fn serve(&mut self, token: Token) {
-        let lead = self.start_lead(token);
+    /// Runs the workload of one claim, from its start until nothing of it is left. Returns true if
+    /// the on_step_down hook confirmed that a workload elsewhere has stopped.
+    async fn serve(&mut self, token: Token) -> bool {
+        let lead = self.start_lead(token).await;
         match self.command.take() {
             None => self.stop_requested().await,
             Some(mut command) => {
@@ -210,11 +222,11 @@ impl<W: WorkloadObserver> Supervisor<W> {
             // The task that monitors a hook does not panic, and is never aborted.
             self.left[0] = lead.await.unwrap_or_default();
         }
-        self.step_down(token).await;
+        self.step_down(token).await && self.options.step_down_confirms
     }
 
     /// Starts the on_lead hook, and a task that ends it with this claim.
-    fn start_lead(&mut self, token: Token) -> Option<JoinHandle<Unkillable>> {
+    async fn start_lead(&mut self, token: Token) -> Option<JoinHandle<Unkillable>> {
         let until = clock::boot_now() + self.options.hook_timeout;
         let ordered = self.ordered(token).filter(|o| o.phase == Phase::Run)?;
         let terms = hook::bounded(ordered.terms, until);
@@ -222,7 +234,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             return self.unstartable("on_lead", &ErrorKind::ResourceBusy.into());
         }
         let what = (self.options.on_lead.as_slice(), Place::OnLead);
-        let hook = hook::start(&self.options, what, token, terms);
+        let hook = hook::start(&self.options, what, token, terms).await;
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_lead", &error))?;
         let lead = hook::lead(
             hook,
@@ -235,8 +247,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 
     /// Runs the on_step_down hook to its end or its timeout. The hook also runs after a loss,
-    /// however late, because the effects that it ends should have ended earlier.
-    async fn step_down(&mut self, token: Token) {
+    /// however late, because the effects that it ends should have ended earlier. Returns true if it
+    /// exited 0.
+    async fn step_down(&mut self, token: Token) -> bool {
         let until = clock::boot_now() + self.options.hook_timeout;
         let terms = Terms {
             valid_until: until,
@@ -247,9 +260,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
             return self.unstartable("on_step_down", &busy).unwrap_or_default();
         }
         let what = (self.options.on_step_down.as_slice(), Place::OnStepDown);
-        let hook = hook::start(&self.options, what, token, terms);
+        let hook = hook::start(&self.options, what, token, terms).await;
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_step_down", &error));
-        let Some(mut hook) = hook else { return };
+        let Some(mut hook) = hook else { return false };
         let mut limit = self.options.hook_timeout;
         let daemon_ends = async { while self.orders.changed().await.is_ok() {} };
         tokio::select! {
@@ -262,7 +275,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             () = tokio::time::sleep(limit) => limit = Duration::ZERO,
         }
         let ended = self.left[1].outlast(hook, limit).await;
-        hook::report(&self.options.program.lease, "on_step_down", ended);
+        hook::report(&self.options.program.lease, "on_step_down", ended)
     }
 
     /// Logs that a hook failed to start. Hook failures are otherwise ignored.
@@ -274,11 +287,12 @@ impl<W: WorkloadObserver> Supervisor<W> {
 
     /// Runs the command until it is gone.
     async fn run_command(&mut self, command: &mut Standby, token: Token) {
+        let claim = self.options.claims.share(Place::Command, RECORDED_WITHIN);
+        let claim = claim.await;
         let Some(ordered) = self.ordered(token).filter(|o| o.phase == Phase::Run) else {
             return;
         };
-        let started = self.options.lock.try_clone().and_then(|lock| {
-            let claim = ClaimShare::new(lock, Place::Command);
+        let started = claim.and_then(|claim| {
             let environment = Program::of_token(Some(token));
             command.start(environment, ordered.terms, Some(claim), None)
         });
@@ -292,8 +306,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 return self.ended(token, exit::CANNOT_EXECUTE, false).await;
             }
         };
-        self.up(Some(token));
-        let mut closed = false;
+        let started_by = tokio::time::sleep(STARTED_WITHIN);
+        tokio::pin!(started_by);
+        let (mut started, mut closed) = (false, false);
         let finished = loop {
             tokio::select! {
                 // Orders take precedence over events of the command.
@@ -306,14 +321,30 @@ impl<W: WorkloadObserver> Supervisor<W> {
                     apply_order(ordered, &mut command);
                 }
                 event = command.next() => match event {
-                    Event::Started { pid } => info!(
-                        lease = %self.options.program.lease, token = token.get(), pid,
-                        "workload started"
-                    ),
+                    Event::Started { pid } => {
+                        started = true;
+                        self.up(Some(token));
+                        info!(
+                            lease = %self.options.program.lease, token = token.get(), pid,
+                            "workload started"
+                        );
+                    }
                     // Other candidates need not wait for leftover processes.
                     Event::Exited => self.send(Input::WorkloadEnded { token }).await,
+                    Event::Stuck => self.send(Input::WorkloadStuck { token }).await,
                     Event::Gone(finished) => break finished,
                 },
+                () = &mut started_by, if !started => {
+                    started = true;
+                    error!(
+                        lease = %self.options.program.lease, token = token.get(),
+                        waited_ms = millis(STARTED_WITHIN),
+                        "workload did not start in time (does the disk of the status directory \
+                         hang?); stepping down"
+                    );
+                    command.kill();
+                    self.send(Input::WorkloadEnded { token }).await;
+                }
             }
         };
         self.up(None);

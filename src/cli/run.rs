@@ -136,7 +136,7 @@ pub fn run(
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
-    let patience = config.lease.timings.lease_duration();
+    let patience = workload::outlives_daemon_by(&config);
     let (directory, memory) = StatusDirectory::open_after(&path, patience, |by| {
         reporter::directory_locked(&config.lease.name, &path, by);
     })?;
@@ -211,7 +211,7 @@ impl Begun {
             boot_id: clock::boot_id(),
         };
         let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
-        let (supervises, drains) = (plan.supervises(&config), plan.drains(&config));
+        let (supervises, drains) = (plan.supervises(&config), plan.drains());
         let home = files::known_home(&who.lease, &directory);
         let options = options(&config, drains, memory, home, uri_receiver, self.trace);
         let prepared = if supervises {

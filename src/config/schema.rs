@@ -390,6 +390,8 @@ pub static KEYS: &[Key] = keys! {
             "Command to run when this replica becomes the leader";
         "on_step_down", Kind::Command, Restart,
             "Command to run when this replica has stopped leading";
+        "on_step_down_stops_workload", Kind::Flag, Restart,
+            "Count an exit 0 of the on_step_down hook as the end of the workload";
         "timeout", between(INTERVAL_MIN, LONGEST), Restart,
             "Timeout of a hook, after which it is killed";
     }

@@ -14,7 +14,7 @@ struct Dependent {
     what: &'static str,
 }
 
-const DEPENDENTS: [Dependent; 5] = [
+const DEPENDENTS: [Dependent; 6] = [
     Dependent {
         keys: &["lease.prefer_interval"],
         needs: &["lease.prefer"],
@@ -36,6 +36,12 @@ const DEPENDENTS: [Dependent; 5] = [
         needs: &["hooks.on_lead", "hooks.on_step_down"],
         off: "",
         what: "a hook: set hooks.on_lead or hooks.on_step_down",
+    },
+    Dependent {
+        keys: &["hooks.on_step_down_stops_workload"],
+        needs: &["hooks.on_step_down"],
+        off: "",
+        what: "a hook: set hooks.on_step_down",
     },
     Dependent {
         keys: &["http.ready_when"],

@@ -53,6 +53,8 @@ pub struct HooksConfig {
     pub on_lead: Vec<OsString>,
     /// Run when this replica has stopped leading; empty if there is none.
     pub on_step_down: Vec<OsString>,
+    /// True if the workload has stopped once `on_step_down` has exited 0.
+    pub on_step_down_stops_workload: bool,
     /// Timeout of each hook.
     pub timeout: Duration,
 }
@@ -102,6 +104,7 @@ impl Checked {
         Some(HooksConfig {
             on_lead: self.command("hooks.on_lead")?,
             on_step_down: self.command("hooks.on_step_down")?,
+            on_step_down_stops_workload: self.flag("hooks.on_step_down_stops_workload")?,
             timeout: self.duration("hooks.timeout")?,
         })
     }

@@ -54,7 +54,7 @@ const DURATION_BUCKETS: [f64; 12] = [
 const STOP_BUCKETS: [f64; 10] = [0.005, 0.02, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
 
 /// The role changes whose series exist with 0 from the first scrape, so that `rate()` sees the
-/// first change. The remaining combinations of 5 roles and 13 reasons cannot occur, and more than
+/// first change. The remaining combinations of 5 roles and 14 reasons cannot occur, and more than
 /// 40 series that are always 0 would only add cost.
 const TRANSITIONS: [(Role, &[Reason]); 4] = [
     (
@@ -83,6 +83,7 @@ const TRANSITIONS: [(Role, &[Reason]); 4] = [
             Reason::Transferred,
             Reason::Unhealthy,
             Reason::WorkloadExit,
+            Reason::WorkloadStuck,
             Reason::StoreRolledBack,
             Reason::Duplicate,
         ],

@@ -20,6 +20,14 @@ use crate::election::BootTime;
 use crate::workload::claim_share::ClaimShare;
 use crate::workload::{Command, Ended, Progress, StandbyGuard, Terms, Workload};
 
+/// Time from the latest possible SIGKILL, and `loss_grace`, to the time from which a command counts
+/// as stuck. A killed process exits within milliseconds, unless it is in uninterruptible sleep or
+/// may not be signalled.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Maximum time that the report of a guard is unread after this process was frozen.
+const UNREAD_MAX: Duration = Duration::from_millis(100);
+
 /// A command that does not run, and the guard that waits to start it, if there is one.
 pub(crate) struct Standby {
     command: Command,
@@ -99,8 +107,12 @@ pub(crate) struct Supervised {
     stopped_at: Option<BootTime>,
     /// End of the grace, once a stop was requested.
     grace_ends: Option<BootTime>,
+    /// Time by which the command is to be killed after a loss, or was killed.
+    kill_at: Option<BootTime>,
     lost: bool,
     killed: bool,
+    /// True once [`Event::Stuck`] was returned.
+    stuck: bool,
 }
 
 /// An event of a running command.
@@ -110,6 +122,9 @@ pub(crate) enum Event {
     Started { pid: u32 },
     /// The command exited by itself. Descendants may take a while to end.
     Exited,
+    /// The command was killed, and its end could not be confirmed in time. [`Event::Gone`] follows
+    /// if it is confirmed after all.
+    Stuck,
     /// The command and all its descendants are gone.
     Gone(Finished),
 }
@@ -143,8 +158,10 @@ impl Supervised {
             terms,
             stopped_at: None,
             grace_ends: None,
+            kill_at: None,
             lost: false,
             killed: false,
+            stuck: false,
         }
     }
 
@@ -179,12 +196,14 @@ impl Supervised {
     pub(crate) fn lose(&mut self, kill_at: BootTime) {
         self.record_stop();
         self.lost = true;
+        self.kill_by(kill_at);
         self.workload.stop(self.stopping.signal, kill_at);
     }
 
     /// Kills the command.
     pub(crate) fn kill(&mut self) {
-        self.record_stop();
+        let now = self.record_stop();
+        self.kill_by(now);
         self.killed |= !self.lost;
         self.workload.kill();
     }
@@ -197,7 +216,22 @@ impl Supervised {
     /// Waits for the next event; never returns after [`Event::Gone`]. Cancel safe.
     pub(crate) async fn next(&mut self) -> Event {
         loop {
-            match self.workload.changed().await {
+            let stuck_at = self.stuck_at();
+            let progress = tokio::select! {
+                biased;
+                progress = self.workload.changed() => progress,
+                () = at(stuck_at) => {
+                    // A process that was frozen may have the report of the guard still unread.
+                    match tokio::time::timeout(UNREAD_MAX, self.workload.changed()).await {
+                        Ok(progress) => progress,
+                        Err(_) => {
+                            self.stuck = true;
+                            return Event::Stuck;
+                        }
+                    }
+                }
+            };
+            match progress {
                 Progress::Running { pid } => return Event::Started { pid },
                 Progress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
                     return Event::Exited;
@@ -206,6 +240,23 @@ impl Supervised {
                 Progress::Starting | Progress::Ending { .. } => {}
             }
         }
+    }
+
+    fn kill_by(&mut self, at: BootTime) {
+        self.kill_at = Some(self.kill_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Returns the time from which the command counts as stuck, unless it is gone before: SIGKILL
+    /// and then `loss_grace` and [`CONFIRMED_WITHIN`].
+    fn stuck_at(&self) -> Option<BootTime> {
+        self.stopped_at.filter(|_| !self.stuck)?;
+        let Terms {
+            valid_until,
+            kill_at,
+        } = self.terms;
+        let killed_at = [self.grace_ends, self.kill_at].into_iter().flatten();
+        let killed_at = killed_at.fold(kill_at, BootTime::min);
+        Some(killed_at + kill_at.since(valid_until) + CONFIRMED_WITHIN)
     }
 
     /// Records that the command is asked to end now.
@@ -227,6 +278,14 @@ impl Supervised {
             lost: self.lost || unnoticed,
             killed: self.killed,
         }
+    }
+}
+
+/// Waits until an instant; indefinitely without one.
+async fn at(instant: Option<BootTime>) {
+    match instant {
+        Some(at) => tokio::time::sleep(at.since(clock::boot_now())).await,
+        None => std::future::pending().await,
     }
 }
 

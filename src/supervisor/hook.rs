@@ -1,6 +1,7 @@
 //! Hooks: commands that are notified of leadership, each with its own timeout.
 //!
-//! No decision depends on their effects, and nothing waits for these effects.
+//! No decision depends on their effects, and nothing waits for these effects. Only a hook that is
+//! declared to stop the workload confirms its end, by exiting 0.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,10 +11,10 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::program::{KILLED_WITHIN, Unkillable, success};
-use super::{Ordered, Phase, SupervisorOptions};
+use super::{Ordered, Phase, RECORDED_WITHIN, SupervisorOptions};
 use crate::clock;
 use crate::election::{BootTime, LeaseName, Terms, Token};
-use crate::workload::claim_share::{ClaimShare, Place};
+use crate::workload::claim_share::Place;
 use crate::workload::{Ended, Workload};
 
 /// Returns the terms of a claim, limited to `until`.
@@ -26,7 +27,7 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
 
 /// Starts a hook; `None` if there is none. Its guard shares the lock of the claim, like the guard
 /// of a command, so the next daemon waits for the hook.
-pub(super) fn start(
+pub(super) async fn start(
     options: &SupervisorOptions,
     (words, place): (&[OsString], Place),
     token: Token,
@@ -35,7 +36,7 @@ pub(super) fn start(
     let Some(command) = options.program.command(words, Some(token)) else {
         return Ok(None);
     };
-    let claim = ClaimShare::new(options.lock.try_clone()?, place);
+    let claim = options.claims.share(place, RECORDED_WITHIN).await?;
     Workload::start(&command.quiet(), terms, Some(claim)).map(Some)
 }
 
@@ -84,13 +85,16 @@ async fn end(hook: Workload, lease: &LeaseName) -> Unkillable {
     left
 }
 
-/// Logs the end of a hook; `None` means that it was killed and has not ended.
-pub(super) fn report(lease: &LeaseName, hook: &'static str, ended: Option<Ended>) {
+/// Logs the end of a hook; `None` means that it was killed and has not ended. Returns true if it
+/// exited 0.
+pub(super) fn report(lease: &LeaseName, hook: &'static str, ended: Option<Ended>) -> bool {
     let unkillable = || Err("it was killed and has not ended".to_owned());
-    match ended.map_or_else(unkillable, success) {
+    let ended = ended.map_or_else(unkillable, success);
+    match &ended {
         Ok(()) => info!(%lease, hook, "hook ended"),
         Err(why) => warn!(%lease, hook, why, "a hook failed"),
     }
+    ended.is_ok()
 }
 
 #[cfg(test)]

@@ -109,3 +109,58 @@ async fn hooks_work_together_with_a_command() {
     let (end, down) = (journal.wait("end", 1).await, journal.wait("down", 1).await);
     assert!(down.at >= end.at, "when the command is gone");
 }
+
+/// Returns the time from the file's "not leader" to the next leader of a release by a replica with
+/// this hook on stepping down.
+async fn handed_over_after(lease: &str, hook: &str, flags: &[&str]) -> Duration {
+    let contest = Contest::new(lease).await;
+    let hook = serde_json::to_string(&["sh", "-c", hook]).unwrap();
+    let a = contest
+        .candidate_with("a", DaemonTimings::DEMO, "2s")
+        .flag(&format!("--hooks-on-step-down={hook}"))
+        .flags(flags)
+        .leading(LONG)
+        .await;
+    let b = contest.candidate("b").following("a", LONG).await;
+    let asked = boottime_ns();
+    a.term();
+    b.wait_leads_with(2, LONG).await;
+    let took = boottime_ns() - asked;
+    assert_eq!(contest.last_ended().await.reason, "shutdown", "released");
+    Duration::from_nanos(took)
+}
+
+#[tokio::test]
+async fn i6_a_hook_confirms_only_if_it_is_declared_to_stop_the_workload_and_exits_0() {
+    let declared = ["--hooks-on-step-down-stops-workload=true"];
+    let delay = Duration::from_millis(1_990);
+    let notified = handed_over_after("hook-notifies", "exit 0", &[]).await;
+    assert!(notified >= delay, "a notification: {notified:?}");
+    let failed = handed_over_after("hook-fails", "exit 1", &declared).await;
+    assert!(failed >= delay, "a stop script that fails: {failed:?}");
+    let stopped = handed_over_after("hook-stops", "exit 0", &declared).await;
+    assert!(stopped < delay, "a stop script that succeeds: {stopped:?}");
+}
+
+#[tokio::test]
+async fn a_restarted_daemon_waits_for_a_hook_that_may_take_longer_than_the_lease() {
+    let (contest, journal) = (Contest::new("hook-outlives").await, Journal::new());
+    let script = [(
+        "step-down",
+        "down",
+        "trap '' TERM; while :; do sleep 0.1; done",
+    )];
+    let mut a = contest
+        .candidate_at("a", DaemonTimings::SHORT)
+        .flags(hooks(&journal, &script))
+        .flag("--hooks-timeout=9s")
+        .leading(LONG)
+        .await;
+    a.signal(rustix::process::Signal::USR1);
+    let hook = journal.wait("down", 1).await;
+    a.kill();
+    a.restart_same_directory();
+    wait_killed(&hook).await;
+    assert_eq!(a.exit_code(), None, "it waits for the hook");
+    a.wait_leads_with(2, LONG).await;
+}

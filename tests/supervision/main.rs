@@ -18,3 +18,4 @@ mod journal;
 mod one_token;
 mod secrets;
 mod start;
+mod stuck;

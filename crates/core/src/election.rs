@@ -318,6 +318,7 @@ impl Election {
             Input::WorkloadDone { token } => self.workload_done(token),
             Input::WorkloadEnded { token } => self.workload_ended(token, turn),
             Input::WorkloadGone { token } => self.workload_gone(token, turn),
+            Input::WorkloadStuck { token } => self.workload_stuck(token, turn),
             Input::Health { healthy } => self.health(healthy, turn),
             Input::StepDown => self.stop(Reason::Requested, None, turn),
             Input::Shutdown => self.shut_down(turn),

@@ -10,8 +10,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::{pread, pwrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use super::stack_text::StackText;
 use super::survivors::ProcessId;
@@ -69,17 +73,56 @@ pub enum Child {
     Unreadable,
 }
 
+/// A claim file whose places are shared with one guard at a time. The late record of a guard on a
+/// disk that hangs would otherwise overwrite the record of the next guard.
+#[derive(Debug)]
+pub struct ClaimShares {
+    file: OwnedFd,
+    free: [Arc<Semaphore>; Place::ALL.len()],
+}
+
+impl ClaimShares {
+    /// Creates the shares of a locked claim file.
+    pub fn new(file: OwnedFd) -> Self {
+        let free = std::array::from_fn(|_| Arc::new(Semaphore::new(1)));
+        Self { file, free }
+    }
+
+    /// Returns a share of a place once the guard that had it has exited.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ResourceBusy`] if that guard does not exit within `patience`, or no
+    /// descriptor is left.
+    pub async fn share(&self, place: Place, patience: Duration) -> io::Result<ClaimShare> {
+        let free = Arc::clone(&self.free[place.index()]).acquire_owned();
+        let Ok(Ok(turn)) = timeout(patience, free).await else {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        };
+        let share = ClaimShare::new(self.file.try_clone()?, place);
+        Ok(ClaimShare {
+            turn: Some(Arc::new(turn)),
+            ..share
+        })
+    }
+}
+
 /// A guard's share of the claim file: the lock, and one place.
 #[derive(Debug)]
 pub struct ClaimShare {
     file: OwnedFd,
     place: Place,
+    /// Keeps the place from the next guard.
+    turn: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl ClaimShare {
     /// Creates a share from a handle on the locked claim file.
     pub fn new(file: OwnedFd, place: Place) -> Self {
-        Self { file, place }
+        Self {
+            file,
+            place,
+            turn: None,
+        }
     }
 
     /// Duplicates the handle.
@@ -90,6 +133,7 @@ impl ClaimShare {
         Ok(Self {
             file: self.file.try_clone()?,
             place: self.place,
+            turn: self.turn.clone(),
         })
     }
 
@@ -210,6 +254,22 @@ mod tests {
         assert_eq!(children(&file).expect("read"), expected);
         let length = file.metadata().expect("it is open").len();
         assert_eq!(length, FILE_LENGTH as u64);
+    }
+
+    #[tokio::test]
+    async fn a_place_is_shared_with_one_guard_at_a_time() {
+        let shares = ClaimShares::new(tempfile::tempfile().expect("a file").into());
+        let moment = Duration::from_millis(20);
+        let first = shares.share(Place::Command, moment).await.expect("free");
+        let copy = first.try_clone().expect("a handle");
+        drop(first);
+        let second = shares.share(Place::Command, moment).await;
+        let error = second.expect_err("the copy has the place");
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        let another = shares.share(Place::OnLead, moment).await;
+        assert!(another.is_ok(), "another place");
+        drop(copy);
+        assert!(shares.share(Place::Command, moment).await.is_ok());
     }
 
     #[test]

@@ -59,7 +59,8 @@ pub(super) struct GuardClient {
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
-    /// The claim record in which the end of CMD is written if the guard cannot write it.
+    /// The claim record in which the end of CMD is written if the guard cannot write it. Held until
+    /// the guard has exited, so that no other guard gets its place before.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<Progress>,
@@ -164,11 +165,10 @@ impl GuardClient {
         let _ = waitid(guard, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         if !self.is_gone() {
             let (end, by_us) = self.end_what_is_left().await;
-            if let Some(claim) = self.claim.take() {
-                // If this fails, the next daemon searches for the process and does not find it.
-                let _ = claim.write(Child::Gone);
-            }
             self.gone(end, by_us, true);
+            if let Some(claim) = self.claim.take() {
+                record_end(claim);
+            }
         }
     }
 
@@ -271,11 +271,7 @@ impl GuardClient {
                         by_us: report.by_us,
                     });
                 }
-                // The guard released the claim lock before it sent this report.
-                Stage::Gone => {
-                    self.claim = None;
-                    self.gone(end_of(report.end), report.by_us, false);
-                }
+                Stage::Gone => self.gone(end_of(report.end), report.by_us, false),
             }
         }
         if report.stopped != 0 && report.stopped != stopped_before {
@@ -400,6 +396,17 @@ async fn continued(continued: &mut Option<Continued>) {
         Some(continued) => continued.next().await,
         None => std::future::pending().await,
     }
+}
+
+/// Records that CMD is gone, on a thread of its own, because the disk may hang.
+fn record_end(claim: ClaimShare) {
+    let write = move || {
+        let _ = claim.write(Child::Gone);
+    };
+    // If either fails, the next daemon searches for the process and does not find it.
+    let _ = std::thread::Builder::new()
+        .name("claim-record".to_owned())
+        .spawn(write);
 }
 
 fn end_of(end: LeaderEnd) -> End {

@@ -225,6 +225,7 @@ impl Guard {
             self.notify_daemon();
             let told = self.daemon_gone || self.reported == Some(self.report);
             if self.report.stage == Stage::Gone && told {
+                self.record_end();
                 return Ok(());
             }
             self.sleep(told)?;
@@ -297,15 +298,19 @@ impl Guard {
         self.gone();
     }
 
-    /// Records that CMD and all its descendants are gone. The claim lock is released before the
-    /// daemon is notified.
+    /// Handles the end of CMD and all its descendants.
     fn gone(&mut self) {
+        self.report.stage = Stage::Gone;
+        self.policy.handle(leasehold_clock::boot_now(), Input::Gone);
+    }
+
+    /// Records that CMD and all its descendants are gone, and releases the claim lock. The daemon is
+    /// notified before, because a disk that hangs must not delay the release of the lease.
+    fn record_end(&mut self) {
         if let Some(claim) = self.claim.take() {
             // If this fails, the next daemon searches for the process and does not find it.
             let _ = claim.write(Child::Gone);
         }
-        self.report.stage = Stage::Gone;
-        self.policy.handle(leasehold_clock::boot_now(), Input::Gone);
     }
 
     fn start(&mut self) -> io::Result<()> {

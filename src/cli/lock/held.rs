@@ -99,8 +99,17 @@ impl Work<'_> {
                     StopRequest::Second => command.kill(),
                 },
                 number = relays.next() => command.signal(number),
-                event = command.next() => if let Event::Gone(finished) = event {
-                    break finished;
+                event = command.next() => match event {
+                    Event::Started { .. } | Event::Exited => {}
+                    Event::Stuck => {
+                        error!(
+                            lock = %self.job.args.name, token = self.token.get(),
+                            "command still runs after SIGKILL; exiting without a release, the \
+                             lock expires"
+                        );
+                        return Ok(Worked::Over(exit::LOCK_LOST));
+                    }
+                    Event::Gone(finished) => break finished,
                 },
                 Err(error) = orphans.reap(), if fault.is_none() => {
                     command.kill();

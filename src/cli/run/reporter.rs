@@ -160,7 +160,13 @@ impl Reporter {
         } = transition;
         let lost = matches!(
             reason,
-            Some(Reason::Deadline | Reason::Rejected | Reason::StoreRolledBack | Reason::Duplicate)
+            Some(
+                Reason::Deadline
+                    | Reason::Rejected
+                    | Reason::WorkloadStuck
+                    | Reason::StoreRolledBack
+                    | Reason::Duplicate
+            )
         );
         let (from, to) = (from.as_str(), to.as_str());
         let (reason, token) = (reason.map(Reason::as_str), token.map(|t| t.get()));
@@ -229,6 +235,11 @@ impl Reporter {
                 %lease,
                 "exiting without a release because the status files still say leader; the lease \
                  will expire"
+            ),
+            Notice::WorkloadStuck { token, wait } => error!(
+                %lease, token = token.get(), wait_ms = millis(*wait),
+                "workload still runs after SIGKILL; not renewing and not releasing, the lease \
+                 expires"
             ),
             Notice::RequestForAnotherToken { requested, leading } => warn!(
                 %lease, token = leading.get(), token_requested = requested.get(),

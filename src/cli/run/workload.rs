@@ -16,6 +16,7 @@ use crate::publish::metrics::Metrics;
 use crate::supervisor::{
     Check, Health, HealthOptions, Ordered, Program, Supervisor, SupervisorOptions, WorkloadObserver,
 };
+use crate::workload::claim_share::ClaimShares;
 
 /// Capacity of the channel for exits of workloads that ended by themselves. There is one per claim,
 /// and the daemon handles each one immediately.
@@ -29,14 +30,26 @@ pub(super) struct Plan {
 impl Plan {
     /// Returns true if there is a command or a hook.
     pub(super) fn supervises(&self, config: &Config) -> bool {
-        !self.command.is_empty() || !config.hooks.on_lead.is_empty() || self.drains(config)
+        let hooks = &config.hooks;
+        self.drains() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()
     }
 
-    /// Returns true if the release waits for the end of the command or of the on_step_down hook.
-    /// Then `lease.handoff_delay` has nothing left to wait for.
-    pub(super) fn drains(&self, config: &Config) -> bool {
-        !self.command.is_empty() || !config.hooks.on_step_down.is_empty()
+    /// Returns true if the release waits for the end of the command. Then `lease.handoff_delay` has
+    /// nothing left to wait for. A hook only shortens that delay, if it is declared to stop the
+    /// workload and exits 0.
+    pub(super) fn drains(&self) -> bool {
+        !self.command.is_empty()
     }
+}
+
+/// Time from the timeout of a hook to the exit of its guard.
+const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Returns the maximum time for which a guard outlives a daemon that was killed: the timeout of a
+/// hook, or the deadline of a command, which is less than the lease duration.
+pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
+    let hook = config.hooks.timeout + HOOK_ENDS_WITHIN;
+    config.lease.timings.lease_duration().max(hook)
 }
 
 /// Maximum time that the exit of the daemon waits for the standby guard. The guard exits within
@@ -117,8 +130,9 @@ impl Workload {
                 stopping: stopping(&config.workload),
                 on_lead: config.hooks.on_lead.clone(),
                 on_step_down: config.hooks.on_step_down.clone(),
+                step_down_confirms: config.hooks.on_step_down_stops_workload,
                 hook_timeout: config.hooks.timeout,
-                lock,
+                claims: ClaimShares::new(lock),
             };
             let observer = ExitForwarder {
                 metrics: metrics.clone(),

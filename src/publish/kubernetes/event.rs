@@ -30,6 +30,11 @@ pub enum Event {
         /// Time during which the previous holder was unresponsive.
         silent: Duration,
     },
+    /// The workload of this candidate survived SIGKILL.
+    WorkloadStuck {
+        /// The token under which it runs.
+        token: Token,
+    },
     /// A renewal of this leader was not acknowledged.
     RenewalFailing {
         /// A constant phrase.
@@ -82,6 +87,7 @@ impl Event {
                 seen: *seen,
                 found: *found,
             }),
+            Notice::WorkloadStuck { token, .. } => Some(Self::WorkloadStuck { token: *token }),
             Notice::Succeeded { .. }
             | Notice::Duplicate { .. }
             | Notice::Foreign { .. }
@@ -103,6 +109,7 @@ impl Event {
             Self::LeaderElected { .. }
             | Self::SteppedDown { .. }
             | Self::TakenOver { .. }
+            | Self::WorkloadStuck { .. }
             | Self::StoreRolledBack { .. } => false,
         }
     }
@@ -113,6 +120,7 @@ impl Event {
             Self::LeaderElected { .. } => "LeaderElected",
             Self::SteppedDown { .. } => "SteppedDown",
             Self::TakenOver { .. } => "TakenOver",
+            Self::WorkloadStuck { .. } => "WorkloadStuck",
             Self::RenewalFailing { .. } => "RenewalFailing",
             Self::StoreRolledBack { .. } => "StoreWentBack",
         }
@@ -122,7 +130,7 @@ impl Event {
     pub(super) fn action(&self) -> &'static str {
         match self {
             Self::LeaderElected { .. } | Self::TakenOver { .. } => "Acquire",
-            Self::SteppedDown { .. } => "StepDown",
+            Self::SteppedDown { .. } | Self::WorkloadStuck { .. } => "StepDown",
             Self::RenewalFailing { .. } => "Renew",
             Self::StoreRolledBack { .. } => "Read",
         }
@@ -138,13 +146,15 @@ impl Event {
                     Reason::Deadline
                         | Reason::Rejected
                         | Reason::Unhealthy
+                        | Reason::WorkloadStuck
                         | Reason::StoreRolledBack
                         | Reason::Duplicate
                 )
             ),
-            Self::TakenOver { .. } | Self::RenewalFailing { .. } | Self::StoreRolledBack { .. } => {
-                true
-            }
+            Self::TakenOver { .. }
+            | Self::WorkloadStuck { .. }
+            | Self::RenewalFailing { .. }
+            | Self::StoreRolledBack { .. } => true,
         }
     }
 
@@ -171,6 +181,10 @@ impl Event {
             } => format!(
                 "took over {lease} from {from} (token {token}), unresponsive for {:.1} s",
                 silent.as_secs_f64()
+            ),
+            Self::WorkloadStuck { token } => format!(
+                "the workload of {lease} (token {token}) still runs after SIGKILL; the lease is \
+                 left to expire"
             ),
             Self::RenewalFailing { why } => format!("renewals of {lease} fail: {why}"),
             Self::StoreRolledBack { seen, found } => {
@@ -204,6 +218,7 @@ mod tests {
             (Event::LeaderElected { token, reason }, "LeaderElected"),
             (Event::SteppedDown { token, reason }, "SteppedDown"),
             (taken_over, "TakenOver"),
+            (Event::WorkloadStuck { token: seen }, "WorkloadStuck"),
             (Event::RenewalFailing { why: "a" }, "RenewalFailing"),
             (Event::StoreRolledBack { seen, found }, "StoreWentBack"),
         ] {

@@ -48,7 +48,7 @@ impl Election {
         self.unnoticed = (until > turn.now).then_some(Unnoticed {
             token: tenure.token,
             until,
-            expired_at: tenure.renewed_at + tenure.timings.lease_duration(),
+            expired_at: tenure.expires_at(),
         });
     }
 

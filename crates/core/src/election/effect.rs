@@ -293,6 +293,14 @@ pub enum Notice {
     /// Exiting without a release because a file still names a deadline ahead; the lease expires
     /// without one.
     LeftToExpire,
+    /// The workload was killed, and its end could not be confirmed in time. Renewals stop, and the
+    /// lease expires without a release.
+    WorkloadStuck {
+        /// Token of the claim that the workload runs under.
+        token: Token,
+        /// Time until the lease expires for other candidates; zero if it has expired.
+        wait: Duration,
+    },
     /// A request in the document has no effect because it names another token than this leader's.
     RequestForAnotherToken {
         /// The token that the request names.

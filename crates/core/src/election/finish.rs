@@ -12,18 +12,21 @@ impl Election {
         if !self.is_busy() {
             self.keep_looking(turn);
         }
-        // A claim is released only after its workload is gone (I6).
-        if self.workload.runs() {
+        // A claim is released only after its workload is gone (I6). A stuck workload is not waited
+        // for, because it may never end.
+        let stuck = self.workload.is_stuck();
+        if self.workload.runs() && !stuck {
             self.read_if_due(turn);
             return self.next_read();
         }
+        let keep = shutdown.keep || stuck;
         let open = !(self.pending.is_empty() && self.ended.is_empty()) || self.is_busy();
         let from = self.worth_waiting_until();
-        if open && from > turn.now && !shutdown.keep {
+        if open && from > turn.now && !keep {
             self.read_if_due(turn);
             return earliest([Some(from), self.next_read()]);
         }
-        let releases = self.release_from() <= turn.now && !shutdown.keep;
+        let releases = self.release_from() <= turn.now && !keep;
         let by = shutdown
             .by
             .unwrap_or_else(|| turn.now + self.tunables.timings.operation_timeout());

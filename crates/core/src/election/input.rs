@@ -47,6 +47,13 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
+    /// The supervised workload was killed, and its end could not be confirmed in time. It may still
+    /// be running, so its claim ends without a release and the lease expires by itself.
+    /// [`Input::WorkloadGone`] follows if the end is confirmed after all.
+    WorkloadStuck {
+        /// Token of the claim that the workload ran under.
+        token: Token,
+    },
     /// Health of the workload. The election assumes a healthy workload until the first such input.
     /// A candidate with an unhealthy one steps down and does not contend.
     Health {

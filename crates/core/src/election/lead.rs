@@ -46,6 +46,7 @@ pub(super) enum Loss {
     Deadline,
     Rejected,
     StoreRolledBack,
+    WorkloadStuck,
 }
 
 /// State of the status files during a step-down; a stuck file still names the published deadline.
@@ -361,6 +362,14 @@ impl Election {
                 // proves anything to the next process.
                 self.forget_claim();
                 self.state = State::Contending(Contending::checking(tenure.claim, tenure.chain()));
+                self.fall_behind(turn.now);
+            }
+            // The lease expires by itself. The release follows only if the workload is confirmed
+            // gone before that (I6).
+            Loss::WorkloadStuck => {
+                self.reason = Some(Reason::WorkloadStuck);
+                let ended = self.end(&tenure, Reason::WorkloadStuck, reserved_for);
+                push_bounded(&mut self.ended, ended);
                 self.fall_behind(turn.now);
             }
             // Nothing to release, because the document that named this claim is gone.

@@ -222,6 +222,15 @@ mutations! {
     /// The release does not wait for the files.
     ReleaseBeforeFiles:
         "the release waits until the files say not leader",
+    /// A step-down waits without a bound for a workload that survives its kill.
+    StopUnbounded:
+        "a step-down ends in time even if its workload survives SIGKILL",
+    /// A workload that survives its kill counts as gone.
+    KilledCountsAsGone:
+        "a lease whose workload may still run expires and is not released",
+    /// The end of a hook counts as the end of a workload that the hook does not stop.
+    AnyHookConfirms:
+        "a hook that is not declared to stop the workload does not confirm its end",
     /// Effects are carried out before the status is published.
     EffectsBeforeStatus:
         "the status is published before the effects are carried out",

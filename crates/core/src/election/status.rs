@@ -49,6 +49,8 @@ named! {
         Unhealthy = "unhealthy",
         /// The workload exited on its own.
         WorkloadExit = "workload_exit",
+        /// The workload was killed, and its end could not be confirmed in time.
+        WorkloadStuck = "workload_stuck",
         /// The candidate is shutting down.
         Shutdown = "shutdown",
         /// The document was deleted or restored to an older state.

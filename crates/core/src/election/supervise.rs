@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use super::effect::{Order, OrderKind};
+use super::effect::{Notice, Order, OrderKind};
+use super::lead::Loss;
 use super::lease::Token;
 use super::status::Reason;
 use super::tenure::Tenure;
@@ -28,6 +29,8 @@ pub(super) struct Supervised {
 struct Running {
     token: Token,
     since: BootTime,
+    /// True if it was killed and its end could not be confirmed in time.
+    stuck: bool,
 }
 
 impl Supervised {
@@ -49,6 +52,11 @@ impl Supervised {
         self.running.is_some_and(|running| running.token == token)
     }
 
+    /// Returns true if the workload was killed and its end could not be confirmed in time.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.running.is_some_and(|running| running.stuck)
+    }
+
     pub(super) fn supervises(&self) -> bool {
         self.supervises
     }
@@ -59,7 +67,11 @@ impl Election {
     pub(super) fn start_workload(&mut self, now: BootTime) {
         if let (true, State::Leading(tenure)) = (self.workload.supervises, &self.state) {
             let (token, terms) = (tenure.token, terms(tenure));
-            self.workload.running = Some(Running { token, since: now });
+            self.workload.running = Some(Running {
+                token,
+                since: now,
+                stuck: false,
+            });
             self.order(token, OrderKind::Start(terms));
         }
     }
@@ -126,6 +138,21 @@ impl Election {
             token: Token::MAX,
             session: self.session,
         });
+    }
+
+    /// Handles a workload that survived its kill. Waiting for its end would keep the lease from the
+    /// other candidates without a bound, so the claim is lost instead.
+    pub(super) fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
+        let running = self.workload.running.as_mut();
+        let Some(running) = running.filter(|r| r.token == token && !r.stuck) else {
+            return;
+        };
+        running.stuck = true;
+        let expires_at = self.tenure().map(Tenure::expires_at);
+        let wait = expires_at.map_or(Duration::ZERO, |at| at.since(turn.now));
+        self.notice(Notice::WorkloadStuck { token, wait });
+        self.reason = Some(Reason::WorkloadStuck);
+        self.lose(Loss::WorkloadStuck, turn);
     }
 
     pub(super) fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {

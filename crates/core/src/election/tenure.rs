@@ -82,6 +82,11 @@ impl Tenure {
         self.renewed_at + self.timings.renew_deadline()
     }
 
+    /// Returns the earliest instant at which other candidates consider this claim expired.
+    pub(super) fn expires_at(&self) -> BootTime {
+        self.renewed_at + self.timings.lease_duration()
+    }
+
     /// Returns the revisions of this claim that may be stored.
     pub(super) fn chain(&self) -> Vec<Revision> {
         let sent = self.renewals.iter().map(|r| r.revision);

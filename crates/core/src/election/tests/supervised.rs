@@ -122,6 +122,53 @@ fn a_shutdown_waits_for_it() {
     assert_eq!(stored.lease().holder, None);
 }
 
+fn stuck(number: i64) -> Input {
+    Input::WorkloadStuck {
+        token: token(number),
+    }
+}
+
+#[test]
+fn i10_a_workload_that_survives_its_kill_costs_the_lease_and_no_release() {
+    let (mut a, mut stored) = supervisor("a");
+    a.demote(at(1), Input::StepDown);
+    a.run(at(40), &mut stored);
+    assert_eq!(a.role(), Role::Stopping);
+    let renewals = a.count("renew");
+    a.input(at(40), stuck(1));
+    a.assert_role(Role::Follower, Reason::WorkloadStuck);
+    assert!(matches!(
+        a.notices.last(),
+        Some(Notice::WorkloadStuck { wait, .. }) if *wait <= seconds(24) && *wait >= seconds(20)
+    ));
+    a.run(at(100), &mut stored);
+    assert_eq!((a.count("renew"), a.count("release")), (renewals, 0));
+    assert_eq!(a.count("take_over") + a.count("acquire"), 1, "it contends");
+    // Its end is confirmed after all, so the claim may be released or taken over.
+    a.input(at(100), gone(1));
+    a.run(at(130), &mut stored);
+    assert!(a.leads(at(130)));
+    assert_eq!(stored.history[0].reason, Reason::WorkloadStuck);
+}
+
+#[test]
+fn i10_a_shutdown_leaves_a_workload_that_survives_its_kill() {
+    for lost in [false, true] {
+        let (mut a, mut stored) = supervisor("a");
+        if lost {
+            a.run_cut_off(at(19), &Outcome::Failed);
+        }
+        a.input(at(19), Input::Shutdown);
+        a.run(at(60), &mut stored);
+        assert!(!a.exited);
+        a.input(at(60), stuck(1));
+        a.serve(at(60), &mut stored);
+        assert!(a.exited, "lost before: {lost}");
+        assert_eq!(a.count("release"), 0);
+        assert!(stored.lease().holder.is_some());
+    }
+}
+
 #[test]
 fn its_own_end_gives_the_lease_to_others_first() {
     let (mut a, mut stored) = supervisor("a");

@@ -168,6 +168,7 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
             ("workload done", Input::WorkloadDone { token }),
             ("workload ended", Input::WorkloadEnded { token }),
             ("workload gone", Input::WorkloadGone { token }),
+            ("workload stuck", Input::WorkloadStuck { token }),
             ("unhealthy", Input::Health { healthy: false }),
             ("healthy", Input::Health { healthy: true }),
             ("step down", Input::StepDown),

@@ -12,7 +12,7 @@ fn roles_reasons_and_outcomes_are_closed_lists_of_words() {
     assert_eq!(
         reasons.join(" "),
         "acquired took_over renewed deadline rejected requested transferred paused unhealthy \
-         workload_exit shutdown store_went_back duplicate"
+         workload_exit workload_stuck shutdown store_went_back duplicate"
     );
     let [rejected, failed, unknown] = [Outcome::Rejected, Outcome::Failed, Outcome::Unknown];
     let outcomes = [MISSING, rejected, failed, unknown].map(|outcome| outcome.as_str());

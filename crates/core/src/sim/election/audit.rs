@@ -9,6 +9,7 @@ use super::invariants::leaders_stop_when_they_must::{self, Turn};
 use super::invariants::leadership_ends_with_cause::{self, Ending};
 use super::invariants::notifications_are_followed_up::{self, Owed};
 use super::invariants::preference_is_bounded::{self, Handover};
+use super::invariants::stops_are_bounded::{self, Stop};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
 /// As in `election/lead.rs`: two losses by deadline within this time make a candidate wait.
@@ -38,6 +39,16 @@ impl World {
                     + Duration::from_secs(1),
             }
         });
+        let drain = p.facts.drain.filter(|drain| stopping == Some(drain.token));
+        let stopped = facts.zip(drain).map(|(claim, drain)| {
+            let awake = Duration::from_nanos(self.now.saturating_sub(self.thaws_at(process)));
+            Stop {
+                lasts: now.since(drain.since).min(awake),
+                grace: self.machines[p.machine].stop_grace,
+                loss_grace: claim.timings.loss_grace(),
+                notice: claim.timings.renew_deadline() + p.facts.notice_delay(&p.tunables),
+            }
+        });
         let read = match input {
             Input::Reply {
                 call,
@@ -54,6 +65,7 @@ impl World {
         let idle_reads = ledger.idle_reads;
         self.found(notifications_are_followed_up::check(owed));
         self.found(renewed.and_then(held_claims_are_renewed::check));
+        self.found(stopped.and_then(stops_are_bounded::check));
         self.found(ended_claims_are_freed::check(idle_reads));
     }
 
@@ -113,7 +125,12 @@ impl World {
         let lost = ledger.led.or(ledger.stopping).filter(|_| {
             let by_loss = matches!(
                 status.reason,
-                Some(Reason::Deadline | Reason::Rejected | Reason::StoreRolledBack)
+                Some(
+                    Reason::Deadline
+                        | Reason::Rejected
+                        | Reason::WorkloadStuck
+                        | Reason::StoreRolledBack
+                )
             );
             led.is_none() && stopping.is_none() && by_loss
         });
@@ -143,6 +160,7 @@ impl World {
                 shut_down: heard.shut_down,
                 unhealthy: heard.unhealthy,
                 exited: heard.exited,
+                stuck: heard.stuck,
                 paused: asks.is_some_and(|asks| asks.paused),
                 prefers: gave_way.is_some(),
                 requested: request.map(|(token, _)| *token),

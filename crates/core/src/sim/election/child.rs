@@ -4,6 +4,7 @@
 use super::cluster::World;
 use super::faults::Fault;
 use crate::sim::MS;
+use crate::sim::rng::Rng;
 
 /// A process that was started as the workload, and its descendants.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +21,37 @@ pub(super) struct Life {
     /// Time for which the leader outlives a killed guard: the kernel ends the leader after the
     /// guard's lock is free, and not at all if it changed its user.
     pub(super) outlives_guard: u64,
+    /// Time for which the processes survive SIGKILL; zero if they end at once.
+    pub(super) survives: u64,
+    /// True if SIGKILL was sent and survived so far.
+    pub(super) survived: bool,
+}
+
+impl Life {
+    /// Returns the end of the last process after SIGKILL.
+    pub(super) fn ends(&self) -> u64 {
+        if self.leader_ended {
+            self.rest
+        } else {
+            self.leader
+        }
+    }
+
+    /// Returns the end of a life after SIGKILL at `now`; `None` if it ends at once.
+    pub(super) fn killed(self, now: u64) -> Option<Self> {
+        let ends = now + self.survives;
+        (self.survives > 0).then_some(Self {
+            leader: if self.survived { self.leader } else { ends },
+            rest: if self.survived || !self.leader_ended {
+                self.rest
+            } else {
+                ends
+            },
+            leaves: 0,
+            survived: true,
+            ..self
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +79,10 @@ impl World {
             false => rng.below(1_000 * MS),
         };
         let untied_for = rng.between(1, 60_000) * MS;
+        // Drawn from a generator of its own, so that the other draws are unchanged.
+        let mut rng = Rng::new(self.now, 19);
+        let (unkillable, survives) = (rng.one_in(4), rng.between(1_000, 200_000) * MS);
+        let unkillable = self.strikes(unkillable, Fault::ChildUnkillable);
         let untied = self.strikes(untied, Fault::ChildUntied);
         let crashes = self.strikes(crashes, Fault::ChildCrashes);
         let stubborn = self.strikes(stubborn, Fault::ChildStubborn);
@@ -58,6 +94,8 @@ impl World {
             obeys: (!stubborn).then_some(obeys),
             leaves: if forks { leaves } else { 0 },
             outlives_guard: if untied { untied_for } else { outlives_guard },
+            survives: if unkillable { survives } else { 0 },
+            survived: false,
         }
     }
 

@@ -87,7 +87,8 @@ impl World {
                 // The end of a killed guard is noticed a moment later.
                 guard_late_max: GUARD_LATE_MAX + WAKE,
             };
-            found = found.or(in_time::check(running));
+            let stuck = guard.is_stuck();
+            found = found.or(in_time::check(running).filter(|_| !stuck));
             if let (Some(since), Some(guarded)) = (guard.orphaned_at, guarded) {
                 found = found.or(orphans::check(Orphan {
                     asked: guard.judge.stop_requested() || guard.leader_ended(),
@@ -105,7 +106,7 @@ impl World {
             children.push(Child {
                 process: guard.daemon,
                 claim: guard.claim,
-                tolerated: late || left || tolerated || of_twins,
+                tolerated: late || stuck || left || tolerated || of_twins,
             });
         }
         let rates = self.machines.iter().map(|m| m.clock.rate);

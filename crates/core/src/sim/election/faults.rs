@@ -133,6 +133,8 @@ faults! {
     /// Candidates reach the store through routers: streams report changes up to ten
     /// seconds late, and no driver notices an election.
     Routers,
+    /// A child survives SIGKILL for a while, such as a process in uninterruptible sleep.
+    ChildUnkillable,
 }
 
 /// Faults that are drawn and planned independently, so that the other faults are the same with and
@@ -164,6 +166,7 @@ const SUPERVISION: &[Fault] = &[
     Fault::ChildStubborn,
     Fault::ChildForks,
     Fault::ChildUntied,
+    Fault::ChildUnkillable,
 ];
 
 pub(super) type Faults = crate::sim::faults::Faults<Fault>;

@@ -18,6 +18,7 @@ impl World {
             return;
         }
         guard.child = match guard.child {
+            Child::Runs(life) if life.survives > 0 => Child::Runs(life.killed(now).unwrap_or(life)),
             Child::Runs(life) if !life.leader_ended => Child::Runs(Life {
                 leader: life.leader.min(now + life.outlives_guard),
                 ..life
@@ -127,7 +128,14 @@ impl World {
             let guard = &mut self.own.guards[g];
             guard.frozen_until = guard.frozen_until.min(self.now);
             guard.hold_records_until(self.now);
+            if let Child::Runs(life) = &mut guard.child {
+                life.survives = 0;
+                if life.survived {
+                    (life.leader, life.rest) = (self.now, self.now);
+                }
+            }
             if let Child::Runs(life) = &mut guard.child
+                && !life.survived
                 && !life.leader_ended
                 && !guard.judge.stop_requested()
             {

@@ -23,6 +23,8 @@ use crate::sim::MS;
 
 /// As in `crates/guard/src/client.rs`.
 pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
+/// As in `src/supervisor/command.rs`.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 /// Upper bound of the latency of a record or a report.
 const LATENCY_MAX: u64 = 20 * MS;
 /// Time within which a process acts after a sleep or a stop. The scheduler takes this time, which
@@ -66,6 +68,7 @@ pub(super) struct Guard {
     /// True if the daemon knows that all processes of the workload are gone.
     pub(super) heard: bool,
     told_leader_ended: bool,
+    told_stuck: bool,
     /// Set when a check of the guard found that the newest deadline received had passed: the
     /// instant by which the child must be gone, whatever is received later.
     pub(super) passed: Option<BootTime>,
@@ -84,6 +87,11 @@ impl Guard {
 
     pub(super) fn leader_ended(&self) -> bool {
         matches!(self.child, Child::Runs(life) if life.leader_ended)
+    }
+
+    /// Returns true if a process of the child has survived SIGKILL so far.
+    pub(super) fn is_stuck(&self) -> bool {
+        matches!(self.child, Child::Runs(life) if life.survived)
     }
 
     /// Delays all records, those in flight and later ones, until `until`.
@@ -161,6 +169,7 @@ impl World {
             asked_at: None,
             heard: false,
             told_leader_ended: false,
+            told_stuck: false,
             passed: None,
             renewed_for: None,
             ends: (false, false),
@@ -227,8 +236,10 @@ impl World {
                 Child::Unborn | Child::Gone => None,
             };
             let keeper_due = self.guard_due(*g).map(on_time);
-            let of_client = keeper_due.map(|at| at.max(self.thaws_at(guard.daemon)));
-            let all = [of_guard.flatten(), of_child, of_client];
+            let of_supervisor = self.stuck_at(*g).map(on_time);
+            let of_daemon = [keeper_due, of_supervisor].into_iter().flatten().min();
+            let of_daemon = of_daemon.map(|at| at.max(self.thaws_at(guard.daemon)));
+            let all = [of_guard.flatten(), of_child, of_daemon];
             all.into_iter().flatten().min()
         });
         each.min()
@@ -246,11 +257,45 @@ impl World {
         (!done).then(|| due + GUARD_LATE_MAX)
     }
 
+    /// Returns the instant at which the daemon reports that the workload survived its kill, as in
+    /// `src/supervisor/command.rs`.
+    fn stuck_at(&self, g: usize) -> Option<BootTime> {
+        let guard = &self.own.guards[g];
+        let Record { terms, stop, .. } = guard.wanted;
+        let waits = self.processes[guard.daemon].alive && !guard.heard && !guard.told_stuck;
+        let killed_at = stop.filter(|_| waits)?.kill_at.min(terms.kill_at);
+        Some(killed_at + terms.kill_at.since(terms.valid_until) + CONFIRMED_WITHIN)
+    }
+
+    /// Reports that a workload survived its kill, on behalf of its daemon.
+    fn report_stuck(&mut self, g: usize) {
+        let Guard {
+            daemon,
+            token,
+            machine,
+            ..
+        } = self.own.guards[g];
+        let now = self.machine_clock(machine, true);
+        if self.is_frozen(daemon) || self.stuck_at(g).is_none_or(|due| now < due) {
+            return;
+        }
+        self.own.guards[g].told_stuck = true;
+        if planted!(StopUnbounded) {
+            return;
+        }
+        let input = match planted!(KilledCountsAsGone) {
+            true => Input::WorkloadGone { token },
+            false => Input::WorkloadStuck { token },
+        };
+        self.input(daemon, Class::Machine, input);
+    }
+
     /// Advances all workloads to the current instant.
     pub(super) fn pump_guards(&mut self) {
         for index in 0..self.own.guarding.len() {
             let g = self.own.guarding[index];
             self.keep(g);
+            self.report_stuck(g);
             for _ in 0..100 {
                 if !self.attend(g) {
                     break;
@@ -357,7 +402,11 @@ impl World {
             }
             Action::Kill => {
                 self.coverage.hit(Hit::Path(Path::ChildKilled));
-                self.own.guards[g].child = Child::Gone;
+                let survives = match self.own.guards[g].child {
+                    Child::Runs(life) => life.killed(self.now),
+                    Child::Unborn | Child::Gone => None,
+                };
+                self.own.guards[g].child = survives.map_or(Child::Gone, Child::Runs);
             }
         }
     }
@@ -394,6 +443,13 @@ impl World {
         }
         if self.own.guards[g].asked_at.is_none() {
             self.input(daemon, Class::Machine, Input::WorkloadEnded { token });
+        }
+        if let (true, Child::Runs(life)) = (gone, self.own.guards[g].child)
+            && let Some(life) = life.killed(self.now)
+        {
+            self.own.guards[g].child = Child::Runs(life);
+            let at = life.ends().max(self.now) + MS;
+            return self.at(at, move |world| world.reported(g, true));
         }
         if gone {
             // The daemon ends the processes that a killed guard left behind.

@@ -26,6 +26,7 @@ pub(super) mod one_leader;
 pub(super) mod orphaned_children_are_stopped;
 pub(super) mod preference_is_bounded;
 pub(super) mod release_after_the_workload;
+pub(super) mod stops_are_bounded;
 pub(super) mod streams_are_checked;
 pub(super) mod surfaces_have_deadlines;
 pub(super) mod takeovers_are_timely;

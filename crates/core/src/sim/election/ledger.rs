@@ -20,6 +20,8 @@ pub(super) struct Heard {
     pub(super) unhealthy: bool,
     /// The token of a workload that was reported as ended or gone.
     pub(super) exited: Option<Token>,
+    /// The token of a workload that was reported to have survived its kill.
+    pub(super) stuck: Option<Token>,
     pub(super) reconfigured: bool,
     /// The requests to the holder in the document that a reply shows.
     pub(super) asks: Option<Asks>,
@@ -117,6 +119,7 @@ impl Ledger {
             Input::WorkloadEnded { token } | Input::WorkloadGone { token } => {
                 self.heard.exited = Some(*token);
             }
+            Input::WorkloadStuck { token } => self.heard.stuck = Some(*token),
         }
     }
 

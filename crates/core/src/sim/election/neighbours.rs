@@ -36,7 +36,7 @@ impl World {
         if machine.tunables.workload_ends_first {
             longest = longest.min(Duration::from_secs(1));
         }
-        let polls = self.faults.has(Fault::WorkloadPolls) && !machine.supervises;
+        let polls = self.faults.has(Fault::WorkloadPolls);
         let every = longest * u32::try_from(per_mille).expect("per mille") / 1000;
         machine.neighbour = Neighbour {
             looks_every: Some(every).filter(|_| polls && !longest.is_zero()),

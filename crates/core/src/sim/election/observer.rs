@@ -62,6 +62,7 @@ pub(super) struct Sight {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drain {
     pub(super) token: Token,
+    pub(super) since: BootTime,
     pub(super) until: BootTime,
     pub(super) confirmed: bool,
 }
@@ -355,6 +356,7 @@ impl Facts {
         };
         self.drain = Some(Drain {
             token,
+            since: now,
             until: now + self.notice_delay(tunables),
             confirmed: false,
         });

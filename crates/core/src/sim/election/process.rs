@@ -12,6 +12,7 @@ use super::hearing::Hearing;
 use super::ledger::Ledger;
 use super::neighbours::Neighbour;
 use super::observer::Facts;
+use crate::election::mutation::planted;
 use crate::election::{
     BootTime, CallId, Candidate, Election, Input, Lease, Status, TimingSettings, Timings, Tunables,
 };
@@ -143,9 +144,13 @@ impl Process {
         mut random: Rng,
     ) -> Self {
         let tunables = machine.tunables;
+        let mut given = tunables;
+        if planted!(AnyHookConfirms) && machine.supervises {
+            given.handoff_delay = Duration::ZERO;
+        }
         let candidate = Candidate {
             identity: machine.identity.clone(),
-            tunables,
+            tunables: given,
             token_remembered: memory.token,
             lease_longest_remembered: memory.lease_longest,
             supervises: machine.supervises,

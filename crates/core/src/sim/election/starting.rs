@@ -21,13 +21,19 @@ impl World {
         let drawn = !rng.one_in(3);
         let grace = [1, 5, 20][rng.index(3)];
         let supervises = drawn && self.faults.has(Fault::Supervised);
+        let only_hooks = self.machines.len().is_multiple_of(2);
         let machine = self.machines.last_mut().expect("one was added");
         machine.stop_grace = Duration::from_secs(grace);
         if supervises {
             machine.supervises = true;
-            // Only the end of the workload is waited for.
-            machine.confirms_within = None;
-            machine.tunables.handoff_delay = Duration::ZERO;
+            // Every second has only hooks, in addition to a workload that it does not supervise.
+            if only_hooks {
+                self.coverage.hit(Hit::Path(Path::OnlyHooks));
+            } else {
+                // Only the end of the workload is waited for.
+                machine.confirms_within = None;
+                machine.tunables.handoff_delay = Duration::ZERO;
+            }
             self.coverage.hit(Hit::Fault(Fault::Supervised));
         }
     }

@@ -17,6 +17,8 @@ pub(crate) struct Ending {
     pub(crate) unhealthy: bool,
     /// The token of a workload that was reported as ended.
     pub(crate) exited: Option<Token>,
+    /// The token of a workload that was reported in this turn to have survived its kill.
+    pub(crate) stuck: Option<Token>,
     pub(crate) paused: bool,
     /// True if `preference_is_bounded` judges a handover without a request.
     pub(crate) prefers: bool,
@@ -42,6 +44,7 @@ pub(crate) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::Deadline) => ending.expired,
         // `notices_are_true` checks if the answer was true.
         Some(Reason::StoreRolledBack) => ending.confirmed,
+        Some(Reason::WorkloadStuck) => ending.stuck == Some(ending.token),
         Some(Reason::WorkloadExit) => ending.exited == Some(ending.token),
         Some(Reason::Acquired | Reason::TookOver | Reason::Renewed | Reason::Duplicate) | None => {
             false
@@ -70,9 +73,10 @@ fn an_end_with_its_cause_is_in_order() {
     let preferred = with(ending(Reason::Transferred), |it| it.prefers = true);
     assert_eq!(check(preferred), None);
     type Cause = fn(&mut Ending);
-    let causes: [(Reason, Cause); 7] = [
+    let causes: [(Reason, Cause); 8] = [
         (Reason::Shutdown, |it| it.shut_down = true),
         (Reason::Unhealthy, |it| it.unhealthy = true),
+        (Reason::WorkloadStuck, |it| it.stuck = Token::new(7)),
         (Reason::WorkloadExit, |it| it.exited = Token::new(7)),
         (Reason::StoreRolledBack, |it| it.confirmed = true),
         (Reason::Paused, |it| it.paused = true),
@@ -100,6 +104,7 @@ fn an_end_without_its_cause_is_found() {
         Reason::Paused,
         Reason::Shutdown,
         Reason::Unhealthy,
+        Reason::WorkloadStuck,
         Reason::StoreRolledBack,
         Reason::Rejected,
         Reason::Deadline,
