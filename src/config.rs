@@ -21,6 +21,7 @@ mod connection_string;
 mod error;
 mod load;
 mod profile;
+mod rendered_for;
 mod schema;
 mod secret;
 mod unused;
@@ -39,6 +40,7 @@ pub use choice::{
 pub use connection_string::{UriProblem, check_uri};
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
+pub use rendered_for::RenderedFor;
 pub use schema::{
     DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, nearest, suggest, suggest_key,
 };
@@ -143,6 +145,10 @@ pub struct KubernetesConfig {
     pub pod_namespace: Option<String>,
     /// UID of this pod.
     pub pod_uid: Option<String>,
+    /// Service account of this pod.
+    pub pod_account: Option<String>,
+    /// Namespace and service account that the manifests were rendered for.
+    pub rendered_for: Option<RenderedFor>,
     /// The directory with `token` and `ca.crt`.
     pub credentials: PathBuf,
     /// Prefix of the label key, before the name of the lease.
@@ -227,6 +233,8 @@ impl Config {
                     pod_name,
                     pod_namespace,
                     pod_uid,
+                    pod_account,
+                    rendered_for,
                     credentials,
                     label_prefix,
                     label_wait,
@@ -302,6 +310,8 @@ impl Config {
             ("kubernetes.pod_name", format!("{pod_name:?}")),
             ("kubernetes.pod_namespace", format!("{pod_namespace:?}")),
             ("kubernetes.pod_uid", format!("{pod_uid:?}")),
+            ("kubernetes.pod_account", format!("{pod_account:?}")),
+            ("kubernetes.rendered_for", format!("{rendered_for:?}")),
             ("kubernetes.credentials", format!("{credentials:?}")),
             ("kubernetes.label_prefix", label_prefix.clone()),
             ("kubernetes.label_wait", format!("{label_wait:?}")),

@@ -7,6 +7,7 @@ mod environment;
 mod files;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
+mod moved;
 #[cfg(not(feature = "kubernetes"))]
 mod no_kubernetes;
 mod options;
@@ -27,9 +28,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-pub use self::kubernetes::KubernetesError;
+pub use self::moved::PodError;
 #[cfg(feature = "kubernetes")]
-pub(super) use self::kubernetes::{access, pod};
+pub(super) use self::moved::{access, moved, of_pod, pod};
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
 
@@ -88,7 +89,7 @@ pub enum RunError {
     Trace(#[from] TraceError),
     /// Labels are required, but the cluster or the pod is unknown.
     #[error(transparent)]
-    Kubernetes(#[from] KubernetesError),
+    Kubernetes(#[from] PodError),
     /// The operating system or a part of the daemon failed.
     #[error("cannot {doing}")]
     System {
@@ -141,7 +142,7 @@ pub fn run(
         reporter::directory_locked(&config.lease.name, &path, by);
     })?;
     files::log_exposure(&config.lease.name, directory.path());
-    let cluster = kubernetes::find(&config)?;
+    let cluster = moved::find(&config)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
     let begun = Begun {
         config,

@@ -151,11 +151,12 @@ pub struct Loaded {
 
 /// Keys with the variables that manifests conventionally set to the identity of the pod. A variable
 /// applies only if no layer sets the key.
-const POD: [(&str, &str, &str); 4] = [
+const POD: [(&str, &str, &str); 5] = [
     ("identity", "name", "POD_NAME"),
     ("kubernetes", "pod_name", "POD_NAME"),
     ("kubernetes", "pod_namespace", "POD_NAMESPACE"),
     ("kubernetes", "pod_uid", "POD_UID"),
+    ("kubernetes", "pod_account", "POD_ACCOUNT"),
 ];
 
 /// Maximum size of a file. No configuration is longer, and the limit bounds the cost of a wrong

@@ -73,6 +73,8 @@ pub enum Kind {
     Listen,
     /// The prefix of a Kubernetes label.
     LabelPrefix,
+    /// A namespace and a service account, or empty.
+    RenderedFor,
     /// One of these values.
     OneOf(&'static [&'static str]),
     /// `true` or `false`.
@@ -102,6 +104,7 @@ impl Kind {
             Self::Duration { .. } => "DURATION",
             Self::Listen => "ADDRESS:PORT",
             Self::LabelPrefix => "DOMAIN",
+            Self::RenderedFor => "NAMESPACE/ACCOUNT",
             Self::OneOf(_) => "WORD",
             Self::Flag => "BOOL",
             Self::Count { .. } => "COUNT",
@@ -347,6 +350,10 @@ pub static KEYS: &[Key] = keys! {
             "Namespace of this pod; if unset: POD_NAMESPACE, else that of the credentials";
         "pod_uid", Kind::Line, Restart,
             "UID of this pod; if unset: POD_UID";
+        "pod_account", Kind::Line, Restart,
+            "Service account of this pod; if unset: POD_ACCOUNT";
+        "rendered_for", Kind::RenderedFor, Restart,
+            "Namespace and service account that the manifests were rendered for: <namespace>/<account>";
         "credentials", Kind::Path, Restart,
             "Directory with token and ca.crt of the service account";
         "label_prefix", Kind::LabelPrefix, Restart,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::choice::{KubernetesEnabled, LogFormat, LogLevel, Prefer, Profile, ReadyWhen, Watch};
 use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
+use super::rendered_for::RenderedFor;
 use super::schema::Kind;
 use super::secret::{Secret, UriSource};
 use super::{
@@ -280,6 +281,11 @@ impl Checked {
             pod_name: named("kubernetes.pod_name"),
             pod_namespace: named("kubernetes.pod_namespace"),
             pod_uid: named("kubernetes.pod_uid"),
+            pod_account: named("kubernetes.pod_account"),
+            rendered_for: (self.text("kubernetes.rendered_for"))
+                .map(RenderedFor::from_text)
+                .transpose()
+                .ok()?,
             // The empty path is not a directory, so nothing is found in it.
             credentials: PathBuf::from(self.text("kubernetes.credentials").unwrap_or_default()),
             label_prefix: named("kubernetes.label_prefix")?,

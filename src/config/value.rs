@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::connection_string::check_uri;
+use super::rendered_for::RenderedFor;
 use super::schema::Kind;
 pub use crate::duration::parse_duration as duration;
 pub(super) use crate::duration::unit_is_missing;
@@ -25,6 +26,7 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Duration { min, max } => duration(text, min, max).map(drop),
         Kind::Listen => listen(text).map(drop),
         Kind::LabelPrefix => label_prefix(text),
+        Kind::RenderedFor => optional(text, |text| RenderedFor::from_text(text).map(drop)),
         Kind::OneOf(words) if words.contains(&text) => Ok(()),
         Kind::OneOf(words) => {
             let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();

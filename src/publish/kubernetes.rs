@@ -15,6 +15,7 @@ mod queue;
 mod reconciler;
 mod reporter;
 mod request;
+mod restriction;
 mod retry;
 mod stale_labels;
 
@@ -194,6 +195,12 @@ impl Tasks {
         let named = self.names.iter().find(|(named, _)| *named == id);
         let (_, name) = named.expect("every task was named when it was started");
         (name, error)
+    }
+
+    /// Verifies in the background that an admission policy restricts the token of this pod, and
+    /// logs an error otherwise. Must be called inside a tokio runtime.
+    pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
+        self.spawn("admission policy", restriction::verify(examiner, lease));
     }
 
     fn spawn(

@@ -32,6 +32,13 @@ fn downward(pod: &Pod, path: &str) -> String {
         "metadata.name" => pod.name_any(),
         "metadata.namespace" => pod.namespace().unwrap(),
         "metadata.uid" => pod.uid().unwrap(),
+        "spec.serviceAccountName" => pod
+            .spec
+            .as_ref()
+            .unwrap()
+            .service_account_name
+            .clone()
+            .unwrap(),
         other => panic!("the kubelet of this test does not know {other}"),
     }
 }

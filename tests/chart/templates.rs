@@ -147,7 +147,7 @@ fn the_sidecar_is_native_and_its_flags_follow_the_values() {
     }
     assert_eq!(others.sidecar()["livenessProbe"]["periodSeconds"], 20);
     assert_eq!(others.sidecar()["ports"][0]["containerPort"], 9500);
-    assert_eq!(others.sidecar()["env"][3]["name"], "SSL_CERT_DIR");
+    assert_eq!(others.sidecar()["env"][4]["name"], "SSL_CERT_DIR");
     let image = others.sidecar()["image"].as_str().unwrap();
     let digest = "registry.example/leasehold@sha256:b";
     assert!(image.starts_with(digest), "{image}");

@@ -17,6 +17,8 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
   "kubernetes.pod_name" "it comes from the pod"
   "kubernetes.pod_namespace" "it comes from the pod"
   "kubernetes.pod_uid" "it comes from the pod"
+  "kubernetes.pod_account" "it comes from the pod"
+  "kubernetes.rendered_for" "the chart knows"
   "kubernetes.credentials" "the chart mounts them"
   "kubernetes.label_prefix" "set leasehold.kubernetes.labelPrefix"
   "kubernetes.demote_others" "set leasehold.kubernetes.demoteOthers"

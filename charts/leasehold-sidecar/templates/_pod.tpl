@@ -35,7 +35,7 @@ for each lease.
   restartPolicy: Always
   args:
     - run
-    {{- include "leasehold.flags" (dict "root" .root "lease" .lease "labelled" .labelled "directory" "/run/leasehold" "endsFirst" true) | nindent 4 }}
+    {{- include "leasehold.flags" (dict "root" .root "lease" .lease "labelled" .labelled "directory" "/run/leasehold" "endsFirst" true "injected" .injected) | nindent 4 }}
   env:
     {{- $env | nindent 4 }}
   ports:
@@ -57,6 +57,10 @@ for each lease.
     fieldRef:
       fieldPath: metadata.{{ . }}
 {{- end }}
+- name: POD_ACCOUNT
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.serviceAccountName
 {{- with .Values.leasehold.extraEnv }}
 {{ toYaml . }}
 {{- end }}
@@ -79,6 +83,10 @@ for each lease.
 - --kubernetes-events={{ $values.kubernetes.events }}
 {{- else }}
 - --kubernetes-enabled=off
+{{- end }}
+{{- /* An injected pod is of any namespace and account, and its lease is named after its own namespace. */}}
+{{- if not .injected }}
+- --kubernetes-rendered-for={{ .root.Release.Namespace }}/{{ include "leasehold.serviceAccountName" .root }}
 {{- end }}
 {{- include "leasehold.settingFlags" .root }}
 {{- end -}}

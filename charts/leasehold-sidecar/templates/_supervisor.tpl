@@ -54,6 +54,10 @@ Items of its `env`. leasehold keeps these names to itself, so the workload's own
     fieldRef:
       fieldPath: metadata.{{ . }}
 {{- end }}
+- name: LEASEHOLD_KUBERNETES__POD_ACCOUNT
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.serviceAccountName
 {{- with .Values.leasehold.extraEnv }}
 {{ toYaml . }}
 {{- end }}

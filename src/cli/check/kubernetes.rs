@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::report::{Check, Name, shown};
-use crate::cli::run::{access, pod};
+use crate::cli::run::{access, moved, of_pod, pod};
 use crate::clock;
 use crate::config::{Config, KubernetesConfig, KubernetesEnabled};
 use crate::publish::kubernetes::{Examiner, Refusal, Right};
@@ -19,6 +19,16 @@ pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
         KubernetesEnabled::On => true,
         KubernetesEnabled::Auto => false,
     };
+    if let Some(rendered) = moved(&config) {
+        return vec![Check::failed(
+            Name::Pod,
+            format!(
+                "this pod is of {}, and the manifests were rendered for {rendered}: the admission policies do not apply to it",
+                of_pod(&config)
+            ),
+            "render the chart with --namespace; a kustomization does not change flags and policies",
+        )];
+    }
     let absent = |missing: String| {
         vec![match required {
             true => Check::failed(

@@ -9,7 +9,7 @@ use tracing::{debug, info, warn};
 use crate::config::{Config, KubernetesConfig, KubernetesEnabled};
 use crate::election::Status;
 use crate::publish::kubernetes::{
-    Access, Api, KubernetesOptions, Pod, REPAIR_INTERVAL, SERVICE_HOST, SERVICE_PORT,
+    Access, Api, Examiner, KubernetesOptions, Pod, REPAIR_INTERVAL, SERVICE_HOST, SERVICE_PORT,
 };
 pub(super) use crate::publish::kubernetes::{Event, Kubernetes, Tasks};
 use crate::publish::metrics::Metrics;
@@ -24,8 +24,10 @@ pub struct KubernetesError {
 
 /// The API server, and the settings of the label and the Events on this pod.
 pub(super) struct Cluster {
-    api: Api,
+    access: Access,
     options: KubernetesOptions,
+    /// True if an admission policy is expected, because a chart rendered the manifests.
+    restricted: bool,
 }
 
 impl Cluster {
@@ -36,7 +38,21 @@ impl Cluster {
         status: &watch::Receiver<Status>,
         metrics: &Metrics,
     ) -> io::Result<(Kubernetes, Tasks)> {
-        Kubernetes::spawn(self.api, self.options, who, status, metrics)
+        let Self {
+            access,
+            options,
+            restricted,
+        } = self;
+        let examiner = restricted.then(|| {
+            let (access, pod) = (access.clone(), options.pod.clone());
+            Examiner::new(access, pod, &options.label_prefix, who)
+        });
+        let api = Api::new(access);
+        let (kubernetes, mut tasks) = Kubernetes::spawn(api, options, who, status, metrics)?;
+        if let Some(examiner) = examiner {
+            tasks.verify_restriction(examiner, who.lease.to_string());
+        }
+        Ok((kubernetes, tasks))
     }
 }
 
@@ -80,8 +96,11 @@ pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> 
         events: config.kubernetes.events,
         repair_interval: REPAIR_INTERVAL,
     };
-    let api = Api::new(access);
-    Ok(Some(Cluster { api, options }))
+    Ok(Some(Cluster {
+        access,
+        options,
+        restricted: config.kubernetes.rendered_for.is_some(),
+    }))
 }
 
 /// Returns the API server and the credentials for it.

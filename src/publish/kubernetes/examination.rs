@@ -77,8 +77,13 @@ impl Right {
 impl Examiner {
     /// Creates an examiner for a pod. Each question uses a connection of its own, as publishing does.
     pub fn new(access: Access, pod: Pod, label_prefix: &str, who: &Identification) -> Self {
+        Self::over(Api::new(access), pod, label_prefix, who)
+    }
+
+    /// Creates an examiner that uses this access.
+    pub(super) fn over(api: Api, pod: Pod, label_prefix: &str, who: &Identification) -> Self {
         Self {
-            api: Api::new(access),
+            api,
             requests: Requests::new(pod, label_prefix, who),
         }
     }
