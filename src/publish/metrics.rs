@@ -356,6 +356,7 @@ struct Truth {
     status_files: Written,
     leader: Gauge,
     leader_alias: Gauge,
+    paused: Gauge,
     authority_seconds: Gauge,
     token: Gauge,
     last_renewal: Gauge,
@@ -389,6 +390,10 @@ impl Truth {
                 )
                 .const_label("name", lease),
             )?,
+            paused: Gauge::with_opts(opts(
+                "leasehold_paused",
+                "1 while this candidate knows that the lease is paused, so that no candidate leads, else 0.",
+            ))?,
             authority_seconds: Gauge::with_opts(opts(
                 "leasehold_authority_seconds",
                 "How long the authority of this candidate still lasts, 0 without any.",
@@ -429,6 +434,8 @@ impl Truth {
         let leads = if authority.is_some() { 1.0 } else { 0.0 };
         self.leader.set(leads);
         self.leader_alias.set(leads);
+        let paused = status.role == Role::Paused;
+        self.paused.set(f64::from(u8::from(paused)));
         let left = authority.map(|a| a.valid_until.since(clocks.boot));
         self.authority_seconds
             .set(left.unwrap_or_default().as_secs_f64());
@@ -452,10 +459,11 @@ impl Truth {
         }
     }
 
-    fn collectors(&self) -> [&dyn Collector; 8] {
+    fn collectors(&self) -> [&dyn Collector; 9] {
         [
             &self.leader,
             &self.leader_alias,
+            &self.paused,
             &self.authority_seconds,
             &self.token,
             &self.last_renewal,

@@ -39,6 +39,19 @@ fn the_rules_pass_their_unit_tests() {
     promtool(&[], &tests);
 }
 
+#[test]
+fn a_release_that_is_scaled_to_zero_needs_no_leader() {
+    let tests = json!({
+        "rule_files": ["alerts.rules.yaml"],
+        "tests": [{
+            "interval": "15s",
+            "input_series": [{"series": "leasehold_leader{lease=\"shop.billing\"}", "values": "1x80"}],
+            "alert_rule_test": [{"eval_time": "15m", "alertname": "LeaseholdNoLeader", "exp_alerts": []}],
+        }],
+    });
+    promtool(&["deployment.replicas=0"], &tests.to_string());
+}
+
 const NEARLY_GONE: &str = "LeaseholdAuthorityNearlyGone";
 
 /// Returns a promtool unit test. `authority` is the authority that each scrape reports, in
@@ -332,7 +345,7 @@ fn alerts_on_injected_pods_name_the_lease_without_a_leader() {
                     "exp_labels": {"severity": "critical", "lease": "a.x"},
                     "exp_annotations": {
                         "summary": "No replica leads a.x",
-                        "description": "No replica leads, or none is scraped. The lease may be paused, MongoDB without a primary, or no pod running.",
+                        "description": "No replica leads, or none is scraped. MongoDB may have no primary, or no pod runs.",
                     },
                 }]},
                 {"eval_time": "4m", "alertname": "LeaseholdMoreThanOneLeader", "exp_alerts": []},
@@ -340,6 +353,25 @@ fn alerts_on_injected_pods_name_the_lease_without_a_leader() {
         }],
     });
     promtool_on(&rules, &tests.to_string());
+}
+
+#[test]
+fn the_file_for_hosts_without_helm_has_the_alerts_of_the_chart() {
+    let path = root().join("packaging/monitoring/alerts.yml");
+    let file: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let objects = injected();
+    let label = &objects.one("PodMonitor")["spec"]["selector"]["matchLabels"];
+    let by = label["leasehold.dev/injected-by"].as_str().unwrap();
+    let chart = objects.one("PrometheusRule")["spec"]["groups"][0]["rules"].to_string();
+    let matcher = format!("injected_by=\\\"{by}\\\"");
+    let expected = chart
+        .replace(&format!("{matcher},"), "")
+        .replace(&matcher, "");
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    assert_eq!(
+        file["groups"][0]["rules"], expected,
+        "packaging/monitoring/alerts.yml"
+    );
 }
 
 #[test]

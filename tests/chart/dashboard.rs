@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::helm::{Objects, root, succeed, tool};
 
-/// Labels that a scrape adds to each series of a pod; the second one to those of injected pods.
-const TARGET_LABELS: [&str; 2] = ["pod", "injected_by"];
+/// Labels that a scrape adds to each series; the last one to those of injected pods.
+const TARGET_LABELS: [&str; 4] = ["namespace", "pod", "instance", "injected_by"];
 
 /// Returns the labels of each metric, by name. The page lists exactly what a scrape shows;
 /// tests/metrics_page.rs compares the two.
@@ -169,9 +169,18 @@ fn every_panel_says_what_it_shows_and_stands_where_there_is_room() {
 }
 
 #[test]
-fn the_config_map_holds_the_dashboard_unchanged() {
-    let objects = Objects::of("everything", &[]);
-    let held = &objects.one("ConfigMap")["data"]["leasehold.json"];
-    let held: Value = serde_json::from_str(held.as_str().unwrap()).unwrap();
-    assert_eq!(held, dashboard());
+fn the_config_map_holds_the_dashboard_with_a_uid_of_the_release() {
+    let held = |changes: &[&str]| {
+        let objects = Objects::of("everything", changes);
+        let held = &objects.one("ConfigMap")["data"]["leasehold.json"];
+        let held: Value = serde_json::from_str(held.as_str().unwrap()).unwrap();
+        held
+    };
+    let (mut one, other) = (held(&[]), held(&["fullnameOverride=\"other\""]));
+    assert_ne!(one["uid"], other["uid"]);
+    let uid = one["uid"].as_str().unwrap();
+    // Grafana's limit.
+    assert!(uid.starts_with("leasehold-") && uid.len() <= 40, "{uid}");
+    one["uid"] = json!("leasehold");
+    assert_eq!(one, dashboard());
 }

@@ -1,6 +1,8 @@
 {{/* A PrometheusRule on the leases. Where they mark an alert's limit, the values under `rules` say why. */}}
 {{- define "leasehold.rules" -}}
 {{- $lease := include "leasehold.lease" . -}}
+{{- /* A release of this chart that is scaled to zero has no leader. */}}
+{{- $scaled := ne (toString (.Values.deployment | default dict).replicas) "0" -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
@@ -12,62 +14,68 @@ spec:
   groups:
     - name: {{ include "leasehold.clusterName" . }}
       rules:
-        {{- include "leasehold.alerts" (dict "root" . "match" (printf "lease=%q" $lease) "lease" $lease "known" true "labelled" (include "leasehold.labelled" .)) | nindent 8 }}
+        {{- include "leasehold.alerts" (dict "root" . "match" (printf "lease=%q" $lease) "lease" $lease "known" true "scaled" $scaled "labelled" (include "leasehold.labelled" .)) | nindent 8 }}
     {{- range $name, $_ := .Values.leasehold.extraLeases }}
     {{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson }}
     {{- $lease = include "leasehold.lease" $root }}
     - name: {{ include "leasehold.clusterName" $ }}.{{ $name }}
       rules:
-        {{- include "leasehold.alerts" (dict "root" $root "match" (printf "lease=%q" $lease) "lease" $lease "known" true "labelled" (include "leasehold.labelled" $)) | nindent 8 }}
+        {{- include "leasehold.alerts" (dict "root" $root "match" (printf "lease=%q" $lease) "lease" $lease "known" true "scaled" $scaled "labelled" (include "leasehold.labelled" $)) | nindent 8 }}
     {{- end }}
 {{- end -}}
 
 {{/*
 The alerts on the series that `match`. `lease` is the name of the lease in texts. It is `known` when the rules are made, or else a
-label of the series: then no alert can miss a lease of which no pod is left.
+label of the series. It is `scaled` where replicas should run: then an alert notices that none is scraped.
 */}}
 {{- define "leasehold.alerts" -}}
 {{- $rules := .root.Values.leasehold.rules -}}
 {{- $match := .match -}}
 {{- $lease := .lease -}}
-{{- $pod := "{{ $labels.pod }}" -}}
-{{- $noLeader := printf "max by (lease) (leasehold_leader{%s}) == 0" $match -}}
-{{- if .known -}}
-{{- $noLeader = printf "absent(leasehold_leader{%s} == 1)" $match -}}
+{{- /* A host has no pod. */}}
+{{- $pod := "{{ or $labels.pod $labels.instance }}" -}}
+{{- $apart := $rules.aggregationLabels | default list -}}
+{{- $group := prepend $apart "lease" | uniq | join ", " -}}
+{{- /* A replica that is scraped by two jobs counts once. */}}
+{{- $replica := concat (list "lease") $apart (list "pod" "instance") | uniq | join ", " -}}
+{{- /* The leader may be in another cluster, whose series are elsewhere; the candidates here know it. Nobody leads a paused lease. */}}
+{{- $noLeader := printf "max by (%[2]s) (leasehold_leader{%[1]s}) == 0 unless on (%[2]s) leasehold_holder_info{%[1]s} unless on (%[2]s) leasehold_paused{%[1]s} == 1" $match $group -}}
+{{- if .scaled -}}
+{{- $noLeader = printf "%s or label_replace(absent(leasehold_leader{%s}), \"namespace\", %q, \"\", \"\")" $noLeader $match .root.Release.Namespace -}}
 {{- end -}}
 {{- $alerts := list
   (dict "name" "LeaseholdNoLeader" "expr" $noLeader "lease" .known
     "summary" (printf "No replica leads %s" $lease)
-    "description" "No replica leads, or none is scraped. The lease may be paused, MongoDB without a primary, or no pod running.")
+    "description" "No replica leads, or none is scraped. MongoDB may have no primary, or no pod runs.")
   (dict "name" "LeaseholdMoreThanOneLeader"
-    "expr" (printf "sum by (lease) (leasehold_leader{%s}) > 1" $match)
+    "expr" (printf "sum by (%s) (max by (%s) (leasehold_leader{%s})) > 1" $group $replica $match)
     "summary" (printf "{{ $value }} replicas lead %s" $lease)
     "description" "Most likely they contend on different stores (compare leasehold_store_info), or a clock was stopped. Stop all but one.")
   (dict "name" "LeaseholdStoresDiffer"
-    "expr" (printf "count by (lease) (count by (lease, set, database, collection) (leasehold_store_info{%s})) > 1" $match)
+    "expr" (printf "count by (%[2]s) (count by (%[2]s, set, database, collection) (leasehold_store_info{%[1]s})) > 1" $match $group)
     "summary" (printf "Replicas of %s contend on different stores" $lease)
     "description" "They do not exclude each other. Give all of them one connection string, database and collection.")
   (dict "name" "LeaseholdLeadershipFlaps"
-    "expr" (printf "sum by (lease) (increase(leasehold_transitions_total{%s,to=\"leader\"}[15m])) > %v" $match $rules.acquisitionsMax)
+    "expr" (printf "sum by (%s) (max by (%s, reason) (increase(leasehold_transitions_total{%s,to=\"leader\"}[15m]))) > %v" $group $replica $match $rules.acquisitionsMax)
     "summary" (printf "The leadership of %s changed {{ $value | humanize }} times in 15 minutes" $lease)
     "description" "The label reason of leasehold_transitions_total says why it was lost.")
   (dict "name" "LeaseholdRenewalsFail"
-    "expr" (printf "sum by (lease, pod) (increase(leasehold_store_operations_total{%s,operation=\"renew\",outcome=~\"failed|unknown\"}[5m])) > %v" $match $rules.renewFailuresMax)
+    "expr" (printf "max by (%s) (sum without (outcome) (increase(leasehold_store_operations_total{%s,operation=\"renew\",outcome=~\"failed|unknown\"}[5m]))) > %v" $replica $match $rules.renewFailuresMax)
     "summary" (printf "%s cannot renew %s" $pod $lease)
     "description" "Its log has the lines 'MongoDB renew failed' with the reason.")
   (dict "name" "LeaseholdAuthorityNearlyGone"
-    "expr" (printf "min_over_time((leasehold_authority_seconds{%s} and leasehold_leader{%s} == 1)[1m:5s]) < %s" $match $match (include "leasehold.authorityLeft" .root))
+    "expr" (printf "min_over_time(min by (%s) (leasehold_authority_seconds{%s} and leasehold_leader{%s} == 1)[1m:5s]) < %s" $replica $match $match (include "leasehold.authorityLeft" .root))
     "summary" (printf "%s is or was about to lose %s" $pod $lease)
     "description" "{{ $value | humanizeDuration }} of authority were left within the last minute: renewals do not get through.")
   (dict "name" "LeaseholdSurfaceFails"
-    "expr" (printf "sum by (lease, pod, surface) (increase(leasehold_publish_failures_total{%s,surface=~\"file|http\"}[5m])) > %v" $match $rules.surfaceFailuresMax)
+    "expr" (printf "max by (%s, surface) (increase(leasehold_publish_failures_total{%s,surface=~\"file|http\"}[5m])) > %v" $replica $match $rules.surfaceFailuresMax)
     "summary" (printf "%s cannot show the status of %s on {{ $labels.surface }}" $pod $lease)
     "description" "Readers of that surface may see an old status; its deadline still holds.")
 -}}
 {{- /* Labels have an alert of their own, and carry no deadline. A lost Event misleads no reader. */}}
 {{- if .labelled -}}
 {{- $alerts = append $alerts (dict "name" "LeaseholdLabelOutOfSync"
-    "expr" (printf "leasehold_label_in_sync{%s} == 0" $match)
+    "expr" (printf "min by (%s) (leasehold_label_in_sync{%s}) == 0" $replica $match)
     "summary" (printf "The label of %s is not what it should be" $pod)
     "description" "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to no pod or to an old leader.") -}}
 {{- end -}}
