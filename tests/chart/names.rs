@@ -70,6 +70,17 @@ fn the_chart_twice_in_one_release_makes_two_of_everything() {
 }
 
 #[test]
+fn the_condition_of_a_dependency_and_the_globals_of_others_are_accepted() {
+    let of_others = "global: {storageClass: fast, leasehold: {a: b}}\n";
+    let values = TWICE.replace(": {service", ": {enabled: true, service");
+    assert!(umbrella(&format!("{of_others}{values}")).is_ok());
+    let library = TWICE.replace(": {service", ": {leasehold: {enabled: true}, service");
+    assert!(umbrella(&library).is_ok());
+    let complaint = render("minimal", &["enabled=false"]).unwrap_err();
+    assert_contains(&complaint, "set deployment.enabled");
+}
+
+#[test]
 fn selectors_match_the_pods_of_one_use_only() {
     let objects = umbrella(TWICE).unwrap();
     let mut selectors = Vec::new();

@@ -3,6 +3,9 @@
 {{- if not (or .Values.deployment.enabled .Values.inject.enabled .Values.dashboard.enabled .Values.web.enabled) -}}
 {{- fail "leasehold: deployment.enabled is false, and nothing else is on: set inject.enabled for a release that injects the sidecar into pods of others" -}}
 {{- end -}}
+{{- if and .Chart.IsRoot (hasKey .Values "enabled") -}}
+{{- fail "leasehold: leave out enabled: it is for the condition of a dependency, and has no effect on this chart by itself; set deployment.enabled" -}}
+{{- end -}}
 {{- /* As a part of another chart it is given what that one says to all of its parts. */}}
 {{- $ignored := omit (.Values.global | default dict) "imageRegistry" "imagePullSecrets" -}}
 {{- if and .Chart.IsRoot $ignored -}}
