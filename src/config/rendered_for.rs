@@ -71,7 +71,11 @@ mod tests {
             ("shopping.orders", false),
             ("shop", false),
         ] {
-            assert_eq!(rendered.names(&lease.parse().unwrap()), named, "{lease}");
+            assert_eq!(
+                rendered.names(&LeaseName::new(lease).unwrap()),
+                named,
+                "{lease}"
+            );
         }
     }
 
