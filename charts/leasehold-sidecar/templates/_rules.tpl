@@ -38,7 +38,7 @@ label of the series. It is `scaled` where replicas should run: then an alert not
 {{- $group := prepend $apart "lease" | uniq | join ", " -}}
 {{- /* A replica that is scraped by two jobs counts once. */}}
 {{- $replica := concat (list "lease") $apart (list "pod" "instance") | uniq | join ", " -}}
-{{- /* The leader may be in another cluster, whose series are elsewhere; the candidates here know it. Nobody leads a paused lease. */}}
+{{- /* The leader may be in another cluster, whose series are elsewhere; the candidates here know it. A paused lease has no leader. */}}
 {{- $noLeader := printf "max by (%[2]s) (leasehold_leader{%[1]s}) == 0 unless on (%[2]s) leasehold_holder_info{%[1]s} unless on (%[2]s) leasehold_paused{%[1]s} == 1" $match $group -}}
 {{- if .scaled -}}
 {{- $noLeader = printf "%s or label_replace(absent(leasehold_leader{%s}), \"namespace\", %q, \"\", \"\")" $noLeader $match .root.Release.Namespace -}}
