@@ -36,8 +36,9 @@ fn a_grantee_for_which_no_slot_is_free_does_not_renew_without_a_pause() {
     let (mut fixture, [_a, b]) = Fixture::of(["a", "b"], slots(1));
     edit(&mut fixture, |lock| {
         let waiting = lock.queue.remove(0);
+        lock.token = lock.token.next().expect("small");
         lock.holders.push(Entry {
-            token: lock.token.next(),
+            token: Some(lock.token),
             slot: None,
             ..waiting
         });
