@@ -75,10 +75,9 @@ class Streams(unittest.TestCase):
                 follower.close()
 
     def test_a_stream_that_hangs_ends_the_leadership_at_its_deadline(self):
+        follower, stream, term = self.led(Server(self))
         until = boottime_ns() + 700_000_000
-        follower, stream = self.follow(Server(self))
         stream.sendall(event(valid_until_boottime_ns=until))
-        term = follower.lead(30)
         self.assertTrue(term.wait(30))
         self.assertGreaterEqual(boottime_ns(), until)
         self.assert_ended(term)
@@ -89,8 +88,8 @@ class Streams(unittest.TestCase):
         self.assertFalse(term.is_valid())
 
     def test_an_extension_keeps_the_leadership(self):
-        until = boottime_ns() + 500_000_000
         follower, stream = self.follow(Server(self))
+        until = boottime_ns() + 5_000_000_000
         stream.sendall(event(valid_until_boottime_ns=until))
         term = follower.lead(30)
         stream.sendall(event())
@@ -114,7 +113,7 @@ class Streams(unittest.TestCase):
                 self.assertFalse(term.is_valid())
 
     def test_a_silent_stream_is_opened_again(self):
-        with mock.patch.object(events, "SILENCE_SECONDS", 0.3):
+        with mock.patch.object(events, "SILENCE_SECONDS", 3.0):
             server = Server(self)
             follower, _, term = self.led(server)
             self.assert_ended(term)
@@ -178,6 +177,20 @@ class Streams(unittest.TestCase):
             os._exit(40 + term.is_valid() + follower.is_leader())
         _, status = os.waitpid(child, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 40)
+        term.check()
+
+    def test_the_clean_up_of_a_forked_process_leaves_the_leadership(self):
+        follower, stream, term = self.led(Server(self))
+        child = os.fork()
+        if child == 0:
+            with follower:
+                code = 40 + term.wait(30)
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 41)
+        # A stream that was shut down would not deliver it.
+        stream.sendall(event(lease="later"))
+        eventually(lambda: term._status.document["lease"] == "later")
         term.check()
 
 

@@ -54,6 +54,8 @@ class Term:
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until this leadership has ended. Returns False if it still lasts after ``timeout``
         seconds."""
+        if os.getpid() != self._process:
+            return True  # A thread that does not exist here may hold the condition.
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while self.is_valid():
@@ -82,6 +84,7 @@ class Follower:
         self._changed = threading.Condition()
         self._term: Optional[Term] = None
         self._closed = threading.Event()
+        self._process = os.getpid()
         self._socket: Optional[socket.socket] = None
         self._thread = threading.Thread(target=self._run, name="leasehold-events", daemon=True)
         self._thread.start()
@@ -101,6 +104,8 @@ class Follower:
         Raises :class:`TimeoutError` after ``timeout`` seconds, and :class:`ValueError` if the
         follower is closed.
         """
+        if os.getpid() != self._process:
+            raise ValueError("the follower belongs to another process")
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while True:
@@ -115,7 +120,10 @@ class Follower:
 
     def close(self) -> None:
         """Ends the stream, and with it the leadership as seen from here. Returns after a second at
-        the latest, also while a connection is being opened."""
+        the latest, also while a connection is being opened. Does nothing in a forked process, which
+        shares the connection with its parent."""
+        if os.getpid() != self._process:
+            return
         self._closed.set()
         self._accept(None)
         stream = self._socket

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import os
+import socket
 import subprocess
+import sys
 import threading
+import warnings
+import weakref
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Callable, List, Optional, Sequence, Type
+from typing import Any, Callable, List, Optional, Sequence, Set, Tuple, Type
 
 _NOT_ACQUIRED = 75
 # Codes of `leasehold` after its input was closed: done, or done after a stop signal.
@@ -34,8 +40,150 @@ class LockLost(LockError):
     """The lock was lost. Its work must stop: another process may hold the lock."""
 
 
+# Held during a fork, and while a process is started. Reentrant, since a signal handler may fork.
+_forking = threading.RLock()
+# The inputs of all running programs. A fork must not keep them open.
+_inputs: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
+
+
+def _close_inputs() -> None:
+    """Closes the inputs in a forked child, without a shutdown, which would end the parent's lock."""
+    for one in list(_inputs):
+        one.close()
+    _inputs.clear()
+    _forking.release()
+
+
+os.register_at_fork(
+    before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_close_inputs
+)
+
+
+class _Program:
+    """A running ``leasehold lock``, whose standard input is a socket.
+
+    Unlike a pipe, a socket is shut down for all processes that have it. A process that was forked
+    without Python's knowledge therefore delays no release.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.owner = os.getpid()
+        self.ended = threading.Event()
+        self.abandoned = False
+        """True if nobody waits for a loss."""
+        self.code: Optional[int] = None
+        with _forking:
+            self._input, theirs = socket.socketpair()
+            _inputs.add(self._input)
+            try:
+                # In a session of its own, since Ctrl-C is for this process. Its end closes the input.
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=theirs,
+                    stdout=subprocess.PIPE,
+                    bufsize=0,
+                    start_new_session=True,
+                )
+            except BaseException:
+                self._input.close()
+                raise
+            finally:
+                theirs.close()
+        assert self._process.stdout is not None
+        self.output = self._process.stdout
+
+    def first_line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n") and len(line) < _LINE_BYTES_MAX:
+            byte = self.output.read(1)
+            if not byte:
+                break
+            line += byte
+        return line
+
+    def is_running(self) -> bool:
+        if os.getpid() != self.owner:
+            return False
+        if self._process.poll() is not None:
+            self.ended.set()
+        return not self.ended.is_set()
+
+    def shut_down(self) -> None:
+        """Closes the input of the program, which releases the lock or leaves the queue. Does not
+        wait, and does nothing in a forked process."""
+        if os.getpid() != self.owner:
+            return
+        try:
+            self._input.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # It has exited, or the input is closed.
+        self._input.close()
+
+    def watch(self, name: str, on_lost: Optional[Callable[[], object]]) -> None:
+        """Starts the thread that reads the output to its end, which is the end of the program."""
+        run, arguments = self._watch, (name, on_lost)
+        threading.Thread(target=run, args=arguments, name="leasehold-lock", daemon=True).start()
+
+    def close(self, name: str, rest: bytes = b"") -> Optional[int]:
+        """Ends a program that holds nothing, and returns its exit code."""
+        self.shut_down()
+        self._process.terminate()  # It may be another program than `leasehold`.
+        timer = threading.Timer(RELEASE_SECONDS, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            with self.output as output:
+                self._finish(name, rest, output)
+        finally:
+            timer.cancel()
+        return self.code
+
+    def wait(self) -> Optional[int]:
+        """Waits until the watched program has exited, and returns its code."""
+        if not self.ended.wait(RELEASE_SECONDS):
+            self._process.kill()
+            self.ended.wait()
+        return self.code
+
+    def _watch(self, name: str, on_lost: Optional[Callable[[], object]]) -> None:
+        with self.output as output:
+            self._finish(name, b"", output)
+        if not self.abandoned and on_lost is not None:
+            on_lost()
+
+    def _finish(self, name: str, text: bytes, output: Any) -> None:
+        for part in iter(lambda: output.read(_LINE_BYTES_MAX), b""):
+            text = (text + part)[-_LINE_BYTES_MAX:]
+        # A parent that ignores SIGCHLD, or reaps all its children, does not know the exit code.
+        self.code = _reported(name, text)
+        waited = self._process.wait()
+        if self.code is None:
+            self.code = waited
+        self.ended.set()
+
+
+def _reported(name: str, text: bytes) -> Optional[int]:
+    """Returns the exit code that the last line of the output reports."""
+    lines = text.splitlines(keepends=True)
+    line = _object(lines[-1]) if lines else {}
+    code = line.get("exit_code")
+    return code if line.get("lock") == name and type(code) is int else None
+
+
+def _object(line: bytes) -> "dict[str, Any]":
+    """Returns the JSON object that a complete line has, otherwise an empty one."""
+    try:
+        value = json.loads(line) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {}
+
+
 class HeldLock:
-    """A lock that this process holds. Once it is lost or released, it stays so."""
+    """A lock that this process holds. Once it is lost or released, it stays so.
+
+    It is released at the end of a ``with`` block, and if it is garbage-collected.
+    """
 
     name: str
     token: int
@@ -43,60 +191,82 @@ class HeldLock:
     slot: Optional[int]
     """The number of the slot, if the lock has slots."""
 
-    def __init__(
-        self,
-        process: "subprocess.Popen[bytes]",
-        name: str,
-        token: int,
-        slot: Optional[int],
-        on_lost: Optional[Callable[[], object]],
-    ) -> None:
+    def __init__(self, program: _Program, name: str, token: int, slot: Optional[int]) -> None:
         self.name, self.token, self.slot = name, token, slot
-        self._process = process
-        self._on_lost = on_lost
-        self._ended = threading.Event()
+        self._program = program
         self._released = False
-        # A forked process does not know if the lock is still held.
-        self._owner = os.getpid()
-        threading.Thread(target=self._watch, name="leasehold-lock", daemon=True).start()
+        self._dropped = weakref.finalize(self, _drop, program, name)
+        # The exit of the process closes the input. A fork has no lock to release at its exit.
+        self._dropped.atexit = False
 
     def is_valid(self) -> bool:
         """Returns True if the lock is held, as far as ``leasehold`` has reported."""
-        if os.getpid() != self._owner:
-            return False
-        if self._process.poll() is not None:
-            self._ended.set()
-        return not self._ended.is_set()
+        return not self._released and self._program.is_running()
 
     def check(self) -> None:
         """Raises :class:`LockLost` unless the lock is held. Call it before each effect."""
         if not self.is_valid():
-            raise LockLost(f"lock {self.name} is no longer held", self._process.returncode)
+            raise LockLost(f"lock {self.name} is no longer held", self._program.code)
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the lock is lost or released. Returns False if it is still held after
         ``timeout`` seconds."""
-        return self._ended.wait(timeout)
+        if os.getpid() != self._program.owner:
+            return True
+        return self._program.ended.wait(timeout)
 
     def release(self) -> None:
-        """Releases the lock. Raises :class:`LockLost` if it was lost before."""
-        if self._released:
+        """Releases the lock. Raises :class:`LockLost` if it was lost before. Does nothing in a
+        forked process, which does not hold it."""
+        if self._released or os.getpid() != self._program.owner:
             return
         lost = not self.is_valid()
-        self._released = True
-        self._ended.set()
-        code = _close(self._process)
+        self._dropped.detach()
+        self._released = self._program.abandoned = True
+        self._program.shut_down()
+        code = self._program.wait()
         if lost or code not in _RELEASED:
             raise LockLost(f"lock {self.name} was lost", code)
 
-    def _watch(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as output:
-            while output.read(_LINE_BYTES_MAX):
-                pass  # The end of its output is the end of the process.
-        self._ended.set()
-        if not self._released and self._on_lost is not None:
-            self._on_lost()
+    def __enter__(self) -> "HeldLock":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        try:
+            self.release()
+        except LockLost:
+            if error is None:
+                raise
+
+
+def _drop(program: _Program, name: str) -> None:
+    """Releases a lock whose :class:`HeldLock` no longer exists."""
+    program.abandoned = True
+    program.shut_down()
+    if os.getpid() == program.owner:
+        warnings.warn(f"lock {name} was dropped without a release", ResourceWarning, stacklevel=2)
+
+
+# The blocks that this thread or task has entered: lock, what it holds, thread and task. A task
+# inherits those of its parent, which are not its own.
+_Block = Tuple["Lock", HeldLock, int, object]
+_blocks: "contextvars.ContextVar[Tuple[_Block, ...]]" = contextvars.ContextVar(
+    "leasehold_blocks", default=()
+)
+
+
+def _owner() -> "Tuple[int, object]":
+    asyncio = sys.modules.get("asyncio")
+    try:
+        task = None if asyncio is None else asyncio.current_task()
+    except RuntimeError:
+        task = None  # No event loop runs in this thread.
+    return threading.get_ident(), task
 
 
 class Lock:
@@ -108,7 +278,8 @@ class Lock:
                 report(part, fencing_token=held.token)
 
     The end of the block raises :class:`LockLost` if the lock was lost, unless another exception
-    leaves it.
+    leaves it. Threads and tasks may share this object; each of their blocks acquires and releases
+    for itself. Use ``with lock.acquire() as held`` for a block that another thread leaves.
     """
 
     def __init__(
@@ -127,58 +298,89 @@ class Lock:
         ``--mongodb-uri-file=PATH``. ``on_lost`` is called in a thread when the lock is lost.
         """
         self._name, self._slots, self._on_lost = name, slots, on_lost
-        self._command: List[str] = [program, "lock", name, *arguments]
+        self._command: List[str] = [program, "lock", name, "--report-exit-code", *arguments]
         if wait is not None:
             self._command.append("--no-wait" if wait <= 0 else f"--wait={wait * 1000:.0f}ms")
         if shared:
             self._command.append("--shared")
         if slots is not None:
             self._command.append(f"--slots={slots}")
-        self._held: List[HeldLock] = []
+        self._open: Set[HeldLock] = set()
 
     def acquire(self) -> HeldLock:
-        """Waits for the lock. The caller must release it.
+        """Waits for the lock. The caller must release the result, and keep it until then: it is
+        released if it is garbage-collected.
 
         Raises :class:`LockNotAcquired` if another process holds it, and :class:`LockError` if
         ``leasehold`` fails. Standard error is that of this process.
         """
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, bufsize=0)
-        assert process.stdout is not None
-        try:
-            line = b""
-            while not line.endswith(b"\n") and len(line) < _LINE_BYTES_MAX:
-                byte = process.stdout.read(1)
-                if not byte:
-                    break
-                line += byte
-            if not line:
-                raise _not_acquired(self._name, process.wait())
-            token, slot = self._holder(line)
-            return HeldLock(process, self._name, token, slot, self._on_lost)
-        except BaseException:
-            # While it waits, it does not read its input.
-            process.terminate()
-            _close(process)
-            process.stdout.close()
-            raise
+        return self._await(_Program(self._command))
 
-    def _holder(self, line: bytes) -> "tuple[int, Optional[int]]":
-        """Returns the token and the slot that a complete line of this lock has."""
+    def start(self) -> "Future[HeldLock]":
+        """Waits for the lock in a thread. To cancel the future is to leave the queue::
+
+            held = await asyncio.wait_for(asyncio.wrap_future(lock.start()), timeout=30)
+
+        The caller must release the result, as that of :meth:`acquire`.
+        """
+        program = _Program(self._command)
+        future: "Future[HeldLock]" = Future()
+
+        def run() -> None:
+            try:
+                held = self._await(program)
+            except BaseException as error:
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
+            else:
+                if future.set_running_or_notify_cancel():
+                    future.set_result(held)
+                else:
+                    held.release()
+
+        def cancelled(done: "Future[HeldLock]") -> None:
+            if done.cancelled():
+                program.shut_down()
+
         try:
-            held = json.loads(line) if line.endswith(b"\n") else None
-        except (ValueError, RecursionError):
-            held = None
-        if isinstance(held, dict) and held.get("lock") == self._name:
-            token, slot = held.get("token"), held.get("slot")
-            has_slot = type(slot) is int if self._slots is not None else slot is None
-            if type(token) is int and token >= 1 and has_slot:
-                return token, slot
-        raise LockError(f"lock {self._name}: leasehold printed an unexpected line: {line!r}")
+            threading.Thread(target=run, name="leasehold-acquire", daemon=True).start()
+        except BaseException:
+            program.close(self._name)
+            raise
+        future.add_done_callback(cancelled)
+        return future
+
+    def _await(self, program: _Program) -> HeldLock:
+        line = b""
+        try:
+            line = program.first_line()
+            holder = self._holder(line)
+            if holder is not None:
+                program.watch(self._name, self._on_lost)
+                return HeldLock(program, self._name, *holder)
+        except BaseException:
+            program.close(self._name)
+            raise
+        code = program.close(self._name, line)
+        if line and _reported(self._name, line) is None:
+            raise LockError(f"lock {self._name}: leasehold printed an unexpected line: {line!r}")
+        if code == _NOT_ACQUIRED:
+            raise LockNotAcquired(f"lock {self._name} is held by another process", code)
+        raise LockError(f"lock {self._name}: leasehold exited with code {code}", code)
+
+    def _holder(self, line: bytes) -> "Optional[Tuple[int, Optional[int]]]":
+        """Returns the token and the slot that a complete line of this lock has."""
+        held = _object(line)
+        token, slot = held.get("token"), held.get("slot")
+        has_slot = type(slot) is int if self._slots is not None else slot is None
+        if held.get("lock") == self._name and type(token) is int and token >= 1 and has_slot:
+            return token, slot
+        return None
 
     def __enter__(self) -> HeldLock:
         held = self.acquire()
-        self._held.append(held)
+        self._open.add(held)
+        _blocks.set((*_blocks.get(), (self, held, *_owner())))
         return held
 
     def __exit__(
@@ -187,25 +389,22 @@ class Lock:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        try:
-            self._held.pop().release()
-        except LockLost:
-            if error is None:
-                raise
+        held = self._left()
+        self._open.discard(held)
+        held.__exit__(kind, error, trace)
 
-
-def _not_acquired(name: str, code: int) -> LockError:
-    if code == _NOT_ACQUIRED:
-        return LockNotAcquired(f"lock {name} is held by another process", code)
-    return LockError(f"lock {name}: leasehold exited with code {code}", code)
-
-
-def _close(process: "subprocess.Popen[bytes]") -> int:
-    """Closes the input of ``leasehold``, waits for its exit, and returns its code."""
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        return process.wait(RELEASE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
+    def _left(self) -> HeldLock:
+        """Returns what the block holds that is left."""
+        blocks, owner = _blocks.get(), _owner()
+        for at in reversed(range(len(blocks))):
+            lock, held, *its_owner = blocks[at]
+            if lock is self and tuple(its_owner) == owner and held in self._open:
+                _blocks.set(blocks[:at] + blocks[at + 1 :])
+                return held
+        # Another thread or task has entered the block.
+        if len(self._open) == 1:
+            return next(iter(self._open))
+        raise RuntimeError(
+            f"lock {self._name}: several blocks are open, and another thread or task entered the "
+            "one that was left; nothing was released. To fix: with lock.acquire() as held"
+        )

@@ -1,0 +1,249 @@
+"""Threads, tasks, forks, signals, cancellation and collection: a block releases only its own lock."""
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import warnings
+
+from leasehold import LockError, LockNotAcquired
+from testbed import PROGRAM, STORE, eventually
+from test_lock import children, listed, of
+
+
+def is_free(name, **options):
+    """True if the lock can be acquired now."""
+    try:
+        of(name, wait=0, **options).acquire().release()
+    except LockNotAcquired:
+        return False
+    return True
+
+
+class Blocks(unittest.TestCase):
+    def tearDown(self):
+        self.assertEqual(children(), [], "a process is left")
+
+    def test_the_end_of_a_block_releases_the_lock_of_its_own_thread(self):
+        shared = of("python-threads", slots=2)
+        entered, leave, left = threading.Event(), threading.Event(), []
+
+        def other():
+            with shared as held:
+                entered.set()
+                leave.wait()
+                left.append(held.is_valid())
+
+        with shared as held:
+            thread = threading.Thread(target=other)
+            thread.start()
+            entered.wait()
+        self.assertFalse(held.is_valid())
+        leave.set()
+        thread.join()
+        self.assertEqual(left, [True])
+
+    def test_the_end_of_a_block_releases_the_lock_of_its_own_task(self):
+        shared = of("python-tasks", slots=2)
+
+        async def main():
+            entered, leave = asyncio.Event(), asyncio.Event()
+
+            async def other():
+                with shared as held:
+                    entered.set()
+                    await leave.wait()
+                    held.check()
+
+            with shared as held:
+                task = asyncio.create_task(other())
+                await entered.wait()
+            self.assertFalse(held.is_valid())
+            leave.set()
+            await task
+
+        asyncio.run(main())
+
+    def test_a_block_that_another_thread_leaves_is_released_if_it_is_the_only_one(self):
+        lock = of("python-other-thread", slots=2)
+        held = lock.__enter__()
+        thread = threading.Thread(target=lock.__exit__, args=(None, None, None))
+        thread.start()
+        thread.join()
+        self.assertFalse(held.is_valid())
+        one, other = [], []
+        threads = [threading.Thread(target=lambda to=to: to.append(lock.__enter__())) for to in (one, other)]
+        for thread in threads:
+            thread.start()
+            thread.join()
+        # It is not known which of them this would be.
+        self.assertRaises(RuntimeError, lock.__exit__, None, None, None)
+        for held in (*one, *other):
+            held.check()
+            held.release()
+
+    def test_a_lock_that_is_held_is_a_block(self):
+        with of("python-held-block").acquire() as held:
+            held.check()
+        self.assertFalse(held.is_valid())
+
+
+class Abandoned(unittest.TestCase):
+    def tearDown(self):
+        self.assertEqual(children(), [], "a process is left")
+
+    def test_a_cancelled_wait_leaves_the_queue(self):
+        held = of("python-cancelled").acquire()
+
+        async def main():
+            future = asyncio.wrap_future(of("python-cancelled").start())
+            while not listed("python-cancelled")[1]:
+                await asyncio.sleep(0.01)
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(future, 0)
+
+        asyncio.run(main())
+        eventually(lambda: not listed("python-cancelled")[1])
+        held.release()
+        eventually(lambda: not children())
+        self.assertTrue(is_free("python-cancelled"))
+
+    def test_a_future_has_the_lock_or_the_error(self):
+        held = of("python-future").start().result()
+        with self.assertRaises(LockNotAcquired):
+            of("python-future", wait=0).start().result()
+        held.release()
+
+    def test_a_lock_that_nobody_refers_to_is_released(self):
+        held = of("python-dropped").acquire()
+        self.assertFalse(is_free("python-dropped"))
+        with self.assertWarns(ResourceWarning):
+            del held
+            gc.collect()
+        eventually(lambda: not children())
+        self.assertTrue(is_free("python-dropped"))
+
+    def test_without_descriptors_nothing_is_left_and_the_other_lock_is_held(self):
+        def descriptors():
+            return len(os.listdir("/proc/self/fd"))
+
+        with of("python-descriptors") as held:
+            before = descriptors()
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+            for more in range(6):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (before + more - 1, hard))
+                with self.assertRaises((OSError, LockError)):
+                    of("python-descriptors-other", wait=0).acquire()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            self.assertEqual(descriptors(), before)
+            held.check()
+
+
+class Processes(unittest.TestCase):
+    def script(self, text, *arguments, **options):
+        """Starts an interpreter that has `lock`."""
+        begin = "import os, signal, sys, time\nfrom leasehold import Lock, LockNotAcquired\n"
+        begin += f"def of(name, **more): return Lock(name, program={PROGRAM!r}, arguments=[{STORE!r}], **more)\n"
+        process = subprocess.Popen(
+            [sys.executable, "-B", "-c", begin + text, *arguments],
+            stdout=subprocess.PIPE, text=True, **options,
+        )  # fmt: skip
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_a_fork_neither_releases_nor_keeps_the_lock(self):
+        held = of("python-fork").acquire()
+        keep, theirs = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(theirs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with held:
+                    pass
+                del held
+                gc.collect()
+            os.read(keep, 1)  # It lives longer than the lock.
+            os._exit(0)
+        os.close(keep)
+        held.check()
+        start = time.monotonic()
+        held.release()
+        self.assertLess(time.monotonic() - start, 5, "the fork kept the pipe")
+        self.assertTrue(is_free("python-fork"))
+        os.close(theirs)
+        os.waitpid(child, 0)
+
+    def test_a_fork_does_not_keep_the_lock_of_a_killed_parent(self):
+        process = self.script(
+            "held = of('python-fork-killed').acquire()\n"
+            "if os.fork() == 0: sys.stdin.read()\n"
+            "else: print('held', flush=True); time.sleep(1000)\n",
+            stdin=subprocess.PIPE,
+        )
+        with process.stdin:
+            self.assertEqual(process.stdout.readline(), "held\n")
+            process.kill()
+            eventually(lambda: is_free("python-fork-killed"))
+
+    def test_a_waiter_ends_with_its_parent(self):
+        with of("python-orphan"):
+            process = self.script("of('python-orphan').acquire()")
+            eventually(lambda: listed("python-orphan")[1])
+            process.kill()
+            eventually(lambda: not listed("python-orphan")[1])
+
+    def test_ctrl_c_that_is_handled_leaves_the_lock(self):
+        process = self.script(
+            "with of('python-interrupt') as held:\n"
+            "    try: print('held', flush=True); time.sleep(1000)\n"
+            "    except KeyboardInterrupt: pass\n"
+            "    print('handled', flush=True)\n"
+            "    sys.stdin.readline()\n"
+            "    held.check()\n",
+            stdin=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        self.assertEqual(process.stdout.readline(), "held\n")
+        os.killpg(process.pid, signal.SIGINT)
+        self.assertEqual(process.stdout.readline(), "handled\n")
+        self.assertFalse(is_free("python-interrupt"))
+        groups = subprocess.run(
+            ["ps", "-o", "sid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
+        ).stdout.split()
+        self.assertNotIn(str(process.pid), groups)
+        with process.stdin:
+            process.stdin.write("\n")
+        process.wait()
+        self.assertEqual(process.returncode, 0)
+
+    def test_the_reason_of_a_refusal_is_known_without_sigchld(self):
+        with of("python-sigchld"):
+            ignored = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+            reaped = (
+                "import threading\n"
+                "def reap():\n"
+                "    while True:\n"
+                "        try: os.waitpid(-1, 0)\n"
+                "        except ChildProcessError: time.sleep(0.001)\n"
+                "threading.Thread(target=reap, daemon=True).start()\n"
+            )
+            for text in (ignored, reaped):
+                process = self.script(
+                    text + "of('python-sigchld-own').acquire().release()\n"
+                    "try: of('python-sigchld', wait=0).acquire()\n"
+                    "except LockNotAcquired as error: print(error.code, flush=True)\n"
+                )
+                self.assertEqual(process.stdout.read(), "75\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
