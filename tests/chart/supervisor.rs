@@ -113,7 +113,7 @@ fn leasehold_has_what_a_sidecar_would_have() {
 fn variables_of_leasehold_are_none_that_a_workload_has() {
     let objects = Objects::parse(&minimal(&[]).unwrap());
     let variables = objects.workload()["env"].as_array().unwrap();
-    assert_eq!(variables.len(), 4);
+    assert_eq!(variables.len(), 5);
     for variable in variables {
         let name = variable["name"].as_str().unwrap();
         // The daemon removes its own configuration variables from the workload's environment.

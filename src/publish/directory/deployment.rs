@@ -92,7 +92,7 @@ mod tests {
         directory.remember_deployment(&deployment()).unwrap();
         assert_eq!(directory.deployment().unwrap(), Some(deployment()));
         let text = fs::read_to_string(directory.deployment_file()).unwrap();
-        let expected = r#"{"schema":1,"set":"rs0","members":["a:1","b:1"],"seeds":["a:1"]}"#;
+        let expected = r#"{"schema":1,"set":"rs0","id":"6b080f2e09f6138a1d2e9c4c","members":["a:1","b:1"],"seeds":["a:1"]}"#;
         assert_eq!(text, expected);
     }
 
