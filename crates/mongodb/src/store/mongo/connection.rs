@@ -26,6 +26,7 @@ use tokio::sync::{Semaphore, watch};
 
 use self::client::Connection;
 use self::logins::Logins;
+use self::seeds::Seeds;
 pub(super) use self::monitoring::Monitoring;
 use super::home::Home;
 use super::options::StoreOptions;
@@ -56,6 +57,8 @@ pub(super) struct Deployment {
     clients: watch::Sender<u64>,
     logins: Mutex<Logins>,
     home: Mutex<Home>,
+    /// The servers of the newest client's connection string.
+    seeds: Mutex<Option<Arc<Seeds>>>,
     /// The product, if a server was recognized as not being MongoDB.
     other_product: Mutex<Option<&'static str>>,
     /// Time without an answer after which the client is replaced. A client reads certificate files
@@ -102,6 +105,7 @@ impl Deployment {
         let (info, info_receiver) = watch::channel(None);
         let deployment = Self {
             home: Mutex::new(Home::new(options.home.clone())),
+            seeds: Mutex::new(None),
             give_up_after: options.timings.lease_duration(),
             options,
             monitoring,
@@ -312,6 +316,7 @@ impl Deployment {
                 );
                 ("connection failed", why, RetryPolicy::WaitForServer)
             }
+            SendError::NoPrimary if self.servers.asked().direct => return outcome::not_primary(),
             SendError::NoPrimary => {
                 let kind = "the primary has just stepped down";
                 (kind, String::new(), RetryPolicy::WaitForServer)

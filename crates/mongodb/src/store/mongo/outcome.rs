@@ -261,11 +261,7 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
             "not a replica set: followers poll instead, and nothing protects an acknowledged \
              write from the loss of this one server",
         ),
-        NOT_WRITABLE_PRIMARY if asked.direct => Failure::new(
-            "the server is not the primary",
-            "remove directConnection from the MongoDB URI, and name the replica set",
-        )
-        .with_retry(RetryPolicy::Reconfigure),
+        NOT_WRITABLE_PRIMARY if asked.direct => not_primary(),
         NOT_WRITABLE_PRIMARY => Failure::new("the server is no longer the primary", ""),
         MAX_TIME_EXPIRED => Failure::new(
             "the server did not finish within operation_timeout",
@@ -273,6 +269,15 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
         ),
         _ => Failure::new("the server refused the command", error.code_name.as_str()),
     }
+}
+
+/// Describes a connection string that leads only to a server that is not the primary.
+pub(super) fn not_primary() -> Failure {
+    Failure::new(
+        "the server is not the primary",
+        "remove directConnection from the MongoDB URI, and name the replica set",
+    )
+    .with_retry(RetryPolicy::Reconfigure)
 }
 
 /// Returns the permission that a command needs, extracted from the server's text. Nothing else of

@@ -135,7 +135,7 @@ impl Deployment {
         *lock(&self.other_product) = by_host;
         let asked = Asked::of(&options);
         self.servers.ask(asked.clone());
-        let seeds = Arc::new(Seeds::of(&options));
+        let seeds = self.seeds_of(&options);
         self.listen(&mut options, (number, &uri), &hosts, &seeds);
         let client = made(options, &asked).await?;
         let connection = Connection {

@@ -24,10 +24,6 @@ use super::client::{Connection, made};
 use super::{Deployment, SendError};
 use crate::store::DeploymentId;
 
-/// Lower bound of the wait for the other servers before the first call of a process. One that does
-/// not answer within this time is compared as soon as it does.
-const ANSWER_MIN: Duration = Duration::from_millis(250);
-
 /// The servers that a connection string names, and what they reported.
 #[derive(Debug)]
 pub(super) struct Seeds {
@@ -82,6 +78,12 @@ impl Seeds {
             seen: Mutex::default(),
             changed: Notify::new(),
         }
+    }
+
+    /// Returns true if the options name the same servers.
+    fn is_of(&self, options: &ClientOptions) -> bool {
+        let named = self.named.iter().map(|(address, _)| address);
+        named.eq(&options.hosts) && self.set == options.repl_set_name
     }
 
     /// Records a reply to `hello`.
@@ -263,6 +265,17 @@ impl Reply {
 }
 
 impl Deployment {
+    /// Returns the servers that these options name. A new client of the same servers continues with
+    /// their earlier replies: a server that was seen in another deployment may be too slow to answer
+    /// this client in time.
+    pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
+        let mut seeds = lock(&self.seeds);
+        let known = seeds.as_ref().filter(|seeds| seeds.is_of(options)).cloned();
+        let named = known.unwrap_or_else(|| Arc::new(Seeds::of(options)));
+        *seeds = Some(Arc::clone(&named));
+        named
+    }
+
     /// Checks that all servers of the connection string belong to the deployment of its primary.
     /// `is_new` is true before the first call of a process, which waits for the other servers.
     ///
@@ -275,7 +288,8 @@ impl Deployment {
         is_new: bool,
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
-            let limit = (self.operation_timeout() / 4).max(ANSWER_MIN);
+            // A server that does not answer within this time is compared as soon as it does.
+            let limit = self.operation_timeout();
             let monitored = seeds.others(primary).map(|(_, address)| address.as_str());
             let monitored: Vec<_> = monitored.filter(|a| home.members.contains(*a)).collect();
             let monitors = tokio::time::timeout(limit, seeds.reported(&monitored));
