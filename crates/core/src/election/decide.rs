@@ -132,7 +132,9 @@ impl Election {
             if planted!(RenewedAfterRelease) {
                 return Decision::Adopt(self.revived(ended));
             }
-            return if closed {
+            // A lease that was handed over to a preferred standby is not taken back because the
+            // release was lost.
+            return if closed || self.registration.preference.gave_way() {
                 self.release_of(ended.clone(), now)
             } else {
                 Decision::TakeOver(lease.clone(), ended.entry.clone(), Predecessor::Myself)

@@ -281,3 +281,22 @@ fn a_reload_turns_the_preference_off_and_on() {
     a.input(at(INTERVAL + 60), Input::Reconfigure(tunables));
     a.sends_nth(1, "withdraw", at(2 * INTERVAL + 60), &mut stored);
 }
+
+#[test]
+fn a_handover_to_a_standby_is_not_undone_by_a_lost_release() {
+    for lost in [Outcome::Unknown, Outcome::Failed] {
+        let (mut a, mut b, mut stored) = leader_and_standby(0, 1);
+        a.run(at(INTERVAL), &mut stored);
+        b.observe(at(INTERVAL), &mut stored);
+        b.run(at(INTERVAL + 3), &mut stored);
+        a.event(at(INTERVAL + 3), &stored);
+        let gave_way = at(INTERVAL + ANSWER);
+        a.run(gave_way, &mut stored);
+        a.input(gave_way, Input::Demoted { shown: true });
+        assert_eq!(a.answer_with(gave_way, lost).as_str(), "release");
+        a.run(gave_way + seconds(3), &mut stored);
+        assert_eq!((a.count("take_over"), a.count("release")), (0, 2));
+        b.observe(gave_way + seconds(3), &mut stored);
+        assert!(b.leads(gave_way + seconds(3)));
+    }
+}
