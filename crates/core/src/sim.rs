@@ -12,6 +12,7 @@ mod coverage;
 mod driver;
 mod election;
 mod faults;
+mod ids;
 mod invariants;
 pub(crate) mod lock;
 mod minimal;

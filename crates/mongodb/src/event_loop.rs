@@ -20,20 +20,6 @@ use crate::trace::Tracer;
 use leasehold_clock::BootTimer;
 use leasehold_core::election::{BootTime, CallId, Randomness};
 
-/// Random ids from the kernel.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct KernelRandomness;
-
-impl Randomness for KernelRandomness {
-    fn bits(&mut self) -> u128 {
-        let mut bytes = [0; 16];
-        // Linux fails here only before the pool is first filled, at boot, or if the system call is
-        // forbidden. A panic is better than an id that repeats.
-        getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
-        u128::from_be_bytes(bytes)
-    }
-}
-
 /// A state machine without IO.
 pub(crate) trait Machine {
     /// An event or a request.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 pub use crate::calls::Answered;
-pub use crate::event_loop::KernelRandomness;
+pub use crate::randomness::KernelRandomness;
 
 use crate::event_loop::{Host, InFlight, state_machine};
 use crate::store::{FailoverSettings, Failure, Store, StoreEvent, StoreInfo};

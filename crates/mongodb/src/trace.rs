@@ -16,7 +16,7 @@ use leasehold_core::election::{BootTime, CallId, Randomness};
 use leasehold_core::trace::{Answered, Bits, Event, Record, SCHEMA, Sent, Started, Turn};
 use serde::Serialize;
 
-use crate::event_loop::KernelRandomness;
+use crate::randomness::KernelRandomness;
 
 pub use leasehold_core::trace::{GuardOptions, Guarded, Kind};
 

@@ -15,9 +15,10 @@ use super::error_log::ErrorLog;
 use super::reconciler::{Label, LabelState, Reconciler, Step};
 use super::request::Requests;
 use crate::clock::{BootTimer, boot_now};
-use crate::election::{BootTime, Status};
+use crate::election::{BootTime, Randomness, Status};
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
+use crate::runner::KernelRandomness;
 
 /// Maintains one label.
 pub(super) struct Labels {
@@ -137,9 +138,7 @@ fn deadline(status: &Status, now: BootTime) -> BootTime {
     ahead.map_or(BootTime::from_nanos(u64::MAX), |a| a.valid_until)
 }
 
-/// Returns one random byte. If that fails, attempts only have less jitter.
+/// Returns one random byte.
 pub(super) fn random() -> u8 {
-    let mut byte = [0];
-    let _ = getrandom::fill(&mut byte);
-    byte[0]
+    KernelRandomness.bits().to_be_bytes()[0]
 }

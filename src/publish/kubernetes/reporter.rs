@@ -19,9 +19,10 @@ use super::reconciler::REQUEST_TIME_MAX;
 use super::request::Requests;
 use super::retry::pause;
 use crate::clock::boot_now;
-use crate::election::BootTime;
+use crate::election::{BootTime, Randomness};
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
+use crate::runner::KernelRandomness;
 
 /// Maximum number of attempts to report one Event.
 const ATTEMPTS_MAX: u32 = 3;
@@ -281,12 +282,9 @@ fn date(wall: SystemTime) -> String {
     humantime::format_rfc3339_micros(wall).to_string()
 }
 
-/// Returns a random number for a name. Without randomness names could collide, which costs one
-/// Event.
+/// Returns a random number for a name. Names that collide cost one Event.
 fn random_name() -> u64 {
-    let mut bytes = [0; 8];
-    let _ = getrandom::fill(&mut bytes);
-    u64::from_le_bytes(bytes)
+    (KernelRandomness.bits() >> 64) as u64
 }
 
 #[cfg(test)]

@@ -100,6 +100,12 @@ mutations! {
     /// A contender compares the token instead of the revision.
     TokenCompared:
         "a contender waits for one revision, not for one token",
+    /// A revision counts as unchanged although claim or token have changed.
+    RevisionAlone:
+        "a revision counts as unchanged only with its claim and token",
+    /// Ids are drawn from the generator alone, which the twins of a forked machine continue.
+    IdsOfGenerator:
+        "ids do not repeat on the twins of a forked machine",
     /// The wait for an unchanged revision begins again with each observation.
     SeenCountsAgain:
         "an unchanged revision keeps the instant at which it was first seen",

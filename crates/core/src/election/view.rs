@@ -117,13 +117,17 @@ impl View {
         }
     }
 
-    /// Stores what was found. An unchanged revision keeps the instant at which it was first seen; a
-    /// new one gets `now`.
+    /// Stores what was found. A revision that is unchanged, and with it the claim and the token, keeps
+    /// the instant at which it was first seen; any other gets `now`. Ids are random, but those of a
+    /// forked machine or of a document that was edited may repeat.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) {
         let document = match found {
             Found::Lease(lease) => {
                 let same_token = self.lease().is_some_and(|l| l.token == lease.token);
-                let unchanged = self.revision() == Some(lease.revision)
+                let claim = |lease: &Lease| lease.holder.as_ref().map(|holder| holder.claim);
+                let same_claim = self.lease().is_some_and(|l| claim(l) == claim(&lease));
+                let same = (same_token && same_claim) || planted!(RevisionAlone);
+                let unchanged = (self.revision() == Some(lease.revision) && same)
                     || (planted!(TokenCompared) && same_token)
                     || (planted!(SeenKeptAcrossRestart)
                         && self.document == Document::NotRead

@@ -205,9 +205,10 @@ impl Observation {
         }
     }
 
-    /// Returns true if neither revision nor state changed since the last observation.
+    /// Returns true if revision, token and state are unchanged since the last observation of this
+    /// claim.
     fn continues(&self, known: &Self) -> bool {
-        known.revision == self.revision && known.state == self.state
+        known.revision == self.revision && known.token == self.token && known.state == self.state
     }
 
     /// Returns when the entry expires if it stays unchanged.

@@ -130,10 +130,10 @@ impl Access {
     /// Returns the cookie of a new session, or `None` if the token is wrong.
     pub(super) async fn log_in(&self, given: &str) -> Option<HeaderValue> {
         let token = self.token().await?;
-        let id = Some(nonce()).filter(|id| !id.is_empty())?;
         if !is_same(given.as_bytes(), token.as_bytes()) {
             return None;
         }
+        let id = nonce();
         let cookie = self.set_cookie(&id, SESSION_TIME);
         let mut sessions = locked(&self.sessions);
         if sessions.len() >= SESSIONS_MAX {

@@ -259,3 +259,26 @@ fn an_event_older_than_the_last_read_is_not_applied() {
     let holder = b.election.status().holder.clone().expect("a leads");
     assert_eq!((holder.identity, holder.token), (identity("a"), token(5)));
 }
+
+/// Ids are random, but a document may be restored in part, and a copied machine may draw them again.
+#[test]
+fn i1_a_revision_that_repeats_under_another_claim_or_token_was_seen_only_now() {
+    for (claim, raised) in [
+        (Claim::from_bytes([60; 16]), 1),
+        (Claim::from_bytes([60; 16]), 2),
+    ] {
+        let (mut b, mut stored) = follower_of_vanished();
+        stored.holder_mut().claim = claim;
+        stored.lease_mut().token = token(raised);
+        b.observe(at(20), &mut stored);
+        b.run(at(44) - millis(1), &mut stored);
+        assert_eq!(b.count("take_over"), 0, "{raised}");
+        b.run(at(44), &mut stored);
+        assert_eq!(b.count("take_over"), 1, "{raised}");
+    }
+    let (mut b, mut stored) = follower_of_vanished();
+    stored.lease_mut().token = token(2);
+    b.observe(at(20), &mut stored);
+    b.run(at(44) - millis(1), &mut stored);
+    assert_eq!(b.count("take_over"), 0);
+}

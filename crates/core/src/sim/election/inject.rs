@@ -237,7 +237,8 @@ impl World {
         directory.locked_by = Some(id);
         twin.machine = machine;
         twin.directory = self.own.directories.len();
-        twin.random = Rng::new(rng.next_u64(), 7);
+        // The twins continue one generator, since not every hypervisor tells the kernel of a copy.
+        twin.random.copied(Rng::new(rng.next_u64(), 7));
         twin.stream.open = false;
         let exiting = twin.exiting;
         let streams = twin.streams;
@@ -270,7 +271,34 @@ impl World {
         }
     }
 
+    /// Lets a revision repeat under another claim, as when a part of the document is restored: a
+    /// follower misses a change of leaders, and finds the revision that it knows.
+    fn repeat_revision(&mut self, rng: &mut Rng) {
+        let mut live = self.live.iter().copied();
+        let leader = live.find(|p| self.processes[*p].leads_now);
+        let follower = self.live[rng.index(self.live.len())];
+        let known = self.processes[follower].election.revision_seen();
+        let (Some(leader), Some(known)) = (leader.filter(|it| *it != follower), known) else {
+            return;
+        };
+        let back = self.now + rng.between(25_000, 70_000) * MS;
+        self.freeze(follower, back);
+        self.input(leader, Class::Machine, Input::StepDown);
+        let at = back - rng.below(2_000) * MS;
+        self.at_or(AtPeace::Drop, at, move |world| {
+            world.own.edited = true;
+            world.edit(|stored| {
+                if let Some(lease) = stored.lease_mut() {
+                    lease.revision = known;
+                }
+            });
+        });
+    }
+
     fn inject_into_document(&mut self, fault: Fault, rng: &mut Rng) {
+        if fault == Fault::EditRevision && rng.one_in(2) {
+            return self.repeat_revision(rng);
+        }
         let backup = match self.own.archive.backups.len() {
             0 => None,
             n => Some(self.own.archive.backups[rng.index(n)].clone()),

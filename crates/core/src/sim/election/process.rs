@@ -17,6 +17,7 @@ use crate::election::{
     BootTime, CallId, Candidate, Election, Input, Lease, Status, TimingSettings, Timings, Tunables,
 };
 use crate::sim::driver::Driver;
+use crate::sim::ids::Ids;
 use crate::sim::rng::Rng;
 
 /// As in `calls.rs` of `leasehold-mongodb`.
@@ -67,7 +68,7 @@ pub(super) struct Process {
     pub(super) machine: usize,
     pub(super) directory: usize,
     pub(super) election: Election,
-    pub(super) random: Rng,
+    pub(super) random: Ids,
     pub(super) alive: bool,
     pub(super) frozen_until: u64,
     /// The point at which the next turn is interrupted, and the duration.
@@ -141,13 +142,14 @@ impl Process {
         directory: usize,
         memory: RecoveredState,
         now: BootTime,
-        mut random: Rng,
+        random: Rng,
     ) -> Self {
         let tunables = machine.tunables;
         let mut given = tunables;
         if planted!(AnyHookConfirms) && machine.supervises {
             given.handoff_delay = Duration::ZERO;
         }
+        let mut random = Ids::new(random);
         let candidate = Candidate {
             identity: machine.identity.clone(),
             tunables: given,
@@ -158,7 +160,7 @@ impl Process {
             stands_by: machine.stands_by,
             priority: machine.priority,
         };
-        let election = Election::new(candidate, now, &mut random);
+        let election = Election::new(candidate, now, random.at(now));
         Self {
             machine: place,
             directory,

@@ -69,7 +69,7 @@ impl World {
         if let Input::Reconfigure(tunables) = &input {
             p.tunables = *tunables;
         }
-        p.election.handle(now, input, &mut p.random);
+        p.election.handle(now, input, p.random.at(now));
         let after = valid_until(p.election.status());
         p.leads_now = after.is_some();
         self.after_turn(process, now, before, after, acknowledged);

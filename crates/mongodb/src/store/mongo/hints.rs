@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 use mongodb::error::Error;
 use mongodb::options::{
     Acknowledgment, CursorType, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
@@ -23,8 +22,9 @@ use tokio::sync::Notify;
 use super::connection::Deployment;
 use super::options::WatchMode;
 use super::{document, lock, outcome};
+use crate::randomness::KernelRandomness;
 use crate::store::{Failure, RetryPolicy};
-use leasehold_core::election::{BootTime, LeaseName, Operation};
+use leasehold_core::election::{BootTime, LeaseName, Operation, Randomness};
 
 /// Size of the collection in bytes: some three hundred hints. A cursor that falls behind by more is
 /// opened anew.
@@ -49,15 +49,15 @@ const INVALID_OPTIONS: i32 = 72;
 /// The hints of one candidate: those that it leaves, and whether it follows those of others.
 pub(super) struct Hints {
     mode: WatchMode,
-    /// By this the candidate's own hints are skipped.
-    by: ObjectId,
     state: Mutex<State>,
     leaving: AtomicUsize,
     sent: Notify,
 }
 
-#[derive(Default)]
 struct State {
+    /// Marks the candidate's own hints, so that its cursor skips them. Drawn anew for each cursor:
+    /// the twins of a forked machine must not skip each other's.
+    by: Uuid,
     /// True if the collection is capped and hints can be left in it, when last tried.
     usable: bool,
     /// True if the cursor is followed, and not a change stream.
@@ -75,8 +75,15 @@ impl Hints {
     pub(super) fn new(mode: WatchMode) -> Self {
         Self {
             mode,
-            by: ObjectId::new(),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                by: id(),
+                usable: false,
+                following: false,
+                holder_leaves_none: false,
+                refused_until: BootTime::default(),
+                interval: None,
+                declared: false,
+            }),
             leaving: AtomicUsize::new(0),
             sent: Notify::new(),
         }
@@ -159,6 +166,7 @@ impl Hints {
         await_max: Duration,
     ) -> Result<RawBatchCursor, Refusal> {
         let hints = collection(leases);
+        lock(&self.state).by = id();
         let opened = self.opened(&hints, name, await_max).await;
         let mut state = lock(&self.state);
         state.usable = match &opened {
@@ -238,11 +246,12 @@ impl Hints {
     }
 
     fn filter(&self, name: &LeaseName) -> Document {
-        doc! { "name": name.as_str(), "by": { "$ne": self.by } }
+        doc! { "name": name.as_str(), "by": { "$ne": lock(&self.state).by } }
     }
 
     fn hint(&self, name: Option<&LeaseName>) -> Document {
-        hint(name, Some(self.by))
+        let name = name.map_or(Bson::Null, |name| name.as_str().into());
+        doc! { "_id": id(), "name": name, "by": lock(&self.state).by, "at": now() }
     }
 }
 
@@ -331,7 +340,7 @@ pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String
         let Ok(leases) = deployment.collection().await else {
             return;
         };
-        let hint = doc! { "name": name, "at": now() };
+        let hint = doc! { "_id": id(), "name": name, "at": now() };
         let _ = insert_into_existing(&collection(&leases), hint).await;
     });
     let _ = tokio::time::timeout(SENT_MAX, left).await;
@@ -420,9 +429,10 @@ async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), Refu
     Ok(())
 }
 
-fn hint(name: Option<&LeaseName>, by: Option<ObjectId>) -> Document {
-    let name = name.map_or(Bson::Null, |name| name.as_str().into());
-    doc! { "name": name, "by": by, "at": now() }
+/// Returns a new id. Those of the driver repeat on the twins of a forked machine, and a hint with a
+/// stored id would be refused.
+fn id() -> Uuid {
+    Uuid::from_bytes(KernelRandomness.bits().to_be_bytes())
 }
 
 fn now() -> DateTime {

@@ -1,0 +1,56 @@
+//! The ids that a process draws, as `KernelRandomness` of leasehold-mongodb draws them: from a
+//! generator that a copy of the machine continues, from the moment of the draw, and from a counter.
+//!
+//! The wall clock is left out, although the program mixes it in: a run with other wall clocks must
+//! make the same decisions (I9), and delays are drawn from the same source.
+
+use super::rng::Rng;
+use crate::election::mutation::planted;
+use crate::election::{BootTime, Randomness};
+
+/// No two machines are equally fast: a draw comes up to this many nanoseconds after its input.
+const WORK_MAX: u64 = 1 << 20;
+
+/// The source of ids of one process.
+#[derive(Clone)]
+pub(crate) struct Ids {
+    generator: Rng,
+    /// Speed of the machine, the one thing here that a copy does not share.
+    work: Rng,
+    now: BootTime,
+    drawn: u64,
+}
+
+impl Ids {
+    pub(crate) fn new(generator: Rng) -> Self {
+        Self {
+            generator,
+            work: Rng::default(),
+            now: BootTime::default(),
+            drawn: 0,
+        }
+    }
+
+    /// Moves the process to a copy of its machine.
+    pub(crate) fn copied(&mut self, work: Rng) {
+        self.work = work;
+    }
+
+    /// Returns the source for an input that is handled at `now`.
+    pub(crate) fn at(&mut self, now: BootTime) -> &mut Self {
+        self.now = now;
+        self
+    }
+}
+
+impl Randomness for Ids {
+    fn bits(&mut self) -> u128 {
+        let random = self.generator.bits();
+        if planted!(IdsOfGenerator) {
+            return random;
+        }
+        self.drawn += 1;
+        let moment = self.now.as_nanos() + self.work.below(WORK_MAX);
+        random ^ Rng::new(moment, self.drawn).bits()
+    }
+}
