@@ -14,6 +14,7 @@
 pub mod mutation;
 pub mod reference;
 
+mod acquired;
 mod candidate;
 mod contend;
 mod create;
@@ -53,6 +54,7 @@ pub use status::*;
 pub use time::BootTime;
 pub use timings::*;
 
+use acquired::Overtaken;
 use contend::Contending;
 use drain::Unnoticed;
 use following::Following;
@@ -145,6 +147,8 @@ struct Attempt {
     token: Token,
     sent: BootTime,
     timings: Timings,
+    /// Evidence since then that this acquisition must not lead.
+    overtaken: Option<Overtaken>,
 }
 
 /// A claim that ended, or an acquisition that must not lead. Neither leads afterwards.
@@ -339,6 +343,7 @@ impl Election {
         // This includes late replies that no step waits for, because the token was used.
         if let Outcome::Applied(Found::Lease(lease)) = &outcome {
             self.note_seen(lease);
+            self.shown_while_acquiring(lease, true);
         }
         if self.registration_reply(call, &outcome, turn.now) {
             // Nothing else waits for it.

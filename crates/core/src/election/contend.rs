@@ -15,13 +15,13 @@ use super::tenure::Tenure;
 use super::time::BootTime;
 use super::view::Plausible;
 use super::{
-    Attempt, Effect, Election, Ended, OPEN_CLAIMS_MAX, State, StayOut, Turn, earliest, push_bounded,
+    Attempt, Election, Ended, OPEN_CLAIMS_MAX, State, StayOut, Turn, earliest, push_bounded,
 };
 
 /// Spread (maximum random delay) after the first lost race, and the largest spread. Fifty
 /// candidates woken by one event send fifty writes of which one succeeds; the losers spread out at
 /// the next release.
-const SPREAD_MIN: Duration = Duration::from_millis(5);
+pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
 pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 
 /// A candidate without a claim.
@@ -178,6 +178,7 @@ impl Election {
             token,
             sent: turn.now,
             timings,
+            overtaken: None,
         };
         self.start(Doing::Acquiring { attempt, from });
     }
@@ -338,7 +339,7 @@ impl Election {
 
     /// Applies the reply to a write. A reply older than the view was overtaken by an event, or the
     /// store was rolled back; only a linearizable read can distinguish the two.
-    fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
+    pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.judge(&found) == Plausible::Yes {
             self.looked_at = turn.now;
             self.observe(found, turn);
@@ -359,75 +360,6 @@ impl Election {
                 self.fall_behind(turn.now);
             }
             Outcome::Failed | Outcome::Unknown => self.retry_later(turn),
-        }
-    }
-
-    /// Begins a claim after an acknowledged write that was sent at `sent`.
-    pub(super) fn begin(
-        &mut self,
-        attempt: Attempt,
-        revision: Revision,
-        sent: BootTime,
-        lease: Lease,
-        from: Predecessor,
-        turn: &mut Turn<'_>,
-    ) {
-        let Some(holder) = lease.holder.clone() else {
-            return;
-        };
-        let tenure = Tenure::begin(
-            attempt.claim,
-            attempt.token,
-            revision,
-            holder.acquired_at,
-            sent,
-            attempt.timings,
-        );
-        // Every other pending or ended claim waited for a revision that is gone now.
-        self.pending.clear();
-        self.ended.clear();
-        if lease.token < attempt.token {
-            // The token was lowered since. Other candidates do not know this token and would use it
-            // again.
-            self.token_highest = self.token_highest.max(attempt.token);
-            self.store_went_back(attempt.token, Some(lease.token), turn);
-            self.observe(Found::Lease(lease), turn);
-            return;
-        }
-        self.observe(Found::Lease(lease), turn);
-        if self.shutdown.is_some() || self.unhealthy || tenure.valid_until() <= turn.now {
-            let asked = self.shutdown.map(|_| Reason::Shutdown);
-            let asked = asked.or(self.unhealthy.then_some(Reason::Unhealthy));
-            let reason = asked.unwrap_or(Reason::Deadline);
-            let ended = self.end(&tenure, reason, None);
-            push_bounded(&mut self.ended, ended);
-            return;
-        }
-        let (reason, notice) = from.succeeded(turn.now);
-        self.spread = if self.spread > SPREAD_MIN {
-            self.spread / 2
-        } else {
-            Duration::ZERO
-        };
-        self.effects.extend(notice.map(Effect::Notice));
-        self.predecessor_claim = None;
-        self.registration.end();
-        self.stay_out = None;
-        self.quarantine = None;
-        self.unnoticed = None;
-        self.request_reported = None;
-        // A read in flight is older than the claim, and the reply that granted the claim showed the
-        // document.
-        self.view.behind = false;
-        self.reading = None;
-        self.suspicious = false;
-        self.read_due = None;
-        self.reason = Some(reason);
-        self.state = State::Leading(tenure);
-        self.start_workload(turn.now);
-        // An acquisition does not match a paused lease; an adoption can.
-        if let Some(lease) = self.view.lease().cloned() {
-            self.carry_out_request(&lease, turn);
         }
     }
 
@@ -493,7 +425,7 @@ impl Election {
 }
 
 impl Attempt {
-    fn holds(&self, lease: &Lease) -> bool {
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
         lease.holder.as_ref().is_some_and(|h| h.claim == self.claim)
     }
 }

@@ -85,6 +85,7 @@ impl Election {
     /// grants nothing.
     fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
         self.note_seen(&lease);
+        self.shown_while_acquiring(&lease, false);
         let found = Found::Lease(lease);
         let believed = self.view.judge(&found) == view::Plausible::Yes;
         let Found::Lease(lease) = found else { return };

@@ -295,6 +295,7 @@ impl super::Election {
             token: ended.entry.token,
             sent: self.now,
             timings: self.tunables.timings,
+            overtaken: None,
         }
     }
 
@@ -307,6 +308,7 @@ impl super::Election {
             token: lease.token,
             sent: self.now,
             timings: self.tunables.timings,
+            overtaken: None,
         }
     }
 

@@ -1,0 +1,125 @@
+//! An acquisition that was acknowledged: whether its claim leads.
+//!
+//! A claim that must not lead has ended, and is freed like any other ended claim.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use super::contend::{Doing, SPREAD_MIN};
+use super::decide::Predecessor;
+use super::input::Found;
+use super::lease::{Lease, Revision, Token};
+use super::status::Reason;
+use super::tenure::Tenure;
+use super::time::BootTime;
+use super::{Attempt, Effect, Election, State, Turn, push_bounded};
+
+/// Another claim's token that was seen while an acquisition was in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Overtaken {
+    /// Either this claim has a successor, or the store was rolled back.
+    ByToken(Token),
+    /// The store was rolled back: no history of the document has two claims with one token.
+    InAnotherHistory,
+}
+
+impl Election {
+    /// Records that a document, trusted or not, showed the token of the acquisition in flight or a
+    /// higher one without its claim. An event may combine the token of one document with the holder
+    /// of another, so only a reply is a proof.
+    pub(super) fn shown_while_acquiring(&mut self, lease: &Lease, is_reply: bool) {
+        let Some(Doing::Acquiring { attempt, .. } | Doing::Adopting { attempt, .. }) = self.doing()
+        else {
+            return;
+        };
+        if attempt.holds(lease) {
+            return;
+        }
+        let overtaken = match lease.token.cmp(&attempt.token) {
+            Ordering::Less => None,
+            Ordering::Equal if is_reply => Some(Overtaken::InAnotherHistory),
+            Ordering::Equal if lease.holder.is_none() => None,
+            Ordering::Equal | Ordering::Greater => Some(Overtaken::ByToken(lease.token)),
+        };
+        attempt.overtaken = attempt.overtaken.max(overtaken);
+    }
+
+    /// Begins a claim after an acknowledged write that was sent at `sent`.
+    pub(super) fn begin(
+        &mut self,
+        attempt: Attempt,
+        revision: Revision,
+        sent: BootTime,
+        lease: Lease,
+        from: Predecessor,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(holder) = lease.holder.clone() else {
+            return;
+        };
+        let tenure = Tenure::begin(
+            attempt.claim,
+            attempt.token,
+            revision,
+            holder.acquired_at,
+            sent,
+            attempt.timings,
+        );
+        // Every other pending or ended claim waited for a revision that is gone now.
+        self.pending.clear();
+        self.ended.clear();
+        if lease.token < attempt.token {
+            // The token was lowered since. Other candidates do not know this token and would use it
+            // again.
+            self.token_highest = self.token_highest.max(attempt.token);
+            self.store_went_back(attempt.token, Some(lease.token), turn);
+            self.observe(Found::Lease(lease), turn);
+            return;
+        }
+        match attempt.overtaken {
+            Some(Overtaken::InAnotherHistory) => {
+                self.store_went_back(attempt.token, Some(lease.token), turn);
+                self.observe(Found::Lease(lease), turn);
+                return;
+            }
+            Some(Overtaken::ByToken(_)) => self.observe_written(Found::Lease(lease), turn),
+            None => self.observe(Found::Lease(lease), turn),
+        }
+        let asked = self.shutdown.map(|_| Reason::Shutdown);
+        let asked = asked.or(self.unhealthy.then_some(Reason::Unhealthy));
+        let rolled_back = attempt.overtaken.is_some() || self.quarantine.is_some();
+        let barred = asked.or(rolled_back.then_some(Reason::StoreRolledBack));
+        if barred.is_some() || tenure.valid_until() <= turn.now {
+            let reason = barred.unwrap_or(Reason::Deadline);
+            let ended = self.end(&tenure, reason, None);
+            push_bounded(&mut self.ended, ended);
+            return;
+        }
+        let (reason, notice) = from.succeeded(turn.now);
+        self.spread = if self.spread > SPREAD_MIN {
+            self.spread / 2
+        } else {
+            Duration::ZERO
+        };
+        self.effects.extend(notice.map(Effect::Notice));
+        self.predecessor_claim = None;
+        self.registration.end();
+        self.stay_out = None;
+        self.quarantine = None;
+        self.unnoticed = None;
+        self.request_reported = None;
+        // A read in flight is older than the claim, and the reply that granted the claim showed the
+        // document.
+        self.view.behind = false;
+        self.reading = None;
+        self.suspicious = false;
+        self.read_due = None;
+        self.reason = Some(reason);
+        self.state = State::Leading(tenure);
+        self.start_workload(turn.now);
+        // An acquisition does not match a paused lease; an adoption can.
+        if let Some(lease) = self.view.lease().cloned() {
+            self.carry_out_request(&lease, turn);
+        }
+    }
+}
