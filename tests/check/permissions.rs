@@ -1,6 +1,7 @@
 //! Goal: each missing right is named, with the remedy, and the other checks are carried out.
 
-use leasehold_testbed::User;
+use leasehold_testbed::{ReplicaSet, User};
+use mongodb::bson::{Document, doc};
 
 use crate::scene::{Answer, COLLECTION, ROLE, Scene};
 
@@ -135,4 +136,61 @@ async fn a_missing_or_wrong_login_is_distinguished_from_missing_rights() {
             .all(|check| check["result"] == "ok")
     );
     assert_eq!(answer.code, 2);
+}
+
+#[tokio::test]
+async fn a_collection_that_refuses_leases_is_named_and_nothing_is_stored() {
+    let scene = Scene::new().await;
+    let set = ReplicaSet::builder().members(1).start().await;
+    let uri = set.uri();
+    let database = |name: &str| set.client().database(name);
+    let check = async |name: &str| {
+        let flag = format!("--mongodb-database={name}");
+        scene.check(&uri).flag(&flag).run().await
+    };
+    let options = |options: Document| {
+        let mut create = doc! { "create": "leases" };
+        create.extend(options);
+        create
+    };
+    for (name, create, says) in [
+        (
+            "validated",
+            options(doc! { "validator": { "owner": { "$exists": true } } }),
+            "(code 121)",
+        ),
+        (
+            "collated",
+            options(doc! { "collation": { "locale": "en", "strength": 2 } }),
+            "upper and lower case",
+        ),
+        (
+            "viewed",
+            options(doc! { "viewOn": "other", "pipeline": [] }),
+            "(code 166)",
+        ),
+        (
+            "capped",
+            options(doc! { "capped": true, "size": 4096 }),
+            "capped",
+        ),
+        (
+            "indexed",
+            doc! { "createIndexes": "leases", "indexes": [
+                { "key": { "name": 1 }, "name": "name_1", "unique": true },
+            ] },
+            "name_1",
+        ),
+    ] {
+        let made = database(name).run_command(create).await;
+        made.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let answer = check(name).await;
+        answer.says("collection", "failed", says);
+        let leases = database(name).collection::<Document>("leases");
+        let stored = leases.count_documents(doc! {}).await.expect("counted");
+        assert_eq!(stored, 0, "{name}");
+    }
+    check("plain")
+        .await
+        .says("collection", "ok", "accepts leases");
 }

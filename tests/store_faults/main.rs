@@ -22,6 +22,7 @@ mod moved_uri;
 mod one_set;
 mod operator_requests;
 mod outcomes;
+mod refusals;
 mod stale_streams;
 mod standalone;
 mod store_load;

@@ -8,9 +8,12 @@ use super::servers::failed;
 use super::{Installation, NOT_REACHED, within};
 use crate::election::Found;
 use crate::store::Failure;
-use crate::store::mongo::probe::{Description, Kind, Latencies, MEASURED_MAX, lacks_right};
+use crate::store::mongo::probe::{
+    Description, Kind, Latencies, MEASURED_MAX, Product, lacks_right,
+};
 
-const NAMES: [Name; 7] = [
+const NAMES: [Name; 8] = [
+    Name::Collection,
     Name::LeaseDocument,
     Name::MajorityRead,
     Name::LinearizableRead,
@@ -32,6 +35,7 @@ pub(super) async fn checks(
     };
     let alone = description.kind == Kind::Standalone;
     vec![
+        collection(installation, description).await,
         lease_document(installation, granted).await,
         majority_read(installation, granted).await,
         linearizable_read(installation, granted, alone).await,
@@ -40,6 +44,25 @@ pub(super) async fn checks(
         majority_write(installation, granted, alone).await,
         change_stream_delay(installation, granted).await,
     ]
+}
+
+/// Checks that the collection accepts leases, which validators, views and indexes of others prevent.
+async fn collection(installation: &Installation, description: &Description) -> Check {
+    let name = Name::Collection;
+    if description.kind == Kind::Standalone || description.product != Product::MongoDb {
+        return Check::skipped(name, "it takes a transaction, which this server has not");
+    }
+    let Installation { store, timeout, .. } = installation;
+    match within(*timeout, store.try_documents()).await {
+        Ok(()) => Check::ok(
+            name,
+            "accepts leases (inserted in a transaction, which was aborted)",
+        ),
+        Err(failure) if lacks_right(&failure) => {
+            Check::skipped(name, "insert is not granted, see above")
+        }
+        Err(failure) => failed(name, &failure),
+    }
 }
 
 async fn lease_document(installation: &Installation, granted: Granted) -> Check {

@@ -80,6 +80,7 @@ checks! {
         Hints = "hints",
     }
     ReadsAndWrites = "reads-and-writes" {
+        Collection = "collection",
         LeaseDocument = "lease-document",
         MajorityRead = "majority-read",
         LinearizableRead = "linearizable-read",

@@ -17,12 +17,22 @@ use crate::store::{Failure, RetryPolicy};
 /// Current state of the store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StoreState {
-    /// Reason why the newest call failed; `None` while MongoDB responds.
-    failure: Option<Failure>,
-    /// Time of the first of the consecutive failures.
-    since: Option<BootTime>,
+    /// The failing reads; `None` while they succeed.
+    reads: Option<Failing>,
+    /// The failing writes. Reads that succeed do not end them: a server that refuses writes, or does
+    /// not acknowledge them, may answer reads.
+    writes: Option<Failing>,
     /// True if the queue is full.
     pub(super) queue_full: bool,
+}
+
+/// Consecutive failures of one kind of call.
+#[derive(Debug, Clone)]
+struct Failing {
+    /// Reason of the newest.
+    failure: Failure,
+    /// Time of the first.
+    since: BootTime,
 }
 
 impl StoreState {
@@ -31,24 +41,30 @@ impl StoreState {
     /// have been admitted with credentials that are being replaced.
     pub(super) fn refusal(&self, status: &Status) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
-        self.failure
-            .as_ref()
-            .filter(|failure| joining && failure.retry == RetryPolicy::Reconfigure)
+        let lasts = |failing: &&Failing| failing.failure.retry == RetryPolicy::Reconfigure;
+        let lasting = self.failing().find(lasts).filter(|_| joining);
+        lasting.map(|failing| &failing.failure)
     }
 
-    /// Returns true if the newest call failed.
+    /// Returns true if calls of one kind fail.
     pub(super) fn failed(&self) -> bool {
-        self.failure.is_some()
+        self.failing().next().is_some()
     }
 
-    /// Returns the reason why the newest call failed, for humans.
+    /// Returns the reason why calls fail, for humans.
     pub(super) fn failure(&self) -> Option<String> {
-        self.failure.as_ref().map(ToString::to_string)
+        let failing = self.failing().next();
+        failing.map(|failing| failing.failure.to_string())
     }
 
-    /// Returns when calls will have failed for `patience`; `None` while MongoDB responds.
+    /// Returns when calls of one kind will have failed for `patience`; `None` while both succeed.
     pub(super) fn unreachable_until(&self, patience: Duration) -> Option<BootTime> {
-        self.since.map(|since| since + patience)
+        let since = self.failing().map(|failing| failing.since).min();
+        since.map(|since| since + patience)
+    }
+
+    fn failing(&self) -> impl Iterator<Item = &Failing> {
+        self.writes.iter().chain(&self.reads)
     }
 }
 
@@ -57,7 +73,8 @@ pub(super) struct StoreAnswers {
     lock: LeaseName,
     identity: Identity,
     retry_interval: Duration,
-    errors: ErrorThrottle,
+    reads: ErrorThrottle,
+    writes: ErrorThrottle,
     state: watch::Sender<StoreState>,
 }
 
@@ -72,7 +89,8 @@ impl StoreAnswers {
             lock,
             identity,
             retry_interval,
-            errors: ErrorThrottle::default(),
+            reads: ErrorThrottle::default(),
+            writes: ErrorThrottle::default(),
             state,
         }
     }
@@ -91,10 +109,15 @@ impl StoreAnswers {
         }
         let now = clock::boot_now();
         let (lock, identity) = (&self.lock, &self.identity);
+        let reads = *operation == "read";
+        let errors = match reads {
+            true => &mut self.reads,
+            false => &mut self.writes,
+        };
         match failure {
             Some(failure) => {
-                if self.errors.failed(failure.kind, now) {
-                    let (failing_for, failures) = self.errors.so_far(now);
+                if errors.failed(failure.kind, now) {
+                    let (failing_for, failures) = errors.so_far(now);
                     // A refusal is final for a contender without a place.
                     let retry = match failure.retry {
                         RetryPolicy::Reconfigure => String::new(),
@@ -113,15 +136,24 @@ impl StoreAnswers {
                 }
             }
             None => {
-                if let Some((since, failures)) = self.errors.over() {
+                if let Some((since, failures)) = errors.over() {
                     let after_ms = millis(now.since(since));
                     info!(%lock, %identity, operation, after_ms, failures, "MongoDB answers again");
                 }
             }
         }
         self.state.send_modify(|state| {
-            state.since = failure.as_ref().map(|_| state.since.unwrap_or(now));
-            state.failure.clone_from(failure);
+            if failure.is_none() && !reads {
+                // A server that acknowledges a write answers reads too.
+                state.reads = None;
+            }
+            let failing = match reads {
+                true => &mut state.reads,
+                false => &mut state.writes,
+            };
+            let since = failing.as_ref().map_or(now, |failing| failing.since);
+            let failure = failure.clone();
+            *failing = failure.map(|failure| Failing { failure, since });
         });
     }
 
@@ -210,6 +242,26 @@ mod tests {
         assert_eq!(state.borrow().unreachable_until(patience), first);
         answers.answered(&answered(None));
         assert_eq!(state.borrow().unreachable_until(patience), None);
+    }
+
+    #[test]
+    fn reads_that_succeed_do_not_end_an_outage_of_writes() {
+        let (mut answers, state) = answers();
+        let patience = Duration::from_secs(240);
+        answers.answered(&answered(Some(Failure::new(
+            "MongoDB refused the write",
+            "",
+        ))));
+        let first = state.borrow().unreachable_until(patience);
+        assert!(first.is_some());
+        answers.answered(&Answered {
+            operation: "read",
+            ..answered(None)
+        });
+        assert_eq!(state.borrow().unreachable_until(patience), first);
+        assert!(state.borrow().failure().is_some());
+        answers.answered(&answered(None));
+        assert!(!state.borrow().failed());
     }
 
     #[test]

@@ -217,23 +217,25 @@ impl Watcher {
         began: BootTime,
     ) -> Waited {
         let answers = self.store.borrow().clone();
-        if !last.store_reached {
-            let last = || locker.last_failure().map(|failure| failure.to_string());
-            let why = answers.failure().or_else(last);
-            let why = why.unwrap_or_else(|| "MongoDB does not answer".to_owned());
+        // Only another holder or a full queue is a conflict. Without one, MongoDB refuses or does not
+        // acknowledge the writes.
+        let whom = match wait_reason(last).filter(|_| waits_for_others(last)) {
+            Some(whom) => Some(whom),
+            None if answers.queue_full => Some(format!("queue is full ({QUEUE_MAX} waiting)")),
+            None => None,
+        };
+        let Some(whom) = whom else {
+            let failed_last = || locker.last_failure().map(|failure| failure.to_string());
+            let why = answers.failure().or_else(failed_last);
+            let why = why.unwrap_or_else(|| match last.store_reached {
+                true => "MongoDB answers too slowly".to_owned(),
+                false => "MongoDB does not answer".to_owned(),
+            });
             return self.unanswered(locker, began, &why).await;
-        }
+        };
         locker.give_up().await;
         let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
         let wait = humantime::format_duration(patience.limit().unwrap_or_default());
-        let whom = match wait_reason(last) {
-            Some(whom) => whom,
-            None if answers.queue_full => format!("queue is full ({QUEUE_MAX} waiting)"),
-            None => match answers.failure() {
-                Some(why) => why,
-                None => "MongoDB answers too slowly".to_owned(),
-            },
-        };
         self.voice
             .say(&format!("not acquired within {wait}: {whom}"));
         Waited::NotAcquired

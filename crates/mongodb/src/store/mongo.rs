@@ -24,6 +24,7 @@ pub mod operators;
 mod options;
 mod outcome;
 pub mod probe;
+mod refusals;
 mod roll_call;
 mod servers;
 mod tls;

@@ -8,17 +8,16 @@ use std::io;
 use mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
 
 use super::servers::{Asked, Login, Servers};
-use super::tls;
+use super::{refusals, tls};
 use crate::store::{Answer, CallOutcome, Failure, RetryPolicy};
 
-const DUPLICATE_KEY: i32 = 11000;
+pub(super) const DUPLICATE_KEY: i32 = 11000;
 pub(super) const UNAUTHORIZED: i32 = 13;
 /// Kind of the failure of a client whose user or certificate is refused.
 pub(super) const LOGIN_REFUSED: &str = "authentication failed";
 /// Kind of the failure of a client without a user on a server that requires one.
 pub(super) const LOGIN_REQUIRED: &str = "authentication required";
 const AUTHENTICATION_FAILED: i32 = 18;
-const WRITE_CONCERN_FAILED: i32 = 64;
 /// `ShutdownInProgress`, `InterruptedAtShutdown`.
 const SHUTTING_DOWN: [i32; 2] = [91, 11_600];
 /// `$changeStream` on a standalone server.
@@ -31,13 +30,15 @@ const MAX_TIME_EXPIRED: i32 = 50;
 
 /// Returns the outcome of a failed call, with a description unless it is a rejection.
 pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answer<O> {
-    if code(error) == Some(DUPLICATE_KEY) {
+    let foreign_index = refusals::foreign_index(error).is_some();
+    if code(error) == Some(DUPLICATE_KEY) && !foreign_index {
         return Answer {
             outcome: O::REJECTED,
             failure: None,
         };
     }
-    let outcome = if never_sent(error) {
+    let outcome = if never_sent(error) || foreign_index {
+        // A document that an index refuses will not be applied later either.
         O::FAILED
     } else {
         // The command was handed to a connection. Regardless of the error, it may have been applied
@@ -103,6 +104,15 @@ pub(super) fn code(error: &Error) -> Option<i32> {
 pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
     let asked = servers.asked();
     let code = code(error);
+    if let Some(index) = refusals::foreign_index(error) {
+        let detail = format!(
+            "DuplicateKey: drop the unique index {index}, which is not leasehold's, or use another \
+             collection"
+        );
+        let kind = "a unique index of the collection refuses the document";
+        let failure = Failure::new(kind, detail).with_retry(RetryPolicy::Reconfigure);
+        return Failure { code, ..failure };
+    }
     let failure = match error.kind.as_ref() {
         ErrorKind::ServerSelection { .. } => servers.no_primary(),
         ErrorKind::Authentication { .. } => unauthenticated(&asked),
@@ -115,15 +125,14 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
                 "another member is used as soon as it is elected primary",
             )
         }
-        ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Failure::new(
-            "no majority acknowledged the write in time",
-            if concern.code == WRITE_CONCERN_FAILED {
-                "a majority of the data-bearing members must be up"
-            } else {
-                &concern.code_name
-            },
-        ),
-        ErrorKind::Write(WriteFailure::WriteError(_)) => Failure::new("write failed", ""),
+        ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => {
+            let (why, retry) = refusals::explain(concern.code, Some(&concern.code_name));
+            Failure::new("no majority acknowledged the write in time", why).with_retry(retry)
+        }
+        ErrorKind::Write(WriteFailure::WriteError(write)) => {
+            let (why, retry) = refusals::explain(write.code, write.code_name.as_deref());
+            Failure::new("MongoDB refused the write", why).with_retry(retry)
+        }
         ErrorKind::InvalidArgument { .. } => Failure::new(
             "the driver refuses the MongoDB URI",
             "two of its options do not go together, or one has no value that it may have \
@@ -267,7 +276,10 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
             "the server did not finish within operation_timeout",
             "it is overloaded, or a majority of the members is down",
         ),
-        _ => Failure::new("the server refused the command", error.code_name.as_str()),
+        code => {
+            let (why, retry) = refusals::explain(code, Some(&error.code_name));
+            Failure::new("MongoDB refused the command", why).with_retry(retry)
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! stored if that document was deleted in between, and the role has no right to remove it.
 
 mod certificates;
+mod collection;
 mod description;
 mod latency;
 mod settings;

@@ -1,0 +1,217 @@
+//! Names and remedies for the errors with which a server that answers refuses a write.
+
+use mongodb::error::{Error, ErrorKind, WriteFailure};
+
+use super::outcome;
+use crate::store::RetryPolicy;
+
+/// The index whose duplicates mean that a document of this name exists.
+const ID_INDEX: &str = "_id_";
+/// Maximum length of a name that is shown.
+const NAME_MAX: usize = 64;
+
+/// A known error of a server.
+struct Refusal {
+    code: i32,
+    name: &'static str,
+    remedy: &'static str,
+    retry: RetryPolicy,
+}
+
+const fn lasting(code: i32, name: &'static str, remedy: &'static str) -> Refusal {
+    let retry = RetryPolicy::Reconfigure;
+    Refusal {
+        code,
+        name,
+        remedy,
+        retry,
+    }
+}
+
+const fn passing(code: i32, name: &'static str, remedy: &'static str) -> Refusal {
+    let retry = RetryPolicy::Retry;
+    Refusal {
+        code,
+        name,
+        remedy,
+        retry,
+    }
+}
+
+const OVERLOADED: &str = "the server is overloaded: see its log and db.currentOp()";
+const ELECTING: &str = "another member is used as soon as it is elected primary";
+const NO_MAJORITY: &str = "a majority of the data-bearing members must be up and replicating";
+const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
+
+/// The known errors. A lasting one ends a wait for a lock, because a retry fails in the same way.
+const KNOWN: [Refusal; 41] = [
+    passing(6, "HostUnreachable", NO_MAJORITY),
+    passing(7, "HostNotFound", NO_MAJORITY),
+    passing(11, "UserNotFound", "create the user of the MongoDB URI"),
+    lasting(
+        20,
+        "IllegalOperation",
+        "the server is read-only or of another kind: start it with --replSet and without --queryableBackupMode",
+    ),
+    passing(24, "LockTimeout", OVERLOADED),
+    passing(46, "LockBusy", OVERLOADED),
+    lasting(59, "CommandNotFound", NOT_MONGODB),
+    passing(64, "WriteConcernFailed", NO_MAJORITY),
+    lasting(72, "InvalidOptions", NOT_MONGODB),
+    lasting(
+        73,
+        "InvalidNamespace",
+        "correct mongodb.database and mongodb.collection",
+    ),
+    lasting(
+        79,
+        "UnknownReplWriteConcern",
+        "use a replica set with majority write concern",
+    ),
+    passing(89, "NetworkTimeout", NO_MAJORITY),
+    passing(91, "ShutdownInProgress", ELECTING),
+    passing(96, "OperationFailed", "see the log of the server"),
+    passing(100, "UnsatisfiableWriteConcern", NO_MAJORITY),
+    passing(112, "WriteConflict", OVERLOADED),
+    lasting(115, "CommandNotSupported", NOT_MONGODB),
+    lasting(
+        121,
+        "DocumentValidationFailure",
+        "the collection has a validator: db.runCommand({collMod: COLLECTION, validator: {}}), or use another collection",
+    ),
+    passing(133, "FailedToSatisfyReadPreference", ELECTING),
+    passing(146, "ExceededMemoryLimit", OVERLOADED),
+    lasting(
+        166,
+        "CommandNotSupportedOnView",
+        "the collection is a view: set mongodb.collection to another name",
+    ),
+    passing(189, "PrimarySteppedDown", ELECTING),
+    passing(202, "NetworkInterfaceExceededTimeLimit", NO_MAJORITY),
+    lasting(238, "NotImplemented", NOT_MONGODB),
+    passing(262, "ExceededTimeLimit", OVERLOADED),
+    lasting(
+        263,
+        "OperationNotSupportedInTransaction",
+        "the collection is capped: set mongodb.collection to another name",
+    ),
+    lasting(303, "FeatureNotSupported", NOT_MONGODB),
+    passing(317, "ConnectionPoolExpired", NO_MAJORITY),
+    lasting(
+        323,
+        "APIStrictError",
+        "remove the server API (apiStrict) from the server's parameters",
+    ),
+    passing(365, "TemporarilyUnavailable", OVERLOADED),
+    passing(
+        371,
+        "UserWritesBlocked",
+        "an administrator blocks writes: db.adminCommand({setUserWriteBlockMode: 1, global: false}) ends that",
+    ),
+    passing(
+        8000,
+        "AtlasError",
+        "see the limits and alerts of the cluster in Atlas (storage quota, paused cluster)",
+    ),
+    lasting(
+        10003,
+        "CannotGrowDocumentInCappedNamespace",
+        "the collection is capped: set mongodb.collection to another name",
+    ),
+    lasting(
+        10334,
+        "BSONObjectTooLarge",
+        "the document of this name is too large: remove the fields that are not leasehold's",
+    ),
+    passing(11600, "InterruptedAtShutdown", ELECTING),
+    passing(
+        11601,
+        "Interrupted",
+        "an administrator or a limit ended the operation (killOp)",
+    ),
+    passing(11602, "InterruptedDueToReplStateChange", ELECTING),
+    lasting(
+        13297,
+        "DatabaseDifferCase",
+        "a database of this name exists in other letters: write mongodb.database as it is there",
+    ),
+    passing(13435, "NotPrimaryNoSecondaryOk", ELECTING),
+    passing(13436, "NotPrimaryOrSecondary", ELECTING),
+    passing(14031, "OutOfDiskSpace", "free disk space on the primary"),
+];
+
+/// Returns the server's name for an error, the remedy, and the condition for a retry.
+pub(super) fn explain(code: i32, name: Option<&str>) -> (String, RetryPolicy) {
+    match KNOWN.iter().find(|known| known.code == code) {
+        Some(known) => (format!("{}: {}", known.name, known.remedy), known.retry),
+        None => {
+            // The name is an identifier of the server's source; everything else could be data.
+            let is_name = |name: &&str| {
+                name.len() <= NAME_MAX && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            };
+            let name = name.filter(is_name).filter(|name| !name.is_empty());
+            let name = name.unwrap_or("no name").to_owned();
+            (name + ": see the log of the server", RetryPolicy::Retry)
+        }
+    }
+}
+
+/// Returns the name of the unique index that refuses a document, if it is not the index on `_id`: the
+/// document does not exist then.
+pub(super) fn foreign_index(error: &Error) -> Option<String> {
+    let message = match error.kind.as_ref() {
+        ErrorKind::Command(command) => &command.message,
+        ErrorKind::Write(WriteFailure::WriteError(write)) => &write.message,
+        _ => return None,
+    };
+    if outcome::code(error) != Some(outcome::DUPLICATE_KEY) {
+        return None;
+    }
+    let (_, index) = message.split_once(" index: ")?;
+    let (index, _) = index.split_once(" dup key")?;
+    let index = index.split(" collation: ").next()?;
+    let shown: String = index.chars().take(NAME_MAX).collect();
+    (index != ID_INDEX).then(|| shown.escape_debug().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{deserialize_from_document, doc};
+    use mongodb::error::CommandError;
+
+    use super::*;
+
+    #[test]
+    fn the_known_errors_are_in_order_and_each_has_a_remedy() {
+        assert!(KNOWN.is_sorted_by_key(|known| known.code));
+        assert!(KNOWN.iter().all(|known| !known.remedy.is_empty()));
+        assert_eq!(
+            explain(14031, None).0,
+            "OutOfDiskSpace: free disk space on the primary"
+        );
+        assert_eq!(
+            explain(1, Some("InternalError")).0,
+            "InternalError: see the log of the server"
+        );
+        assert_eq!(
+            explain(1, Some("{ secret }")).0,
+            "no name: see the log of the server"
+        );
+    }
+
+    #[test]
+    fn only_the_index_on_the_id_shows_that_a_document_exists() {
+        let of = |message: &str| {
+            let error = doc! { "code": 11000, "codeName": "DuplicateKey", "errmsg": message };
+            let error: CommandError = deserialize_from_document(error).expect("an error");
+            foreign_index(&ErrorKind::Command(error).into())
+        };
+        let text =
+            "E11000 duplicate key error collection: a.leases index: _id_ dup key: { _id: 1 }";
+        assert_eq!(of(text), None);
+        let text =
+            "E11000 duplicate key error collection: a.leases index: name_1 dup key: { name: null }";
+        assert_eq!(of(text).as_deref(), Some("name_1"));
+        assert_eq!(of("another product's text"), None);
+    }
+}
