@@ -64,6 +64,11 @@ const SEND_BUFFER_BYTES: usize = 16 * 1024;
 /// Time after which the kernel closes a connection whose peer takes nothing of what was sent,
 /// because it is gone or does not read.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of connections that wait to be accepted; the kernel lowers it to
+/// `net.core.somaxconn`. The kernel drops further ones, and a dropped client tries again after 1 s,
+/// 3 s and 7 s, which is longer than the timeout of a probe. The standard library's 128 are fewer
+/// than a flood opens at once.
+const BACKLOG: i32 = 4096;
 /// Maximum number of headers in a request; browsers send about 15.
 const HEADERS_MAX: usize = 64;
 /// Pause after a failed accept. The usual cause is a lack of file descriptors, and without a pause
@@ -160,6 +165,7 @@ impl Bound {
             source,
         };
         let listener = std::net::TcpListener::bind(address).map_err(error)?;
+        rustix::net::listen(&listener, BACKLOG).map_err(|errno| error(errno.into()))?;
         listener.set_nonblocking(true).map_err(error)?;
         let address = listener.local_addr().map_err(error)?;
         Ok(Self {
@@ -300,4 +306,31 @@ fn limit_unread(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_user_timeout(stream, millis)?;
     sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER_BYTES)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_flood_of_connections_waits_and_none_is_dropped() {
+        const FLOOD: usize = 512;
+        const SETTING: Setting = Setting {
+            name: "http.listen",
+            instead: "",
+        };
+        let limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("a limit");
+        let limit: usize = limit.trim().parse().expect("a number");
+        // Nothing accepts the connections.
+        let bound = Bound::new((Ipv4Addr::LOCALHOST, 0).into(), SETTING, 1).expect("bound");
+        let waiting: Vec<_> = (0..FLOOD.min(limit))
+            .map(|number| {
+                let opened = TcpStream::connect_timeout(&bound.address(), HEAD_TIME_MAX);
+                opened.unwrap_or_else(|error| panic!("connection {number}: {error}"))
+            })
+            .collect();
+        assert_eq!(waiting.len(), FLOOD.min(limit));
+    }
 }
