@@ -96,13 +96,19 @@ fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
 
 /// Returns the processes that listen on this address; empty if none are visible.
 pub(crate) fn of_address(address: SocketAddr) -> Vec<Occupant> {
-    let table = match address.ip() {
-        IpAddr::V4(_) => "/proc/net/tcp",
-        IpAddr::V6(_) => "/proc/net/tcp6",
+    // A listener on `[::]` takes the port of IPv4 addresses too, and one on an IPv4 address keeps
+    // others from `[::]`.
+    let tables = match address.ip() {
+        IpAddr::V6(ip) if !ip.is_unspecified() && ip.to_ipv4_mapped().is_none() => {
+            &["/proc/net/tcp6"][..]
+        }
+        _ => &["/proc/net/tcp", "/proc/net/tcp6"][..],
     };
-    let table = fs::read_to_string(table).unwrap_or_default();
-    let sockets: Vec<_> = table
-        .lines()
+    let read = |table: &&str| fs::read_to_string(table).unwrap_or_default();
+    let tables: Vec<_> = tables.iter().map(read).collect();
+    let sockets: Vec<_> = tables
+        .iter()
+        .flat_map(|table| table.lines())
         .filter_map(|line| listener(line, address.port()))
         .map(|inode| format!("socket:[{inode}]"))
         .collect();
@@ -197,5 +203,23 @@ mod tests {
         let table = fs::read_to_string("/proc/net/tcp").expect("a table");
         let found: Vec<_> = table.lines().filter_map(|l| listener(l, port)).collect();
         assert_eq!(found.len(), 1, "{table}");
+    }
+
+    #[test]
+    fn a_listener_on_all_addresses_is_the_occupant_of_an_ipv4_port() {
+        // A kernel without IPv6 has no such listener.
+        let Ok(socket) = TcpListener::bind((std::net::Ipv6Addr::UNSPECIFIED, 0)) else {
+            return;
+        };
+        let port = socket.local_addr().expect("an address").port();
+        let mut other = std::process::Command::new("sleep")
+            .arg("60")
+            .stdin(std::os::fd::OwnedFd::from(socket))
+            .spawn()
+            .expect("sleep");
+        let found = of_address((Ipv4Addr::LOCALHOST, port).into());
+        other.kill().expect("killed");
+        let id = other.wait().map(|_| other.id()).expect("its end");
+        assert!(found.iter().any(|occupant| occupant.pid == id), "{found:?}");
     }
 }
