@@ -263,12 +263,21 @@ fn lock(uri: &std::path::Path, lease: &str, command: &str) -> Command {
                 _ => word,
             },
         );
-    let mut program = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    const EXE: &str = env!("CARGO_BIN_EXE_leasehold");
+    // The root file system of the container is read-only, /run included. Other users cannot write
+    // to it anyway.
+    let mut program = if rustix::process::geteuid().is_root() {
+        let mut program = Command::new("/usr/bin/unshare");
+        let read_only = r#"/bin/mount -t tmpfs -o ro none /run && exec "$0" "$@""#;
+        program.args(["--mount", "/bin/sh", "-c", read_only, EXE]);
+        program
+    } else {
+        Command::new(EXE)
+    };
     program.args(words).args(["--", "/bin/sh", "-c", command]);
     program
         .env_clear()
         .env("LEASEHOLD_IDENTITY__NAME", "orders-1")
-        // The root file system of the container is read-only, /run included.
         .env("TMPDIR", "/proc/nowhere")
         .env("XDG_RUNTIME_DIR", "/proc/nowhere");
     program

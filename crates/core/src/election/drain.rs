@@ -22,6 +22,8 @@ pub(super) struct Unnoticed {
     pub(super) token: Token,
     /// Instant from which the workload has had its time to notice.
     pub(super) until: BootTime,
+    /// Instant from which no status file names the lost leadership.
+    shown_until: BootTime,
     /// Instant at which the claim has expired, so that other candidates no longer need a release.
     expired_at: BootTime,
 }
@@ -37,17 +39,20 @@ impl Election {
         }
     }
 
-    /// Records a loss of leadership. `noticed_at` is known if a step-down had already begun.
+    /// Records a loss of leadership. If a step-down had already begun, `stopping` has the instants
+    /// from which the workload has noticed, and from which no status file says "leader".
     pub(super) fn lost_unnoticed(
         &mut self,
         tenure: &Tenure,
-        noticed_at: Option<BootTime>,
+        stopping: Option<(BootTime, BootTime)>,
         turn: &Turn<'_>,
     ) {
+        let (noticed_at, shown_until) = stopping.unzip();
         let until = noticed_at.unwrap_or_else(|| turn.now + self.notice_delay());
         self.unnoticed = (until > turn.now).then_some(Unnoticed {
             token: tenure.token,
             until,
+            shown_until: shown_until.unwrap_or_default(),
             expired_at: tenure.expires_at(),
         });
     }
@@ -55,7 +60,10 @@ impl Election {
     /// Handles the confirmation that the workload stopped all work under `token`, possibly after
     /// that claim was lost.
     pub(super) fn workload_done(&mut self, token: Token) {
-        self.unnoticed = self.unnoticed.filter(|lost| lost.token != token);
+        if let Some(lost) = self.unnoticed.as_mut().filter(|lost| lost.token == token) {
+            // Other readers may trust a status file that could not be replaced.
+            lost.until = lost.until.min(lost.shown_until);
+        }
         if let State::Stopping(stopping) = &mut self.state
             && stopping.tenure.token == token
         {
@@ -70,7 +78,7 @@ impl Election {
         let delay = self.notice_delay();
         let until = now + delay;
         if let Some(lost) = &mut self.unnoticed {
-            lost.until = lost.until.min(until);
+            lost.until = lost.until.min(until.max(lost.shown_until));
         }
         if let State::Stopping(stopping) = &mut self.state {
             stopping.drained_at = stopping.drained_at.min(until);

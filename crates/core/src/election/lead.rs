@@ -320,13 +320,13 @@ impl Election {
     /// Ends the claim after a loss of leadership. The claim never leads again.
     pub(super) fn lose(&mut self, loss: Loss, turn: &mut Turn<'_>) {
         let state = std::mem::replace(&mut self.state, State::Contending(Contending::default()));
-        let (tenure, reserved_for, noticed_at) = match state {
+        let (tenure, reserved_for, notice) = match state {
             State::Leading(tenure) => (tenure, None, None),
             // A requested cooldown applies even if the drain did not finish.
             State::Stopping(stopping) => {
                 self.stay_out_if_asked(stopping.reason, stopping.tenure.token, turn.now);
-                let noticed_at = Some(stopping.noticed_at(turn.now));
-                (stopping.tenure, stopping.reserved_for, noticed_at)
+                let notice = (stopping.noticed_at(turn.now), stopping.shown_until());
+                (stopping.tenure, stopping.reserved_for, Some(notice))
             }
             State::Contending(_) | State::Exited => {
                 self.state = state;
@@ -334,7 +334,7 @@ impl Election {
             }
         };
         self.kill_workload(&tenure, turn.now);
-        self.lost_unnoticed(&tenure, noticed_at, turn);
+        self.lost_unnoticed(&tenure, notice, turn);
         match loss {
             // The claim is released too, so that the lease is free early when the store recovers.
             // The release waits while the workload may not have noticed the loss (I6).
@@ -408,6 +408,14 @@ impl Stopping {
                 let until = now.max(self.published_until);
                 self.drained_at.max(until + self.delay)
             }
+        }
+    }
+
+    /// Returns the instant from which no status file says "leader".
+    fn shown_until(&self) -> BootTime {
+        match self.files {
+            Files::Demoted => BootTime::default(),
+            Files::Asked { .. } | Files::Stuck => self.published_until,
         }
     }
 

@@ -46,7 +46,8 @@ impl World {
                 lasts: now.since(drain.since).min(awake),
                 grace: self.machines[p.machine].stop_grace,
                 loss_grace: claim.timings.loss_grace(),
-                notice: claim.timings.renew_deadline() + p.facts.notice_delay(&p.tunables),
+                // A file that is replaced at the end of its deadline starts the delay again.
+                notice: claim.timings.renew_deadline() + p.tunables.handoff_delay * 2,
             }
         });
         let read = match input {

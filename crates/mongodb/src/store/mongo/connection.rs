@@ -26,8 +26,8 @@ use tokio::sync::{Semaphore, watch};
 
 use self::client::Connection;
 use self::logins::Logins;
-use self::seeds::Seeds;
 pub(super) use self::monitoring::Monitoring;
+use self::seeds::Seeds;
 use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
