@@ -4,7 +4,7 @@ use hyper::header::{self, HeaderValue};
 
 use super::Answer;
 use crate::election::Randomness;
-use crate::runner::KernelRandomness;
+use crate::randomness::KernelRandomness;
 
 /// Returns a random value that marks the style and the script of one answer as its own.
 pub(crate) fn nonce() -> String {

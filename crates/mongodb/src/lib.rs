@@ -39,7 +39,7 @@ pub mod elector;
 mod event_loop;
 pub mod fenced;
 pub mod locker;
-mod randomness;
+pub mod randomness;
 pub mod runner;
 pub mod store;
 pub mod trace;

@@ -47,7 +47,7 @@ impl Moment {
 }
 
 /// Mixes a moment into random bits. The exclusive or maps different random bits to different
-/// results, so the result has all the entropy of the bits, whoever knows the moment.
+/// results, so the result has all the entropy of the bits even if the moment is known.
 fn mixed(random: u128, moment: Moment) -> u128 {
     let mut hash = Sha256::new();
     hash.update(moment.wall_nanos.to_be_bytes());

@@ -6,7 +6,7 @@ use super::observed::lease;
 use super::{OperatorError, Session};
 use crate::clock;
 use crate::election::LeaseName;
-use crate::runner::KernelRandomness;
+use crate::randomness::KernelRandomness;
 use crate::store::Failure;
 use crate::store::mongo::operators::{Acted, ActionId, Present, View, ViewEvent};
 

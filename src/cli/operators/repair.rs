@@ -14,7 +14,7 @@ use crate::clock;
 use crate::election::{LEASE_DURATION_MIN, LeaseName, Revision, Timings, Token};
 use crate::exit;
 use crate::publish::render::date;
-use crate::runner::KernelRandomness;
+use crate::randomness::KernelRandomness;
 use crate::store::Failure;
 use crate::store::mongo::operators::{
     Acted, Action, ActionId, ActionKind, Entry, LeaseRecord, Scope, View, ViewEvent,

@@ -23,7 +23,7 @@ use crate::cli::CommandError;
 use crate::clock;
 use crate::election::{BootTime, Identity, LeaseName, Token};
 use crate::exit;
-use crate::runner::KernelRandomness;
+use crate::randomness::KernelRandomness;
 use crate::signals::Stops;
 use crate::store::RetryPolicy;
 use crate::store::mongo::operators::{

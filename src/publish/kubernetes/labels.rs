@@ -18,7 +18,7 @@ use crate::clock::{BootTimer, boot_now};
 use crate::election::{BootTime, Randomness, Status};
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
-use crate::runner::KernelRandomness;
+use crate::randomness::KernelRandomness;
 
 /// Maintains one label.
 pub(super) struct Labels {

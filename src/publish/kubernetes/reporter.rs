@@ -22,7 +22,7 @@ use crate::clock::boot_now;
 use crate::election::{BootTime, Randomness};
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
-use crate::runner::KernelRandomness;
+use crate::randomness::KernelRandomness;
 
 /// Maximum number of attempts to report one Event.
 const ATTEMPTS_MAX: u32 = 3;

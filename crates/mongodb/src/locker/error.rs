@@ -24,8 +24,8 @@ pub enum LockError {
         /// The reason.
         failure: Failure,
     },
-    /// [`Lock::once_per`] on a shared lock or one with slots, of which several holders could begin
-    /// before one of them succeeds.
+    /// [`Lock::once_per`](super::Lock::once_per) on a shared lock or one with slots, of which
+    /// several holders could begin before one of them succeeds.
     NotExclusive,
     /// The lock cannot be acquired without waiting.
     Busy {
@@ -42,7 +42,7 @@ pub enum LockError {
         /// The reason, for humans.
         why: String,
     },
-    /// The work succeeded recently: see [`Lock::once_per`].
+    /// The work succeeded recently: see [`Lock::once_per`](super::Lock::once_per).
     Skipped {
         /// Time since the success, by the clock of the store.
         ago: Duration,
