@@ -24,4 +24,5 @@ mod operators;
 mod process_limit;
 mod process_one;
 mod releases;
+mod stuck;
 mod without_command;

@@ -107,6 +107,8 @@ impl Work<'_> {
                             "command still runs after SIGKILL; exiting without a release, the \
                              lock expires"
                         );
+                        // Dropping it would release the lock beside the command (I6).
+                        locker.abandon();
                         return Ok(Worked::Over(exit::LOCK_LOST));
                     }
                     Event::Gone(finished) => break finished,

@@ -1,0 +1,57 @@
+//! Goal: a command that survives SIGKILL ends its job, and never a release beside it (I6).
+//! Method: a command of another user, which a job without CAP_KILL can neither stop nor kill.
+
+use std::process::Command;
+
+use leasehold_testbed::pid::{exists, is_alive, signal};
+use leasehold_testbed::skip;
+use rustix::process::Signal;
+
+use crate::job::{Job, Place, eventually, through};
+
+/// A process that its job cannot signal. Dropping it kills it.
+struct Foreign(u32);
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if exists(self.0) {
+            signal(self.0, Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("needs root, to run a command as another user");
+    }
+    let place = Place::new();
+    let lease = "--lease-duration=6s";
+    let script = format!(
+        "trap '' TERM; {}; exec setpriv --reuid=65534 --clear-groups sleep 60",
+        place.note("holds")
+    );
+    let mut job = place.command(&["lock", "stuck", lease, "--", "sh", "-c", &script]);
+    job.env("LEASEHOLD_WORKLOAD__STOP_GRACE", "1s");
+    let mut powerless = Command::new("setpriv");
+    powerless.args(["--bounding-set=-kill", "--inh-caps=-kill"]);
+    let mut job = Job::start(through(powerless, &job));
+    let command = Foreign(place.wait_noted("holds")[2].parse().unwrap());
+    eventually("the command is another user's", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", command.0));
+        status.is_ok_and(|status| status.contains("Uid:\t65534"))
+    });
+    job.signal(Signal::TERM);
+    job.wait_logged("command still runs after SIGKILL");
+    // Its guard remains, and has its standard error open.
+    eventually("the job has exited", || !is_alive(job.id()));
+    assert!(exists(command.0), "nothing could end it");
+    place
+        .run_under("stuck", &[lease, "--no-wait"], "true")
+        .says(75, "held by");
+    let next = place.run_under("stuck", &[lease], "echo token $LEASEHOLD_TOKEN");
+    assert_eq!((next.code, next.stdout.trim()), (0, "token 2"), "{next:?}");
+    assert!(exists(command.0), "the lock expired beside it");
+    drop(command);
+    job.output().says(76, "");
+}
