@@ -1,4 +1,4 @@
-//! Goal: a command that survives SIGKILL ends its job, and never a release beside it (I6).
+//! Goal: a command that survives SIGKILL ends its job, which does not release the lock meanwhile (I6).
 //! Method: a command of another user, which a job without CAP_KILL can neither stop nor kill.
 
 use std::process::Command;

@@ -107,7 +107,7 @@ impl Work<'_> {
                             "command still runs after SIGKILL; exiting without a release, the \
                              lock expires"
                         );
-                        // Dropping it would release the lock beside the command (I6).
+                        // Dropping it would release the lock while the command runs (I6).
                         locker.abandon();
                         return Ok(Worked::Over(exit::LOCK_LOST));
                     }
