@@ -15,8 +15,8 @@ func boottime() (uint64, bool) {
 }
 
 // timeNamespace is the inode of the time namespace of this process.
-func timeNamespace() (uint64, bool) {
+func timeNamespace() (uint64, error) {
 	var found syscall.Stat_t
 	err := syscall.Stat("/proc/self/ns/time", &found)
-	return found.Ino, err == nil
+	return found.Ino, err
 }

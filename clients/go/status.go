@@ -2,7 +2,9 @@ package leasehold
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,13 +92,22 @@ func parse(text []byte, bootIDRequired bool) Status {
 	return s
 }
 
-// isThisBoot returns false if the boot is another one, or if it is unknown and required.
+// unreadable returns true if this system does not show a file. Other errors, such as EMFILE, may pass.
+func unreadable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+}
+
+// isThisBoot returns false if the boot is another one, if it is unknown and required, or if it could
+// not be read at this instant.
 func (s Status) isThisBoot(required bool) bool {
 	var theirs *string
 	if json.Unmarshal(s.Document["boot_id"], &theirs) != nil {
 		return false
 	}
 	ours, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil && !unreadable(err) {
+		return false
+	}
 	if theirs == nil || err != nil {
 		return !required
 	}
@@ -106,8 +117,11 @@ func (s Status) isThisBoot(required bool) bool {
 // isThisClock returns false if the deadline is of another time namespace, and thus of another clock.
 func (s Status) isThisClock() bool {
 	field, there := s.Document["time_namespace"]
-	ours, known := timeNamespace()
-	if !there || !known {
+	ours, err := timeNamespace()
+	if err != nil && !unreadable(err) {
+		return false
+	}
+	if !there || err != nil {
 		return true
 	}
 	var theirs *uint64

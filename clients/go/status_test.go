@@ -61,6 +61,25 @@ func TestAnotherBootIsNotLeader(t *testing.T) {
 	leader(t, status(t, good(t, map[string]any{"boot_id": nil})))
 }
 
+func TestABootThatCannotBeReadNowIsNotLeader(t *testing.T) {
+	text := good(t, nil)
+	leader(t, parse(text, false))
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	none := before
+	none.Cur = 0
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	s := parse(text, false)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	notLeader(t, s)
+}
+
 func TestAnotherTimeNamespaceIsNotLeader(t *testing.T) {
 	notLeader(t, status(t, good(t, map[string]any{"time_namespace": 1})))
 	notLeader(t, status(t, good(t, map[string]any{"time_namespace": "x"})))

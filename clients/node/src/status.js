@@ -72,17 +72,33 @@ function parsed(text) {
   }
 }
 
-/** Returns false if the boot is another one, or if it is unknown and required. */
+/**
+ * Returns false if the boot is another one, if it is unknown and required, or if it could not be
+ * read at this instant.
+ */
 function isThisBoot({ boot_id: theirs }, required) {
-  const ours = attempt(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim());
-  if (theirs === undefined) return false;
+  const ours = ifShown(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim());
+  if (theirs === undefined || ours === undefined) return false;
   return theirs === null || ours === null ? !required : theirs === ours;
 }
 
 /** Returns false if the deadline is of another time namespace, and thus of another clock. */
 function isThisClock({ time_namespace: theirs = null }) {
-  const ours = attempt(() => statSync("/proc/self/ns/time").ino);
+  const ours = ifShown(() => statSync("/proc/self/ns/time").ino);
+  if (ours === undefined) return false;
   return theirs === null || ours === null || theirs === ours;
+}
+
+/**
+ * Returns null if this system does not show the file, and undefined after another error, such as
+ * EMFILE, which may pass.
+ */
+function ifShown(read) {
+  try {
+    return read();
+  } catch (error) {
+    return ["ENOENT", "EACCES", "EPERM"].includes(error.code) ? null : undefined;
+  }
 }
 
 function attempt(read) {

@@ -64,6 +64,29 @@ test("another boot is not leader", (t) => {
   assert(read(good({ boot_id: null })).isLeader());
 });
 
+test("a boot that cannot be read now is not leader", (t) => {
+  const directory = scratch(t);
+  writeFileSync(join(directory, "status.json"), good());
+  // The clock needs a descriptor too: only one read fails.
+  const script = `
+    import fs from "node:fs";
+    import { syncBuiltinESMExports } from "node:module";
+    const read = fs.readFileSync;
+    fs.readFileSync = (path, ...more) => {
+      if (path === process.argv[1]) throw Object.assign(new Error("too many open files"), { code: "EMFILE" });
+      return read(path, ...more);
+    };
+    syncBuiltinESMExports();
+    const { readStatus } = await import("./src/index.js");
+    console.log(readStatus("${directory}").token());`;
+  const read = (fails) => {
+    const flags = ["--input-type=module", "--eval", script, fails];
+    return execFileSync(process.execPath, flags, { encoding: "utf8", timeout: 30_000 });
+  };
+  assert.equal(read("/nonexistent"), "7\n");
+  assert.equal(read("/proc/sys/kernel/random/boot_id"), "null\n");
+});
+
 test("another time namespace is not leader", (t) => {
   const read = reader(t);
   notLeader(read(good({ time_namespace: 1 })));

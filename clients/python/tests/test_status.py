@@ -2,13 +2,14 @@
 
 import json
 import os
+import resource
 import signal
 import tempfile
 import threading
 import unittest
 from pathlib import Path
 
-from leasehold import read_status
+from leasehold import Status, read_status
 from testbed import AUTHORITY_MAX_NS, Daemon, boottime_ns, eventually, good, inputs
 
 
@@ -54,6 +55,16 @@ class Files(unittest.TestCase):
         self.assert_not_leader(self.changed(boot_id="00000000-0000-0000-0000-000000000000"))
         # A daemon that could not read it wrote null: the deadline alone decides.
         self.assertTrue(self.changed(boot_id=None).is_leader())
+
+    def test_a_boot_or_clock_that_cannot_be_read_now_is_not_leader(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        text = good()
+        self.assertTrue(Status(text).is_leader())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        status = Status(text)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        self.assert_not_leader(status)
 
     def test_another_time_namespace_is_not_leader(self):
         self.assert_not_leader(self.changed(time_namespace=1))

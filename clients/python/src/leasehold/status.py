@@ -14,6 +14,8 @@ _SCHEMA = 1
 _NUMBER_MAX = 2**63 - 1
 # A status has at most a few KiB. A longer text is not one.
 BYTES_MAX = 64 * 1024
+# This system does not show the file. Other errors, such as EMFILE, may pass.
+_UNREADABLE = (FileNotFoundError, PermissionError)
 
 
 class Status:
@@ -89,13 +91,16 @@ def _grant(document: Mapping[str, Any], boot_id_required: bool) -> Optional[Tupl
 
 
 def _is_this_boot(document: Mapping[str, Any], boot_id_required: bool) -> bool:
-    """Returns False if the boot is another one, or if it is unknown and required."""
+    """Returns False if the boot is another one, if it is unknown and required, or if it could not
+    be read at this instant."""
     if "boot_id" not in document:
         return False
     try:
         ours = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
+    except _UNREADABLE:
         ours = None
+    except OSError:
+        return False
     theirs = document["boot_id"]
     if theirs is None or ours is None:
         return not boot_id_required
@@ -107,8 +112,10 @@ def _is_this_clock(document: Mapping[str, Any]) -> bool:
     theirs = document.get("time_namespace")
     try:
         ours = os.stat("/proc/self/ns/time").st_ino
-    except OSError:
+    except _UNREADABLE:
         return True
+    except OSError:
+        return False
     return theirs is None or (type(theirs) is int and theirs == ours)
 
 
