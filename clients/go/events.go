@@ -132,9 +132,9 @@ func (f *Follower) Lead(ctx context.Context) (*Term, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, causeOf(ctx)
 		case <-f.ctx.Done():
-			return nil, context.Cause(f.ctx)
+			return nil, causeOf(f.ctx)
 		}
 	}
 }

@@ -1,17 +1,13 @@
 package leasehold
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"runtime"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -25,13 +21,7 @@ var (
 	ErrReleased = errors.New("leasehold: the lock was released")
 )
 
-const (
-	codeNotAcquired = 75
-	lineBytesMax    = 4096
-)
-
-// releaseMax bounds the wait for the program, which waits for MongoDB for at most 5 s.
-var releaseMax = 10 * time.Second
+const codeNotAcquired = 75
 
 // Lock describes a lock to acquire, which the program leasehold holds until its standard input
 // closes.
@@ -52,18 +42,21 @@ type Lock struct {
 	Program string
 }
 
-// HeldLock is a lock that this process holds. Once it is lost or released, it stays so.
+// HeldLock is a lock that this process holds. Once it is lost or released, it stays so. It is
+// released if it is garbage-collected, like the lock of a file: keep it, or a context of it.
 type HeldLock struct {
-	name   string
-	token  int64
-	slot   *int
-	input  io.Closer
-	exited chan struct{} // Closed after code was set.
-	code   int
-	kill   func()
-	over   atomic.Bool // Release was called.
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	name    string
+	holder  holder
+	process *process
+	over    atomic.Bool // Release was called.
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+}
+
+// holder is the line of a lock that is held.
+type holder struct {
+	token int64
+	slot  *int
 }
 
 // Do acquires the lock, calls work, and releases the lock. The context of work is cancelled if the
@@ -80,61 +73,58 @@ func (l Lock) Do(ctx context.Context, work func(context.Context, *HeldLock) erro
 
 // Acquire waits for the lock. The caller must call [HeldLock.Release]. The error is
 // [ErrLockNotAcquired] if another process holds the lock, and another one if leasehold fails, whose
-// messages are on standard error. If ctx is cancelled, the wait ends. A lock that is held then stays
-// held until its release, but its context is cancelled.
+// messages are on standard error. If ctx is cancelled, the wait ends and nothing is held. A lock
+// that was returned before stays held until its release, but its context is cancelled.
 func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
-	if err := context.Cause(ctx); err != nil {
+	if err := causeOf(ctx); err != nil {
 		return nil, err
 	}
-	command := l.command()
-	command.Stderr = os.Stderr
-	input, err := command.StdinPipe()
+	process, err := startProcess(l.Name, l.command())
 	if err != nil {
 		return nil, err
 	}
-	output, err := command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	held := &HeldLock{
-		name: l.Name, input: input, exited: make(chan struct{}),
-		kill: func() { command.Process.Kill() },
-	}
-	if err := start(command, held.exited); err != nil {
-		return nil, err
-	}
-	first := make(chan []byte, 1)
-	go func() {
-		reader := bufio.NewReaderSize(output, lineBytesMax)
-		line, _ := reader.ReadSlice('\n')
-		first <- append([]byte(nil), line...)
-		// The end of its output is the end of the process.
-		io.Copy(io.Discard, reader)
-		command.Wait()
-		held.code = command.ProcessState.ExitCode()
-		close(held.exited)
-	}()
 	select {
-	case line := <-first:
-		if err := l.parse(held, line); err != nil {
-			command.Process.Signal(syscall.SIGTERM)
-			if code := held.close(); len(line) == 0 {
+	case line := <-process.first:
+		// Both may have happened.
+		if err := causeOf(ctx); err != nil {
+			process.abandon()
+			return nil, err
+		}
+		holder, err := l.parse(line)
+		if err != nil {
+			code := process.abandon()
+			if _, reported := reportedCode(l.Name, line); reported || len(line) == 0 {
 				err = l.notAcquired(code)
 			}
 			return nil, err
 		}
+		return newHeldLock(ctx, l.Name, holder, process), nil
 	case <-ctx.Done():
-		// While it waits, it does not read its input.
-		command.Process.Signal(syscall.SIGTERM)
-		held.close()
-		return nil, context.Cause(ctx)
+		process.abandon()
+		return nil, causeOf(ctx)
 	}
-	held.ctx, held.cancel = context.WithCancelCause(ctx)
+}
+
+// causeOf returns the reason why a context is cancelled; nil if it is not. Before Go 1.23,
+// [context.Cause] returns nil for a context that is not one of package context.
+func causeOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return ctx.Err()
+}
+
+func newHeldLock(ctx context.Context, name string, holder holder, process *process) *HeldLock {
+	held := &HeldLock{name: name, holder: holder, process: process}
+	var cancel context.CancelCauseFunc
+	held.ctx, cancel = context.WithCancelCause(ctx)
+	held.cancel = cancel
 	go func() {
-		<-held.exited
-		held.cancel(ErrLockLost) // Without effect after a release.
+		<-process.exited
+		cancel(ErrLockLost) // Without effect after a release.
 	}()
-	return held, nil
+	runtime.SetFinalizer(held, func(held *HeldLock) { go held.Release() })
+	return held
 }
 
 func (l Lock) command() *exec.Cmd {
@@ -142,7 +132,7 @@ func (l Lock) command() *exec.Cmd {
 	if program == "" {
 		program = "leasehold"
 	}
-	arguments := append([]string{"lock", l.Name}, l.Arguments...)
+	arguments := append([]string{"lock", l.Name, "--report-exit-code"}, l.Arguments...)
 	if l.NoWait || l.Wait < 0 {
 		arguments = append(arguments, "--no-wait")
 	} else if l.Wait > 0 {
@@ -157,44 +147,24 @@ func (l Lock) command() *exec.Cmd {
 	return exec.Command(program, arguments...)
 }
 
-// start starts the program, whose end closes exited. If this process dies, the program receives
-// SIGTERM and leaves the queue: while it waits for the lock, it does not read its input.
-func start(command *exec.Cmd, exited <-chan struct{}) error {
-	started := make(chan error, 1)
-	go func() {
-		// The signal follows the death of the thread, which must last as long as the program.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		endWithParent(command)
-		err := command.Start()
-		started <- err
-		if err == nil {
-			<-exited
-		}
-	}()
-	return <-started
-}
-
-// parse sets the token and the slot from a complete line of this lock.
-func (l Lock) parse(held *HeldLock, line []byte) error {
+// parse returns the token and the slot of a complete line of this lock.
+func (l Lock) parse(line []byte) (holder, error) {
 	unexpected := fmt.Errorf("leasehold: lock %s: unexpected line %q", l.Name, line)
-	var fields map[string]json.RawMessage
-	if len(line) == 0 || line[len(line)-1] != '\n' || json.Unmarshal(line, &fields) != nil {
-		return unexpected
-	}
+	fields := fieldsOf(line)
 	var name string
-	for field, value := range map[string]any{"lock": &name, "token": &held.token} {
+	var found holder
+	for field, value := range map[string]any{"lock": &name, "token": &found.token} {
 		if json.Unmarshal(fields[field], value) != nil {
-			return unexpected
+			return holder{}, unexpected
 		}
 	}
-	if slot, there := fields["slot"]; there && json.Unmarshal(slot, &held.slot) != nil {
-		return unexpected
+	if slot, there := fields["slot"]; there && json.Unmarshal(slot, &found.slot) != nil {
+		return holder{}, unexpected
 	}
-	if name != l.Name || held.token < 1 || (held.slot != nil) != (l.Slots != 0) {
-		return unexpected
+	if name != l.Name || found.token < 1 || (found.slot != nil) != (l.Slots != 0) {
+		return holder{}, unexpected
 	}
-	return nil
+	return found, nil
 }
 
 func (l Lock) notAcquired(code int) error {
@@ -206,47 +176,46 @@ func (l Lock) notAcquired(code int) error {
 
 // Token returns the fencing token.
 func (h *HeldLock) Token() int64 {
-	return h.token
+	return h.holder.token
 }
 
 // Slot returns the number of the slot, and true if the lock has slots.
 func (h *HeldLock) Slot() (int, bool) {
-	if h.slot == nil {
+	if h.holder.slot == nil {
 		return 0, false
 	}
-	return *h.slot, true
+	return *h.holder.slot, true
 }
 
 // Check returns [ErrLockLost] if the lock was lost, [ErrReleased] if it was released, and nil if it
 // is held, as far as leasehold has reported. Call it before each effect.
 func (h *HeldLock) Check() error {
-	select {
-	case <-h.exited:
+	if h.process.hasExited() {
 		h.cancel(ErrLockLost)
-	default:
 	}
 	return context.Cause(h.ctx)
 }
 
-// Context returns a context that is cancelled when the lock is lost or released.
+// holding is the key under which a context has its lock.
+type holding struct{}
+
+// Context returns a context that is cancelled when the lock is lost or released. Whoever has it keeps
+// the lock from being garbage-collected.
 func (h *HeldLock) Context() context.Context {
-	return h.ctx
+	return context.WithValue(h.ctx, holding{}, h)
 }
 
-// Release releases the lock. The error is [ErrLockLost] if it was lost before. Further calls do
-// nothing and return nil.
+// Release releases the lock. The error is [ErrLockLost] if it was lost before. Further calls only
+// wait for the end of the first, and return nil.
 func (h *HeldLock) Release() error {
 	if h.over.Swap(true) {
+		<-h.process.exited
 		return nil
 	}
-	lost := false
-	select {
-	case <-h.exited:
-		lost = true
-	default:
-	}
+	runtime.SetFinalizer(h, nil)
+	lost := h.process.hasExited()
 	h.cancel(ErrReleased) // Without effect after a loss.
-	if code := h.close(); lost || !released(code) {
+	if code := h.process.close(); lost || !released(code) {
 		return fmt.Errorf("lock %s: %w (exit code %d)", h.name, ErrLockLost, code)
 	}
 	return nil
@@ -260,13 +229,4 @@ func released(code int) bool {
 		return true
 	}
 	return false
-}
-
-// close closes the input of leasehold, waits for its exit, and returns its code.
-func (h *HeldLock) close() int {
-	h.input.Close()
-	timer := time.AfterFunc(releaseMax, h.kill)
-	defer timer.Stop()
-	<-h.exited
-	return h.code
 }

@@ -40,9 +40,16 @@ func TestAValidFileLeads(t *testing.T) {
 }
 
 func TestADeadlineIsComparedAtEachCall(t *testing.T) {
-	until := now(t) + 200_000_000
-	s := status(t, good(t, map[string]any{"valid_until_boottime_ns": until}))
-	leader(t, s)
+	var s Status
+	var until uint64
+	// A busy machine may need longer than the first deadline.
+	for brief := uint64(200_000_000); !s.IsLeader(); brief *= 2 {
+		if brief > uint64(long) {
+			t.Fatal("it does not lead")
+		}
+		until = now(t) + brief
+		s = status(t, good(t, map[string]any{"valid_until_boottime_ns": until}))
+	}
 	eventually(t, "it ends", func() bool { return !s.IsLeader() })
 	if now(t) < until {
 		t.Fatal("too early")

@@ -1,0 +1,327 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// again returns a command that runs only the calling test, in another process.
+func again(t *testing.T, role string) *exec.Cmd {
+	t.Helper()
+	command := exec.Command(os.Args[0], "-test.v", "-test.run=^"+t.Name()+"$")
+	command.Env = append(os.Environ(), "CLIENT_TEST_ROLE="+role)
+	return command
+}
+
+// role returns the argument of [again]; empty in the first process.
+func role() string {
+	return os.Getenv("CLIENT_TEST_ROLE")
+}
+
+// free returns true if the lock can be acquired now.
+func free(t *testing.T, lock Lock) bool {
+	t.Helper()
+	lock.NoWait = true
+	held, err := lock.Acquire(context.Background())
+	if err == nil {
+		err = held.Release()
+	} else if errors.Is(err, ErrLockNotAcquired) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+// drop acquires a lock, and returns only what keep does with it.
+func drop[T any](t *testing.T, lock Lock, keep func(*HeldLock) T) T {
+	t.Helper()
+	held, err := lock.Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keep(held)
+}
+
+func TestALockThatNobodyRefersToIsReleased(t *testing.T) {
+	lock := of(t, "go-dropped")
+	if token := drop(t, lock, (*HeldLock).Token); token != 1 || free(t, lock) {
+		t.Fatal(token)
+	}
+	eventually(t, "it is released", func() bool {
+		runtime.GC()
+		return free(t, lock)
+	})
+}
+
+func TestAContextOfALockKeepsIt(t *testing.T) {
+	lock := of(t, "go-dropped-context")
+	ctx := drop(t, lock, (*HeldLock).Context)
+	derived, cancel := context.WithCancel(ctx)
+	// Another lock is dropped after it, and collected.
+	other := of(t, "go-dropped-after")
+	drop(t, other, (*HeldLock).Token)
+	eventually(t, "the other is released", func() bool {
+		runtime.GC()
+		return free(t, other)
+	})
+	if free(t, lock) || ctx.Err() != nil || derived.Err() != nil {
+		t.Fatal(ctx.Err())
+	}
+	runtime.KeepAlive(ctx)
+	cancel()
+	eventually(t, "it is released", func() bool {
+		runtime.GC()
+		return free(t, lock)
+	})
+}
+
+// A context that is cancelled at the moment at which the lock is held.
+type late struct {
+	context.Context
+	cancel context.CancelFunc
+	held   string // A file that exists once the lock is held.
+}
+
+func (l late) Done() <-chan struct{} {
+	for l.Err() == nil {
+		if _, err := os.Stat(l.held); err == nil {
+			l.cancel()
+		}
+		runtime.Gosched()
+	}
+	return l.Context.Done()
+}
+
+func TestACancelledAcquireReturnsNoLock(t *testing.T) {
+	directory := t.TempDir()
+	held, released := filepath.Join(directory, "held"), filepath.Join(directory, "released")
+	lock := printing(t, `
+		echo '{"lock":"it","token":1}'
+		trap '' TERM
+		: > `+held+`
+		cat > /dev/null
+		: > `+released+"\n")
+	for range [30]struct{}{} {
+		ctx, cancel := context.WithCancel(context.Background())
+		got, err := lock.Acquire(late{ctx, cancel, held})
+		if got != nil || !errors.Is(err, context.Canceled) {
+			t.Fatal(got, err)
+		}
+		if err := errors.Join(os.Remove(released), os.Remove(held)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCtrlCThatIsHandledLeavesTheLock(t *testing.T) {
+	lock := of(t, "go-interrupt")
+	lock.Arguments = append(lock.Arguments, "--workload-stop-grace=1ms")
+	if role() == "holder" {
+		interrupts := make(chan os.Signal, 1)
+		signal.Notify(interrupts, syscall.SIGINT)
+		held := acquire(t, lock)
+		os.Stdout.WriteString("held\n")
+		<-interrupts
+		// It takes longer than leasehold would need to exit, and leave the lock to expire.
+		if free(t, lock) {
+			t.Fatal("it is released")
+		}
+		if err := errors.Join(held.Check(), held.Release()); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	command := again(t, "holder")
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	output := must(command.StdoutPipe())
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for part := make([]byte, 4096); !strings.Contains(text, "held\n"); {
+		length, err := output.Read(part)
+		if err != nil {
+			t.Fatal(text, err)
+		}
+		text += string(part[:length])
+	}
+	pid := program(t, lock.Name)
+	if group := must(syscall.Getpgid(pid)); group == command.Process.Pid {
+		t.Error("leasehold is in the process group of the program")
+	}
+	if err := syscall.Kill(-command.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	for part := make([]byte, 4096); ; {
+		length, err := output.Read(part)
+		if text += string(part[:length]); err != nil {
+			break
+		}
+	}
+	if err := command.Wait(); err != nil {
+		t.Fatal(err, text)
+	}
+}
+
+func TestTheExitCodeIsKnownWithoutSIGCHLD(t *testing.T) {
+	lock, own := of(t, "go-sigchld"), of(t, "go-sigchld-own")
+	switch role() {
+	case "":
+		acquire(t, lock)
+		for _, role := range []string{"ignored", "reaped"} {
+			if output, err := again(t, role).CombinedOutput(); err != nil {
+				t.Error(role, err, string(output))
+			}
+		}
+		return
+	case "ignored":
+		signal.Ignore(syscall.SIGCHLD)
+	case "reaped":
+		go func() {
+			for {
+				if _, err := syscall.Wait4(-1, nil, 0, nil); err != nil {
+					runtime.Gosched()
+				}
+			}
+		}()
+	}
+	if held, err := own.Acquire(context.Background()); err != nil || held.Release() != nil {
+		t.Fatal(held, err)
+	}
+	lock.NoWait = true
+	refused(t, lock)
+}
+
+// descriptors returns the number of open descriptors.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	return len(must(os.ReadDir("/proc/self/fd"))) - 1 // Without that of the directory.
+}
+
+// fill opens all descriptors below the highest, and returns their number.
+func fill(t *testing.T) uint64 {
+	t.Helper()
+	for {
+		file := must(os.Open(os.DevNull))
+		t.Cleanup(func() { file.Close() })
+		if number := file.Fd(); int(number)+1 == descriptors(t) {
+			return uint64(number) + 1
+		}
+	}
+}
+
+func TestWithoutDescriptorsNothingIsLeftAndTheOtherLockIsHeld(t *testing.T) {
+	// Otherwise what is left would be closed when it is collected.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	lock, other := of(t, "go-descriptors"), of(t, "go-descriptors-other")
+	other.NoWait = true
+	acquire(t, other).Release() // What Go opens once is open from here on.
+	held := acquire(t, lock)
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before)
+	count := fill(t)
+	failed := 0
+	for more := uint64(0); more < 12; more++ {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: count + more, Max: before.Max}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := other.Acquire(context.Background())
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			failed++
+		} else if err := got.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if left := descriptors(t) - int(count); left != 0 {
+			t.Fatal("with ", more, " descriptors: ", left, " are left: ", err)
+		}
+	}
+	if failed < 6 {
+		t.Fatal("only ", failed, " failed")
+	}
+	if err := held.Check(); err != nil || !free(t, other) {
+		t.Fatal(err)
+	}
+}
+
+func TestTheEndOfTheThreadThatAcquiredItLeavesTheLock(t *testing.T) {
+	lock := of(t, "go-thread")
+	got := make(chan *HeldLock)
+	go func() {
+		runtime.LockOSThread() // The thread ends with this goroutine.
+		held, err := lock.Acquire(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- held
+	}()
+	held := <-got
+	if held == nil {
+		return
+	}
+	if free(t, lock) || held.Check() != nil {
+		t.Fatal(held.Check())
+	}
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoGoroutineIsLeft(t *testing.T) {
+	lock := of(t, "go-goroutines")
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	before := runtime.NumGoroutine()
+	for range [3]struct{}{} {
+		held, err := lock.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if free(t, lock) {
+			t.Fatal("not held")
+		}
+		waiting, cancel := context.WithCancel(ctx)
+		got := make(chan error)
+		go func() {
+			_, err := lock.Acquire(waiting)
+			got <- err
+		}()
+		eventually(t, "it waits", func() bool { return waiters(t, lock.Name) == 1 })
+		cancel()
+		if err := errors.Join(<-got, held.Release()); !errors.Is(err, context.Canceled) || errors.Is(err, ErrLockLost) {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all have ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func TestAReleaseOfAProgramThatLeavesItsOutputOpenEnds(t *testing.T) {
+	defer func(before time.Duration) { releaseMax = before }(releaseMax)
+	releaseMax = 200 * time.Millisecond
+	lock := printing(t, `echo '{"lock":"it","token":1}'; sleep 1000 & echo $! > "$0.pid"; wait`+"\n")
+	held := acquire(t, lock)
+	t.Cleanup(func() {
+		pid := strings.TrimSpace(string(must(os.ReadFile(lock.Program + ".pid"))))
+		exec.Command("kill", pid).Run()
+	})
+	if err := held.Release(); !errors.Is(err, ErrLockLost) {
+		t.Fatal(err)
+	}
+}

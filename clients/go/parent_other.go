@@ -1,7 +1,0 @@
-//go:build !linux
-
-package leasehold
-
-import "os/exec"
-
-func endWithParent(*exec.Cmd) {}
