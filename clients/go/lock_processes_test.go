@@ -315,7 +315,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 func TestAReleaseOfAProgramThatLeavesItsOutputOpenEnds(t *testing.T) {
 	defer func(before time.Duration) { releaseMax = before }(releaseMax)
 	releaseMax = 200 * time.Millisecond
-	lock := printing(t, `echo '{"lock":"it","token":1}'; sleep 1000 & echo $! > "$0.pid"; wait`+"\n")
+	lock := printing(t, `sleep 1000 & echo $! > "$0.pid"; echo '{"lock":"it","token":1}'; wait`+"\n")
 	held := acquire(t, lock)
 	t.Cleanup(func() {
 		pid := strings.TrimSpace(string(must(os.ReadFile(lock.Program + ".pid"))))

@@ -120,7 +120,7 @@ async fn i4_the_go_package() {
 async fn i4_the_node_package() {
     if installed("node", "--version") {
         // `node --test` would start a process for each file.
-        for file in ["status", "events", "lock"] {
+        for file in ["status", "events", "lock", "lock_processes"] {
             let tests = format!("exec node --test-reporter=tap tests/{file}.test.js");
             let output = run("node", &tests).await;
             ran(&output, "\n# fail 0\n");

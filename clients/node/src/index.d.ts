@@ -80,7 +80,8 @@ export class LockLost extends LockError {
   readonly name: "LockLost";
 }
 
-/** A lock that this process holds. Once it is lost or released, it stays so. */
+/** A lock that this process holds. Once it is lost or released, it stays so. It is released if it and
+ * its `signal` are garbage-collected. */
 export class HeldLock {
   private constructor();
   readonly name: string;
@@ -89,12 +90,11 @@ export class HeldLock {
   /** The number of the slot; null if the lock has no slots. */
   readonly slot: number | null;
   /** Is aborted with `LockLost` when the lock is lost, and with another `LockError` when it is
-   * released. */
+   * released, between callbacks. */
   readonly signal: AbortSignal;
   /** Returns true if the lock is held, as far as `leasehold` has reported. */
   isValid(): boolean;
-  /** Throws the reason of `signal` unless the lock is held. Call it before each effect, and after
-   * each `await`. */
+  /** Throws the reason of `signal` unless the lock is held. Call it before each effect. */
   check(): void;
   /** Releases the lock. Rejects with `LockLost` if it was lost before. */
   release(): Promise<void>;

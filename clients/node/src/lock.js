@@ -1,16 +1,21 @@
 // Holds a lock through `leasehold lock NAME`, which keeps it until its standard input closes.
 
 import { spawn } from "node:child_process";
+import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 
 const NOT_ACQUIRED = 75;
 // Codes of `leasehold` after its input was closed: done, or done after a stop signal.
 const RELEASED = [0, 128 + 1, 128 + 2, 128 + 3, 128 + 15];
 const LINE_MAX = 4096;
+// Two for each of the two streams, and two that report the result of the exec.
+const SPAWN_DESCRIPTORS = 6;
 
 /** Durations in milliseconds, which tests change. */
 export const timing = {
   // `leasehold` waits for MongoDB for at most 5 s.
   release: 10_000,
+  // A process whose output has ended is about to exit.
+  poll: 10,
 };
 
 export class LockError extends Error {
@@ -30,6 +35,15 @@ export class LockLost extends LockError {
   name = "LockLost";
 }
 
+/** Key under which a signal has its lock, which is thus not collected while the signal is used. */
+const HOLDING = Symbol("holding");
+
+/** Releases locks that were garbage-collected. */
+const dropped = new FinalizationRegistry(({ program, name }) => {
+  process.emitWarning(`lock ${name} was dropped without a release`);
+  program.close();
+});
+
 export class HeldLock {
   #program;
   #ended = new AbortController();
@@ -38,7 +52,11 @@ export class HeldLock {
   constructor(program, { lock, token, slot = null }) {
     Object.assign(this, { name: lock, token, slot });
     this.#program = program;
-    program.exited.then((code) => this.#ended.abort(this.#lost(code)));
+    this.#ended.signal[HOLDING] = this;
+    // The program must not refer to this lock, which is collected if nobody else does.
+    const held = new WeakRef(this);
+    program.exited.then((code) => held.deref()?.#end(lost(lock, code)));
+    dropped.register(this, { program, name: lock }, this);
   }
 
   get signal() {
@@ -46,11 +64,13 @@ export class HeldLock {
   }
 
   isValid() {
+    // Its exit may be noticed only after the present callback.
+    if (!this.signal.aborted && this.#program.hasExited()) this.#end(lost(this.name, null));
     return !this.signal.aborted;
   }
 
   check() {
-    this.signal.throwIfAborted();
+    if (!this.isValid()) throw this.signal.reason;
   }
 
   release() {
@@ -63,30 +83,61 @@ export class HeldLock {
   }
 
   async #release() {
-    const lost = !this.isValid();
-    this.#ended.abort(new LockError(`lock ${this.name} was released`));
+    dropped.unregister(this);
+    const isLost = !this.isValid();
+    this.#end(new LockError(`lock ${this.name} was released`));
     const code = await this.#program.close();
-    if (lost || !RELEASED.includes(code)) throw this.#lost(code);
+    if (isLost || !RELEASED.includes(code)) throw lost(this.name, code);
   }
 
-  #lost(code) {
-    return new LockLost(`lock ${this.name} was lost`, code);
+  #end(reason) {
+    this.#ended.abort(reason);
+  }
+}
+
+function lost(name, code) {
+  return new LockLost(`lock ${name} was lost`, code);
+}
+
+/** Throws without the descriptors for a process. Node would leave some of them open for ever. */
+function requireDescriptors() {
+  const files = [];
+  try {
+    while (files.length < SPAWN_DESCRIPTORS) files.push(openSync("/dev/null"));
+  } finally {
+    for (const file of files) closeSync(file);
   }
 }
 
 /** A running `leasehold lock`. */
 class Program {
-  constructor(path, flags) {
-    this.child = spawn(path, flags, { stdio: ["pipe", "pipe", "inherit"] });
+  #name;
+  #last = "";
+  #closing = null;
+
+  constructor(name, path, flags) {
+    this.#name = name;
+    requireDescriptors();
+    // In a session of its own, since Ctrl-C is for this process, whose end closes the input.
+    this.child = spawn(path, flags, { stdio: ["pipe", "pipe", "inherit"], detached: true });
     this.exited = new Promise((resolve) => {
-      // Without a code it was ended by a signal, or not started.
+      // Without a code it was ended by a signal, or its code is unknown.
       this.child.on("exit", (code) => resolve(code));
       this.child.on("error", (error) => {
+        if (this.child.pid !== undefined) return; // A signal could not be sent.
         this.error = error;
         resolve(null);
       });
+      // If another part of this process has waited for it, there is no event.
+      const gone = () => {
+        if (this.#state() === "") resolve(this.reported());
+        else setTimeout(gone, timing.poll).unref();
+      };
+      this.child.stdout?.on("close", gone);
     });
-    this.child.stdin.on("error", () => {}); // It has exited.
+    this.exited.then(() => this.child.unref()); // Otherwise Node waits for the missing event.
+    // The streams are missing if there are no descriptors for them.
+    this.child.stdin?.on("error", () => {}); // It has exited.
   }
 
   /** Returns the first line, incomplete if it ends or is too long. */
@@ -95,48 +146,99 @@ class Program {
     return new Promise((resolve) => {
       let text = "";
       let complete = false;
-      stdout.setEncoding("utf8");
-      stdout.on("data", (part) => {
-        if (complete) return; // The rest is read, so that it does not block.
+      this.child.on("error", () => resolve(text));
+      stdout?.setEncoding("utf8");
+      stdout?.on("data", (part) => {
+        // The rest is read, so that it does not block.
+        this.#last = (this.#last + part).slice(-LINE_MAX);
+        if (complete) return;
         text += part;
         const end = text.indexOf("\n") + 1;
         complete = end > 0 || text.length > LINE_MAX;
         if (complete) resolve(text.slice(0, end || LINE_MAX));
       });
-      stdout.on("close", () => resolve(text));
-      this.child.on("error", () => resolve(text));
+      stdout?.on("close", () => resolve(text));
     });
   }
 
-  /** Closes its input, waits for its exit, and returns its code. */
-  async close() {
-    const timer = setTimeout(() => this.child.kill("SIGKILL"), timing.release);
-    this.child.stdin.destroy();
+  /** Returns the exit code that the last line reports; null without one. */
+  reported() {
+    const lines = this.#last.split("\n");
+    if (lines.pop() !== "") return null;
+    const line = objectOf(lines.pop());
+    return line?.lock === this.#name && Number.isInteger(line.exit_code) ? line.exit_code : null;
+  }
+
+  /** Returns true if it has exited, also if no event has reported that yet. */
+  hasExited() {
+    return ["", "X", "Z"].includes(this.#state());
+  }
+
+  /** Returns the state of the process: empty if there is none, null if it is unknown. */
+  #state() {
+    try {
+      const stat = readFileSync(`/proc/${this.child.pid}/stat`, "latin1");
+      return stat[stat.lastIndexOf(")") + 2];
+    } catch (error) {
+      // After other errors, such as EMFILE, only its events tell.
+      const isGone = error.code === "ESRCH" || (error.code === "ENOENT" && existsSync("/proc/self/stat"));
+      return isGone ? "" : null;
+    }
+  }
+
+  /**
+   * Closes its input, which releases the lock or leaves the queue, waits for its exit, and returns
+   * its code.
+   */
+  close() {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close() {
+    const kill = () => {
+      this.child.kill("SIGKILL");
+      this.child.stdout?.destroy(); // A descendant may keep the other end open.
+    };
+    const timer = setTimeout(kill, timing.release);
+    this.child.stdin?.destroy();
     const code = await this.exited;
     clearTimeout(timer);
     return code;
+  }
+
+  /** Ends a program that holds nothing, which may be another one than `leasehold`. */
+  abandon() {
+    this.child.kill("SIGTERM");
+    return this.close();
   }
 }
 
 export async function acquire(name, options = {}) {
   const { waitMs, shared = false, slots, arguments: more = [], signal } = options;
   signal?.throwIfAborted();
-  const flags = ["lock", name, ...more];
+  const flags = ["lock", name, "--report-exit-code", ...more];
   if (waitMs !== undefined) flags.push(waitMs <= 0 ? "--no-wait" : `--wait=${Math.round(waitMs)}ms`);
   if (shared) flags.push("--shared");
   if (slots !== undefined) flags.push(`--slots=${slots}`);
-  const program = new Program(options.program ?? "leasehold", flags);
-  const stop = () => program.child.kill("SIGTERM"); // While it waits, it does not read its input.
+  let program;
+  try {
+    program = new Program(name, options.program ?? "leasehold", flags);
+  } catch (error) {
+    throw new LockError(`lock ${name}: ${error.message}`);
+  }
+  const stop = () => program.abandon();
   signal?.addEventListener("abort", stop);
   const line = await program.firstLine();
   signal?.removeEventListener("abort", stop);
   const held = parsed(line, name, slots);
   if (held && !signal?.aborted) return new HeldLock(program, held);
-  stop();
-  const code = await program.close();
+  const code = await program.abandon();
   signal?.throwIfAborted();
   if (program.error) throw new LockError(`lock ${name}: ${program.error.message}`);
-  if (line !== "") throw new LockError(`lock ${name}: leasehold printed an unexpected line: ${line}`);
+  if (line !== "" && program.reported() === null) {
+    throw new LockError(`lock ${name}: leasehold printed an unexpected line: ${line}`);
+  }
   if (code === NOT_ACQUIRED) throw new LockNotAcquired(`lock ${name} is held by another process`, code);
   throw new LockError(`lock ${name}: leasehold exited with code ${code}`, code);
 }
@@ -157,11 +259,17 @@ export async function withLock(name, options, work) {
 
 /** Returns the content of a complete line of this lock, otherwise null. */
 function parsed(line, name, slots) {
+  const held = line.endsWith("\n") ? objectOf(line) : null;
+  const { lock, token, slot } = held ?? {};
+  const hasSlot = slots === undefined ? slot === undefined : Number.isInteger(slot);
+  return lock === name && Number.isSafeInteger(token) && token > 0 && hasSlot ? held : null;
+}
+
+/** Returns the object that a line has, otherwise null. */
+function objectOf(line) {
   try {
-    const held = JSON.parse(line.endsWith("\n") ? line : "");
-    const { lock, token, slot } = held;
-    const hasSlot = slots === undefined ? slot === undefined : Number.isInteger(slot);
-    return lock === name && Number.isSafeInteger(token) && token > 0 && hasSlot ? held : null;
+    const value = JSON.parse(line);
+    return typeof value === "object" ? value : null;
   } catch {
     return null;
   }

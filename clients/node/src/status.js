@@ -101,12 +101,16 @@ function ifShown(read) {
   }
 }
 
-function attempt(read) {
-  try {
-    return read();
-  } catch {
-    return null;
-  }
+/** A descriptor of the clock. It stays open: a new one may not be available when it is needed. */
+let clock = null;
+const reading = Buffer.alloc(64);
+
+function openClock() {
+  const { dev } = statSync("/proc");
+  const file = openSync("/proc/uptime", constants.O_RDONLY);
+  if (fstatSync(file).dev === dev) return file;
+  closeSync(file);
+  return null;
 }
 
 /**
@@ -118,8 +122,13 @@ function attempt(read) {
  * has passed: lxcfs mounts the uptime of the container on the file, which is less.
  */
 function boottimeNs() {
-  const file = "/proc/uptime";
-  const isMounted = attempt(() => statSync(file).dev !== statSync("/proc").dev) ?? true;
-  const uptime = attempt(() => readFileSync(file, "utf8").match(/^(\d+)\.(\d\d) /));
-  return uptime && !isMounted ? (Number(uptime[1] + uptime[2]) + 1) * 1e7 + 2048 : Infinity;
+  try {
+    clock ??= openClock();
+    const length = readSync(clock, reading, 0, reading.length, 0);
+    const uptime = reading.toString("latin1", 0, length).match(/^(\d+)\.(\d\d) /);
+    return (Number(uptime[1] + uptime[2]) + 1) * 1e7 + 2048;
+  } catch {
+    clock = null; // Another part of the program may have closed it.
+    return Infinity;
+  }
 }

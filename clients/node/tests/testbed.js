@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -67,6 +67,14 @@ export function scratch(test) {
   const directory = mkdtempSync(join(tmpdir(), "leasehold-"));
   test.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
+}
+
+/** Returns a shell script as a program. */
+export function printing(test, script) {
+  const program = join(scratch(test), "leasehold");
+  writeFileSync(program, `#!/bin/sh\n${script}`);
+  chmodSync(program, 0o700);
+  return program;
 }
 
 /** Runs a command to its end, and returns its standard output. */
