@@ -35,7 +35,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use choice::{
-    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopSignal, Watch,
+    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopScope,
+    StopSignal, Watch,
 };
 pub use connection_string::{UriProblem, check_uri};
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
@@ -244,7 +245,9 @@ impl Config {
             workload:
                 WorkloadConfig {
                     stop_signal,
+                    stop_scope,
                     stop_grace,
+                    linger,
                     on_exit,
                     ends_first,
                     health,
@@ -318,7 +321,9 @@ impl Config {
             ("kubernetes.demote_others", demote_others.to_string()),
             ("kubernetes.events", events.to_string()),
             ("workload.stop_signal", stop_signal.to_string()),
+            ("workload.stop_scope", stop_scope.to_string()),
             ("workload.stop_grace", format!("{stop_grace:?}")),
+            ("workload.linger", format!("{linger:?}")),
             ("workload.loss_grace", format!("{:?}", timings.loss_grace())),
             ("workload.on_exit", on_exit.to_string()),
             ("workload.ends_first", ends_first.to_string()),

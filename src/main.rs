@@ -5,9 +5,10 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use leasehold::{cli, workload};
+use leasehold::{cli, signals, workload};
 
 fn main() -> ExitCode {
+    signals::prepare();
     // The guard and shim stages between a daemon and its command run before anything is set up.
     if let Some(code) = workload::observed_stage(std::env::args_os(), cli::guard_trace) {
         return code;

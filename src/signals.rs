@@ -2,29 +2,41 @@
 
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
-use signal_hook::low_level::pipe;
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal as ProcessSignal, getpid, kill_current_process_group, setrlimit,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGXFSZ};
+use signal_hook::flag;
+use signal_hook::low_level::{emulate_default_handler, pipe};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 
 use crate::clock;
 use crate::election::BootTime;
 use crate::exit;
+use crate::workload::dispositions::{Ignored, unblock_all};
 
 /// A stop signal that follows the first one within this time belongs to the same request, because
 /// timeout(1) signals its child and then its process group, systemd signals every process of a
 /// unit, and a supervisor forwards signals that its child received directly.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
+const NO_CORE: Rlimit = Rlimit {
+    current: Some(0),
+    maximum: Some(0),
+};
+
 /// Action that a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// TERM, INT or QUIT (some images stop with QUIT): step down and exit. [`StopRequests`] decides
     /// the meaning of a second one.
-    Stop,
+    Stop(Stop),
     /// HUP: read the configuration again.
     Reload,
     /// USR1: step down and stay out for one lease duration.
@@ -38,6 +50,18 @@ pub enum Signal {
 pub struct Stop(i32);
 
 impl Stop {
+    /// Returns the signal if a terminal sends it: INT and QUIT by a key, HUP when it hangs up.
+    pub fn of_terminal(number: i32) -> Option<Self> {
+        [SIGINT, SIGQUIT, SIGHUP]
+            .contains(&number)
+            .then_some(Self(number))
+    }
+
+    /// Returns true if a terminal sends this signal.
+    pub fn is_of_terminal(self) -> bool {
+        Self::of_terminal(self.0).is_some()
+    }
+
     /// Returns the exit code that a shell reports for a command that this signal ended.
     pub fn exit_code(self) -> u8 {
         exit::SIGNALLED.saturating_add(u8::try_from(self.0).unwrap_or(0))
@@ -51,6 +75,77 @@ impl Stop {
             SIGQUIT => "SIGQUIT",
             _ => "SIGHUP",
         }
+    }
+}
+
+/// The end of this process.
+///
+/// After a signal of the terminal, a shell looks at how its command ended: only a command that the
+/// signal has ended ends the script too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Exits with this code.
+    Code(u8),
+    /// Ends by this signal.
+    Signal(Stop),
+    /// Ends by this signal with the whole process group. The key was meant for the group, and only
+    /// CMD, which was in the foreground, received its signal.
+    Key(Stop),
+}
+
+impl From<u8> for Exit {
+    fn from(code: u8) -> Self {
+        Self::Code(code)
+    }
+}
+
+impl From<Stop> for Exit {
+    fn from(stop: Stop) -> Self {
+        match stop.is_of_terminal() {
+            true => Self::Signal(stop),
+            false => Self::Code(stop.exit_code()),
+        }
+    }
+}
+
+impl Exit {
+    /// Returns the exit code, as a shell reports it.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(stop) | Self::Key(stop) => stop.exit_code(),
+        }
+    }
+
+    /// Ends this process by a signal, or returns the exit code. Call it when nothing else is left to
+    /// do.
+    pub fn take(self) -> ExitCode {
+        let stop = match self {
+            Self::Code(code) => return ExitCode::from(code),
+            Self::Signal(stop) | Self::Key(stop) => stop,
+        };
+        // The default effect of a signal does not apply to process 1 of a container.
+        if getpid() != Pid::INIT {
+            if matches!(self, Self::Key(_))
+                && let Some(signal) = ProcessSignal::from_named_raw(stop.0)
+            {
+                let _ = kill_current_process_group(signal);
+            }
+            // Without this, SIGQUIT would also write a core dump of this process.
+            let _ = setrlimit(Resource::Core, NO_CORE);
+            let _ = emulate_default_handler(stop.0);
+        }
+        ExitCode::from(stop.exit_code())
+    }
+}
+
+/// Puts the inherited state of signals in order: none is blocked, and SIGXFSZ, sent when a file
+/// exceeds its limit, costs a write and not the process. Call it before any thread is started.
+pub fn prepare() {
+    unblock_all();
+    if !Ignored::of_this_process().contains(SIGXFSZ) {
+        // If this fails, the default effect remains.
+        let _ = flag::register(SIGXFSZ, Arc::default());
     }
 }
 
@@ -118,9 +213,9 @@ impl Signals {
     /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
         Self::listen(&[
-            (Signal::Stop, SIGTERM),
-            (Signal::Stop, SIGINT),
-            (Signal::Stop, SIGQUIT),
+            (Signal::Stop(Stop(SIGTERM)), SIGTERM),
+            (Signal::Stop(Stop(SIGINT)), SIGINT),
+            (Signal::Stop(Stop(SIGQUIT)), SIGQUIT),
             (Signal::Reload, SIGHUP),
             (Signal::StepDown, SIGUSR1),
             (Signal::Report, SIGUSR2),
@@ -163,6 +258,7 @@ impl Resizes {
 
 impl<T: Copy> SignalStream<T> {
     fn listen(signals: &[(T, i32)]) -> io::Result<Self> {
+        let ignored = Ignored::of_this_process();
         let listen = |(meaning, number): &(T, i32)| {
             // The handler writes a byte per signal, so no thread is needed.
             let (reader, writer) = StdUnixStream::pair()?;
@@ -170,7 +266,11 @@ impl<T: Copy> SignalStream<T> {
             pipe::register(*number, writer)?;
             Ok((*meaning, UnixStream::from_std(reader)?))
         };
-        let pipes: io::Result<Vec<_>> = signals.iter().map(listen).collect();
+        // A signal that was ignored at the start stays ignored, here and in CMD.
+        let heeded = signals
+            .iter()
+            .filter(|(_, number)| !ignored.contains(*number));
+        let pipes: io::Result<Vec<_>> = heeded.map(listen).collect();
         Ok(Self { pipes: pipes? })
     }
 

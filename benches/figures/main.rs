@@ -357,7 +357,7 @@ async fn header(options: &Options) -> Result<Results, String> {
 }
 
 async fn stopped(signals: &mut Signals) {
-    while signals.next().await != Signal::Stop {}
+    while !matches!(signals.next().await, Signal::Stop(_)) {}
 }
 
 /// Prints a result on standard output.

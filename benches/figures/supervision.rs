@@ -216,7 +216,7 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
         let mut signals = Signals::register().expect("signal handlers can be registered");
         let line = format!("began {began_ns} {alone}\n");
         journal.write_all(line.as_bytes()).expect("as before");
-        while signals.next().await != Signal::Stop {}
+        while !matches!(signals.next().await, Signal::Stop(_)) {}
         let line = format!("ended {}\n", boottime_ns());
         journal.write_all(line.as_bytes()).expect("as before");
     });

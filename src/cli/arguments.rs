@@ -28,9 +28,11 @@ use crate::config::{KEYS, Key, Kind, Sources, find, suggest_key};
 
 /// Keys without effect in a `leasehold run` that has no command. As flags they are rejected there.
 /// In a file they are accepted, because the file may be shared with a daemon that has a command.
-const OF_A_COMMAND: [&str; 3] = [
+const OF_A_COMMAND: [&str; 5] = [
     "workload.stop_signal",
+    "workload.stop_scope",
     "workload.stop_grace",
+    "workload.linger",
     "workload.on_exit",
 ];
 

@@ -11,6 +11,7 @@ mod held;
 mod inherited;
 mod observation_cache;
 mod piped;
+mod standard_input;
 mod store_answers;
 mod voice;
 mod waiting;
@@ -26,6 +27,7 @@ use self::held::{Work, Worked};
 use self::inherited::{Held, Inherited};
 use self::observation_cache::ObservationCache;
 use self::piped::Input;
+pub use self::standard_input::UnusableInput;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
 use super::privacy::hide_from_the_user;
@@ -39,10 +41,11 @@ use crate::exit;
 use crate::lock::{AtLeast, Mode, OncePer, Want, scaled};
 use crate::locker::{Locker, LockerOptions};
 use crate::log;
-use crate::signals::{Relays, Stops};
+use crate::signals::{Exit, Relays, Stops};
 use crate::supervisor::command::Standby;
 use crate::trace::Trace;
 use crate::workload::Command;
+use crate::workload::prerequisites::{MissingPrerequisite, prerequisites};
 
 /// Arguments of `leasehold lock`.
 #[derive(Debug, Clone)]
@@ -71,6 +74,8 @@ pub struct LockArgs {
     pub verbose: bool,
     /// Print the exit code on standard output at the end, for a parent that cannot wait for it.
     pub report_exit_code: bool,
+    /// Do not report that others hold the lock.
+    pub quiet: bool,
     /// Command to run; if empty, the lock is held until standard input closes.
     pub command: Vec<OsString>,
 }
@@ -93,6 +98,20 @@ pub enum LockCommandError {
     /// `--lease-duration` is inconsistent with the other durations.
     #[error("--lease-duration: {}", list(.0))]
     Timings(Vec<TimingError>),
+    /// Without a command, standard input holds the lock, and it cannot.
+    #[error(
+        "lock {lock} not acquired: {why}; to fix: give a command (leasehold lock {lock} -- COMMAND), \
+         or keep a pipe open as standard input"
+    )]
+    Input {
+        /// The lock.
+        lock: LeaseName,
+        /// The cause.
+        why: UnusableInput,
+    },
+    /// The guard of the command cannot work here.
+    #[error(transparent)]
+    Guard(#[from] MissingPrerequisite),
     /// A system call failed.
     #[error("cannot {doing}")]
     System {
@@ -115,7 +134,8 @@ impl LockCommandError {
             Self::Config(_) | Self::NotHandedDown(_) | Self::Trace(_) | Self::Timings(_) => {
                 exit::CONFIGURATION
             }
-            Self::System { .. } => exit::SYSTEM,
+            Self::Input { .. } => exit::USAGE,
+            Self::Guard(_) | Self::System { .. } => exit::SYSTEM,
         }
     }
 }
@@ -133,23 +153,29 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
     let ended = acquire_and_work(args);
     if reports {
         let code = match &ended {
-            Ok(code) => *code,
+            Ok(exit) => exit.code(),
             Err(error) => error.exit_code(),
         };
         // A parent that closed the pipe does not want to know.
         let _ = answer(piped::exit_line(&name, code).as_bytes());
     }
-    ended.map(ExitCode::from)
+    ended.map(Exit::take)
 }
 
-fn acquire_and_work(args: LockArgs) -> Result<u8, LockCommandError> {
+fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
+    if args.command.is_empty() {
+        standard_input::check().map_err(|why| LockCommandError::Input {
+            lock: args.name.clone(),
+            why,
+        })?;
+    }
     let loaded = args.sources.load();
     // The variables of our configuration are not passed to a command, because they may contain a
     // credential. An inner command may therefore not know the store.
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let voice = Voice::new(args.name.clone(), false);
-        return Ok(again(&args, held, &voice));
+        return Ok(again(&args, held, &voice).into());
     }
     let config = loaded.lock_config().map_err(|error| {
         if names_no_store && is_inside() {
@@ -165,10 +191,13 @@ fn acquire_and_work(args: LockArgs) -> Result<u8, LockCommandError> {
     let trace = trace::from_environment()?;
     let log = log::start(&config.log);
     hide_from_the_user();
-    let voice = Voice::new(args.name.clone(), log.is_json());
+    let voice = Voice::new(args.name.clone(), log.is_json()).quiet(args.quiet);
     let store = inherited::store(&config.mongodb);
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
-        return Ok(again(&args, held, &voice));
+        return Ok(again(&args, held, &voice).into());
+    }
+    if !args.command.is_empty() {
+        prerequisites()?;
     }
     let job = Job {
         args: &args,
@@ -230,7 +259,7 @@ fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<St
     // The first terms may be provisional, which have no grace.
     let command = Command::new(program)
         .arguments(arguments)
-        .linger(timings.loss_grace());
+        .leftover_grace(timings.loss_grace());
     Some(Standby::new(command, stopping(&config.workload)))
 }
 
@@ -261,7 +290,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    async fn contend(self) -> Result<u8, LockCommandError> {
+    async fn contend(self) -> Result<Exit, LockCommandError> {
         let stops = Stops::register().map_err(system("register the signal handlers"))?;
         let relays = Relays::register().map_err(system("register the signal handlers"))?;
         let mut command = command(self.args, self.config, &self.timings);
@@ -281,7 +310,7 @@ impl Job<'_> {
         mut command: Option<&mut Standby>,
         mut input: Input,
         (mut stops, mut relays): (Stops, Relays),
-    ) -> Result<u8, LockCommandError> {
+    ) -> Result<Exit, LockCommandError> {
         let Self { args, config, .. } = self;
         let mut patience = Patience::of(args, &self.timings);
         // An attempt without a wait often fails, so its command is not prepared in advance.
@@ -320,7 +349,7 @@ impl Job<'_> {
                         )),
                     };
                     match worked.map_err(system("hold the lock"))? {
-                        Worked::Over(code) => return Ok(code),
+                        Worked::Over(exit) => return Ok(exit),
                         // Nothing ran, so nothing was interrupted.
                         Worked::NeverBegan => {
                             warn!(lock = %args.name, "{contend_again}");
@@ -338,16 +367,16 @@ impl Job<'_> {
                     // Leave the current holders some time, even with --no-wait.
                     tokio::select! {
                         () = tokio::time::sleep(self.timings.retry_interval()) => {}
-                        stop = stops.next() => return Ok(stop.exit_code()),
-                        () = input.closed() => return Ok(self.abandoned()),
+                        stop = stops.next() => return Ok(stop.into()),
+                        () = input.closed() => return Ok(self.abandoned().into()),
                     }
                 }
-                Waited::NotAcquired => return Ok(args.conflict_exit_code),
-                Waited::Skipped => return Ok(args.skipped_exit_code),
-                Waited::Unreachable => return Ok(exit::STORE_UNREACHABLE),
-                Waited::Wrong => return Ok(exit::CONFIGURATION),
-                Waited::Abandoned => return Ok(self.abandoned()),
-                Waited::Stopped(stop) => return Ok(stop.exit_code()),
+                Waited::NotAcquired => return Ok(args.conflict_exit_code.into()),
+                Waited::Skipped => return Ok(args.skipped_exit_code.into()),
+                Waited::Unreachable => return Ok(exit::STORE_UNREACHABLE.into()),
+                Waited::Wrong => return Ok(exit::CONFIGURATION.into()),
+                Waited::Abandoned => return Ok(self.abandoned().into()),
+                Waited::Stopped(stop) => return Ok(stop.into()),
                 Waited::Broken(error) => return Err(system("contend for the lock")(error)),
             }
         }

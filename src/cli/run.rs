@@ -4,6 +4,7 @@
 //! before the election begins.
 
 mod environment;
+mod error;
 mod files;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
@@ -19,7 +20,6 @@ mod surfaces;
 mod workload;
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
@@ -28,6 +28,8 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+pub use self::error::RunError;
+use self::error::system;
 pub use self::moved::PodError;
 #[cfg(feature = "kubernetes")]
 pub(super) use self::moved::{access, moved, of_pod, pod};
@@ -43,25 +45,24 @@ use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Workload, WorkloadEvent};
 use super::privacy::hide_from_the_user;
-use super::trace::{self, TraceError};
-use crate::admin::{Admin, AdminState, BindError, Bound, Streams};
+use super::trace;
+use crate::admin::{Admin, AdminState, Bound, Streams};
 use crate::clock;
-use crate::config::{Config, ConfigError, OnExit, Sources};
+use crate::config::{Config, OnExit, Sources};
 use crate::election::{Input, Status, Token};
 use crate::elector::{Elector, ElectorBuilder};
 use crate::exit;
 use crate::log::{self, LogHandle};
-use crate::publish::directory::{
-    DirectoryError, RecoveredState, StatusDirectory, default_directory,
-};
+use crate::publish::directory::{RecoveredState, StatusDirectory, default_directory};
 use crate::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
-use crate::signals::{Signal, Signals, StopRequest, StopRequests};
+use crate::signals::{Exit, Signal, Signals, StopRequest, StopRequests};
 use crate::supervisor::Orders;
 use crate::trace::Trace;
 use crate::workload::Orphans;
+use crate::workload::prerequisites::prerequisites;
 
 /// Maximum time that the exit waits for the files and the event streams to say "not leader". A
 /// local disk takes well under a millisecond. Files on a disk that hangs, and events, carry a
@@ -71,55 +72,6 @@ const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 /// Capacity of the channel for confirmations. A workload confirms once per step-down; additional
 /// confirmations have no effect.
 const CONFIRMATIONS_MAX: usize = 4;
-
-/// Reason why the daemon could not start or continue.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The status directory is not usable.
-    #[error(transparent)]
-    Directory(#[from] DirectoryError),
-    /// The port is not usable.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The file of the trace is not usable.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// Labels are required, but the cluster or the pod is unknown.
-    #[error(transparent)]
-    Kubernetes(#[from] PodError),
-    /// The operating system or a part of the daemon failed.
-    #[error("cannot {doing}")]
-    System {
-        /// The failed operation.
-        doing: &'static str,
-        /// The cause.
-        source: Box<dyn Error + Send + Sync>,
-    },
-}
-
-impl RunError {
-    /// Returns the exit code for this kind of error.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Directory(_)
-            | Self::Bind(_)
-            | Self::Config(_)
-            | Self::Trace(_)
-            | Self::Kubernetes(_) => exit::CONFIGURATION,
-            Self::System { .. } => exit::NEGATIVE,
-        }
-    }
-}
-
-fn system<E: Into<Box<dyn Error + Send + Sync>>>(doing: &'static str) -> impl Fn(E) -> RunError {
-    move |error| RunError::System {
-        doing,
-        source: error.into(),
-    }
-}
 
 /// Runs the daemon until it is stopped. SIGHUP reads `sources` again. `command`, if not empty, runs
 /// while this replica leads.
@@ -136,6 +88,10 @@ pub fn run(
     environment::log(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();
+    let plan = Plan { command };
+    if plan.runs_commands(&config) {
+        prerequisites()?;
+    }
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
     let patience = workload::outlives_daemon_by(&config);
     let (directory, memory) = StatusDirectory::open_after(&path, patience, |by| {
@@ -147,7 +103,7 @@ pub fn run(
     let begun = Begun {
         config,
         sources,
-        plan: Plan { command },
+        plan,
         log,
         directory,
         memory,
@@ -158,7 +114,14 @@ pub fn run(
     };
     let rest = Arc::clone(&begun.rest);
     // The files have a thread of their own.
-    rest::run_to_end(&rest, begun.serve()).map_err(system("start the event loop"))?
+    let exit = rest::run_to_end(&rest, begun.serve()).map_err(system("start the event loop"))??;
+    Ok(exit.take())
+}
+
+/// Returns true if this process has a controlling terminal. Elsewhere a graceful stop is a success,
+/// whichever signal asks for it.
+fn on_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 /// Resources of this machine that the configuration requires, acquired.
@@ -195,7 +158,7 @@ struct Daemon {
 
 impl Begun {
     /// Starts the daemon, and runs it to its end.
-    async fn serve(self) -> Result<ExitCode, RunError> {
+    async fn serve(self) -> Result<Exit, RunError> {
         let Self {
             config,
             plan,
@@ -337,12 +300,12 @@ impl Daemon {
     async fn attend(
         mut self,
         serving: impl Future<Output = io::Result<Infallible>>,
-    ) -> Result<ExitCode, RunError> {
+    ) -> Result<Exit, RunError> {
         tokio::pin!(serving);
         let mut stops = StopRequests::default();
         let mut ping = self.systemd.ping_interval().map(tokio::time::interval);
         let mut said_ready = false;
-        let mut code = exit::DONE;
+        let mut exit = Exit::Code(exit::DONE);
         loop {
             let pinged = async {
                 match &mut ping {
@@ -360,16 +323,25 @@ impl Daemon {
                 // The end of the candidate takes precedence over the ends of its helper tasks.
                 biased;
                 signal = self.signals.next() => {
-                    let request = (signal == Signal::Stop).then(|| stops.arrived());
+                    let stop = match signal {
+                        Signal::Stop(stop) => Some(stop),
+                        Signal::Reload | Signal::StepDown | Signal::Report => None,
+                    };
+                    let request = stop.map(|_| stops.arrived());
                     match request {
                         Some(StopRequest::Second) => {
                             tracing::warn!(lease = %self.who.lease, "second stop signal, exiting now; lease not released, it expires");
                             self.demoted().await;
                             self.flush().await;
-                            return Ok(ExitCode::from(exit::NEGATIVE));
+                            return Ok(exit::NEGATIVE.into());
                         }
                         Some(StopRequest::Repeated) => {}
-                        Some(StopRequest::First) | None => self.handle_signal(signal).await,
+                        Some(StopRequest::First) | None => {
+                            if let Some(key) = stop.filter(|stop| stop.is_of_terminal() && on_terminal()) {
+                                exit = Exit::Signal(key);
+                            }
+                            self.handle_signal(signal).await;
+                        }
                     }
                 }
                 ended = self.elector.wait() => {
@@ -380,7 +352,7 @@ impl Daemon {
                     WorkloadEvent::Exited(exited)
                         if !stops.any() && (exited.interrupted || self.on_exit == OnExit::Exit) =>
                     {
-                        code = exited.code;
+                        exit = exited.exit();
                         self.send(Input::Shutdown).await;
                     }
                     WorkloadEvent::Exited(_) => {}
@@ -423,12 +395,12 @@ impl Daemon {
         self.workload.close().await;
         self.elector.close().await;
         tracing::info!(lease = %self.who.lease, "stopped");
-        Ok(ExitCode::from(code))
+        Ok(exit)
     }
 
     async fn handle_signal(&mut self, signal: Signal) {
         match signal {
-            Signal::Stop => {
+            Signal::Stop(_) => {
                 self.rest.forbid();
                 self.systemd.stopping();
                 tracing::info!(lease = %self.who.lease, "stop signal received, stepping down; another one after 1 s or more exits at once");

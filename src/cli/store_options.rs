@@ -46,7 +46,9 @@ impl From<Watch> for WatchMode {
 pub(super) fn stopping(workload: &WorkloadConfig) -> Stopping {
     Stopping {
         signal: workload.stop_signal.number(),
+        scope: workload.stop_scope.into(),
         grace: workload.stop_grace,
+        linger: workload.linger,
     }
 }
 

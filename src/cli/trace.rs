@@ -76,7 +76,8 @@ pub fn of_guard(watched: &Watched) -> Option<Box<dyn Observer>> {
     let Watched {
         terms,
         stop_signal,
-        linger,
+        stop_scope,
+        leftovers,
         place,
         daemon,
     } = *watched;
@@ -89,7 +90,8 @@ pub fn of_guard(watched: &Watched) -> Option<Box<dyn Observer>> {
     let options = GuardOptions {
         terms,
         stop_signal,
-        linger,
+        stop_scope,
+        leftovers,
         daemon,
         guarded,
     };

@@ -134,6 +134,25 @@ impl StopSignal {
 }
 
 choice! {
+    /// Recipients of the stop signal.
+    StopScope {
+        /// The process group and all other descendants.
+        Group = "group",
+        /// The first process of the workload.
+        Main = "main",
+    }
+}
+
+impl From<StopScope> for crate::workload::StopScope {
+    fn from(scope: StopScope) -> Self {
+        match scope {
+            StopScope::Group => Self::Group,
+            StopScope::Main => Self::Main,
+        }
+    }
+}
+
+choice! {
     /// Action when a supervised workload exits by itself.
     OnExit {
         /// The lease is released, and the daemon exits with the workload's code.

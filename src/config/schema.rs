@@ -8,7 +8,8 @@ use std::time::Duration;
 use config::{File, FileFormat, Source, Value, ValueKind};
 
 use super::choice::{
-    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopSignal, Watch,
+    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopScope,
+    StopSignal, Watch,
 };
 use crate::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
@@ -369,9 +370,15 @@ pub static KEYS: &[Key] = keys! {
         "stop_signal", Kind::OneOf(StopSignal::WORDS), Restart,
             "Stop signal of a supervised workload",
             lock: "Signal that asks the command to stop";
+        "stop_scope", Kind::OneOf(StopScope::WORDS), Restart,
+            "Recipients of the stop signal: group or main (the first process only); SIGKILL goes to all",
+            lock: "Recipients of the stop signal: group or main (the command's first process only); SIGKILL goes to all";
         "stop_grace", between(Duration::ZERO, STOP_GRACE_MAX), Restart,
             "Time given to a supervised workload to stop at a graceful step-down",
             lock: "Time given to the command to stop after a signal, while the lock is renewed";
+        "linger", between(Duration::ZERO, LONGEST), Restart,
+            "Time that descendants have to end by themselves after a supervised workload has exited",
+            lock: "Time that descendants have to end by themselves after the command has exited, while the lock is renewed";
         "loss_grace", between(INTERVAL_MIN, LONGEST), NextClaim,
             "Time from the loss of leadership to the SIGKILL of a supervised workload",
             lock: "Time from the loss of the lock to the SIGKILL of the command";

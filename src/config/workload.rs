@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::choice::{OnExit, StopSignal};
+use super::choice::{OnExit, StopScope, StopSignal};
 use super::schema::Kind;
 use super::validate::Checked;
 use super::value;
@@ -14,8 +14,12 @@ use super::value;
 pub struct WorkloadConfig {
     /// Stop signal of a supervised workload.
     pub stop_signal: StopSignal,
+    /// Recipients of the stop signal.
+    pub stop_scope: StopScope,
     /// Time given to a supervised workload to stop at a graceful step-down.
     pub stop_grace: Duration,
+    /// Time that descendants have to end by themselves after a supervised workload has exited.
+    pub linger: Duration,
     /// Action when the workload exits by itself.
     pub on_exit: OnExit,
     /// True if the workload stops before this daemon receives SIGTERM.
@@ -88,7 +92,9 @@ impl Checked {
         let failures = self.count("workload.health.failures")?;
         Some(WorkloadConfig {
             stop_signal: StopSignal::from_word(self.text("workload.stop_signal")?)?,
+            stop_scope: StopScope::from_word(self.text("workload.stop_scope")?)?,
             stop_grace: self.duration("workload.stop_grace")?,
+            linger: self.duration("workload.linger")?,
             on_exit: OnExit::from_word(self.text("workload.on_exit")?)?,
             ends_first: self.flag("workload.ends_first")?,
             health: check.map(|check| HealthConfig {

@@ -15,10 +15,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use tracing::warn;
+
 use crate::clock;
 use crate::election::BootTime;
 use crate::workload::claim_share::ClaimShare;
-use crate::workload::{Command, Ended, Progress, StandbyGuard, Terms, Workload};
+use crate::workload::{Command, Ended, Progress, StandbyGuard, StopScope, Terms, Workload};
 
 /// Time from the latest possible SIGKILL, and `loss_grace`, to the time from which a command counts
 /// as stuck. A killed process exits within milliseconds, unless it is in uninterruptible sleep or
@@ -40,14 +42,21 @@ pub(crate) struct Standby {
 pub struct Stopping {
     /// Signal that asks the command to stop.
     pub signal: i32,
+    /// Recipients of that signal.
+    pub scope: StopScope,
     /// Time that the command has to stop on request.
     pub grace: Duration,
+    /// Time that descendants have to end by themselves after the command has exited.
+    pub linger: Duration,
 }
 
 impl Standby {
     pub(crate) fn new(command: Command, stopping: Stopping) -> Self {
         Self {
-            command: command.stop_signal(stopping.signal),
+            command: command
+                .stop_signal(stopping.signal)
+                .stop_scope(stopping.scope)
+                .linger(stopping.linger),
             stopping,
             guard: None,
         }
@@ -113,6 +122,8 @@ pub(crate) struct Supervised {
     killed: bool,
     /// True once [`Event::Stuck`] was returned.
     stuck: bool,
+    /// Time from which descendants of a command that has exited may end by themselves.
+    lingers_since: Option<BootTime>,
 }
 
 /// An event of a running command.
@@ -162,6 +173,7 @@ impl Supervised {
             lost: false,
             killed: false,
             stuck: false,
+            lingers_since: None,
         }
     }
 
@@ -233,10 +245,18 @@ impl Supervised {
             };
             match progress {
                 Progress::Running { pid } => return Event::Started { pid },
+                // The authority is kept while descendants end by themselves.
+                Progress::Ending { lingers: true, .. } => {
+                    self.lingers_since.get_or_insert_with(clock::boot_now);
+                }
                 Progress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
+                    self.report_leftovers();
                     return Event::Exited;
                 }
-                Progress::Gone(ended) => return Event::Gone(self.finished(ended)),
+                Progress::Gone(ended) => {
+                    self.report_leftovers();
+                    return Event::Gone(self.finished(ended));
+                }
                 Progress::Starting | Progress::Ending { .. } => {}
             }
         }
@@ -257,6 +277,16 @@ impl Supervised {
         let killed_at = [self.grace_ends, self.kill_at].into_iter().flatten();
         let killed_at = killed_at.fold(kill_at, BootTime::min);
         Some(killed_at + kill_at.since(valid_until) + CONFIRMED_WITHIN)
+    }
+
+    /// Reports once that descendants of the command did not end by themselves in time.
+    fn report_leftovers(&mut self) {
+        let linger = self.stopping.linger;
+        let since = self.lingers_since.take();
+        if since.is_some_and(|since| clock::boot_now().since(since) >= linger) {
+            let linger = humantime::format_duration(linger);
+            warn!(%linger, "the command exited, but left processes that did not end within workload.linger; stopping them");
+        }
     }
 
     /// Records that the command is asked to end now.

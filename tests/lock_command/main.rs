@@ -24,5 +24,7 @@ mod operators;
 mod process_limit;
 mod process_one;
 mod releases;
+mod skipped;
+mod standard_input;
 mod stuck;
 mod without_command;

@@ -40,7 +40,11 @@ async fn descendants_of_an_ended_command_are_ended_after_its_exit_is_reported() 
         told.push(workload.changed().await);
     }
     let end = End::Exited(3);
-    let ending = Progress::Ending { end, by_us: false };
+    let ending = Progress::Ending {
+        end,
+        by_us: false,
+        lingers: false,
+    };
     assert!(told.contains(&ending), "{told:?}");
     let Some(Progress::Gone(ended)) = told.last() else {
         unreachable!()

@@ -124,7 +124,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- define "leasehold.checkSidecar" -}}
 {{- $at := .Values.leasehold.configAt | default "leasehold.config" -}}
 {{- $settings := include "leasehold.settings" . | fromJson -}}
-{{- range list "workload.stop_signal" "workload.stop_grace" "workload.on_exit" -}}
+{{- range list "workload.stop_signal" "workload.stop_scope" "workload.stop_grace" "workload.linger" "workload.on_exit" -}}
 {{- if hasKey $settings . -}}
 {{- fail (printf "leasehold: leave out %s.%s: it is for a workload that leasehold runs itself, not for one next to a sidecar" $at .) -}}
 {{- end -}}

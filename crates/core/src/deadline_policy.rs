@@ -83,6 +83,28 @@ impl Order {
     }
 }
 
+/// Recipients of the stop signal. SIGKILL always goes to all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum StopScope {
+    /// CMD and its descendants.
+    #[default]
+    Group,
+    /// CMD's first process, which stops its descendants itself.
+    Main,
+}
+
+/// Times of descendants that outlive CMD's first process, unless CMD was asked to stop. The
+/// deadlines of the terms apply as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Leftovers {
+    /// Time to end by themselves.
+    pub linger: Duration,
+    /// Time from the stop signal to SIGKILL.
+    pub grace: Duration,
+}
+
 /// An input of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -109,6 +131,8 @@ pub enum Action {
     Refuse,
     /// Send this stop signal to CMD and its descendants.
     Signal(i32),
+    /// Send this stop signal to CMD alone.
+    SignalMain(i32),
     /// Kill CMD and its descendants until none is left.
     Kill,
 }
@@ -118,15 +142,17 @@ pub enum Action {
 pub struct DeadlinePolicy {
     order: Order,
     stop_signal: i32,
-    /// Grace period for descendants that outlive CMD's first process: `loss_grace`.
-    linger: Duration,
+    scope: StopScope,
+    leftovers: Leftovers,
     phase: Phase,
     closed: bool,
     expired: bool,
-    /// Instant at which CMD's first process exited without a stop signal; its descendants must then
-    /// end.
+    /// Instant at which the descendants of CMD's first process must end, because it exited without
+    /// a stop signal.
     left_behind_at: Option<BootTime>,
     signalled: bool,
+    /// True if the stop signal went to CMD alone.
+    descendants_unsignalled: bool,
     killed: bool,
     action: Option<Action>,
 }
@@ -149,22 +175,33 @@ impl DeadlinePolicy {
                 kill: false,
             },
             stop_signal,
-            linger: terms.kill_at.since(terms.valid_until),
+            scope: StopScope::Group,
+            leftovers: Leftovers {
+                linger: Duration::ZERO,
+                grace: terms.kill_at.since(terms.valid_until),
+            },
             phase: Phase::New,
             closed: false,
             expired: false,
             left_behind_at: None,
             signalled: false,
+            descendants_unsignalled: false,
             killed: false,
             action: None,
         }
     }
 
-    /// Sets the grace period for descendants that outlive CMD's first process, which is that of the
-    /// first terms otherwise. The deadlines of the terms apply as well.
+    /// Sets the times of descendants that outlive CMD's first process. By default they have no time
+    /// to end by themselves, and the grace of the first terms.
     #[must_use]
-    pub fn lingering(self, linger: Duration) -> Self {
-        Self { linger, ..self }
+    pub fn with_leftovers(self, leftovers: Leftovers) -> Self {
+        Self { leftovers, ..self }
+    }
+
+    /// Sets the recipients of the stop signal.
+    #[must_use]
+    pub fn with_scope(self, scope: StopScope) -> Self {
+        Self { scope, ..self }
     }
 
     /// Records an input, and decides on [`Input::Time`].
@@ -180,7 +217,8 @@ impl DeadlinePolicy {
             Input::LeaderEnded => {
                 if self.phase == Phase::Running {
                     self.phase = Phase::LeaderEnded;
-                    self.left_behind_at = (!self.signalled).then_some(now);
+                    let left_behind_at = now + self.leftovers.linger;
+                    self.left_behind_at = (!self.signalled).then_some(left_behind_at);
                 }
             }
             Input::Gone => self.phase = Phase::Done,
@@ -201,7 +239,8 @@ impl DeadlinePolicy {
             Phase::Running | Phase::LeaderEnded => {
                 let expiry = (!self.expired).then_some(self.order.terms.valid_until);
                 let kill = (!self.killed).then(|| self.kill_at());
-                expiry.into_iter().chain(kill).min()
+                let left_behind = self.left_behind_at.filter(|_| !self.signalled);
+                expiry.into_iter().chain(kill).chain(left_behind).min()
             }
         }
     }
@@ -209,6 +248,11 @@ impl DeadlinePolicy {
     /// Returns true if the policy has ordered a stop signal or SIGKILL for CMD.
     pub fn stop_requested(&self) -> bool {
         self.signalled || self.killed
+    }
+
+    /// Returns true while descendants of a CMD that has exited may end by themselves.
+    pub fn lingers(&self) -> bool {
+        self.phase == Phase::LeaderEnded && self.left_behind_at.is_some() && !self.stop_requested()
     }
 
     /// Returns true if the policy has ordered SIGKILL for CMD.
@@ -260,8 +304,12 @@ impl DeadlinePolicy {
                         self.killed = true;
                         self.action = Some(Action::Kill);
                     }
-                } else if !self.signalled && (self.must_end() || self.left_behind_at.is_some()) {
+                } else if !self.signalled && (self.must_end() || self.is_left_behind(now)) {
                     self.signalled = true;
+                    self.action = Some(self.first_signal());
+                } else if self.descendants_unsignalled && self.phase == Phase::LeaderEnded {
+                    // CMD has exited without stopping its descendants.
+                    self.descendants_unsignalled = false;
                     self.action = Some(Action::Signal(self.signal()));
                 }
             }
@@ -280,13 +328,27 @@ impl DeadlinePolicy {
         self.expired || self.unwanted()
     }
 
+    fn is_left_behind(&self, now: BootTime) -> bool {
+        self.left_behind_at.is_some_and(|at| now >= at)
+    }
+
+    fn first_signal(&mut self) -> Action {
+        let signal = self.signal();
+        if self.scope == StopScope::Main && self.phase == Phase::Running {
+            self.descendants_unsignalled = true;
+            Action::SignalMain(signal)
+        } else {
+            Action::Signal(signal)
+        }
+    }
+
     fn signal(&self) -> i32 {
         self.order.stop.map_or(self.stop_signal, |stop| stop.signal)
     }
 
     fn kill_at(&self) -> BootTime {
         let stop = self.order.stop.map(|stop| stop.kill_at);
-        let left_behind = self.left_behind_at.map(|at| at + self.linger);
+        let left_behind = self.left_behind_at.map(|at| at + self.leftovers.grace);
         let mut last = self.order.terms.kill_at;
         if planted!(LossWithoutKill) {
             last = last + Duration::from_secs(3600);

@@ -5,11 +5,10 @@
 //! `tests/trace-check` reads them.
 
 use std::num::ParseIntError;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::deadline_policy::Terms;
+use crate::deadline_policy::{Leftovers, StopScope, Terms};
 use crate::election::{BootTime, CallId};
 
 /// Version of the format.
@@ -61,8 +60,11 @@ pub struct GuardOptions {
     pub terms: Terms,
     /// The signal that asks the command to stop.
     pub stop_signal: i32,
-    /// Grace period for descendants that outlive the first process of the command.
-    pub linger: Duration,
+    /// Recipients of that signal.
+    #[serde(default)]
+    pub stop_scope: StopScope,
+    /// Times of descendants that outlive the first process of the command.
+    pub leftovers: Leftovers,
     /// Process id of the daemon that gives the orders.
     pub daemon: u32,
     /// The command.

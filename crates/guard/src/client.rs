@@ -249,6 +249,7 @@ impl GuardClient {
     fn learn(&mut self, report: Report) {
         let stopped_before = self.report.map_or(0, |report| report.stopped);
         let stage_before = self.report.map(|report| report.stage);
+        let lingered = self.report.is_some_and(|report| report.lingers);
         self.report = Some(report);
         if self.leader.is_none() {
             // If the guard is killed, this process has to reap the leader.
@@ -258,7 +259,7 @@ impl GuardClient {
         if stage_before < Some(Stage::LeaderEnded) && report.stage >= Stage::LeaderEnded {
             self.had_foreground = self.has_foreground();
         }
-        if stage_before != Some(report.stage) {
+        if stage_before != Some(report.stage) || lingered != report.lingers {
             match report.stage {
                 Stage::Starting => {}
                 Stage::Running => {
@@ -269,6 +270,7 @@ impl GuardClient {
                     self.progress.send_replace(Progress::Ending {
                         end: end_of(report.end),
                         by_us: report.by_us,
+                        lingers: report.lingers,
                     });
                 }
                 Stage::Gone => self.gone(end_of(report.end), report.by_us, false),
@@ -359,7 +361,12 @@ impl GuardClient {
         let told = self.report.map(|report| (end_of(report.end), report.by_us));
         let told = told.filter(|(end, _)| *end != End::Unknown);
         let (mut end, by_us) = told.unwrap_or((End::Unknown, true));
-        self.progress.send_replace(Progress::Ending { end, by_us });
+        let lingers = false;
+        self.progress.send_replace(Progress::Ending {
+            end,
+            by_us,
+            lingers,
+        });
         let leader = self.leader.as_ref().map(WaitedFor::pid);
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         loop {

@@ -8,7 +8,7 @@ use nix::unistd::{getpgid, getpgrp, getsid};
 use rustix::process::Pid;
 
 /// Returns the process group of this process.
-pub(super) fn own_group() -> i32 {
+pub fn own_group() -> i32 {
     getpgrp().as_raw()
 }
 

@@ -18,8 +18,9 @@
 //! never gets the foreground, so no key of the terminal reaches it.
 //!
 //! **Signals.** Signals that end or stop a process by default have a handler that does nothing,
-//! because a service manager that signals every process of a unit must not separate the guard from
-//! CMD. Handlers, unlike ignored signals, are not inherited through an exec.
+//! unless they were ignored at the start, because a service manager that signals every process of a
+//! unit must not separate the guard from CMD. Handlers, unlike ignored signals, are not inherited
+//! through an exec.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,11 +38,13 @@ use rustix::process::{
     kill_process_group, set_child_subreaper, setsid, test_kill_process, wait, waitid,
 };
 use signal_hook::consts::{
-    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
+    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1,
+    SIGUSR2, SIGXFSZ,
 };
 
 use super::children::Children;
 use super::claim_share::{Child, ClaimShare};
+use super::dispositions::Ignored;
 use super::groups::{group_of, number};
 use super::observed::{Observed, Observer, Watched};
 use super::survivors::ProcessId;
@@ -54,8 +57,8 @@ use leasehold_clock::Alarm;
 use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
 
 /// Signals that a guard survives.
-const OUTLIVED: [i32; 10] = [
-    SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
+const OUTLIVED: [i32; 11] = [
+    SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
 ];
 
 /// Interval between kill rounds while processes remain. The end of each child wakes the guard
@@ -138,8 +141,12 @@ impl Guard {
     fn begin(observe: Observe<'_>) -> io::Result<Option<Self>> {
         let parent = getppid();
         let outlived = Arc::new(AtomicBool::new(false));
+        let ignored = Ignored::of_this_process();
         for signal in OUTLIVED {
-            signal_hook::flag::register(signal, Arc::clone(&outlived))?;
+            // CMD inherits an ignored signal, and would not inherit one with a handler.
+            if !ignored.contains(signal) {
+                signal_hook::flag::register(signal, Arc::clone(&outlived))?;
+            }
         }
         let daemon = io::stdin().as_fd().try_clone_to_owned()?;
         let Some((begin, descriptors)) = wait_with::<GuardBegin>(daemon.as_fd())? else {
@@ -176,7 +183,8 @@ impl Guard {
         let watched = Watched {
             terms: start.terms,
             stop_signal: start.stop_signal,
-            linger: start.linger,
+            stop_scope: start.stop_scope,
+            leftovers: start.leftovers,
             place: lock.is_some().then_some(start.place),
             daemon: parent.map_or(0, |parent| number(parent).unsigned_abs()),
         };
@@ -199,6 +207,7 @@ impl Guard {
                 by_us: false,
                 expired: false,
                 killed: false,
+                lingers: false,
                 stopped: 0,
             },
             reported: None,
@@ -284,6 +293,13 @@ impl Guard {
                     self.signal(signal);
                     // A stopped process handles the signal only after it continues.
                     self.signal(Signal::CONT);
+                }
+            }
+            Action::SignalMain(signal) => {
+                let leader = self.leader.as_ref().filter(|leader| !leader.reaped);
+                if let (Some(leader), Some(signal)) = (leader, Signal::from_named_raw(signal)) {
+                    let _ = kill_process(leader.pid, signal);
+                    let _ = kill_process(leader.pid, Signal::CONT);
                 }
             }
             // Performed and repeated by `kill_round`, which follows.
@@ -441,6 +457,7 @@ impl Guard {
     fn notify_daemon(&mut self) {
         self.report.expired = self.policy.expired();
         self.report.killed = self.policy.killed();
+        self.report.lingers = self.policy.lingers();
         if self.daemon_gone || self.reported == Some(self.report) {
             return;
         }

@@ -35,11 +35,13 @@ mod client;
 #[cfg(test)]
 #[path = "../../../tests/corpus/mod.rs"]
 mod corpus;
+pub mod dispositions;
 mod exec_spec;
-mod groups;
+pub mod groups;
 mod guard;
 mod observed;
 mod orphans;
+pub mod prerequisites;
 mod progress;
 mod shim;
 mod stack_text;
@@ -70,7 +72,7 @@ use leasehold_clock::BootTimer;
 use leasehold_core::deadline_policy::Stop;
 use leasehold_core::election::BootTime;
 
-pub use leasehold_core::deadline_policy::{Action, Input, Terms};
+pub use leasehold_core::deadline_policy::{Action, Input, Leftovers, StopScope, Terms};
 pub use observed::{Observer, Watched};
 pub use orphans::Orphans;
 pub use progress::{End, Ended, Progress};
@@ -115,7 +117,9 @@ pub fn observed_stage(
 pub struct Command {
     exec_spec: ExecSpec,
     stop_signal: i32,
-    linger: Option<Duration>,
+    linger: Duration,
+    leftover_grace: Option<Duration>,
+    stop_scope: StopScope,
     quiet: bool,
     executable: PathBuf,
 }
@@ -129,7 +133,9 @@ impl Command {
                 environment: Vec::new(),
             },
             stop_signal: SIGTERM,
-            linger: None,
+            linger: Duration::ZERO,
+            leftover_grace: None,
+            stop_scope: StopScope::Group,
             quiet: false,
             executable: EXECUTABLE.into(),
         }
@@ -157,11 +163,26 @@ impl Command {
         self
     }
 
-    /// Sets the time that descendants have to stop after the command has exited by itself. The
-    /// default is the grace of the first terms.
+    /// Sets the recipients of the stop signal. By default it goes to all descendants too.
+    #[must_use]
+    pub fn stop_scope(mut self, scope: StopScope) -> Self {
+        self.stop_scope = scope;
+        self
+    }
+
+    /// Sets the time that descendants have to end by themselves after the command has exited. By
+    /// default they get the stop signal at once.
     #[must_use]
     pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = Some(linger);
+        self.linger = linger;
+        self
+    }
+
+    /// Sets the time that descendants have after that signal. The default is the grace of the first
+    /// terms.
+    #[must_use]
+    pub fn leftover_grace(mut self, grace: Duration) -> Self {
+        self.leftover_grace = Some(grace);
         self
     }
 
@@ -305,7 +326,12 @@ impl StandbyGuard {
         let start = GuardStart {
             terms,
             stop_signal: self.command.stop_signal,
-            linger: (self.command.linger).unwrap_or_else(|| terms.kill_at.since(terms.valid_until)),
+            stop_scope: self.command.stop_scope,
+            leftovers: Leftovers {
+                linger: self.command.linger,
+                grace: (self.command.leftover_grace)
+                    .unwrap_or_else(|| terms.kill_at.since(terms.valid_until)),
+            },
             foreground,
             place: claim.as_ref().map_or(Place::Command, ClaimShare::place),
             claims: claim.is_some(),

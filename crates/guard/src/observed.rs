@@ -1,9 +1,8 @@
 //! The policy of a guard, with an observer for traces.
 
 use std::ops::Deref;
-use std::time::Duration;
 
-use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
+use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Leftovers, StopScope, Terms};
 use leasehold_core::election::BootTime;
 
 use super::claim_share::Place;
@@ -15,8 +14,10 @@ pub struct Watched {
     pub terms: Terms,
     /// The signal that asks the command to stop.
     pub stop_signal: i32,
-    /// The grace period for descendants that outlive the command's first process.
-    pub linger: Duration,
+    /// Recipients of that signal.
+    pub stop_scope: StopScope,
+    /// Times of descendants that outlive the command's first process.
+    pub leftovers: Leftovers,
     /// The guard's place in the claim file, if it has one.
     pub place: Option<Place>,
     /// Process id of the process that gives the orders.
@@ -40,7 +41,9 @@ impl Observed {
     pub(crate) fn new(watched: &Watched, observer: Option<Box<dyn Observer>>) -> Self {
         let policy = DeadlinePolicy::new(watched.terms, watched.stop_signal);
         Self {
-            policy: policy.lingering(watched.linger),
+            policy: policy
+                .with_leftovers(watched.leftovers)
+                .with_scope(watched.stop_scope),
             observer,
         }
     }

@@ -81,6 +81,8 @@ pub enum Progress {
         end: End,
         /// As in [`Ended`].
         by_us: bool,
+        /// True while its descendants may end by themselves, because CMD was not asked to stop.
+        lingers: bool,
     },
     /// CMD and all its descendants are gone.
     Gone(Ended),

@@ -2,7 +2,8 @@
 //!
 //! The shim sets the attributes that can only be set from inside the process: the parent-death
 //! signal and the foreground of the terminal. The standard library's `exec` gives CMD the default
-//! disposition of SIGPIPE and an empty signal mask; signal handlers are reset by the exec.
+//! disposition of SIGPIPE. CMD inherits the signal mask, which is empty, and the signals that were
+//! ignored at the start of the daemon; signal handlers are reset by the exec.
 
 use std::convert::Infallible;
 use std::io;

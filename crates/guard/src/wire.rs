@@ -43,8 +43,8 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// All records have the same length: eight words of 64 bits, little-endian.
-const WORDS: usize = 8;
+/// All records have the same length: ten words of 64 bits, little-endian.
+const WORDS: usize = 10;
 const LENGTH: usize = WORDS * 8;
 
 /// The words of a record, put or taken one after the other.

@@ -24,7 +24,11 @@ const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 /// Keys without effect if the lock is held until standard input closes.
-const OF_A_COMMAND: [&str; 1] = ["workload.stop_signal"];
+const OF_A_COMMAND: [&str; 3] = [
+    "workload.stop_signal",
+    "workload.stop_scope",
+    "workload.linger",
+];
 
 /// Subcommand whose usage an error shows.
 const LOCK: &[&str] = &["lock"];
@@ -73,7 +77,8 @@ runs, it is ended before another process can hold it.
 
 Signals: TERM, INT, QUIT and HUP send the command workload.stop_signal; it has workload.stop_grace to end, and \
 the lock is renewed meanwhile. A second such signal 1s or more after the first kills it. Without a command the \
-lock is held until standard input closes, after a signal for workload.stop_grace at most.
+lock is held until standard input closes, after a signal for workload.stop_grace at most. A standard input that is \
+already at its end, such as /dev/null, or a terminal of another job is refused (64).
 
 Exit codes: the command's own; 64 usage, 69 MongoDB unreachable, 71 the operating system refused what leasehold or \
 the start of the command needs, 75 not acquired, 76 lost while the command ran, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
@@ -209,6 +214,14 @@ pub(super) fn lock_command() -> Command {
             .help("Print the exit code as a last line of JSON, for a parent that cannot wait for it; without CMD")
             .action(ArgAction::SetTrue),
     )
+    .arg(
+        Arg::new("quiet")
+            .long("quiet")
+            .short('q')
+            .help("Do not report that others hold the lock; the exit code tells it")
+            .action(ArgAction::SetTrue)
+            .conflicts_with("verbose"),
+    )
     .arg(command_words("Command to run; without one, the lock is held until standard input closes"))
 }
 
@@ -327,6 +340,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
         )?,
         verbose: matches.get_flag("verbose"),
         report_exit_code,
+        quiet: matches.get_flag("quiet"),
         command,
         sources,
     })
@@ -456,7 +470,6 @@ pub(super) fn habit(argument: &str) -> Option<&'static str> {
         "-u" | "--unlock" => "a lock is free when its command has ended",
         "-o" | "--close" => "the command inherits no descriptor of the lock: leave it out",
         "-F" | "--no-fork" => "the command always runs under a guard: leave it out",
-        "-q" | "--quiet" => "to log errors only: --log-level error",
         _ => return None,
     })
 }

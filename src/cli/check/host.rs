@@ -14,6 +14,7 @@ use crate::config::{Config, Sources, UriSource, shown_path};
 use crate::publish::directory::{DirectoryError, Examined, closed_root, examine, exposure};
 use crate::publish::occupant::named;
 use crate::store::mongo::probe::UriSettings;
+use crate::workload::prerequisites::prerequisites;
 
 pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path) -> Vec<Check> {
     vec![
@@ -21,7 +22,21 @@ pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path)
         connection_string(&config.mongodb.uri),
         status_directory(directory),
         port(config).await,
+        guard(),
     ]
+}
+
+/// Checks the system calls of a guard. Only `run -- CMD`, `lock -- CMD`, hooks and health commands
+/// need them, and the configuration does not tell if a command follows.
+fn guard() -> Check {
+    match prerequisites() {
+        Ok(()) => Check::ok(Name::Guard, "can run and stop a command".to_owned()),
+        Err(missing) => Check::failed(
+            Name::Guard,
+            format!("cannot run a command: {}: {}", missing.call, missing.source),
+            "mount /proc, and allow the call in the seccomp profile",
+        ),
+    }
 }
 
 fn configuration(config: &Config, sources: &Sources) -> Check {

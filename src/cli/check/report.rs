@@ -59,6 +59,7 @@ checks! {
         ConnectionString = "connection-string",
         StatusDirectory = "status-directory",
         HttpPort = "http-port",
+        Guard = "guard",
         BootId = "boot-id",
         ClockSource = "clock-source",
     }

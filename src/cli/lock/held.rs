@@ -1,7 +1,7 @@
 //! The work under the lock: the command.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::process::Command as Process;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use tracing::{error, warn};
 
 use super::deadline::Deadline;
 use super::inherited::{Held, Inherited, VARIABLE};
+use super::piped::HELD_AT_TERMINAL;
+use super::standard_input;
 use super::voice::Voice;
 use super::{Job, LockArgs};
 use crate::cause::{not_executed, process_limit};
@@ -20,7 +22,7 @@ use crate::election::{BootTime, LeaseName, Timings, Token};
 use crate::exit;
 use crate::lock::{End as LockEnd, Standing, Status};
 use crate::locker::Locker;
-use crate::signals::{Relays, Stop, StopRequest, StopRequests, Stops};
+use crate::signals::{Exit, Relays, Stop, StopRequest, StopRequests, Stops};
 use crate::supervisor::command::{Event, Finished, Standby, Supervised};
 use crate::workload::{End, Orphans, Terms, without_ours};
 
@@ -41,8 +43,8 @@ pub(super) struct Work<'a> {
 
 /// Result of the work.
 pub(super) enum Worked {
-    /// It is over, with this exit code.
-    Over(u8),
+    /// It is over, and this process ends like this.
+    Over(Exit),
     /// The authority ended before the command was executed.
     NeverBegan,
 }
@@ -69,7 +71,7 @@ impl Work<'_> {
             Ok(started) => started,
             Err(not_started) => {
                 give_back(&mut locker).await;
-                return not_started.map(Worked::Over);
+                return not_started.map(|code| Worked::Over(code.into()));
             }
         };
         let mut requests = StopRequests::default();
@@ -109,7 +111,7 @@ impl Work<'_> {
                         );
                         // Dropping it would release the lock while the command runs (I6).
                         locker.abandon();
-                        return Ok(Worked::Over(exit::LOCK_LOST));
+                        return Ok(Worked::Over(exit::LOCK_LOST.into()));
                     }
                     Event::Gone(finished) => break finished,
                 },
@@ -150,7 +152,8 @@ impl Work<'_> {
                 }
             }
         }
-        fault.map_or(Ok(Worked::Over(code)), Err)
+        let exit = of_terminal(&finished, code, stopped);
+        fault.map_or(Ok(Worked::Over(exit)), Err)
     }
 
     /// Reports a release that was not confirmed. Returns false if another contender or an operator had
@@ -265,6 +268,23 @@ impl Work<'_> {
     }
 }
 
+/// Returns how this process ends after a command with this exit code. If a signal of the terminal
+/// has ended the command, it ends this process too.
+fn of_terminal(finished: &Finished, code: u8, stopped: Option<Stop>) -> Exit {
+    let Finished { ended, .. } = finished;
+    let End::Signalled(number) = ended.end else {
+        return code.into();
+    };
+    match (Stop::of_terminal(number), stopped) {
+        _ if ended.end.exit_code() != Some(code) || finished.killed => code.into(),
+        (Some(key), _) if ended.interrupted => Exit::Key(key),
+        (Some(key), None) if !ended.by_us => Exit::Signal(key),
+        // The command got its stop signal instead.
+        (_, Some(stop)) if stop.is_of_terminal() => Exit::Signal(stop),
+        _ => code.into(),
+    }
+}
+
 /// Returns true if the guard found the deadline passed and executed nothing. A busy machine can take
 /// longer to start a command than a grant that is not confirmed lasts.
 fn never_began(finished: &Finished, stopped: bool) -> bool {
@@ -325,7 +345,10 @@ pub(super) fn run_within(command: &[OsString], lock: &LeaseName, held: &Held, vo
         if answer(line.as_bytes()).is_err() {
             return exit::CANNOT_TELL;
         }
-        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        if io::stdin().is_terminal() {
+            voice.print(HELD_AT_TERMINAL);
+        }
+        standard_input::read_to_end();
         return exit::DONE;
     };
     // The guard of the outer command ends this process too, and waits for its end. The variables

@@ -5,18 +5,22 @@
 //! it. The lock is therefore released only after the program has closed the pipe (I6). Otherwise its
 //! entry is left to expire.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, give_back, held_line, release, renewed};
+use super::standard_input;
 use crate::cli::answer;
 use crate::election::LeaseName;
 use crate::exit;
 use crate::locker::Locker;
-use crate::signals::{Stop, StopRequest, StopRequests, Stops};
+use crate::signals::{Exit, Stop, StopRequest, StopRequests, Stops};
+
+/// Message to a user at a terminal.
+pub(super) const HELD_AT_TERMINAL: &str = "held; to release it, press Ctrl-D or Ctrl-C";
 
 /// Reason why the lock is no longer held.
 enum Over {
@@ -31,8 +35,13 @@ enum Over {
 }
 
 impl Work<'_> {
-    /// Holds the lock until standard input closes, and returns the exit code.
-    pub(super) async fn hold(self, mut locker: Locker, input: &mut Input, stops: &mut Stops) -> u8 {
+    /// Holds the lock until standard input closes.
+    pub(super) async fn hold(
+        self,
+        mut locker: Locker,
+        input: &mut Input,
+        stops: &mut Stops,
+    ) -> Exit {
         let line = held_line(&self.job.args.name, self.token.get(), self.slot);
         if answer(line.as_bytes()).is_err() {
             // The program was not informed that the lock is held.
@@ -40,7 +49,10 @@ impl Work<'_> {
                 .voice
                 .say("given back: standard output cannot be written");
             give_back(&mut locker).await;
-            return exit::CANNOT_TELL;
+            return exit::CANNOT_TELL.into();
+        }
+        if io::stdin().is_terminal() {
+            self.job.voice.print(HELD_AT_TERMINAL);
         }
         input.watch();
         let (over, stopped) = self.wait(&locker, stops, input).await;
@@ -57,9 +69,9 @@ impl Work<'_> {
             Over::Lost | Over::TimeUp | Over::Impatient => locker.abandon(),
         }
         if lost {
-            return exit::LOCK_LOST;
+            return exit::LOCK_LOST.into();
         }
-        stopped.map_or(exit::DONE, Stop::exit_code)
+        stopped.map_or(exit::DONE.into(), Exit::from)
     }
 
     async fn wait(
@@ -140,7 +152,7 @@ impl Input {
     }
 
     fn watch(&mut self) {
-        self.closes.get_or_insert_with(standard_input_closes);
+        self.closes.get_or_insert_with(standard_input::closes);
     }
 
     /// Waits for the end of standard input; indefinitely if it is not watched.
@@ -169,18 +181,4 @@ pub(super) fn exit_line(lock: &LeaseName, code: u8) -> String {
         "{}\n",
         serde_json::json!({ "lock": lock.as_str(), "exit_code": code })
     )
-}
-
-/// Returns a receiver that completes at the end of standard input. A thread reads it, since a file
-/// or a terminal cannot be polled; the process exits without joining the thread.
-fn standard_input_closes() -> oneshot::Receiver<()> {
-    let (closed, closes) = oneshot::channel();
-    std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        let mut input = io::stdin().lock();
-        while input.read(&mut buffer).is_ok_and(|length| length > 0) {}
-        // Without a receiver, the command is already ending.
-        let _ = closed.send(());
-    });
-    closes
 }

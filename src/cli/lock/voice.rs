@@ -16,12 +16,22 @@ use crate::election::LeaseName;
 pub(super) struct Voice {
     lock: LeaseName,
     json: bool,
+    quiet: bool,
 }
 
 impl Voice {
     /// Creates a voice. `json` means that the log was started and writes JSON.
     pub(super) fn new(lock: LeaseName, json: bool) -> Self {
-        Self { lock, json }
+        Self {
+            lock,
+            json,
+            quiet: false,
+        }
+    }
+
+    /// Sets if a lock that others hold is not reported.
+    pub(super) fn quiet(self, quiet: bool) -> Self {
+        Self { quiet, ..self }
     }
 
     /// Reports why the command ends.
@@ -30,6 +40,14 @@ impl Voice {
             error!(lock = %self.lock, "{what}");
         } else {
             self.print(what);
+        }
+    }
+
+    /// Reports that the lock was not acquired because others hold it, which is expected of jobs that
+    /// run on one host of several.
+    pub(super) fn held_by_others(&self, what: &str) {
+        if !self.quiet {
+            self.done_before(what);
         }
     }
 

@@ -237,7 +237,7 @@ impl Watcher {
         let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
         let wait = humantime::format_duration(patience.limit().unwrap_or_default());
         self.voice
-            .say(&format!("not acquired within {wait}: {whom}"));
+            .held_by_others(&format!("not acquired within {wait}: {whom}"));
         Waited::NotAcquired
     }
 
@@ -264,7 +264,8 @@ impl Watcher {
                     1 => "; 1 waits".to_owned(),
                     more => format!("; {more} wait"),
                 };
-                self.voice.say(&format!("not acquired: {holders}{waiters}"));
+                self.voice
+                    .held_by_others(&format!("not acquired: {holders}{waiters}"));
                 Waited::NotAcquired
             }
             End::WrongSlots { has: 0 } => {

@@ -11,8 +11,10 @@ use tokio::task::JoinSet;
 use crate::cli::store_options::stopping;
 use crate::config::{Config, HealthCheck};
 use crate::election::Input;
+use crate::exit;
 use crate::publish::file::status_file;
 use crate::publish::metrics::Metrics;
+use crate::signals::{self, Stop};
 use crate::supervisor::{
     Check, Health, HealthOptions, Ordered, Program, Supervisor, SupervisorOptions, WorkloadObserver,
 };
@@ -32,6 +34,12 @@ impl Plan {
     pub(super) fn supervises(&self, config: &Config) -> bool {
         let hooks = &config.hooks;
         self.drains() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()
+    }
+
+    /// Returns true if a command, a hook or a health command may run.
+    pub(super) fn runs_commands(&self, config: &Config) -> bool {
+        let health = config.workload.health.as_ref().map(|health| &health.check);
+        self.supervises(config) || matches!(health, Some(HealthCheck::Command(_)))
     }
 
     /// Returns true if the release waits for the end of the command. Then `lease.handoff_delay` has
@@ -91,6 +99,20 @@ pub(super) struct Exit {
     pub(super) code: u8,
     /// True if a key of the terminal ended the command.
     pub(super) interrupted: bool,
+}
+
+impl Exit {
+    /// Returns how the daemon ends after this exit.
+    pub(super) fn exit(&self) -> signals::Exit {
+        let signal = self.code.checked_sub(exit::SIGNALLED).map(i32::from);
+        match signal
+            .filter(|_| self.interrupted)
+            .and_then(Stop::of_terminal)
+        {
+            Some(key) => signals::Exit::Key(key),
+            None => self.code.into(),
+        }
+    }
 }
 
 /// Event from the tasks of a workload.

@@ -2,7 +2,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::supervisor::{Ordered, Phase, apply_order};
-use crate::workload::End;
+use crate::workload::{End, StopScope};
 
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -21,6 +21,8 @@ fn terms(valid_until: BootTime) -> Terms {
 fn supervised() -> (Supervised, watch::Sender<Progress>) {
     let (workload, progress) = Workload::stand_in();
     let stopping = Stopping {
+        scope: StopScope::Group,
+        linger: Duration::ZERO,
         signal: 15,
         grace: GRACE,
     };
@@ -97,7 +99,11 @@ async fn it_is_gone_only_with_all_of_it() {
         progress.send_replace(Progress::Running { pid: 1 });
         assert_eq!(command.next().await, Event::Started { pid: 1 });
         let end = End::Exited(0);
-        progress.send_replace(Progress::Ending { end, by_us });
+        progress.send_replace(Progress::Ending {
+            end,
+            by_us,
+            lingers: false,
+        });
         let soon = tokio::time::timeout(Duration::from_millis(20), command.next());
         assert_eq!(soon.await.ok(), (!told).then_some(Event::Exited));
         progress.send_replace(Progress::Gone(ended(by_us, false)));

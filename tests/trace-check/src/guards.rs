@@ -41,10 +41,15 @@ impl Guard {
         let GuardOptions {
             terms,
             stop_signal,
-            linger,
+            stop_scope,
+            leftovers,
             ..
         } = options;
-        let policy = unwound(|| DeadlinePolicy::new(terms, stop_signal).lingering(linger))?;
+        let policy = unwound(|| {
+            DeadlinePolicy::new(terms, stop_signal)
+                .with_leftovers(leftovers)
+                .with_scope(stop_scope)
+        })?;
         Ok(Self {
             line,
             clock,

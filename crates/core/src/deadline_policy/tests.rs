@@ -185,6 +185,67 @@ fn descendants_that_outlive_their_leader_get_the_grace_of_a_loss() {
     assert_eq!(decide(&mut guard, 7), Some(Action::Kill));
 }
 
+/// Returns a guard as [`running`], whose descendants may linger for 4 s and then have 2 s.
+fn lingering() -> DeadlinePolicy {
+    let leftovers = Leftovers {
+        linger: Duration::from_secs(4),
+        grace: Duration::from_secs(2),
+    };
+    running().with_leftovers(leftovers)
+}
+
+#[test]
+fn descendants_of_a_leader_that_ended_by_itself_may_linger() {
+    let mut guard = lingering();
+    guard.handle(at(2), Input::LeaderEnded);
+    assert_eq!(decide(&mut guard, 2), None);
+    assert!(guard.lingers() && !guard.stop_requested());
+    assert_eq!(guard.next_wakeup(), Some(at(6)));
+    assert_eq!(decide(&mut guard, 5), None);
+    assert_eq!(decide(&mut guard, 6), Some(Action::Signal(TERM)));
+    assert!(!guard.lingers());
+    assert_eq!(guard.next_wakeup(), Some(at(8)));
+    assert_eq!(decide(&mut guard, 8), Some(Action::Kill));
+}
+
+#[test]
+fn lingering_descendants_are_stopped_at_the_deadline_and_on_request() {
+    let mut guard = lingering();
+    guard.handle(at(8), Input::LeaderEnded);
+    assert_eq!(decide(&mut guard, 9), None);
+    assert_eq!(decide(&mut guard, 10), Some(Action::Signal(TERM)));
+    assert_eq!(decide(&mut guard, 13), Some(Action::Kill), "not at 14");
+    for request in [Input::Order(stopping(40, 30)), Input::Closed] {
+        let mut guard = lingering();
+        guard.handle(at(2), Input::LeaderEnded);
+        assert_eq!(decide(&mut guard, 2), None);
+        guard.handle(at(3), request);
+        let signalled = decide(&mut guard, 3);
+        assert!(matches!(signalled, Some(Action::Signal(_))), "{request:?}");
+    }
+}
+
+#[test]
+fn the_stop_signal_may_go_to_the_leader_alone() {
+    let mut guard = running().with_scope(StopScope::Main);
+    guard.handle(at(4), Input::Order(stopping(40, 30)));
+    assert_eq!(decide(&mut guard, 4), Some(Action::SignalMain(INT)));
+    assert_eq!(decide(&mut guard, 5), None, "one signal is enough");
+    guard.handle(at(6), Input::LeaderEnded);
+    let rest = decide(&mut guard, 6);
+    assert_eq!(rest, Some(Action::Signal(INT)), "those it has left behind");
+    assert_eq!(decide(&mut guard, 7), None);
+    assert_eq!(decide(&mut guard, 30), Some(Action::Kill));
+}
+
+#[test]
+fn descendants_whose_leader_ended_by_itself_are_signalled_in_each_scope() {
+    let mut guard = running().with_scope(StopScope::Main);
+    guard.handle(at(4), Input::LeaderEnded);
+    assert_eq!(decide(&mut guard, 4), Some(Action::Signal(TERM)));
+    assert_eq!(decide(&mut guard, 5), None);
+}
+
 #[test]
 fn descendants_of_a_leader_that_was_asked_to_end_keep_their_time() {
     let mut guard = running();
@@ -231,8 +292,16 @@ proptest! {
     #[test]
     fn no_history_leaves_cmd_alive_after_its_deadline(
         history in proptest::collection::vec((0..3_u64, any_input()), 1..60),
+        linger in 0..20_u64,
+        scope in prop_oneof![Just(StopScope::Group), Just(StopScope::Main)],
     ) {
-        let mut guard = DeadlinePolicy::new(terms(10), TERM);
+        let leftovers = Leftovers {
+            linger: Duration::from_secs(linger),
+            grace: Duration::from_secs(3),
+        };
+        let mut guard = DeadlinePolicy::new(terms(10), TERM)
+            .with_leftovers(leftovers)
+            .with_scope(scope);
         let mut now = 0;
         let mut current = terms(10);
         let mut lost = false;
@@ -257,6 +326,9 @@ proptest! {
                     started = true;
                 }
                 Some(Action::Refuse) => prop_assert!(!started),
+                Some(Action::SignalMain(_)) => asked += 1,
+                // The second one is for the descendants.
+                Some(Action::Signal(_)) if asked == 1 && scope == StopScope::Main => {}
                 Some(Action::Signal(_)) => asked += 1,
                 Some(Action::Kill) => kills += 1,
                 None => {}

@@ -225,6 +225,9 @@ mutations! {
     /// The child is asked to stop at the deadline but not killed after it.
     LossWithoutKill:
         "the child is killed loss_grace after its deadline",
+    /// Descendants get the stop signal as soon as a command has exited by itself.
+    LingerCutShort:
+        "descendants of a child that ended by itself may linger",
     /// The release does not wait for the files.
     ReleaseBeforeFiles:
         "the release waits until the files say not leader",

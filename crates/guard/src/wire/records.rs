@@ -6,7 +6,7 @@ use rustix::process::WaitIdStatus;
 
 use super::{Record, Words};
 use crate::claim_share::Place;
-use leasehold_core::deadline_policy::{Order, Stop, Terms};
+use leasehold_core::deadline_policy::{Leftovers, Order, Stop, StopScope, Terms};
 use leasehold_core::election::BootTime;
 
 /// The record of the daemon: the complete desired state at present.
@@ -47,8 +47,9 @@ pub(crate) struct GuardBegin {
 pub(crate) struct GuardStart {
     pub(crate) terms: Terms,
     pub(crate) stop_signal: i32,
-    /// The grace period for descendants that outlive CMD's first process.
-    pub(crate) linger: Duration,
+    pub(crate) stop_scope: StopScope,
+    /// Times of descendants that outlive CMD's first process.
+    pub(crate) leftovers: Leftovers,
     /// The process group from which CMD takes over the terminal; 0 if it does not.
     pub(crate) foreground: i32,
     /// The guard's place in the claim file, if the file was sent too.
@@ -118,6 +119,8 @@ pub(crate) struct Report {
     pub(crate) expired: bool,
     /// True if SIGKILL was sent, so the guard has enforced its part of the deadline.
     pub(crate) killed: bool,
+    /// True while descendants of a CMD that has exited may end by themselves.
+    pub(crate) lingers: bool,
     /// The signal that stopped (not ended) CMD; 0 while CMD runs.
     pub(crate) stopped: i32,
 }
@@ -142,10 +145,11 @@ records! {
     Order { terms, stop, kill }
     ToGuard { order, relay, relays }
     GuardBegin { on_terminal }
-    GuardStart { terms, stop_signal, linger, foreground, place, claims }
+    Leftovers { linger, grace }
+    GuardStart { terms, stop_signal, stop_scope, leftovers, foreground, place, claims }
     ShimStart { guard, valid_until, foreground }
     ShimFailed { errno }
-    Report { stage, leader, end, by_us, expired, killed, stopped }
+    Report { stage, leader, end, by_us, expired, killed, lingers, stopped }
 }
 
 /// Converts values of one word.
@@ -173,6 +177,10 @@ words! {
     Duration: |value| u64::try_from(value.as_nanos()).unwrap_or(u64::MAX),
         |word| Duration::from_nanos(word);
     BootTime: |value| value.as_nanos(), |word| BootTime::from_nanos(word);
+    StopScope: |value| u64::from(value == StopScope::Main), |word| match word {
+        1 => StopScope::Main,
+        _ => StopScope::Group,
+    };
     Place: |value| value.index() as u64, |word| Place::of(word).unwrap_or(Place::Command);
     Stage: |value| value as u64, |word| match word {
         0 => Stage::Starting,

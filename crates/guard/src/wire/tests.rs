@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::claim_share::Place;
-use leasehold_core::deadline_policy::{Order, Stop, Terms};
+use leasehold_core::deadline_policy::{Leftovers, Order, Stop, StopScope, Terms};
 use leasehold_core::election::BootTime;
 
 fn any_time() -> impl Strategy<Value = BootTime> {
@@ -33,10 +33,10 @@ proptest! {
         end in 0..6_usize,
         value: i32,
         leader: i32,
-        flags: [bool; 3],
+        flags: [bool; 4],
         stopped in 0..=64_i32,
     ) {
-        let [by_us, expired, killed] = flags;
+        let [by_us, expired, killed, lingers] = flags;
         let record = Report {
             stage: [Stage::Starting, Stage::Running, Stage::LeaderEnded, Stage::Gone][stage],
             leader,
@@ -51,6 +51,7 @@ proptest! {
             by_us,
             expired,
             killed,
+            lingers,
             stopped,
         };
         prop_assert_eq!(decode::<Report>(encode(&record)), record);
@@ -124,7 +125,11 @@ fn start_messages_arrive_with_their_descriptors() {
     let start = GuardStart {
         terms,
         stop_signal: 15,
-        linger: std::time::Duration::from_secs(3),
+        stop_scope: StopScope::Main,
+        leftovers: Leftovers {
+            linger: std::time::Duration::from_secs(10),
+            grace: std::time::Duration::from_secs(3),
+        },
         foreground: 4711,
         place: Place::OnStepDown,
         claims: true,

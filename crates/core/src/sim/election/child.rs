@@ -1,6 +1,8 @@
 //! The life of a child, and of the processes that it leaves behind: it ends soon after its signal,
 //! late or never, ends on its own, or is outlived by a process that it started.
 
+use std::time::Duration;
+
 use super::cluster::World;
 use super::faults::Fault;
 use crate::sim::MS;
@@ -61,6 +63,9 @@ pub(super) enum Child {
     Gone,
 }
 
+/// Time that the descendants of a leader that ended by itself have.
+pub(super) const LINGER: Duration = Duration::from_millis(700);
+
 impl World {
     /// Draws the life of a child that is not killed. All random values are drawn regardless of the
     /// enabled faults.
@@ -109,21 +114,16 @@ impl World {
         let Child::Runs(life) = &mut guard.child else {
             return;
         };
-        let mut ended = false;
-        if !life.leader_ended && now >= life.leader {
+        let ends = !life.leader_ended && now >= life.leader;
+        if ends {
             life.leader_ended = true;
             life.rest = now + life.leaves;
-            ended = true;
         }
-        let gone = life.leader_ended && now >= life.rest;
-        if gone {
+        if life.leader_ended && now >= life.rest {
             guard.child = Child::Gone;
         }
-        if ended {
+        if ends {
             self.note(|| format!("g{g}'s child ends"));
-            if self.own.guards[g].alive && !gone {
-                self.report(g, false);
-            }
         }
     }
 }

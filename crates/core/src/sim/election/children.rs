@@ -34,7 +34,8 @@ impl World {
             orphaned: !self.processes[guard.daemon].alive,
             stopped: stop.is_some(),
             stop_over: stop.is_some_and(|stop| now >= stop.kill_at),
-            left_behind: guard.leader_ended(),
+            left_behind: guard.leader_ended()
+                && guard.lingers_until.is_none_or(|until| now >= until),
             expired: guard.passed.is_some_and(|passed| !killed || passed <= now),
             renewed_for: guard.renewed_for,
             latency_max: KNOWN_MAX,

@@ -9,14 +9,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::child::Child;
+use super::child::{Child, LINGER};
 use super::cluster::World;
 use super::coverage::{Hit, Path};
 use super::faults::Fault;
 use super::invariants::children_start_with_authority as starts;
 use super::invariants::one_child_a_token;
 use super::process::Class;
-use crate::deadline_policy::{Action, DeadlinePolicy, Input as PolicyInput, Order as Record, Stop};
+use crate::deadline_policy::{
+    Action, DeadlinePolicy, Input as PolicyInput, Leftovers, Order as Record, Stop,
+};
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
 use crate::sim::MS;
@@ -69,6 +71,8 @@ pub(super) struct Guard {
     pub(super) heard: bool,
     told_leader_ended: bool,
     told_stuck: bool,
+    /// Time until which descendants of a child that has ended may linger.
+    pub(super) lingers_until: Option<BootTime>,
     /// Set when a check of the guard found that the newest deadline received had passed: the
     /// instant by which the child must be gone, whatever is received later.
     pub(super) passed: Option<BootTime>,
@@ -150,13 +154,20 @@ impl World {
             stop: None,
             kill: false,
         };
+        let leftovers = Leftovers {
+            linger: match planted!(LingerCutShort) {
+                true => Duration::ZERO,
+                false => LINGER,
+            },
+            grace: terms.kill_at.since(terms.valid_until),
+        };
         self.own.guards.push(Guard {
             daemon: process,
             machine,
             directory,
             token,
             claim,
-            judge: DeadlinePolicy::new(terms, SIGTERM),
+            judge: DeadlinePolicy::new(terms, SIGTERM).with_leftovers(leftovers),
             alive: true,
             frozen_until: self.now + begins,
             child: Child::Unborn,
@@ -170,6 +181,7 @@ impl World {
             heard: false,
             told_leader_ended: false,
             told_stuck: false,
+            lingers_until: None,
             passed: None,
             renewed_for: None,
             ends: (false, false),
@@ -342,6 +354,7 @@ impl World {
         }
         if guard.leader_ended() && !std::mem::replace(&mut guard.told_leader_ended, true) {
             guard.judge.handle(now, PolicyInput::LeaderEnded);
+            guard.lingers_until = Some(now + LINGER);
         }
         if matches!(guard.child, Child::Gone) {
             guard.judge.handle(now, PolicyInput::Gone);
@@ -391,8 +404,11 @@ impl World {
                 self.coverage.hit(Hit::Path(Path::ChildRefused));
                 self.own.guards[g].child = Child::Gone;
             }
-            Action::Signal(_) => {
+            Action::Signal(_) | Action::SignalMain(_) => {
                 let at = self.now;
+                if self.own.guards[g].lingers_until.is_some() {
+                    self.report(g, false);
+                }
                 if let Child::Runs(life) = &mut self.own.guards[g].child
                     && let Some(obeys) = life.obeys
                 {

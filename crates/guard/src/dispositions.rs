@@ -1,0 +1,54 @@
+//! Signals that this process ignores since its start.
+//!
+//! nohup(1) ignores HUP, and a script ignores INT and QUIT for its background jobs, on behalf of
+//! everything that they start. A handler would undo this: after an exec, a signal with a handler
+//! has its default effect again. SIGPIPE cannot be seen here, because the standard library ignores
+//! it before `main`.
+
+use std::fs::read_to_string;
+
+use nix::sys::signal::SigSet;
+
+/// Unblocks all signals in this thread and in the threads and processes that it starts later. A
+/// process that was started with a signal blocked could not be stopped by it.
+pub fn unblock_all() {
+    // Fails for no valid set.
+    let _ = SigSet::empty().thread_set_mask();
+}
+
+/// The set of ignored signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ignored(u64);
+
+impl Ignored {
+    /// Returns the signals that this process ignores; none without /proc.
+    pub fn of_this_process() -> Self {
+        let status = read_to_string("/proc/self/status").unwrap_or_default();
+        Self::parse(&status).unwrap_or_default()
+    }
+
+    /// Returns true if the signal is ignored.
+    pub fn contains(self, signal: i32) -> bool {
+        let bit = u32::try_from(signal).ok().and_then(|n| n.checked_sub(1));
+        bit.and_then(|bit| self.0.checked_shr(bit))
+            .is_some_and(|rest| rest & 1 == 1)
+    }
+
+    fn parse(status: &str) -> Option<Self> {
+        let mask = (status.lines()).find_map(|line| line.strip_prefix("SigIgn:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_counts_from_the_lowest_bit() {
+        let ignored = Ignored::parse("Name:\tx\nSigIgn:\t0000000000001003\n").unwrap();
+        let signals: Vec<_> = (0..=65).filter(|n| ignored.contains(*n)).collect();
+        assert_eq!(signals, [1, 2, 13]);
+        assert_eq!(Ignored::parse("Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! Standard input of a lock without a command: its end releases the lock.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::termios::tcgetpgrp;
+use tokio::sync::oneshot;
+
+use crate::workload::groups::own_group;
+
+/// Maximum amount of input to discard before the lock is acquired. A writer with more to say is
+/// still there.
+const DISCARDED_MAX: usize = 1 << 20;
+
+/// Reason why standard input cannot hold a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableInput {
+    /// The lock would be released immediately.
+    #[error(
+        "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock"
+    )]
+    Ended,
+    /// The first read would stop this process, and its lock would expire.
+    #[error("standard input is a terminal, and this job is not in its foreground")]
+    Background,
+}
+
+/// Checks that standard input is open, and that this process may read it.
+///
+/// # Errors
+/// [`UnusableInput`], before anything is acquired.
+pub(super) fn check() -> Result<(), UnusableInput> {
+    let input = io::stdin();
+    if input.is_terminal() {
+        // Fails for a terminal that does not control this process and therefore never stops it.
+        return match tcgetpgrp(input) {
+            Ok(foreground) if foreground.as_raw_nonzero().get() != own_group() => {
+                Err(UnusableInput::Background)
+            }
+            Ok(_) | Err(_) => Ok(()),
+        };
+    }
+    let mut input = own_handle().map_err(|_| UnusableInput::Ended)?;
+    if input.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(UnusableInput::Ended);
+    }
+    let mut discarded = 0;
+    let mut buffer = [0; 4096];
+    while discarded < DISCARDED_MAX && is_readable(&input, Some(&Timespec::default())) {
+        match input.read(&mut buffer) {
+            Ok(0) => return Err(UnusableInput::Ended),
+            Ok(length) => discarded += length,
+            Err(error) if is_temporary(&error) => {}
+            Err(_) => return Err(UnusableInput::Ended),
+        }
+    }
+    Ok(())
+}
+
+/// Reads standard input to its end.
+pub(super) fn read_to_end() {
+    let Ok(mut input) = own_handle() else { return };
+    let mut buffer = [0; 4096];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(_) => {}
+            // The program at the other end may have made the pipe non-blocking.
+            Err(error) if is_temporary(&error) => {
+                is_readable(&input, None);
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// Returns a receiver that completes at the end of standard input. A thread reads it, since a
+/// terminal cannot be polled; the process exits without joining the thread.
+pub(super) fn closes() -> oneshot::Receiver<()> {
+    let (closed, closes) = oneshot::channel();
+    std::thread::spawn(move || {
+        read_to_end();
+        // Without a receiver, the command is already ending.
+        let _ = closed.send(());
+    });
+    closes
+}
+
+/// Returns an unbuffered handle on standard input.
+fn own_handle() -> io::Result<File> {
+    let input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
+    Ok(input.into())
+}
+
+/// Returns true if a read returns immediately, after waiting for at most `timeout`.
+fn is_readable(input: &File, timeout: Option<&Timespec>) -> bool {
+    loop {
+        match poll(&mut [PollFd::new(input, PollFlags::IN)], timeout) {
+            Ok(ready) => return ready > 0,
+            Err(Errno::INTR) => {}
+            Err(_) => return true,
+        }
+    }
+}
+
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}

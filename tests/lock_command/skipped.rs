@@ -1,0 +1,43 @@
+//! Goal: a job that does not begin because others hold the lock is not an error, which cron would
+//! mail from each host.
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+use crate::job::{Job, Output, PROGRAM, Place, through};
+
+/// Runs a job that does not wait, and logs JSON.
+fn try_to_lock(place: &Place, flags: &[&str]) -> Output {
+    let job = place.command(&[&["lock", "skipped", "-n"], flags, &["--", "true"]].concat());
+    let json = job
+        .get_args()
+        .map(|word| match word == "--log-format=text" {
+            true => OsStr::new("--log-format=json"),
+            false => word,
+        });
+    let mut words = Command::new(PROGRAM);
+    words.args(json).envs(
+        job.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    Job::start(through(Command::new("env"), &words)).output()
+}
+
+#[test]
+fn a_skip_is_information_and_may_be_quiet() {
+    let place = Place::new();
+    let _holder = place.holder("skipped", &[]);
+    let output = try_to_lock(&place, &[]);
+    output.says(75, "not acquired: held by");
+    output.says(75, "\"level\":\"INFO\"");
+    assert!(!output.stderr.contains("ERROR"), "{output:?}");
+    let output = try_to_lock(&place, &["-q"]);
+    assert_eq!(
+        (output.code, output.stderr.as_str()),
+        (75, ""),
+        "{output:?}"
+    );
+    // Anything else is reported all the same.
+    let refused = place.run(&["lock", "quiet", "-q", "--", "/nowhere/command"]);
+    refused.says(127, "cannot execute /nowhere/command");
+}

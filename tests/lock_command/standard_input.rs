@@ -1,0 +1,127 @@
+//! Goal: without a command, a lock is held only if standard input can hold it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use rustix::pipe::{PipeFlags, pipe, pipe_with};
+
+use crate::job::{Job, Place};
+
+/// Asserts that a lock is refused before anything is acquired.
+fn is_refused(place: &Place, lock: &str, input: impl Into<Stdio>) {
+    let mut command = place.command(&["lock", lock]);
+    command.stdin(input);
+    let output = Job::start(command).output();
+    output.says(64, "standard input is at its end");
+    assert_eq!(output.stdout, "", "nothing is held");
+    let listed = place.run(&["locks"]).stdout;
+    assert!(!listed.contains(lock), "{listed}");
+}
+
+#[test]
+fn an_input_at_its_end_is_refused() {
+    let place = Place::new();
+    is_refused(&place, "null", Stdio::null());
+    let file = place.path("uri");
+    is_refused(&place, "file", File::open(file).unwrap());
+    let (reader, writer) = pipe().unwrap();
+    drop(writer);
+    is_refused(&place, "closed", reader);
+    let (reader, writer) = pipe().unwrap();
+    File::from(writer).write_all(b"last words\n").unwrap();
+    is_refused(&place, "spent", reader);
+    let write_only = File::options().write(true).open("/dev/null").unwrap();
+    is_refused(&place, "unreadable", write_only);
+}
+
+#[test]
+fn a_background_job_of_a_script_is_refused() {
+    let place = Place::new();
+    let job = place.command(&["lock", "script"]);
+    let mut script = Command::new("sh");
+    script
+        .args(["-c", "\"$@\" & wait $!", "sh"])
+        .arg(job.get_program())
+        .args(job.get_args())
+        .envs(
+            job.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let output = Job::start(script).output();
+    output.says(64, "standard input is at its end");
+}
+
+#[test]
+fn a_non_blocking_pipe_holds_it() {
+    let place = Place::new();
+    let (reader, writer) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap();
+    let mut command = place.command(&["lock", "non-blocking"]);
+    command.stdin(reader);
+    let mut job = Job::start(command);
+    let mut line = String::new();
+    let mut output = BufReader::new(job.standard_output());
+    output.read_line(&mut line).unwrap();
+    assert!(line.contains("non-blocking"), "{line}");
+    assert_eq!(place.run_empty("non-blocking", &["--no-wait"]).code, 75);
+    drop(writer);
+    assert_eq!(job.output().code, 0);
+}
+
+/// Runs a job file with `bash -m` on a terminal, and returns it with its keyboard.
+fn on_a_terminal(place: &Place, lines: &str) -> (Job, impl Write + use<>) {
+    let environment = place.command(&["lock", "environment"]);
+    let environment = environment.get_envs();
+    let file = place.path("job.bash");
+    std::fs::write(&file, lines).unwrap();
+    let mut script = Command::new("script");
+    script
+        .envs(environment.filter_map(|(name, value)| Some((name, value?))))
+        .args(["-qefc", &format!("bash -m {}", file.display()), "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut job = Job::start(script);
+    let keyboard = job.input();
+    (job, keyboard)
+}
+
+/// Returns the shell command line of a lock without a command.
+fn line(place: &Place, lock: &str) -> String {
+    let job = place.command(&["lock", lock]);
+    let words = std::iter::once(job.get_program()).chain(job.get_args());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.display())).collect();
+    words.join(" ")
+}
+
+#[test]
+fn a_background_job_of_a_terminal_is_refused() {
+    let place = Place::new();
+    let lines = format!("{} & wait $!; exit $?\n", line(&place, "background"));
+    let (job, _keyboard) = on_a_terminal(&place, &lines);
+    let output = job.output();
+    assert_eq!(output.code, 64, "{output:?}");
+    assert!(
+        output.stdout.contains("not in its foreground"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn in_the_foreground_of_a_terminal_it_says_how_to_release_it() {
+    let place = Place::new();
+    for (key, code) in [(b"\x04", 0), (b"\x03", 130)] {
+        let (mut job, mut keyboard) = on_a_terminal(&place, &line(&place, "foreground"));
+        let mut shown = BufReader::new(job.standard_output());
+        let mut line = String::new();
+        while !line.contains("press Ctrl-D or Ctrl-C") {
+            line.clear();
+            assert!(shown.read_line(&mut line).unwrap() > 0, "it has ended");
+        }
+        keyboard.write_all(key).unwrap();
+        assert_eq!(job.output().code, code);
+    }
+}
