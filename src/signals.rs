@@ -50,6 +50,9 @@ pub enum Signal {
 pub struct Stop(i32);
 
 impl Stop {
+    /// INT, as Ctrl-C sends it.
+    pub const INTERRUPT: Self = Self(SIGINT);
+
     /// Returns the signal if a terminal sends it: INT and QUIT by a key, HUP when it hangs up.
     pub fn of_terminal(number: i32) -> Option<Self> {
         [SIGINT, SIGQUIT, SIGHUP]

@@ -27,6 +27,7 @@ use crate::config::{ConfigError, LockConfig, Sources, nearest};
 use crate::election::{BootTime, Identity, LeaseName, Token};
 use crate::exit;
 use crate::log;
+use crate::signals::Exit;
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::operators::{
     Content, Entry, LeaseRecord, MongoCollection, Scope, View, ViewEvent,
@@ -245,30 +246,31 @@ pub fn run(args: OperatorArgs) -> Result<ExitCode, CommandError> {
         session.collection.shut_down().await;
         code
     });
-    answered.map_err(OperatorError::System)?.map(ExitCode::from)
+    answered.map_err(OperatorError::System)?.map(Exit::take)
 }
 
-async fn command(session: &Session, command: OperatorCommand) -> Result<u8, CommandError> {
-    match command {
+async fn command(session: &Session, command: OperatorCommand) -> Result<Exit, CommandError> {
+    let code = match command {
         OperatorCommand::Leases {
             watch: false,
             observe,
         } => leases::run(session, observe).await,
-        OperatorCommand::Leases { watch: true, .. } => live::run(session).await,
+        OperatorCommand::Leases { watch: true, .. } => return live::run(session).await,
         OperatorCommand::Describe {
             name,
             observe,
             candidates,
         } => describe::run(session, &name, observe, candidates).await,
-        OperatorCommand::Request(args) => request::run(session, args).await,
+        OperatorCommand::Request(args) => return request::run(session, args).await,
         OperatorCommand::Repair {
             name,
             at_least,
             create,
             author,
         } => repair::run(session, &name, at_least, create, author).await,
-        OperatorCommand::Web(args) => web::run(session, args).await,
-    }
+        OperatorCommand::Web(args) => return web::run(session, args).await,
+    };
+    code.map(Exit::from)
 }
 
 /// One run of a command: the collection, and how the answer is wanted.

@@ -1,5 +1,6 @@
 //! The command as an operator runs it.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub(crate) async fn shared_stage() -> Stage {
 /// The answer of a command.
 #[derive(Debug)]
 pub(crate) struct Answer {
+    /// The exit code, or the negated number of the signal that ended the command.
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -32,7 +34,7 @@ impl Answer {
     fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
-            code: output.status.code().unwrap_or(-1),
+            code: (output.status.code()).unwrap_or_else(|| -output.status.signal().unwrap_or(0)),
             stdout: text(&output.stdout),
             stderr: text(&output.stderr),
         }

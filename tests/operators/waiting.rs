@@ -115,7 +115,7 @@ async fn a_signal_ends_the_wait_and_the_last_line_names_the_remedy() {
     signalled(&waiting, Signal::INT);
     ended(waiting)
         .await
-        .expect(130, &["SIGINT received", &remedy]);
+        .expect(-2, &["SIGINT received", &remedy]);
     let mut waiting = start(&stage, &["step-down", &lease]);
     wait_stderr(&mut waiting, "already requested; waiting").await;
     signalled(&waiting, Signal::TERM);

@@ -22,7 +22,7 @@ use crate::cli::table::{Row, Style, lines};
 use crate::clock;
 use crate::election::BootTime;
 use crate::exit;
-use crate::signals::{Resizes, Stops};
+use crate::signals::{Exit, Resizes, Stop, Stops};
 use crate::store::mongo::operators::{Scope, View, ViewEvent};
 
 /// Minimum time between two frames: a busy collection must not keep the terminal busy.
@@ -30,7 +30,7 @@ const FRAME_MIN: Duration = Duration::from_millis(200);
 /// Maximum time between two frames, in which silences grow.
 const FRAME_MAX: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(session: &Session) -> Result<u8, CommandError> {
+pub(super) async fn run(session: &Session) -> Result<Exit, CommandError> {
     let mut stops = Stops::register().map_err(CommandError::Output)?;
     let mut view = session.collection.follow(Scope::Leases);
     let mut observed = Observed::default();
@@ -41,16 +41,18 @@ pub(super) async fn run(session: &Session) -> Result<u8, CommandError> {
     let ended = async {
         match terminal {
             true => table(session, &mut view, &mut observed).await,
-            false => changes(&mut view, &mut observed).await,
+            false => changes(&mut view, &mut observed)
+                .await
+                .map(|()| exit::DONE.into()),
         }
     };
     tokio::select! {
         ended = ended => match ended {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Output(error)),
-            _ => Ok(exit::DONE),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit::DONE.into()),
+            ended => ended.map_err(CommandError::Output),
         },
-        stop = stops.next() => Ok(stop.exit_code()),
-        () = output_closed() => Ok(exit::DONE),
+        stop = stops.next() => Ok(stop.into()),
+        () = output_closed() => Ok(exit::DONE.into()),
     }
 }
 
@@ -156,7 +158,7 @@ fn write_line(object: &serde_json::Value) -> io::Result<()> {
 }
 
 /// Draws a live table until the operator quits.
-async fn table(session: &Session, view: &mut View, observed: &mut Observed) -> io::Result<()> {
+async fn table(session: &Session, view: &mut View, observed: &mut Observed) -> io::Result<Exit> {
     let mut screen = Screen::enter()?;
     let mut resizes = Resizes::register()?;
     let mut first_row = 0;
@@ -169,7 +171,7 @@ async fn table(session: &Session, view: &mut View, observed: &mut Observed) -> i
         let left = (drawn + pause).since(clock::boot_now());
         tokio::select! {
             event = view.next() => match event {
-                None => return Ok(()),
+                None => return Ok(exit::DONE.into()),
                 Some(ViewEvent::Failed(failure) | ViewEvent::Polling(failure)) => {
                     trouble = Some(failure.to_string());
                     observed.apply(ViewEvent::Failed(failure));
@@ -186,7 +188,8 @@ async fn table(session: &Session, view: &mut View, observed: &mut Observed) -> i
                 }
             },
             key = screen.key() => match key {
-                Key::Quit => return Ok(()),
+                Key::Quit => return Ok(exit::DONE.into()),
+                Key::Interrupt => return Ok(Exit::Key(Stop::INTERRUPT)),
                 Key::Scroll(rows) => first_row = usize::saturating_add_signed(first_row, rows),
                 Key::Top => first_row = 0,
                 Key::Other => {}

@@ -24,7 +24,7 @@ use crate::clock;
 use crate::election::{BootTime, Identity, LeaseName, Token};
 use crate::exit;
 use crate::randomness::KernelRandomness;
-use crate::signals::Stops;
+use crate::signals::{Exit, Stops};
 use crate::store::RetryPolicy;
 use crate::store::mongo::operators::{
     Acted, Action, ActionId, ActionKind, LeaseRecord, Present, Scope, View, ViewEvent,
@@ -57,7 +57,7 @@ pub(super) enum News<'a> {
 /// The receiver of [`News`].
 pub(super) type Listener<'a> = &'a (dyn Fn(News<'_>) + Sync);
 
-pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<u8, CommandError> {
+pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, CommandError> {
     let mut stops = Stops::register().map_err(OperatorError::System)?;
     let (name, kind) = (args.name.clone(), args.kind.clone());
     let (stage, reached) = watch::channel(Stage::Deciding);
@@ -69,12 +69,12 @@ pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<u8, Comm
     };
     tokio::select! {
         outcome = perform(session, args, &listener) => {
-            outcome?.print(session, &name, action(&kind).as_str())
+            outcome?.print(session, &name, action(&kind).as_str()).map(Exit::from)
         }
         stop = stops.next() => {
             let known = interrupted(*reached.borrow(), &kind, &name);
             say(&format!("{} received; lease {name}: {known}", stop.name()));
-            Ok(stop.exit_code())
+            Ok(stop.into())
         }
     }
 }

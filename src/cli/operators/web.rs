@@ -25,7 +25,7 @@ use crate::cli::{CommandError, answer};
 use crate::clock;
 use crate::exit;
 use crate::http::{Bound, Setting};
-use crate::signals::Stops;
+use crate::signals::{Exit, Stops};
 use crate::store::mongo::operators::{MongoCollection, Scope};
 
 /// Maximum number of browsers. Each takes a connection, and at most one event of 200 KB while it does
@@ -36,7 +36,7 @@ const CHECK: Duration = Duration::from_secs(1);
 /// Maximum time for the last events at the exit.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(session: &Session, args: WebArgs) -> Result<u8, CommandError> {
+pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, CommandError> {
     let mut stops = Stops::register().map_err(OperatorError::System)?;
     let setting = Setting {
         name: "--listen",
@@ -55,6 +55,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<u8, CommandE
     let web = Web::new(session.clone(), newest, access, args.actions_by);
     let streams = bound.streams();
     let mut serving = pin!(bound.serve_site(web));
+    let mut exit = Exit::Code(exit::DONE);
     tokio::select! {
         () = follow(&session.collection, &board) => {}
         served = &mut serving => {
@@ -63,6 +64,9 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<u8, CommandE
         }
         stop = stops.next() => {
             info!(signal = stop.name(), "stop signal received");
+            if stop.is_of_terminal() {
+                exit = Exit::Signal(stop);
+            }
         }
     }
     // The streams send their last events while they are served.
@@ -71,7 +75,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<u8, CommandE
         _ = closed => {}
         _ = serving => {}
     }
-    Ok(exit::DONE)
+    Ok(exit)
 }
 
 /// Keeps the board up to date.

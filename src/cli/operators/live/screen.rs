@@ -21,8 +21,10 @@ const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 /// A key that was pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
-    /// q, Ctrl-C or Ctrl-D.
+    /// q or Ctrl-D.
     Quit,
+    /// Ctrl-C, which the terminal does not turn into a signal here.
+    Interrupt,
     /// Down by this number of rows.
     Scroll(isize),
     /// To the first row.
@@ -99,7 +101,8 @@ fn key(bytes: &[u8]) -> Key {
         // The terminal is gone.
         [] => Key::Quit,
         // Keys that were pressed quickly arrive together.
-        [first, ..] if *first != 0x1b && bytes.iter().any(|key| b"qQ\x03\x04".contains(key)) => {
+        [first, ..] if *first != 0x1b && bytes.contains(&0x03) => Key::Interrupt,
+        [first, ..] if *first != 0x1b && bytes.iter().any(|key| b"qQ\x04".contains(key)) => {
             Key::Quit
         }
         b"\x1b[A" | b"\x1bOA" | b"k" => Key::Scroll(-1),
@@ -150,11 +153,12 @@ mod tests {
     fn keys_scroll_and_quit() {
         for (bytes, expected) in [
             (&b"q"[..], Key::Quit),
-            (b"\x03", Key::Quit),
+            (b"\x04", Key::Quit),
+            (b"\x03", Key::Interrupt),
             (b"\x1b[A", Key::Scroll(-1)),
             (b"\x1b[6~", Key::Scroll(PAGE)),
             (b"g", Key::Top),
-            (b"\x03\x03", Key::Quit),
+            (b"\x03\x03", Key::Interrupt),
             (b"jjq", Key::Quit),
             (b"x", Key::Other),
         ] {
