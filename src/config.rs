@@ -41,7 +41,7 @@ pub use choice::{
 pub use connection_string::{UriProblem, check_uri};
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
-pub use rendered_for::RenderedFor;
+pub use rendered_for::{Contended, Misplaced, Placement, RenderedFor};
 pub use schema::{
     DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, nearest, suggest, suggest_key,
 };
@@ -90,6 +90,8 @@ pub struct LockConfig {
     pub mongodb: MongoConfig,
     /// Settings for stopping commands.
     pub workload: WorkloadConfig,
+    /// Namespace and service account of this pod, and those of its manifests.
+    pub placement: Placement,
     /// Logs.
     pub log: LogConfig,
 }
@@ -142,14 +144,10 @@ pub struct KubernetesConfig {
     pub enabled: KubernetesEnabled,
     /// Name of this pod.
     pub pod_name: Option<String>,
-    /// Namespace of this pod; `None` for that of the credentials.
-    pub pod_namespace: Option<String>,
     /// UID of this pod.
     pub pod_uid: Option<String>,
-    /// Service account of this pod.
-    pub pod_account: Option<String>,
-    /// Namespace and service account that the manifests were rendered for.
-    pub rendered_for: Option<RenderedFor>,
+    /// Namespace and service account of this pod, and those of its manifests.
+    pub placement: Placement,
     /// The directory with `token` and `ca.crt`.
     pub credentials: PathBuf,
     /// Prefix of the label key, before the name of the lease.
@@ -232,10 +230,13 @@ impl Config {
                 KubernetesConfig {
                     enabled,
                     pod_name,
-                    pod_namespace,
                     pod_uid,
-                    pod_account,
-                    rendered_for,
+                    placement:
+                        Placement {
+                            namespace: pod_namespace,
+                            account: pod_account,
+                            rendered_for,
+                        },
                     credentials,
                     label_prefix,
                     label_wait,

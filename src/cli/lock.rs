@@ -35,7 +35,7 @@ use super::store_options::{self, stopping};
 use super::trace::{self, TraceError};
 use super::{answer, run_to_end};
 use crate::clock;
-use crate::config::{ConfigError, LockConfig, Sources};
+use crate::config::{ConfigError, Contended, LockConfig, Misplaced, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
 use crate::exit;
 use crate::lock::{AtLeast, Mode, OncePer, Want, scaled};
@@ -92,6 +92,9 @@ pub enum LockCommandError {
          connection string too, preferably with --mongodb-uri-file"
     )]
     NotHandedDown(ConfigError),
+    /// The lock is that of another namespace or service account.
+    #[error(transparent)]
+    Misplaced(#[from] Misplaced),
     /// The file of the trace is not usable.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -131,9 +134,11 @@ impl LockCommandError {
     /// Returns the exit code for this kind of error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::NotHandedDown(_) | Self::Trace(_) | Self::Timings(_) => {
-                exit::CONFIGURATION
-            }
+            Self::Config(_)
+            | Self::NotHandedDown(_)
+            | Self::Misplaced(_)
+            | Self::Trace(_)
+            | Self::Timings(_) => exit::CONFIGURATION,
             Self::Input { .. } => exit::USAGE,
             Self::Guard(_) | Self::System { .. } => exit::SYSTEM,
         }
@@ -184,6 +189,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
             LockCommandError::Config(error)
         }
     })?;
+    config.placement.check(Contended::Lock, &args.name)?;
     let timings = match args.lease_duration {
         Some(duration) => scaled(&config.timings, duration).map_err(LockCommandError::Timings)?,
         None => config.timings,

@@ -32,7 +32,7 @@ pub use self::error::RunError;
 use self::error::system;
 pub use self::moved::PodError;
 #[cfg(feature = "kubernetes")]
-pub(super) use self::moved::{access, moved, of_pod, pod};
+pub(super) use self::moved::{access, pod};
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
 

@@ -1,5 +1,6 @@
 //! The place that manifests were rendered for. A kustomization can move objects to another
 //! namespace and rename their service account, but it does not change flags and admission policies.
+//! Pods of several overlays would then contend for one lease or lock without saying so.
 
 use std::fmt;
 
@@ -31,14 +32,14 @@ impl RenderedFor {
     }
 
     /// True if the pod runs elsewhere. An unknown namespace or account is not compared.
-    pub fn differs(&self, namespace: Option<&str>, account: Option<&str>) -> bool {
+    fn differs(&self, namespace: Option<&str>, account: Option<&str>) -> bool {
         namespace.is_some_and(|namespace| namespace != self.namespace)
             || account.is_some_and(|account| account != self.account)
     }
 
     /// True if a lease is named after the rendered namespace. The charts name a lease so by default,
     /// and pods that were moved from there would all contend for that one lease.
-    pub fn names(&self, lease: &LeaseName) -> bool {
+    fn names(&self, lease: &LeaseName) -> bool {
         let rest = lease.as_str().strip_prefix(&self.namespace);
         rest.is_some_and(|rest| rest.starts_with('.'))
     }
@@ -47,6 +48,84 @@ impl RenderedFor {
 impl fmt::Display for RenderedFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.account)
+    }
+}
+
+/// Namespace and service account of this pod, and those that its manifests were rendered for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// Namespace of this pod; `None` if unknown.
+    pub namespace: Option<String>,
+    /// Service account of this pod; `None` if unknown.
+    pub account: Option<String>,
+    /// Namespace and service account of the manifests; `None` if no chart rendered them.
+    pub rendered_for: Option<RenderedFor>,
+}
+
+/// Kind of the name that pods contend for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contended {
+    /// A lease, which replicas lead.
+    Lease,
+    /// A lock, which a job holds.
+    Lock,
+}
+
+impl fmt::Display for Contended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lease => "lease",
+            Self::Lock => "lock",
+        })
+    }
+}
+
+/// Error of a pod whose lease or lock belongs to the pods of another namespace or service account.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{kind} {name} belongs to {rendered_for}, for which the manifests were rendered, but this pod is of {pod}: \
+     pods of both would share one {kind}; to fix: render the chart again with --namespace (kustomize: \
+     helmCharts[].namespace), or set leasehold.leaseName to a name that does not begin with that namespace"
+)]
+pub struct Misplaced {
+    kind: Contended,
+    name: String,
+    rendered_for: String,
+    pod: String,
+}
+
+impl Placement {
+    /// Returns the place that the manifests were rendered for, if this pod runs elsewhere.
+    pub fn moved(&self) -> Option<&RenderedFor> {
+        let rendered = self.rendered_for.as_ref()?;
+        let differs = rendered.differs(self.namespace.as_deref(), self.account.as_deref());
+        differs.then_some(rendered)
+    }
+
+    /// Rejects a lease or lock that is named after the rendered namespace, if this pod runs
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// [`Misplaced`], an error of configuration.
+    pub fn check(&self, kind: Contended, name: &LeaseName) -> Result<(), Misplaced> {
+        match self.moved() {
+            Some(rendered) if rendered.names(name) => Err(Misplaced {
+                kind,
+                name: name.to_string(),
+                rendered_for: rendered.to_string(),
+                pod: self.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Formats the namespace and service account of this pod.
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = self.namespace.as_deref().unwrap_or("(unknown namespace)");
+        let account = self.account.as_deref().unwrap_or("(unknown account)");
+        write!(f, "{namespace}/{account}")
     }
 }
 

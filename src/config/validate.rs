@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::choice::{KubernetesEnabled, LogFormat, LogLevel, Prefer, Profile, ReadyWhen, Watch};
 use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
-use super::rendered_for::RenderedFor;
+use super::rendered_for::{Placement, RenderedFor};
 use super::schema::Kind;
 use super::secret::{Secret, UriSource};
 use super::{
@@ -279,19 +279,26 @@ impl Checked {
         Some(KubernetesConfig {
             enabled: KubernetesEnabled::from_word(self.text("kubernetes.enabled")?)?,
             pod_name: named("kubernetes.pod_name"),
-            pod_namespace: named("kubernetes.pod_namespace"),
             pod_uid: named("kubernetes.pod_uid"),
-            pod_account: named("kubernetes.pod_account"),
-            rendered_for: (self.text("kubernetes.rendered_for"))
-                .map(RenderedFor::from_text)
-                .transpose()
-                .ok()?,
+            placement: self.placement()?,
             // The empty path is not a directory, so nothing is found in it.
             credentials: PathBuf::from(self.text("kubernetes.credentials").unwrap_or_default()),
             label_prefix: named("kubernetes.label_prefix")?,
             label_wait: self.duration("kubernetes.label_wait")?,
             demote_others: self.flag("kubernetes.demote_others")?,
             events: self.flag("kubernetes.events")?,
+        })
+    }
+
+    fn placement(&self) -> Option<Placement> {
+        let named = |path| self.text(path).map(str::to_owned);
+        Some(Placement {
+            namespace: named("kubernetes.pod_namespace"),
+            account: named("kubernetes.pod_account"),
+            rendered_for: (self.text("kubernetes.rendered_for"))
+                .map(RenderedFor::from_text)
+                .transpose()
+                .ok()?,
         })
     }
 
@@ -340,6 +347,7 @@ impl Checked {
             timings: timings?,
             mongodb: self.mongodb(uri?)?,
             workload: self.workload()?,
+            placement: self.placement()?,
             log: self.log()?,
         })
     }

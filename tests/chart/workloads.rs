@@ -167,7 +167,7 @@ fn arguments(objects: &Objects) -> Vec<String> {
 }
 
 #[test]
-fn a_job_in_supervisor_mode_runs_under_a_lock_and_has_no_account() {
+fn a_job_in_supervisor_mode_runs_under_a_lock_and_its_account_has_no_permission() {
     let objects = Objects::of("cron-job", &[]);
     assert_eq!(
         arguments(&objects),
@@ -194,12 +194,15 @@ fn a_job_in_supervisor_mode_runs_under_a_lock_and_has_no_account() {
         ]
     );
     let kinds = objects.kinds();
-    assert_eq!(kinds, ["NetworkPolicy", "CronJob"]);
+    assert_eq!(
+        kinds,
+        ["NetworkPolicy", "ServiceAccount", "ConfigMap", "CronJob"]
+    );
     // A lock serves no requests.
     assert_eq!(objects.one("NetworkPolicy")["spec"]["ingress"], json!([]));
     let pod = objects.pod();
     assert_eq!(pod["automountServiceAccountToken"], false);
-    assert!(pod["serviceAccountName"].is_null());
+    assert_eq!(pod["serviceAccountName"], "orders-leasehold");
     assert!(objects.workload()["livenessProbe"].is_null());
     let volumes: Vec<_> = pod["volumes"]
         .as_array()

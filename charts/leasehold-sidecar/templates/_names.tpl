@@ -64,6 +64,11 @@ The labels of an object, with `more` of them from the value called `key`, which 
 {{- end -}}
 
 {{- define "leasehold.ownLabels" -}}
+{{/* The namespace and the account of the pods. Both change if a kustomization moves or renames the objects; this text does not. */}}
+{{- define "leasehold.renderedFor" -}}
+{{- printf "%s/%s" .Release.Namespace (include "leasehold.serviceAccountName" .) -}}
+{{- end -}}
+
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{ include "leasehold.selector" . }}
 {{- with .Chart.AppVersion }}

@@ -86,7 +86,7 @@ for each lease.
 {{- end }}
 {{- /* An injected pod is of any namespace and account, and its lease is named after its own namespace. */}}
 {{- if not .injected }}
-- --kubernetes-rendered-for={{ .root.Release.Namespace }}/{{ include "leasehold.serviceAccountName" .root }}
+- --kubernetes-rendered-for={{ include "leasehold.renderedFor" .root }}
 {{- end }}
 {{- include "leasehold.settingFlags" .root }}
 {{- end -}}

@@ -106,7 +106,8 @@ kubelet kills leasehold with the workload, and the lease is left to expire.
 
 {{/*
 A lock instead of a lease, for a job: `leasehold lock NAME -- CMD` in the job's container. It serves no HTTP, publishes no status
-and sets no label, so it needs neither a token nor a status directory.
+and sets no label, so it needs neither a token nor a status directory. Its account has no permission; its name shows if a kustomization
+renamed the objects (kubernetes.rendered_for).
 */}}
 {{- define "leasehold.lockFlags" -}}
 {{- include "leasehold.noExtraLeases" (dict "root" . "what" "a Job in mode supervisor runs under one lock; set mode to sidecar") -}}
@@ -127,6 +128,16 @@ and sets no label, so it needs neither a token nor a status directory.
   valueFrom:
     fieldRef:
       fieldPath: metadata.name
+- name: LEASEHOLD_KUBERNETES__POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: LEASEHOLD_KUBERNETES__POD_ACCOUNT
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.serviceAccountName
+- name: LEASEHOLD_KUBERNETES__RENDERED_FOR
+  value: {{ include "leasehold.renderedFor" . | quote }}
 {{- with .Values.leasehold.extraEnv }}
 {{ toYaml . }}
 {{- end }}

@@ -16,10 +16,6 @@ spec:
   {{- if $job }}
   restartPolicy: {{ .Values.job.restartPolicy }}
   {{- end }}
-  {{- if $locks }}
-  automountServiceAccountToken: false
-  enableServiceLinks: false
-  {{- else }}
   {{- include "leasehold.pod" . | nindent 2 }}
   {{- end }}
   {{- $given := $deployment.terminationGracePeriodSeconds }}

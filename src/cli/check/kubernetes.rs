@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::report::{Check, Name, shown};
-use crate::cli::run::{access, moved, of_pod, pod};
+use crate::cli::run::{access, pod};
 use crate::clock;
 use crate::config::{Config, KubernetesConfig, KubernetesEnabled};
 use crate::publish::kubernetes::{Examiner, Refusal, Right};
@@ -19,12 +19,12 @@ pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
         KubernetesEnabled::On => true,
         KubernetesEnabled::Auto => false,
     };
-    if let Some(rendered) = moved(&config) {
+    if let Some(rendered) = kubernetes.placement.moved() {
         return vec![Check::failed(
             Name::Pod,
             format!(
                 "this pod is of {}, and the manifests were rendered for {rendered}: the admission policies do not apply to it",
-                of_pod(&config)
+                kubernetes.placement
             ),
             "render the chart with --namespace; a kustomization does not change flags and policies",
         )];

@@ -99,7 +99,7 @@ pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> 
     Ok(Some(Cluster {
         access,
         options,
-        restricted: config.kubernetes.rendered_for.is_some(),
+        restricted: config.kubernetes.placement.rendered_for.is_some(),
     }))
 }
 
@@ -128,7 +128,11 @@ pub(in crate::cli) fn pod(config: &KubernetesConfig, access: &Access) -> Result<
         "POD_UID",
         "metadata.uid",
     )?;
-    let namespace = config.pod_namespace.clone().or_else(|| access.namespace());
+    let namespace = config
+        .placement
+        .namespace
+        .clone()
+        .or_else(|| access.namespace());
     let namespace = given(
         &namespace,
         "kubernetes.pod_namespace",
