@@ -120,6 +120,16 @@ pub(crate) fn refused(mistakes: &str) {
     }
 }
 
+/// Asserts that a selector finds pods with these labels.
+#[track_caller]
+pub(crate) fn assert_selects(selector: &Value, labels: &Value) {
+    let wanted = selector.as_object().unwrap();
+    assert!(!wanted.is_empty());
+    for (label, value) in wanted {
+        assert_eq!(labels[label], *value, "{label}");
+    }
+}
+
 /// The rendered objects.
 #[derive(Debug)]
 pub(crate) struct Objects(Vec<Value>);

@@ -12,7 +12,9 @@ use leasehold_testbed::wait::found;
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
 use serde_json::json;
 
-use crate::helm::{KUBERNETES, NAMESPACE, Objects, chart, refused, text, tool, values};
+use crate::helm::{
+    KUBERNETES, NAMESPACE, Objects, assert_selects, chart, refused, text, tool, values,
+};
 use crate::release::Place;
 
 /// The name of the test's objects of the release `orders`.
@@ -26,10 +28,8 @@ fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
     let service = objects.named("Service", TEST);
     assert_eq!(service["spec"]["clusterIP"], "None");
     assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
-    assert_eq!(
-        service["spec"]["selector"],
-        objects.maker()["spec"]["selector"]["matchLabels"]
-    );
+    let labels = &objects.template()["metadata"]["labels"];
+    assert_selects(&service["spec"]["selector"], labels);
     let pod = objects.named("Pod", TEST);
     for object in [service, pod] {
         let annotations = &object["metadata"]["annotations"];

@@ -2,17 +2,21 @@
 //! Method: helm on the real API server, as the administrator of the cluster and as that of one
 //! namespace.
 
+use std::fmt::Debug;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
 use kube::api::{Api, DeleteParams, PostParams};
 use leasehold_testbed::wait::found;
-use leasehold_testbed::{Kubernetes, run};
-use serde_json::json;
+use leasehold_testbed::{Kubernetes, assert_contains, run};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::cluster::patch_status;
 use crate::documented::block;
@@ -36,7 +40,11 @@ impl Place {
 
     /// Returns a command of helm.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut helm = tool("helm");
+        self.command_of("helm", arguments)
+    }
+
+    fn command_of(&self, version: &str, arguments: &[&str]) -> Command {
+        let mut helm = tool(version);
         helm.args(arguments)
             .args(["--namespace", &self.namespace, "--kubeconfig"])
             .arg(self.kubernetes.directory().join("kubeconfig"));
@@ -45,7 +53,12 @@ impl Place {
 
     /// Runs helm. Returns its standard output, or all of its output if it fails.
     fn helm(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = self.command(arguments).output().unwrap();
+        self.helm_of("helm", arguments)
+    }
+
+    /// Runs `helm` or `helm3`.
+    fn helm_of(&self, version: &str, arguments: &[&str]) -> Result<String, String> {
+        let output = self.command_of(version, arguments).output().unwrap();
         if output.status.success() {
             Ok(String::from_utf8(output.stdout).unwrap())
         } else {
@@ -55,9 +68,45 @@ impl Place {
 
     /// Runs a helm command (such as `install` or `upgrade`) on the chart with the minimal values.
     pub(crate) fn chart(&self, verb: &str, release: &str, more: &[&str]) -> Result<String, String> {
+        self.chart_of("helm", verb, release, more)
+    }
+
+    fn chart_of(
+        &self,
+        version: &str,
+        verb: &str,
+        release: &str,
+        more: &[&str],
+    ) -> Result<String, String> {
         let (chart, file) = (chart(), values("minimal"));
         let arguments = [verb, release, path(&chart), "--values", path(&file)];
-        self.helm(&[&arguments[..], more].concat())
+        self.helm_of(version, &[&arguments[..], more].concat())
+    }
+
+    /// Deletes a workload and waits until it is gone.
+    async fn delete<K>(&self, name: &str)
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+        K: Clone + DeserializeOwned + Debug,
+    {
+        let objects: Api<K> = self.kubernetes.objects(&self.namespace);
+        let parameters = DeleteParams::background();
+        objects.delete(name, &parameters).await.unwrap();
+        found("the workload is gone", async || {
+            let there = objects.get_opt(name).await.unwrap();
+            there.is_none().then_some(())
+        })
+        .await;
+    }
+
+    /// The lease that the pods of the Deployment `orders` contend for.
+    async fn lease(&self) -> String {
+        let deployments: Api<Deployment> = self.kubernetes.objects(&self.namespace);
+        let there = json!(deployments.get("orders").await.unwrap());
+        let flags = &there["spec"]["template"]["spec"]["initContainers"][0]["args"];
+        let mut flags = flags.as_array().unwrap().iter().filter_map(Value::as_str);
+        let lease = flags.find_map(|flag| flag.strip_prefix("--lease-name="));
+        lease.unwrap().to_owned()
     }
 }
 
@@ -68,7 +117,7 @@ fn path(path: &Path) -> &str {
 const UPGRADE: [&str; 2] = ["upgrade", "orders"];
 
 #[test]
-fn an_update_to_another_lease_is_refused_while_old_replicas_would_go_on() {
+fn an_update_to_another_lease_is_refused_while_the_old_deployment_exists() {
     run(async {
         let place = Place::new().await;
         let [upgrade, release] = UPGRADE;
@@ -76,22 +125,43 @@ fn an_update_to_another_lease_is_refused_while_old_replicas_would_go_on() {
         let to = ["--set", "leasehold.leaseName=else"];
         for change in [
             "leasehold.leaseName=else",
-            "leasehold.kubernetes.labelPrefix=lead.example.com",
             "leasehold.config.mongodb.collection=others",
+            "leasehold.config.mongodb.database=others",
+            // Its old pods would end only after the new ones are ready.
+            "leasehold.leaseName=else,deployment.strategy.type=Recreate",
         ] {
             let refused = place
                 .chart(upgrade, release, &["--set", change])
                 .unwrap_err();
+            let namespace = &place.namespace;
             for word in [
                 &format!(
-                    "the replicas contend for leasehold.dev/{}.orders",
-                    place.namespace
+                    "the replicas contend for the lease {namespace}.orders in leasehold.leases"
                 ),
-                "set deployment.strategy.type to Recreate",
+                &format!(
+                    "kubectl --namespace {namespace} delete deployment orders --cascade=foreground"
+                ),
             ] {
                 assert!(refused.contains(word), "{change}: {refused}");
             }
         }
+        place.delete::<Deployment>("orders").await;
+        place.chart(upgrade, release, &to).unwrap();
+        assert_eq!(place.lease().await, "else");
+        // A later upgrade is like any other.
+        place.chart(upgrade, release, &to).unwrap();
+    });
+}
+
+#[test]
+fn a_new_label_prefix_needs_an_update_that_recreates_the_pods() {
+    run(async {
+        let place = Place::new().await;
+        let [upgrade, release] = UPGRADE;
+        place.chart("install", release, &[]).unwrap();
+        let to = ["--set", "leasehold.kubernetes.labelPrefix=lead.example.com"];
+        let refused = place.chart(upgrade, release, &to).unwrap_err();
+        assert_contains(&refused, "set deployment.strategy.type to Recreate");
         let recreating = ["--set", "deployment.strategy.type=Recreate"];
         let once = [&to[..], &recreating[..]].concat();
         place.chart(upgrade, release, &once).unwrap();
@@ -104,8 +174,103 @@ fn an_update_to_another_lease_is_refused_while_old_replicas_would_go_on() {
     });
 }
 
+/// A rollback runs no template. The API server refuses it, because the lease is part of the selector.
 #[test]
-fn a_stateful_set_changes_its_lease_without_replicas_and_an_extra_lease_keeps_its_name() {
+fn a_rollback_to_another_lease_is_refused_and_one_to_the_same_lease_is_not() {
+    run(async {
+        for (version, undo) in [("helm", "--rollback-on-failure"), ("helm3", "--atomic")] {
+            let place = Place::new().await;
+            place.chart_of(version, "install", "orders", &[]).unwrap();
+            place.delete::<Deployment>("orders").await;
+            let to = ["--set", "leasehold.leaseName=else"];
+            let upgrade = |more: &[&str]| {
+                let arguments = [&to[..], more].concat();
+                place.chart_of(version, "upgrade", "orders", &arguments)
+            };
+            upgrade(&[]).unwrap();
+            upgrade(&["--set", "deployment.replicas=3"]).unwrap();
+
+            let back = |revision: &str| place.helm_of(version, &["rollback", "orders", revision]);
+            let refused = back("1").unwrap_err();
+            assert_contains(&refused, "field is immutable");
+            assert_contains(&refused, "contends.leasehold.dev/for");
+            assert_eq!(place.lease().await, "else", "{version}");
+            back("2").unwrap();
+            assert_eq!(place.lease().await, "else", "{version}");
+
+            // No pod becomes ready here, so the upgrade fails, and helm goes back by itself.
+            place.delete::<Deployment>("orders").await;
+            let own = place.chart_of(version, "upgrade", "orders", &[undo, "--timeout", "1s"]);
+            let failed = own.unwrap_err();
+            assert_contains(&failed, "field is immutable");
+            let first = format!("{}.orders", place.namespace);
+            assert_eq!(place.lease().await, first, "{version}");
+        }
+    });
+}
+
+#[test]
+fn an_update_under_another_name_is_refused_while_the_old_pods_would_go_on() {
+    run(async {
+        let place = Place::new().await;
+        place.chart("install", "orders", &[]).unwrap();
+        let upgrade = |more: &[&str]| place.chart("upgrade", "orders", more);
+        for change in ["fullnameOverride=web", "nameOverride=web"] {
+            let refused = upgrade(&["--set", change]).unwrap_err();
+            let remedy =
+                "set deployment.replicas to 0 in an update of the Deployment orders before";
+            assert_contains(&refused, remedy);
+        }
+        // Pods of both names contend for one lease.
+        let lease = format!("leasehold.leaseName={}.orders", place.namespace);
+        upgrade(&["--set", "fullnameOverride=web", "--set", &lease]).unwrap();
+        upgrade(&["--set", &lease]).unwrap();
+        upgrade(&["--set", "deployment.replicas=0"]).unwrap();
+        upgrade(&["--set", "fullnameOverride=web"]).unwrap();
+        let refused = upgrade(&[]).unwrap_err();
+        assert_contains(&refused, "an update of the Deployment web before");
+    });
+}
+
+/// helm installs and updates with the rights on the kinds of the release, and no other.
+#[test]
+fn an_update_needs_no_right_on_kinds_that_the_release_does_not_have() {
+    run(async {
+        let place = Place::new().await;
+        let rules = json!([
+            {"apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts"], "verbs": ["*"]},
+            {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]},
+            {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["*"]},
+        ]);
+        let objects = [
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "Role",
+                "metadata": {"name": "deployer"},
+                "rules": rules,
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "RoleBinding",
+                "metadata": {"name": "deployer"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deployer"},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "deployer"}],
+            }),
+        ];
+        let objects = objects.map(|object| object.to_string()).join("\n---\n");
+        place.kubernetes.apply(&place.namespace, &objects).await;
+        let rights = "leasehold.policy.create=false,leasehold.policy.existing=true,leasehold.rbac.create=false";
+        let by = ["--kube-as-user", "deployer", "--set", rights];
+        place.chart("install", "orders", &by).unwrap();
+        place.chart("upgrade", "orders", &by).unwrap();
+        let other = ["--set", "leasehold.leaseName=else"];
+        let refused = place.chart("upgrade", "orders", &[&by[..], &other].concat());
+        assert_contains(&refused.unwrap_err(), "delete deployment orders");
+    });
+}
+
+#[test]
+fn a_stateful_set_is_deleted_without_its_claims_and_an_extra_lease_keeps_its_name() {
     run(async {
         let place = Place::new().await;
         let set = ["--set", "workload.kind=StatefulSet"];
@@ -113,18 +278,21 @@ fn a_stateful_set_changes_its_lease_without_replicas_and_an_extra_lease_keeps_it
         place.chart("install", "orders", &with(&[])).unwrap();
         let other = ["--set", "leasehold.leaseName=else"];
         let refused = place.chart("upgrade", "orders", &with(&other)).unwrap_err();
-        assert!(
-            refused.contains("set deployment.replicas to 0"),
-            "{refused}"
-        );
-        let none = [&other[..], &["--set", "deployment.replicas=0"]].concat();
-        place.chart("upgrade", "orders", &with(&none)).unwrap();
+        for words in [
+            "set deployment.replicas to 0 in an update before this one",
+            "delete statefulset orders --cascade=orphan",
+        ] {
+            assert_contains(&refused, words);
+        }
+        place.delete::<StatefulSet>("orders").await;
         place.chart("upgrade", "orders", &with(&other)).unwrap();
+        let refused = place.helm(&["rollback", "orders", "1"]).unwrap_err();
+        assert_contains(&refused, "updates to statefulset spec");
 
         // Another kind contends for the same lease, but not for another one in the same update.
         let refused = place.chart("upgrade", "orders", &[]).unwrap_err();
-        let remedy = "change workload.kind from StatefulSet to Deployment in an update of its own";
-        assert!(refused.contains(remedy), "{refused}");
+        let remedy = "set deployment.replicas to 0 in an update of the StatefulSet orders before";
+        assert_contains(&refused, remedy);
         place.chart("upgrade", "orders", &other).unwrap();
 
         let extra = |lease: &str| format!("leasehold.extraLeases.reports.leaseName={lease}");
@@ -136,11 +304,11 @@ fn a_stateful_set_changes_its_lease_without_replicas_and_an_extra_lease_keeps_it
         };
         with_extra(&first).unwrap();
         let refused = with_extra(&second).unwrap_err();
-        assert!(
-            refused.contains("leasehold.extraLeases.reports: the replicas contend for"),
-            "{refused}"
+        assert_contains(
+            &refused,
+            "leasehold.extraLeases.reports: the replicas contend for",
         );
-        assert!(refused.contains("use another key"), "{refused}");
+        assert_contains(&refused, "use another key");
         place.chart("upgrade", "orders", &other).unwrap();
         with_extra(&second).unwrap();
     });
@@ -163,7 +331,7 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
             let refused = upgrade(&[&job[..], &["--set", &name]].concat()).unwrap_err();
             for words in [
                 &format!("they would contend for the lock {lease} in leasehold.leases"),
-                "set deployment.replicas to 0 in an update of the Deployment before this one",
+                "set deployment.replicas to 0 in an update of the Deployment orders before this one",
             ] {
                 assert!(refused.contains(words), "{lease}: {refused}");
             }
@@ -174,17 +342,9 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
 
         // The Job runs, as far as the server knows.
         let refused = upgrade(&[]).unwrap_err();
-        let remedy = "wait until the Job has no run, or delete it";
-        assert!(refused.contains(remedy), "{refused}");
-        let jobs: Api<Job> = place.kubernetes.objects(&place.namespace);
-        jobs.delete("orders", &DeleteParams::background())
-            .await
-            .unwrap();
-        found("the Job is gone", async || {
-            let there = jobs.get_opt("orders").await.unwrap();
-            there.is_none().then_some(())
-        })
-        .await;
+        let remedy = "wait until the Job orders has no run, or delete it";
+        assert_contains(&refused, remedy);
+        place.delete::<Job>("orders").await;
         upgrade(&[]).unwrap();
     });
 }

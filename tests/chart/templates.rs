@@ -16,6 +16,7 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
     assert_eq!(
         kinds,
         [
+            "ConfigMap",
             "Deployment",
             // Of `helm test`.
             "Pod",
@@ -39,7 +40,6 @@ fn each_object_can_be_turned_on_and_off() {
         ("Service", "service.enabled"),
         ("PodMonitor", "podMonitor.enabled"),
         ("PrometheusRule", "prometheusRule.enabled"),
-        ("ConfigMap", "dashboard.enabled"),
         ("NetworkPolicy", "networkPolicy.enabled"),
         ("MutatingAdmissionPolicy", "inject.enabled"),
         ("MutatingAdmissionPolicyBinding", "inject.enabled"),
@@ -395,7 +395,7 @@ fn the_objects_for_prometheus_and_grafana_follow_the_values() {
     assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
     let rule = objects.named("PrometheusRule", "orders-leasehold");
     assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
-    let config = objects.one("ConfigMap");
+    let config = objects.named("ConfigMap", "orders-dashboard");
     assert_eq!(config["metadata"]["labels"]["grafana"], "yes");
     // Without labels, this alert could never fire.
     let alert = "LeaseholdLabelOutOfSync";

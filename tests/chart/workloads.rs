@@ -12,7 +12,7 @@ use leasehold_testbed::{ReplicaSet, SharedSet, run};
 use serde_json::{Value, json};
 
 use crate::cluster::{Installed, patch_status};
-use crate::helm::{Objects, refused};
+use crate::helm::{Objects, assert_selects, refused};
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
@@ -35,7 +35,7 @@ fn a_stateful_set_has_a_headless_service_and_its_claims() {
     let service = &plain.named("Service", "orders-headless")["spec"];
     assert_eq!(service["clusterIP"], "None");
     assert_eq!(service["publishNotReadyAddresses"], true);
-    assert_eq!(service["selector"], set["selector"]["matchLabels"]);
+    assert_selects(&service["selector"], &set["template"]["metadata"]["labels"]);
     assert_eq!(service["ports"][0]["port"], 9402);
     assert!(plain.find("Deployment").is_none());
     let spread = &plain.pod()["topologySpreadConstraints"][0];

@@ -15,6 +15,24 @@
 {{- end -}}
 
 {{/*
+The labels of pods for the selector of their Deployment or StatefulSet. Kubernetes does not let a selector change, so it refuses an update to
+another lease or collection, during which replicas of both would lead.
+*/}}
+{{- define "leasehold.contends" -}}
+{{- $collection := include "leasehold.collection" . -}}
+{{- if not (and (le (len $collection) 63) (regexMatch "^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$" $collection)) -}}
+{{- $collection = $collection | sha256sum | trunc 63 -}}
+{{- end -}}
+contends.leasehold.dev/for: {{ include "leasehold.lease" . | quote }}
+contends.leasehold.dev/in: {{ $collection | quote }}
+{{- end -}}
+
+{{- define "leasehold.collection" -}}
+{{- $mongodb := (.Values.leasehold.config | default dict).mongodb | default dict -}}
+{{- printf "%s.%s" ($mongodb.database | default "leasehold") ($mongodb.collection | default "leases") -}}
+{{- end -}}
+
+{{/*
 The name of what a release makes of this chart: the release's. A chart that is part of another may be there more than once,
 so its own name (or its alias) is added. It is not cut: two names could become one, and with them two leases.
 */}}
@@ -46,6 +64,11 @@ so its own name (or its alias) is added. It is not cut: two names could become o
 {{- end -}}
 {{- end -}}
 
+{{/* The namespace and the account of the pods. Both change if a kustomization moves or renames the objects; this text does not. */}}
+{{- define "leasehold.renderedFor" -}}
+{{- printf "%s/%s" .Release.Namespace (include "leasehold.serviceAccountName" .) -}}
+{{- end -}}
+
 {{- define "leasehold.labels" -}}
 {{- include "leasehold.labelsWith" (dict "root" . "more" dict "key" "") -}}
 {{- end -}}
@@ -58,17 +81,12 @@ The labels of an object, with `more` of them from the value called `key`, which 
 {{- include "leasehold.checkLabels" (dict "root" .root "labels" .root.Values.commonLabels "key" "commonLabels") -}}
 {{- include "leasehold.checkLabels" (dict "root" .root "labels" .more "key" .key) -}}
 {{- $own -}}
-{{- with merge (deepCopy .more) (.root.Values.commonLabels | default dict) }}
+{{- with merge (deepCopy (.more | default dict)) (.root.Values.commonLabels | default dict) }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
 {{- define "leasehold.ownLabels" -}}
-{{/* The namespace and the account of the pods. Both change if a kustomization moves or renames the objects; this text does not. */}}
-{{- define "leasehold.renderedFor" -}}
-{{- printf "%s/%s" .Release.Namespace (include "leasehold.serviceAccountName" .) -}}
-{{- end -}}
-
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{ include "leasehold.selector" . }}
 {{- with .Chart.AppVersion }}
@@ -86,7 +104,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if hasPrefix (printf "%s/" $prefix) $label -}}
 {{- fail (printf "leasehold: %s has %s: leave it out; leasehold sets the labels of leasehold.kubernetes.labelPrefix (%s), and a pod created with it would report a wrong role" $key $label $prefix) -}}
 {{- end -}}
-{{- if hasKey $own $label -}}
+{{- if or (hasKey $own $label) (hasPrefix "contends.leasehold.dev/" $label) -}}
 {{- fail (printf "leasehold: %s has %s: leave it out; the chart sets it, and finds objects by it; set nameOverride or fullnameOverride for another name" $key $label) -}}
 {{- end -}}
 {{- end -}}

@@ -20,14 +20,11 @@ name: {{ include "leasehold.fullname" . | quote }}
 namespace: {{ .Release.Namespace | quote }}
 labels:
   {{- include "leasehold.labels" . | nindent 2 }}
-{{- $annotations := deepCopy .Values.deployment.annotations }}
+{{- $annotations := deepCopy (.Values.deployment.annotations | default dict) }}
 {{- if include "app.isJob" . }}
-{{- $annotations = merge (deepCopy .Values.job.annotations) $annotations }}
+{{- $annotations = merge (deepCopy (.Values.job.annotations | default dict)) $annotations }}
 {{- end }}
-{{- $_ := set $annotations "leasehold.dev/contends-for" (include "app.contendsFor" .) }}
-{{- if .Values.leasehold.extraLeases }}
-{{- $_ := set $annotations "leasehold.dev/contends-also-for" (include "app.contendsAlsoFor" .) }}
-{{- end }}
+{{- $annotations = merge (include "app.contendsAnnotations" . | fromYaml) $annotations }}
 {{- with $annotations }}
 annotations:
   {{- range $key, $value := . }}

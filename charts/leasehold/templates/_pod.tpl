@@ -7,7 +7,8 @@
 metadata:
   labels:
     {{- include "leasehold.selector" . | nindent 4 }}
-    {{- with merge (deepCopy $deployment.podLabels) (.Values.commonLabels | default dict) }}
+    {{- include "leasehold.contends" . | nindent 4 }}
+    {{- with merge (deepCopy ($deployment.podLabels | default dict)) (.Values.commonLabels | default dict) }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:

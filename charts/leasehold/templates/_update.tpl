@@ -1,0 +1,121 @@
+{{/*
+Updates that would let replicas of two leases lead at the same time: those of before, and those with the new values.
+
+The API server refuses an update of a Deployment or StatefulSet that changes the lease or the collection, because the selector contains both
+and cannot change. This also holds for helm rollback, which runs no template, and for other tools. The templates find an object of another
+name or kind by a record of the release, except in helm template. The record only names the object: a rollback that fails may have
+changed the record.
+*/}}
+
+{{/* The lease or lock, in words. */}}
+{{- define "app.contendsFor" -}}
+{{- printf "the %s %s in %s" (ternary "lock" "lease" (include "app.locks" . | eq "true")) (include "leasehold.lease" .) (include "leasehold.collection" .) -}}
+{{- end -}}
+
+{{/* The same for each of `extraLeases`, by its key, as JSON: one can be added or removed, but not changed. */}}
+{{- define "app.contendsAlsoFor" -}}
+{{- $all := dict -}}
+{{- range $name, $_ := .Values.leasehold.extraLeases -}}
+{{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson -}}
+{{- $_ := set $all $name (printf "the lease %s in %s" (include "leasehold.lease" $root) (include "leasehold.collection" $root)) -}}
+{{- end -}}
+{{- toJson $all -}}
+{{- end -}}
+
+{{/*
+The name of the record: the release's, not that of the objects, which may change. A chart that is part of another is there once for
+each path.
+*/}}
+{{- define "app.recordName" -}}
+{{- if .Chart.IsRoot -}}
+{{- printf "%s.leasehold" .Release.Name -}}
+{{- else -}}
+{{- printf "%s.%s.leasehold" .Release.Name (.Template.BasePath | sha256sum | trunc 8) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The content of the record. */}}
+{{- define "app.record" -}}
+kind: {{ .Values.workload.kind }}
+name: {{ include "leasehold.fullname" . | quote }}
+{{- end -}}
+
+{{/* Annotations of the workload's object, which tell a later update what the pods contend for. */}}
+{{- define "app.contendsAnnotations" -}}
+leasehold.dev/contends-for: {{ include "app.contendsFor" . | quote }}
+{{- if .Values.leasehold.extraLeases }}
+leasehold.dev/contends-also-for: {{ include "app.contendsAlsoFor" . | quote }}
+{{- end }}
+{{- if not (include "app.locks" .) }}
+leasehold.dev/label: {{ include "leasehold.label" . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* "true" if an object wants pods or has some; else nothing. A CronJob has some during a run. */}}
+{{- define "app.mayRun" -}}
+{{- $status := .status | default dict -}}
+{{- if eq .kind "CronJob" -}}
+{{- ternary "true" "" (not (empty $status.active)) -}}
+{{- else if eq .kind "Job" -}}
+{{- ternary "" "true" (or (not (empty $status.completionTime)) (include "app.hasFailed" $status | eq "true")) -}}
+{{- else -}}
+{{- ternary "true" "" (or (gt (int .spec.replicas) 0) (gt (int $status.replicas) 0)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "app.hasFailed" -}}
+{{- range .conditions -}}
+{{- if and (eq .type "Failed") (eq .status "True") -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Returns how to end the pods of an `object`, which is `same` if the new values are for it. */}}
+{{- define "app.updateRemedy" -}}
+{{- $kind := .object.kind -}}
+{{- $delete := printf "kubectl --namespace %s delete %s %s" .object.metadata.namespace (lower $kind) .object.metadata.name -}}
+{{- if has $kind (list "Job" "CronJob") -}}
+{{- printf "wait until the %s %s has no run, or delete it" $kind .object.metadata.name -}}
+{{- else if not .same -}}
+{{- printf "set deployment.replicas to 0 in an update of the %s %s before this one, and wait until its pods are gone" $kind .object.metadata.name -}}
+{{- else if eq $kind "Deployment" -}}
+{{- printf "delete the Deployment and wait for the end of its pods (%s --cascade=foreground), and repeat this command" $delete -}}
+{{- else -}}
+{{- printf "set deployment.replicas to 0 in an update before this one, wait until its pods are gone, delete the StatefulSet without its claims (%s --cascade=orphan), and repeat this command" $delete -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "app.checkUpdate" -}}
+{{- $record := (lookup "v1" "ConfigMap" .Release.Namespace (include "app.recordName" .)).data -}}
+{{- if $record -}}
+{{- $api := ternary "batch/v1" "apps/v1" (has $record.kind (list "Job" "CronJob")) -}}
+{{- $object := lookup $api $record.kind .Release.Namespace $record.name -}}
+{{- if $object -}}
+{{- $kind := .Values.workload.kind -}}
+{{- $same := and (eq $record.kind $kind) (eq $record.name (include "leasehold.fullname" .)) -}}
+{{- $runs := include "app.mayRun" $object | eq "true" -}}
+{{- $fixed := and $same (has $kind (list "Deployment" "StatefulSet")) -}}
+{{- $before := $object.metadata.annotations | default dict -}}
+{{- $now := include "app.contendsAnnotations" . | fromYaml -}}
+{{- $key := "leasehold.dev/contends-for" -}}
+{{- $was := get $before $key -}}
+{{- if and $was (ne $was (get $now $key)) (or $runs $fixed) -}}
+{{- fail (printf "leasehold: the replicas contend for %s, and with these values they would contend for %s: during the update two would lead; %s, or take back the change of workload.kind, mode, leasehold.leaseName, leasehold.config.mongodb or the name of the release" $was (get $now $key) (include "app.updateRemedy" (dict "object" $object "same" $same))) -}}
+{{- end -}}
+{{- $key = "leasehold.dev/label" -}}
+{{- $was = get $before $key -}}
+{{- $ends := or (and (eq $kind "Deployment") (eq .Values.deployment.strategy.type "Recreate")) (eq (toString .Values.deployment.replicas) "0") -}}
+{{- if and $fixed $runs $was (ne $was (get $now $key)) (not $ends) -}}
+{{- fail (printf "leasehold: the label of the pods is %s, and with these values it would be %s: during the update a Service would find no leader; set %s for this update, or take back the change of leasehold.kubernetes.labelPrefix" $was (get $now $key) (ternary "deployment.strategy.type to Recreate" "deployment.replicas to 0" (eq $kind "Deployment"))) -}}
+{{- end -}}
+{{- $also := include "app.contendsAlsoFor" . | fromJson -}}
+{{- range $name, $was := get $before "leasehold.dev/contends-also-for" | default "{}" | fromJson -}}
+{{- $is := get $also $name -}}
+{{- if and $runs $is (ne $was $is) -}}
+{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, and with these values they would contend for %s: during the update two would lead; use another key for another lease, or take back the change" $name $was $is) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
