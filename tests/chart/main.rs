@@ -21,6 +21,7 @@ mod leases;
 mod metadata;
 mod mistakes;
 mod names;
+mod nulls;
 mod pods;
 mod policy;
 mod published;

@@ -1,5 +1,5 @@
 //! Goal: `helm show values` and the README of each chart show every key with its default and a
-//! description, the schema has exactly these keys, and null for a key is refused or does no harm.
+//! description, and the schema has exactly these keys.
 //! Method: values.yaml is read as data and as text. The application chart repeats the values of the
 //! library chart, and the READMEs have a table; `BLESS=1 cargo test --test chart values_documented` writes
 //! both.
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::helm::{render, root, succeed, tool};
+use crate::helm::{root, succeed, tool};
 
 const CHARTS: [&str; 2] = ["leasehold", "leasehold-sidecar"];
 
@@ -285,73 +285,4 @@ fn the_schema_has_exactly_the_keys_of_the_values() {
             "b.d is only in values.yaml"
         ]
     );
-}
-
-/// Collects the keys of maps and lists by their depth, with true for those that the schema requires.
-fn containers(
-    (schema, node): (&Value, &Value),
-    values: &Map<String, Value>,
-    path: &[&str],
-    into: &mut Vec<(String, bool)>,
-) {
-    let node = resolved(schema, node);
-    for (name, value) in values {
-        if !value.is_object() && !value.is_array() {
-            continue;
-        }
-        let path = [path, &[name.as_str()]].concat();
-        let required = node["required"].as_array();
-        let required = required.is_some_and(|names| names.contains(&Value::from(name.as_str())));
-        into.push((path.join("."), required));
-        if let (Value::Object(inner), Some(node)) = (value, node["properties"].get(name)) {
-            containers((schema, node), inner, &path, into);
-        }
-    }
-}
-
-/// Helm removes a key whose value is null, and its default with it.
-#[test]
-fn a_null_for_a_default_is_refused_by_its_name_or_leaves_it_out() {
-    let schema: Value = serde_json::from_str(&read("leasehold", "values.schema.json")).unwrap();
-    let values = values("leasehold");
-    let mut keys = Vec::new();
-    let values = values.as_object().unwrap();
-    containers((&schema, &schema), values, &[], &mut keys);
-    let null = |key: &String| format!("{key}=null");
-    let (required, optional): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.1);
-    let required: Vec<_> = required.into_iter().map(|key| key.0).collect();
-    assert!(required.len() > 30, "{required:?}");
-    for depth in 0..3 {
-        let of_depth = required.iter().filter(|k| k.matches('.').count() == depth);
-        let nulls: Vec<_> = of_depth.clone().map(null).collect();
-        let nulls: Vec<_> = nulls.iter().map(String::as_str).collect();
-        let complaint = render("minimal", &nulls).unwrap_err();
-        for key in of_depth {
-            let name = key.rsplit('.').next().unwrap();
-            assert!(
-                complaint.contains(&format!("'{name}'")),
-                "{key}: {complaint}"
-            );
-        }
-        assert!(complaint.contains("missing propert"), "{complaint}");
-    }
-    // A key below another one of them is gone with it.
-    let mut outermost: Vec<String> = Vec::new();
-    for (key, _) in optional {
-        // Without these a release is told what to set.
-        let needed = ["leasehold", "workload.image"].contains(&key.as_str());
-        if !needed
-            && !outermost
-                .iter()
-                .any(|of| key.starts_with(&format!("{of}.")))
-        {
-            outermost.push(key);
-        }
-    }
-    let nulls: Vec<_> = outermost.iter().map(null).collect();
-    let nulls: Vec<_> = nulls.iter().map(String::as_str).collect();
-    assert!(nulls.len() > 30, "{nulls:?}");
-    for installation in ["minimal", "everything", "web"] {
-        render(installation, &nulls).unwrap();
-    }
 }

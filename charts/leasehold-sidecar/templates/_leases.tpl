@@ -9,7 +9,7 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 {{- $values := omit $given "extraLeases" | deepCopy -}}
 {{- $_ := set $values "extraLeases" dict -}}
 {{- $_ := set $values "leaseName" ($own.leaseName | default (printf "%s-%s" (include "leasehold.lease" .root) .name)) -}}
-{{- $_ := set $values "config" (mergeOverwrite (deepCopy $given.config) (deepCopy ($own.config | default dict))) -}}
+{{- $_ := set $values "config" (mergeOverwrite (deepCopy ($given.config | default dict)) (deepCopy ($own.config | default dict))) -}}
 {{- $port := required (printf "leasehold: set leasehold.extraLeases.%s.port to a port that no other container of the pod uses, such as 9403" .name) $own.port -}}
 {{- $_ := set $values "http" (dict "address" $given.http.address "port" $port) -}}
 {{- $_ := set $values "statusDirectory" ($own.statusDirectory | default (printf "%s-%s" (trimSuffix "/" $given.statusDirectory) .name)) -}}

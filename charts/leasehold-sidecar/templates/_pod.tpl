@@ -151,7 +151,7 @@ readinessProbe:
 
 {{/* Items of the pod's `volumes`. */}}
 {{- define "leasehold.volumes" -}}
-{{- include "leasehold.podVolumes" (dict "root" . "labelled" (include "leasehold.labelled" .) "extra" (keys .Values.leasehold.extraLeases | sortAlpha)) -}}
+{{- include "leasehold.podVolumes" (dict "root" . "labelled" (include "leasehold.labelled" .) "extra" (keys (.Values.leasehold.extraLeases | default dict) | sortAlpha)) -}}
 {{- end -}}
 
 {{- define "leasehold.podVolumes" -}}

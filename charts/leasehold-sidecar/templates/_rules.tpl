@@ -68,7 +68,7 @@ label of the series. It is `scaled` where replicas should run: then an alert not
     "summary" (printf "%s is or was about to lose %s" $pod $lease)
     "description" "{{ $value | humanizeDuration }} of authority were left within the last minute: renewals do not get through.")
   (dict "name" "LeaseholdSurfaceFails"
-    "expr" (printf "max by (%s, surface) (increase(leasehold_publish_failures_total{%s,surface=~\"file|http\"}[5m])) > %v" $replica $match $rules.surfaceFailuresMax)
+    "expr" (printf "max by (%s, surface) (increase(leasehold_publish_failures_total{%s,surface=~\"file|http\"}[5m])) > %v" $replica $match (int $rules.surfaceFailuresMax))
     "summary" (printf "%s cannot show the status of %s on {{ $labels.surface }}" $pod $lease)
     "description" "Readers of that surface may see an old status; its deadline still holds.")
 -}}
@@ -80,7 +80,7 @@ label of the series. It is `scaled` where replicas should run: then an alert not
     "description" "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to no pod or to an old leader.") -}}
 {{- end -}}
 {{- range list "severity" "lease" -}}
-{{- if hasKey $rules.alertLabels . -}}
+{{- if hasKey ($rules.alertLabels | default dict) . -}}
 {{- fail (printf "leasehold: leave out leasehold.rules.alertLabels.%s: the alerts have it%s" . (ternary "; set leasehold.rules.alerts.<alert>.severity" "" (eq . "severity"))) -}}
 {{- end -}}
 {{- end -}}

@@ -53,9 +53,9 @@
 {{- $claims = append $claims .metadata -}}
 {{- end -}}
 {{- range $check := list
-  (list "env" $values.workload.env "name" "workload.env or leasehold.extraEnv")
-  (list "volumeMounts" $values.workload.volumeMounts "mountPath" "workload.volumeMounts or leasehold.extraVolumeMounts")
-  (list "volumes" (concat $values.workload.volumes $claims) "name" "workload.volumes, leasehold.extraVolumes or statefulSet.volumeClaimTemplates")
+  (list "env" ($values.workload.env | default list) "name" "workload.env or leasehold.extraEnv")
+  (list "volumeMounts" ($values.workload.volumeMounts | default list) "mountPath" "workload.volumeMounts or leasehold.extraVolumeMounts")
+  (list "volumes" (concat ($values.workload.volumes | default list) $claims) "name" "workload.volumes, leasehold.extraVolumes or statefulSet.volumeClaimTemplates")
 -}}
 {{- $own := include (include "app.part" (dict "root" $ "part" (index $check 0))) $ | fromYamlArray -}}
 {{- include "leasehold.checkUnique" (dict "items" (concat $own (index $check 1)) "field" (index $check 2) "keys" (index $check 3)) -}}
@@ -65,11 +65,11 @@
 {{- $own = append $own (dict "name" $name) -}}
 {{- end -}}
 {{- $own = ternary list $own $locks -}}
-{{- include "leasehold.checkUnique" (dict "items" (concat $own $values.workload.ports) "field" "name" "keys" "workload.ports") -}}
+{{- include "leasehold.checkUnique" (dict "items" (concat $own ($values.workload.ports | default list)) "field" "name" "keys" "workload.ports") -}}
 {{- $own = include (ternary "leasehold.installer" "leasehold.sidecar" (eq $supervised "true")) . | fromYamlArray -}}
-{{- $containers := concat $own (list (dict "name" "workload")) $values.deployment.extraInitContainers $values.deployment.extraContainers -}}
+{{- $containers := concat $own (list (dict "name" "workload")) ($values.deployment.extraInitContainers | default list) ($values.deployment.extraContainers | default list) -}}
 {{- include "leasehold.checkUnique" (dict "items" $containers "field" "name" "keys" "deployment.extraContainers or deployment.extraInitContainers") -}}
-{{- include "leasehold.checkResources" (dict "resources" $values.workload.resources "key" "workload.resources") -}}
+{{- include "leasehold.checkResources" (dict "resources" ($values.workload.resources | default dict) "key" "workload.resources") -}}
 {{- end -}}
 
 {{/* Refuses fields of the pods that the API server would refuse, or that no probe or container could work with. */}}
@@ -160,7 +160,7 @@
 {{- fail (printf "leasehold: service.clusterIP is None, and service.type is %s, which needs an address: leave service.clusterIP out, or set service.type to ClusterIP" $service.type) -}}
 {{- end -}}
 {{- $ports := list -}}
-{{- range concat (list (dict "port" $service.port)) $service.extraPorts -}}
+{{- range concat (list (dict "port" $service.port)) ($service.extraPorts | default list) -}}
 {{- $ports = append $ports (dict "port" (printf "%v/%s" .port (.protocol | default "TCP"))) -}}
 {{- end -}}
 {{- include "leasehold.checkUnique" (dict "items" $ports "field" "port" "keys" "service.extraPorts") -}}
@@ -177,5 +177,5 @@
 {{- if and $service.sessionAffinityTimeoutSeconds (ne $service.sessionAffinity "ClientIP") -}}
 {{- fail "leasehold: service.sessionAffinityTimeoutSeconds needs service.sessionAffinity: ClientIP" -}}
 {{- end -}}
-{{- include "leasehold.checkUnique" (dict "items" (concat (list (dict "name" $service.portName)) $service.extraPorts) "field" "name" "keys" "service.extraPorts") -}}
+{{- include "leasehold.checkUnique" (dict "items" (concat (list (dict "name" $service.portName)) ($service.extraPorts | default list)) "field" "name" "keys" "service.extraPorts") -}}
 {{- end -}}

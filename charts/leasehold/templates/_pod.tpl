@@ -12,13 +12,12 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:
-    {{- merge (deepCopy $deployment.podAnnotations) (dict "kubectl.kubernetes.io/default-container" "workload") | toYaml | nindent 4 }}
+    {{- merge (deepCopy ($deployment.podAnnotations | default dict)) (dict "kubectl.kubernetes.io/default-container" "workload") | toYaml | nindent 4 }}
 spec:
   {{- if $job }}
   restartPolicy: {{ .Values.job.restartPolicy }}
   {{- end }}
   {{- include "leasehold.pod" . | nindent 2 }}
-  {{- end }}
   {{- $given := $deployment.terminationGracePeriodSeconds }}
   {{- if $supervised }}
   terminationGracePeriodSeconds: {{ include "leasehold.supervisorGracePeriod" (dict "root" . "given" $given "key" "deployment.terminationGracePeriodSeconds") }}
@@ -70,7 +69,7 @@ spec:
         {{- include "leasehold.supervisorCommand" . | nindent 8 }}
       args:
         {{- include (ternary "app.lockArgs" "leasehold.supervisorArgs" (eq $locks "true")) . | nindent 8 }}
-        {{- concat .Values.workload.command .Values.workload.args | toYaml | nindent 8 }}
+        {{- concat .Values.workload.command (.Values.workload.args | default list) | toYaml | nindent 8 }}
       {{- else }}
       {{- with .Values.workload.command }}
       command:

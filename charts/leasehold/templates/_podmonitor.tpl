@@ -16,7 +16,7 @@ interval: {{ $monitor.interval }}
 {{- with $monitor.scrapeTimeout }}
 scrapeTimeout: {{ . }}
 {{- end }}
-{{- with concat .relabelings $monitor.relabelings }}
+{{- with concat .relabelings ($monitor.relabelings | default list) }}
 relabelings:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -27,7 +27,10 @@ app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
     - replicas
     - {{ include "app.testName" .root }}:{{ .port }}
     - --lease={{ .lease }}
-    - --expect={{ .root.Values.deployment.replicas }}
+    {{- /* An autoscaler chooses the number if it is null. */}}
+    {{- with .root.Values.deployment.replicas }}
+    - --expect={{ . }}
+    {{- end }}
     - --wait={{ .root.Values.test.wait }}
   resources:
     {{- toYaml .root.Values.leasehold.resources | nindent 4 }}

@@ -1,0 +1,188 @@
+//! Goal: a value that is null does what its comment says for an empty one, or is refused by its name. Nothing is turned off, and no
+//! field is left empty, silently.
+//! Method: the values of values.yaml are set to null, and helm's output is compared with that for the defaults. The schema names
+//! every value that is missing.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, Patch, PatchParams};
+use leasehold_testbed::run;
+use serde_json::{Value, json};
+
+use crate::helm::{Objects, chart, render};
+use crate::release::Place;
+
+/// Maps that belong to the user below this point: fields of Kubernetes, of which null removes a default.
+const OF_KUBERNETES: [&str; 10] = [
+    "dashboard.labels",
+    "deployment.podSecurityContext",
+    "deployment.strategy.rollingUpdate",
+    "workload.securityContext",
+    "leasehold.securityContext",
+    "leasehold.resources",
+    "leasehold.startupProbe",
+    "leasehold.livenessProbe",
+    "leasehold.readinessProbe",
+    "web.resources",
+];
+
+/// Values whose default is not empty, and that null replaces by nothing: the replicas, which an autoscaler may choose, and maps of
+/// Kubernetes.
+const REPLACED: [&str; 6] = [
+    "dashboard.labels.grafana_dashboard",
+    "deployment.replicas",
+    "deployment.podSecurityContext",
+    "deployment.strategy.rollingUpdate",
+    "workload.securityContext",
+    "leasehold.securityContext",
+];
+
+/// Values that the installation has to set, which a template asks for by name.
+const ASKED_FOR: [&str; 4] = [
+    "workload.image.repository",
+    "workload.image.tag",
+    "leasehold.image.repository",
+    "leasehold.mongodb.secretName",
+];
+
+/// The values by their paths, with their defaults.
+fn defaults() -> BTreeMap<String, Value> {
+    fn walk(path: &str, values: &Value, found: &mut BTreeMap<String, Value>) {
+        for (key, value) in values.as_object().unwrap() {
+            let path = format!("{path}{key}");
+            found.insert(path.clone(), value.clone());
+            let is_map = value.as_object().is_some_and(|map| !map.is_empty());
+            if is_map && !OF_KUBERNETES.contains(&path.as_str()) {
+                walk(&format!("{path}."), value, found);
+            }
+        }
+    }
+    let text = fs::read_to_string(chart().join("values.yaml")).unwrap();
+    let mut found = BTreeMap::new();
+    walk("", &serde_saphyr::from_str(&text).unwrap(), &mut found);
+    found
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.values().all(is_empty),
+    }
+}
+
+/// True if the schema's answer says that this value is missing.
+fn is_named(path: &str, complaint: &str) -> bool {
+    let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let pointer = match section {
+        "" => String::new(),
+        section => format!("/{}", section.replace('.', "/")),
+    };
+    let (at, key) = (
+        format!("at '{pointer}': missing propert"),
+        format!("'{key}'"),
+    );
+    let mut lines = complaint.lines();
+    lines.any(|line| line.contains(&at) && line.contains(&key))
+}
+
+fn render_nulls(paths: &[&str]) -> Result<String, String> {
+    let nulls: Vec<_> = paths.iter().map(|path| format!("{path}=null")).collect();
+    render(
+        "minimal",
+        &nulls.iter().map(String::as_str).collect::<Vec<_>>(),
+    )
+}
+
+#[test]
+fn a_value_that_is_null_is_as_if_empty_or_is_refused_by_name() {
+    let defaults = defaults();
+    let is_section = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
+    let leaves = defaults.iter().filter(|(path, value)| {
+        let own = REPLACED.contains(&path.as_str()) || ASKED_FOR.contains(&path.as_str());
+        !own && (!is_section(value) || OF_KUBERNETES.contains(&path.as_str()))
+    });
+    // Each alert says for how long, if only by an empty text.
+    let (empty, required): (Vec<_>, Vec<_>) =
+        leaves.partition(|(path, value)| is_empty(value) && !path.ends_with(".for"));
+    let paths = |leaves: &[(&String, &Value)]| -> Vec<String> {
+        leaves.iter().map(|(path, _)| (*path).clone()).collect()
+    };
+    let (empty, required) = (paths(&empty), paths(&required));
+    let [empty, required] =
+        [&empty, &required].map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(
+        empty.len() > 100 && required.len() > 60,
+        "{} {}",
+        empty.len(),
+        required.len()
+    );
+    let rendered = render_nulls(&empty).unwrap();
+    assert!(
+        rendered == render("minimal", &[]).unwrap(),
+        "a null differs from an empty value"
+    );
+    let complaint = render_nulls(&required).unwrap_err();
+    for path in required {
+        assert!(is_named(path, &complaint), "{path}: {complaint}");
+    }
+
+    // A section below another one is gone with it.
+    for depth in 0..4 {
+        let sections = defaults.iter().filter(|(path, value)| {
+            let own = ["global", "leasehold"].contains(&path.as_str());
+            let own = own || OF_KUBERNETES.contains(&path.as_str());
+            !own && is_section(value) && path.matches('.').count() == depth
+        });
+        let sections: Vec<_> = sections.map(|(path, _)| path.as_str()).collect();
+        if sections.is_empty() {
+            continue;
+        }
+        let complaint = render_nulls(&sections).unwrap_err();
+        for path in sections {
+            assert!(is_named(path, &complaint), "{path}: {complaint}");
+        }
+    }
+    for path in REPLACED {
+        render_nulls(&[path]).unwrap();
+    }
+    for path in ASKED_FOR {
+        let complaint = render_nulls(&[path]).unwrap_err();
+        assert!(
+            complaint.contains(&format!("set {path}")),
+            "{path}: {complaint}"
+        );
+    }
+}
+
+/// An autoscaler sets the field; the chart leaves it alone.
+#[test]
+fn replicas_that_are_null_are_those_of_an_autoscaler() {
+    for kind in ["Deployment", "StatefulSet"] {
+        let kind = format!("workload.kind=\"{kind}\"");
+        let objects = Objects::of("minimal", &[&kind, "deployment.replicas=null"]);
+        let spec = objects.maker()["spec"].as_object().unwrap();
+        assert!(!spec.contains_key("replicas"), "{kind}: {spec:?}");
+        let test = objects.one("Pod").to_string();
+        assert!(!test.contains("--expect"), "{kind}: {test}");
+    }
+    run(async {
+        let place = Place::new().await;
+        let null = ["--set", "deployment.replicas=null"];
+        place.chart("install", "orders", &null).unwrap();
+        let deployments: Api<Deployment> = place.kubernetes.objects(&place.namespace);
+        let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
+        let parameters = PatchParams::default();
+        let scaled = deployments.patch_scale("orders", &parameters, &scale);
+        scaled.await.unwrap();
+        let more = [&null[..], &["--set", "workload.args={--serve}"]].concat();
+        place.chart("upgrade", "orders", &more).unwrap();
+        let there = deployments.get("orders").await.unwrap();
+        assert_eq!(there.spec.unwrap().replicas, Some(5));
+    });
+}
