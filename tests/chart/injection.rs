@@ -68,8 +68,9 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
         let installed = Installed::new("injector", &[]).await;
         let plain = json!({"containers": [container("app")]});
         found("pods are injected", async || {
-            let tried = create(&installed, &asking("trial", &plain), true).await;
-            let tried = tried.unwrap();
+            let tried = create(&installed, &asking("trial", &plain), true)
+                .await
+                .ok()?;
             tried["spec"]["initContainers"].is_array().then_some(())
         })
         .await;
@@ -119,7 +120,7 @@ fn pods_of_every_shape_stay_complete() {
         let pod = found("pods are injected", async || {
             let tried = create(&installed, &asking("rich", &rich), true)
                 .await
-                .unwrap();
+                .ok()?;
             let containers = tried["spec"]["initContainers"].as_array().unwrap().len();
             (containers == 2).then_some(tried)
         })
@@ -169,6 +170,10 @@ fn pods_of_every_shape_stay_complete() {
         only_one(foreign_pod("silent", &rich)).await;
         let mut ours = container("leasehold");
         ours["restartPolicy"] = json!("Always");
+        ours["args"] = json!([
+            "run",
+            format!("--lease-name={}.orders", installed.namespace)
+        ]);
         let has_one = json!({"initContainers": [ours], "containers": [container("first")]});
         let kept = only_one(asking("kept", &has_one)).await;
         assert_eq!(kept["image"], "registry.example/a:1");
@@ -197,9 +202,77 @@ fn an_annotation_that_makes_no_lease_name_is_refused_in_words() {
             let refused = create(&installed, &with(&wrong), true).await.unwrap_err();
             assert!(refused.contains(rule), "{wrong}: {refused}");
         }
-        create(&installed, &with(&"a".repeat(room)), true)
-            .await
-            .unwrap();
+        found("the longest name is injected", async || {
+            let longest = with(&"a".repeat(room));
+            create(&installed, &longest, true).await.ok()
+        })
+        .await;
+    });
+}
+
+/// Each of these would run without the sidecar that it asks for, or with one that cannot listen.
+#[test]
+fn a_pod_that_would_run_without_its_sidecar_is_refused_in_words() {
+    run(async {
+        let installed = Installed::new("injector", &[]).await;
+        let plain = json!({"containers": [container("app")]});
+        found("pods are injected", async || {
+            let tried = create(&installed, &asking("trial", &plain), true)
+                .await
+                .ok()?;
+            tried["spec"]["initContainers"].is_array().then_some(())
+        })
+        .await;
+        found("the policy that refuses is in force", async || {
+            let own = json!({"initContainers": [container("leasehold")], "containers": [container("app")]});
+            create(&installed, &asking("trial", &own), true).await.err()
+        })
+        .await;
+        let with_port = |mut container: Value, port: Value| {
+            container["ports"] = json!([port]);
+            container
+        };
+        let own = container("leasehold");
+        let mut of_another = own.clone();
+        of_another["restartPolicy"] = json!("Always");
+        of_another["args"] = json!(["run", "--lease-name=else"]);
+        let rename = "its own init container is called leasehold";
+        let port = "has port 9402, on which the sidecar listens";
+        let ours = json!({"containerPort": 9402});
+        let mut proxy = with_port(container("proxy"), ours.clone());
+        proxy["restartPolicy"] = json!("Always");
+        for (spec, reason) in [
+            (
+                json!({"initContainers": [own], "containers": [container("app")]}),
+                rename,
+            ),
+            (
+                json!({"initContainers": [of_another], "containers": [container("app")]}),
+                rename,
+            ),
+            (
+                json!({"containers": [with_port(container("app"), ours.clone())]}),
+                port,
+            ),
+            (
+                json!({"initContainers": [proxy], "containers": [container("app")]}),
+                port,
+            ),
+        ] {
+            let refused = create(&installed, &asking("trial", &spec), true).await;
+            let refused = refused.expect_err(&spec.to_string());
+            assert!(refused.contains(reason), "{spec}: {refused}");
+        }
+        // Another protocol, and an init container that ends before the sidecar starts.
+        let datagrams = json!({"containerPort": 9402, "protocol": "UDP"});
+        for spec in [
+            json!({"containers": [with_port(container("app"), datagrams)]}),
+            json!({"initContainers": [with_port(container("first"), ours)], "containers": [container("app")]}),
+        ] {
+            create(&installed, &asking("trial", &spec), true)
+                .await
+                .unwrap();
+        }
     });
 }
 
@@ -220,8 +293,9 @@ fn pods_of_jobs_and_of_stateful_sets_are_injected_too() {
                 .unwrap()
                 .extend(own.as_object().unwrap().clone());
             let pod = found(&format!("the pod of {kind} is injected"), async || {
-                let tried = create(&installed, &asking("trial", &spec), true).await;
-                let tried = tried.unwrap_or_else(|refused| panic!("{kind}: {refused}"));
+                let tried = create(&installed, &asking("trial", &spec), true)
+                    .await
+                    .ok()?;
                 tried["spec"]["initContainers"].is_array().then_some(tried)
             })
             .await;
@@ -246,8 +320,9 @@ fn injected_pods_get_the_pull_secrets_in_addition_to_their_own() {
                 spec["imagePullSecrets"] = own;
             }
             found("pods are injected", async || {
-                let tried = create(&installed, &asking("trial", &spec), true).await;
-                let tried = tried.unwrap();
+                let tried = create(&installed, &asking("trial", &spec), true)
+                    .await
+                    .ok()?;
                 let injected = tried["spec"]["initContainers"].is_array();
                 injected.then(|| tried["spec"]["imagePullSecrets"].clone())
             })
