@@ -4,7 +4,7 @@
 //! token.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event as CoreEvent, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -184,6 +184,63 @@ fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
         }
         let deleted = events.delete("ours", &Default::default()).await;
         assert!(deleted.unwrap_err().to_string().contains("forbidden"));
+    });
+}
+
+/// A workload that is an operator reports Events of its own objects, mostly of the core group. The account of the pod is the same,
+/// and the right comes from a Role of its own.
+#[test]
+fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
+    run(async {
+        let installed = Installed::new("minimal", &[]).await;
+        let own = installed.pod("own").await;
+        reporter(&installed, &own).await;
+        let client = installed.client_of(&own).await;
+        let events: Api<CoreEvent> = Api::namespaced(client, &installed.namespace);
+        let report = |name: &str| -> CoreEvent {
+            let event = json!({
+                "metadata": {"name": name, "namespace": installed.namespace},
+                "involvedObject": {"apiVersion": "example.com/v1", "kind": "Shop", "name": "shop", "namespace": installed.namespace},
+                "reason": "Opened",
+                "message": "open",
+                "type": "Normal",
+                "source": {"component": "shop-operator"},
+            });
+            serde_json::from_value(event).unwrap()
+        };
+        let parameters = PostParams::default();
+        // The Role of the chart does not grant it.
+        let refused = events
+            .create(&parameters, &report("first"))
+            .await
+            .unwrap_err();
+        assert!(
+            refused.to_string().contains("cannot create resource"),
+            "{refused}"
+        );
+        let account = json!([{"kind": "ServiceAccount", "name": "orders-leasehold", "namespace": installed.namespace}]);
+        let rules =
+            json!([{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}]);
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "operator"}, "rules": rules});
+        let role_ref =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"});
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": "operator"}, "roleRef": role_ref, "subjects": account,
+        });
+        let granted = format!("{role}\n---\n{binding}");
+        installed
+            .kubernetes
+            .apply(&installed.namespace, &granted)
+            .await;
+        let created = found("the operator reports", async || {
+            match events.create(&parameters, &report("second")).await {
+                Ok(event) => Some(Ok(event)),
+                Err(error) if error.to_string().contains("cannot create resource") => None,
+                Err(error) => Some(Err(error.to_string())),
+            }
+        });
+        created.await.unwrap_or_else(|refused| panic!("{refused}"));
     });
 }
 

@@ -12,7 +12,7 @@ use leasehold_testbed::wait::found;
 use leasehold_testbed::{assert_contains, run};
 use serde_json::{Value, json};
 
-use crate::cluster::{Installed, patch_status};
+use crate::cluster::{self, Installed, patch_status};
 
 /// Waits until the policy is in force, which shows when it refuses a forbidden patch.
 async fn in_force(installed: &Installed, pods: &Api<Pod>, name: &str) {
@@ -105,6 +105,33 @@ fn the_pods_of_the_deployment_are_admitted_under_the_restricted_level() {
             (found.items.iter().filter(owned).count() == 2).then_some(())
         })
         .await;
+    });
+}
+
+/// Each policy restricts everything that uses its account.
+#[test]
+fn the_sidecar_of_another_release_with_the_same_account_is_refused_with_the_name_of_the_release() {
+    run(async {
+        let installed = Installed::new("minimal", &[]).await;
+        let own = installed.pod("own").await;
+        let shared = [
+            "fullnameOverride=\"second\"",
+            "leasehold.serviceAccount={\"create\":false,\"name\":\"orders-leasehold\"}",
+        ];
+        let second = cluster::render("minimal", &installed.namespace, &shared);
+        installed
+            .kubernetes
+            .apply(&installed.namespace, &second)
+            .await;
+        let pods = installed.pods(installed.client_of(&own).await);
+        let label = installed.label();
+        let refused = found("the second policy is in force", async || {
+            let led = patch_status(&pods, "own", labelled(&label, "leader"), true).await;
+            led.err().filter(|refused| refused.contains("second"))
+        })
+        .await;
+        let named = "the account orders-leasehold is that of the release second: give another release an account of its own";
+        assert_contains(&refused, named);
     });
 }
 

@@ -112,12 +112,12 @@ spec:
       message: a sidecar changes only the pod that its token is bound to
     {{- end }}
     - expression: variables.labels[?variables.label].orValue('') in ['leader', 'follower']
-      message: {{ printf "the label %s is leader or follower" $label }}
+      message: {{ printf "the label %s is leader or follower; %s" $label (include "leasehold.ownAccount" .) | quote }}
     - expression: >-
         variables.labels.all(key, key == variables.label ||
         variables.labelsBefore[?key] == optional.of(variables.labels[key])) &&
         variables.labelsBefore.all(key, key in variables.labels)
-      message: {{ printf "a sidecar changes no label but %s" $label }}
+      message: {{ printf "a sidecar changes no label but %s; %s" $label (include "leasehold.ownAccount" .) | quote }}
     {{- end }}
     - expression: >-
         object.metadata.?annotations.orValue({}) == oldObject.metadata.?annotations.orValue({}) &&
@@ -159,12 +159,17 @@ spec:
 {{- end }}
 - expression: >-
     variables.ours.all(key, variables.labels[?key].orValue('follower') in ['leader', 'follower'])
-  message: {{ printf "each of the labels %s is leader or follower" $labels }}
+  message: {{ printf "each of the labels %s is leader or follower; %s" $labels (include "leasehold.ownAccount" .) | quote }}
 - expression: >-
     variables.labels.all(key, key in variables.ours ||
     variables.labelsBefore[?key] == optional.of(variables.labels[key])) &&
     variables.labelsBefore.all(key, key in variables.labels)
-  message: {{ printf "a sidecar changes no label but %s" $labels }}
+  message: {{ printf "a sidecar changes no label but %s; %s" $labels (include "leasehold.ownAccount" .) | quote }}
+{{- end -}}
+
+{{/* The part of a message for the sidecar of another release with the same account, which this policy restricts too. */}}
+{{- define "leasehold.ownAccount" -}}
+{{- printf "the account %s is that of the release %s: give another release an account of its own (leasehold.serviceAccount)" (include "leasehold.serviceAccountName" .) (include "leasehold.fullname" .) -}}
 {{- end -}}
 
 {{/* The item of `matchConditions` that exempts all users but the sidecars. */}}
