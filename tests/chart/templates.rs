@@ -33,6 +33,32 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
     );
 }
 
+/// The addresses of what leasehold needs; all if they are not named.
+#[test]
+fn a_network_policy_names_the_destinations_that_it_is_given() {
+    let to = r#"[{"ipBlock":{"cidr":"192.0.2.0/24"}}]"#;
+    let all = ["dnsTo", "mongodbTo", "apiServerTo"];
+    let named = all.map(|key| format!("networkPolicy.{key}={to}"));
+    let web = r#"web={"enabled":true,"mongodb":{"secretName":"a"},"token":{"secretName":"a"}}"#;
+    let mut changes: Vec<&str> = vec!["networkPolicy.enabled=true", web];
+    let rules = |changes: &[&str]| -> Vec<Value> {
+        let objects = Objects::of("minimal", changes);
+        let policies = objects
+            .iter()
+            .filter(|object| object["kind"] == "NetworkPolicy");
+        let rules = policies.map(|policy| policy["spec"]["egress"].as_array().unwrap().clone());
+        rules.flatten().collect()
+    };
+    let open = rules(&changes);
+    assert_eq!(open.len(), 5);
+    assert!(open.iter().all(|rule| rule.get("to").is_none()), "{open:?}");
+    changes.extend(named.iter().map(String::as_str));
+    let closed = rules(&changes);
+    assert_eq!(closed.len(), 5);
+    let to: Value = serde_json::from_str(to).unwrap();
+    assert!(closed.iter().all(|rule| rule["to"] == to), "{closed:?}");
+}
+
 #[test]
 fn each_object_can_be_turned_on_and_off() {
     for (kind, value) in [
