@@ -168,19 +168,28 @@ fn every_panel_says_what_it_shows_and_stands_where_there_is_room() {
     }
 }
 
+/// Grafana refuses a second dashboard with the same uid or title, and the files of all ConfigMaps are in one
+/// directory.
 #[test]
-fn the_config_map_holds_the_dashboard_with_a_uid_of_the_release() {
-    let held = |changes: &[&str]| {
-        let objects = Objects::of("everything", changes);
-        let held = &objects.one("ConfigMap")["data"]["leasehold.json"];
-        let held: Value = serde_json::from_str(held.as_str().unwrap()).unwrap();
-        held
+fn the_config_map_holds_the_dashboard_under_names_of_the_release() {
+    let held = |release: &str| {
+        let change = format!("fullnameOverride=\"{release}\"");
+        let objects = Objects::of("everything", &[&change]);
+        let map = objects.named("ConfigMap", &format!("{release}-dashboard"));
+        let mut files = map["data"].as_object().unwrap().iter();
+        let (file, text) = files.next().unwrap();
+        let held: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+        (file.clone(), held)
     };
-    let (mut one, other) = (held(&[]), held(&["fullnameOverride=\"other\""]));
+    let ((file, mut one), (other_file, other)) = (held("orders"), held("other"));
+    assert_eq!(file, "leasehold.shop.orders.json");
+    assert_ne!(file, other_file);
     assert_ne!(one["uid"], other["uid"]);
+    assert_eq!(one["title"], "leasehold: shop/orders");
+    assert_ne!(one["title"], other["title"]);
     let uid = one["uid"].as_str().unwrap();
     // Grafana's limit.
     assert!(uid.starts_with("leasehold-") && uid.len() <= 40, "{uid}");
-    one["uid"] = json!("leasehold");
+    (one["uid"], one["title"]) = (json!("leasehold"), json!("leasehold"));
     assert_eq!(one, dashboard());
 }

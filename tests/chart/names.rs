@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use leasehold_testbed::assert_contains;
 
-use crate::helm::{Objects, chart, render, render_chart};
+use crate::helm::{KUBERNETES, Objects, chart, render, render_chart, tool};
 
 /// Renders a chart that depends on ours twice, as `orders` and as `billing`, with these values.
 fn umbrella(values: &str) -> Result<Objects, String> {
@@ -19,7 +19,9 @@ fn umbrella(values: &str) -> Result<Objects, String> {
     symlink(chart(), path.join("charts/leasehold")).unwrap();
     let dependency = |alias: &str| {
         let version = env!("CARGO_PKG_VERSION");
-        format!("- {{name: leasehold, alias: {alias}, version: {version}, repository: file://x}}\n")
+        format!(
+            "- {{name: leasehold, alias: {alias}, version: {version}, repository: file://x, condition: {alias}.enabled}}\n"
+        )
     };
     let text = format!(
         "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies:\n{}{}",
@@ -74,10 +76,94 @@ fn the_condition_of_a_dependency_and_the_globals_of_others_are_accepted() {
     let of_others = "global: {storageClass: fast, leasehold: {a: b}}\n";
     let values = TWICE.replace(": {service", ": {enabled: true, service");
     assert!(umbrella(&format!("{of_others}{values}")).is_ok());
+    let off = TWICE.replacen(": {service", ": {enabled: false, service", 1);
+    let one = umbrella(&off).unwrap();
+    assert_eq!(of_kind(&one, "Deployment").len(), 1);
+    one.named("Deployment", "orders-billing");
     let library = TWICE.replace(": {service", ": {leasehold: {enabled: true}, service");
     assert!(umbrella(&library).is_ok());
     let complaint = render("minimal", &["enabled=false"]).unwrap_err();
     assert_contains(&complaint, "set deployment.enabled");
+}
+
+/// Returns the name that each container with leasehold contends for.
+fn contended(objects: &Objects) -> Vec<String> {
+    let all: Vec<_> = objects.iter().map(Value::to_string).collect();
+    let all = all.join("\n");
+    let leases = all.split("\"--lease-name=").skip(1);
+    let locks = all.split("[\"lock\",\"").skip(1);
+    let names = leases
+        .chain(locks)
+        .filter_map(|rest| rest.split('"').next());
+    // An expression of a policy is a text in this text.
+    let names = names.filter(|name| !name.ends_with('\\'));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn two_uses_two_releases_and_two_namespaces_share_no_name() {
+    let lock = "workload: {kind: CronJob, command: [/report]}, mode: supervisor, cronJob: {schedule: '@daily'}";
+    let locks = format!("orders: {{{lock}}}\nbilling: {{{lock}}}");
+    let twice = umbrella(&locks).unwrap();
+    let found = contended(&twice);
+    assert_eq!(found, ["shop.orders-billing", "shop.orders"], "{found:?}");
+    let all: BTreeSet<_> = names(&twice).into_iter().collect();
+    assert_eq!(all.len(), names(&twice).len(), "{all:?}");
+    // The record of a use, by which an update finds its objects, has the same name when they are renamed.
+    let renamed =
+        umbrella(&locks.replacen("workload:", "nameOverride: web, workload:", 1)).unwrap();
+    let records = |objects: &Objects| {
+        let all = names(objects).into_iter();
+        let records = all.filter(|name| name.starts_with("\"ConfigMap\""));
+        records.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(records(&renamed), records(&twice));
+    assert_ne!(names(&renamed), names(&twice));
+
+    let everything = crate::helm::values("everything");
+    let everything = everything.to_str().unwrap();
+    let own = [
+        "leasehold.leaseName=",
+        "leasehold.serviceAccount.name=",
+        "web.enabled=true,web.mongodb.secretName=a,web.token.secretName=a",
+    ];
+    let (mut seen, mut rendered) = (BTreeSet::new(), 0);
+    for release in ["orders", "billing"] {
+        for namespace in ["shop", "prod"] {
+            let mut helm = tool("helm");
+            helm.args(["template", release]).arg(chart());
+            helm.args(["--namespace", namespace, "--kube-version", KUBERNETES]);
+            helm.args(["--values", everything]);
+            helm.args(own.iter().flat_map(|change| ["--set", *change]));
+            let output = helm.output().unwrap();
+            let objects = Objects::parse(&String::from_utf8(output.stdout).unwrap());
+            for object in objects.iter() {
+                let (kind, metadata) = (&object["kind"], &object["metadata"]);
+                let id = format!("{kind} {} {}", metadata["namespace"], metadata["name"]);
+                assert!(seen.insert(id), "{kind} {metadata}");
+                rendered += 1;
+            }
+            let dashboard = objects.named("ConfigMap", &format!("{release}-dashboard"));
+            let (file, text) = dashboard["data"]
+                .as_object()
+                .unwrap()
+                .iter()
+                .next()
+                .unwrap();
+            let board: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+            let ids = [
+                file.as_str(),
+                board["uid"].as_str().unwrap(),
+                board["title"].as_str().unwrap(),
+            ];
+            let ids = ids.into_iter().map(str::to_owned);
+            let leases = contended(&objects);
+            for id in ids.chain(leases) {
+                assert!(seen.insert(format!("id {id}")), "{id} twice");
+            }
+        }
+    }
+    assert!(rendered > 80, "{rendered}");
 }
 
 #[test]

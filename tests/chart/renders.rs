@@ -21,6 +21,41 @@ fn the_linter_reports_nothing() {
 }
 
 #[test]
+fn helm_3_renders_what_helm_4_does() {
+    for installation in INSTALLATIONS {
+        let mut helm = tool("helm3");
+        helm.args(["template", helm::RELEASE]).arg(helm::chart());
+        helm.args([
+            "--namespace",
+            helm::NAMESPACE,
+            "--kube-version",
+            helm::KUBERNETES,
+        ]);
+        let rendered = helm
+            .arg("--values")
+            .arg(helm::values(installation))
+            .output();
+        let rendered = rendered.unwrap();
+        assert!(
+            rendered.status.success(),
+            "{installation}: {}",
+            text(&rendered)
+        );
+        let sorted = |yaml: &str| {
+            let objects = Objects::parse(yaml);
+            let mut objects: Vec<_> = objects.iter().map(ToString::to_string).collect();
+            objects.sort_unstable();
+            objects
+        };
+        let (third, fourth) = (
+            String::from_utf8(rendered.stdout).unwrap(),
+            render(installation, &[]),
+        );
+        assert_eq!(sorted(&third), sorted(&fourth.unwrap()), "{installation}");
+    }
+}
+
+#[test]
 fn the_default_manifests_are_golden() {
     let path = root().join("tests/chart/golden/minimal.yaml");
     let rendered = render("minimal", &[]).unwrap();
