@@ -78,6 +78,12 @@ crate::election::mutation::mutations! {
     /// A claim that ends otherwise counts as a success of its work.
     AnyEndIsASuccess:
         "only work that succeeded is recorded",
+    /// The head of the queue waits although the document leaves it a place.
+    OverlookedWaits:
+        "the head of a queue that an edit left a place is granted",
+    /// A success that is dated in the future counts until that time has passed.
+    FutureSuccessCounts:
+        "a success counts only within one period of the store's clock",
     /// An eviction does not compare revisions.
     SweepWithoutRevision:
         "an eviction removes only entries that still have the revision that was seen",

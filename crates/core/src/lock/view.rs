@@ -126,7 +126,8 @@ impl View {
         self.lock.as_ref().is_some_and(|lock| {
             let mut queue = lock.queue.iter();
             let head = queue.next().filter(|head| head.claim == claim);
-            head.is_some_and(|head| lock.has_room(head.mode, lock.slots))
+            let waits = planted!(OverlookedWaits);
+            head.is_some_and(|head| lock.has_room(head.mode, lock.slots) && !waits)
         })
     }
 

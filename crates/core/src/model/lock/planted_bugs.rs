@@ -16,10 +16,15 @@ fn every_planted_bug_is_found_as_the_table_says() {
     each_is_found("bugs planted in the model of the locks", searched);
 }
 
+/// Bugs that only the simulation finds: the model has no edits by hand, and a store whose clock is
+/// right.
+const ONLY_SIMULATED: [Mutation; 2] = [Mutation::OverlookedWaits, Mutation::FutureSuccessCounts];
+
 #[test]
 fn every_planted_bug_of_the_locks_is_looked_for() {
     let planted = planted();
-    for mutation in Mutation::ALL {
+    let modelled = |mutation: &&Mutation| !ONLY_SIMULATED.contains(mutation);
+    for mutation in Mutation::ALL.iter().filter(modelled) {
         let mut bugs = planted.iter();
         assert!(bugs.any(|bug| bug.mutation == *mutation), "{mutation:?}");
     }

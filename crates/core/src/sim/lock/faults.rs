@@ -43,6 +43,10 @@ faults! {
     OncePer,
     /// A contender gives a different number of slots.
     WrongSlots,
+    /// An operator kills the processes that hold the lock, and removes their entries by hand.
+    Edited,
+    /// The clock of the store is ahead for a while.
+    ClockAhead,
 }
 
 pub(super) type Faults = crate::sim::faults::Faults<Fault>;
@@ -92,6 +96,7 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Kill, 4),
     (Fault::StreamLost, 3),
     (Fault::PrimaryChanged, 2),
+    (Fault::Edited, 2),
 ];
 
 /// Draws the plan of a run.

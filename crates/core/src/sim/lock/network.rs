@@ -13,11 +13,18 @@ use crate::sim::network::{Calls, Link, Odds};
 use crate::sim::replica_set::{self, Access, Landed, Weak};
 use crate::sim::{MS, SECOND};
 
-/// The call that made a write.
+/// The origin of a write.
 pub(super) struct Write {
-    pub(super) by: usize,
-    pub(super) operation: Operation,
+    pub(super) writer: Writer,
     pub(super) granted: Vec<(Claim, Option<Grant>)>,
+}
+
+/// Who changed the document.
+pub(super) enum Writer {
+    /// A process, by this call.
+    Process(usize, Operation),
+    /// An operator, by hand.
+    Operator,
 }
 
 /// A write that a majority has.
@@ -98,8 +105,7 @@ impl Calls for Locks {
                 false => super::broken::apply(stored, by, operation),
             };
             let write = (performed.outcome != Outcome::Rejected).then(|| Write {
-                by: process,
-                operation: operation.clone(),
+                writer: Writer::Process(process, operation.clone()),
                 granted: performed.granted,
             });
             (performed.outcome, write)
@@ -248,8 +254,39 @@ impl World {
             (Fault::Kill, Some(process)) => self.kill(process),
             (Fault::StreamLost, Some(process)) => self.stream_ends(process),
             (Fault::PrimaryChanged, Some(process)) => self.input(process, Input::PrimaryChanged),
+            (Fault::Edited, Some(_)) => self.remove_holders(),
             (_, None) => {}
             (unplanned, _) => unreachable!("{unplanned:?} has no instant"),
+        }
+    }
+
+    /// Kills the processes that hold the lock and removes their entries by hand, which grants nothing.
+    pub(super) fn remove_holders(&mut self) {
+        let Found::Lock(lock) = self.set.primary() else {
+            return;
+        };
+        let removed: Vec<_> = lock.holders.iter().map(|entry| entry.claim).collect();
+        for process in self.live.clone() {
+            if removed.contains(&self.processes[process].contender.claim()) {
+                self.kill(process);
+            }
+        }
+        for claim in removed {
+            self.forget_place(claim);
+        }
+        let write = Write {
+            writer: Writer::Operator,
+            granted: Vec::new(),
+        };
+        let edited = self.set.edit(write, |stored| {
+            if let Found::Lock(lock) = stored {
+                lock.holders.clear();
+            }
+        });
+        if let Some(seq) = edited {
+            self.note(|| "the holders are removed by hand".to_owned());
+            let at = self.now.max(self.set.no_majority_until) + self.net.between(1, 8) * MS;
+            self.commit_at(at, seq);
         }
     }
 

@@ -9,7 +9,7 @@ use super::invariants::{
     places_are_kept, releases_are_true,
 };
 use super::ledger::{Doing, revision_of};
-use super::network::Committed;
+use super::network::{Committed, Writer};
 use super::world::World;
 use crate::election::{CallId, Claim, Revision, Token};
 use crate::lock::{End, Found, LockDocument, Loss, Notice, OncePer, Operation, Standing, WorkKey};
@@ -29,8 +29,8 @@ pub(super) struct Observer {
     revisions: BTreeSet<Revision>,
     /// Each acquired claim with a least time, and when a majority had the write by which it acquired.
     places: BTreeMap<Claim, (u64, Duration)>,
-    /// Time of the last recorded success of each key, and whether work with that key succeeded.
-    successes: BTreeMap<WorkKey, u64>,
+    /// The recorded successes of each key, oldest first.
+    successes: BTreeMap<WorkKey, Vec<once_per::Recorded>>,
     /// Claims whose work succeeded.
     succeeded: BTreeSet<Claim>,
     /// Claims of which a majority has a leave, and whether it recorded a success.
@@ -113,10 +113,13 @@ impl World {
         };
         let entries = &mut self.own.observer.entries;
         *entries = entries::shown(&after, self.now, entries);
+        let Writer::Process(by, operation) = &committed.write.writer else {
+            return;
+        };
         self.found(documents::check(&before, &after));
-        self.check_places(committed, &before, &after);
-        self.check_success(&committed.write.operation, &after);
-        if let Operation::Evict { entries, .. } = &committed.write.operation {
+        self.check_places(*by, &before, &after);
+        self.check_success(operation, &after);
+        if let Operation::Evict { entries, .. } = operation {
             for pair in entries {
                 let there = |lock| entries::all(lock).any(|entry| entry.claim == pair.claim);
                 if there(&before) && !there(&after) {
@@ -144,7 +147,7 @@ impl World {
 
     /// Checks that acquired places are given up only after their least time. Older versions know
     /// of none.
-    fn check_places(&mut self, committed: &Committed, before: &LockDocument, after: &LockDocument) {
+    fn check_places(&mut self, by: usize, before: &LockDocument, after: &LockDocument) {
         let stays = |claim: &Claim| after.holders.iter().any(|entry| entry.claim == *claim);
         let places = &self.own.observer.places;
         let early = before.holders.iter().find_map(|entry| {
@@ -156,7 +159,7 @@ impl World {
         let left = |claim: &Claim| before.holders.iter().any(|entry| entry.claim == *claim);
         let places = &mut self.own.observer.places;
         places.retain(|claim, _| !left(claim) || stays(claim));
-        if !self.is_older(committed.write.by) {
+        if !self.is_older(by) {
             self.found(early);
         }
     }
@@ -174,7 +177,11 @@ impl World {
             let observer = &mut self.own.observer;
             let recorded = after.successes.iter().find(|it| it.key == *key);
             let at = recorded.map_or(0, |it| u64::try_from(it.at.0).expect("not negative"));
-            observer.successes.insert(key.clone(), at * MS);
+            let successes = observer.successes.entry(key.clone()).or_default();
+            successes.push(once_per::Recorded {
+                dated: Duration::from_millis(at),
+                at: Duration::from_nanos(self.now),
+            });
             let violation = once_per::recorded(observer.succeeded.contains(claim));
             self.found(violation);
         }
@@ -190,8 +197,13 @@ impl World {
         let Some(OncePer { period, key }) = &self.processes[process].options.once_per else {
             return;
         };
-        if let Some(at) = self.own.observer.successes.get(key) {
-            let since = Duration::from_nanos(self.now - at);
+        let successes = self.own.observer.successes.get(key);
+        // Otherwise the clock of the store has shown the process something else than true time.
+        if let Some(success) = successes.and_then(|it| it.last())
+            && success.dated <= success.at
+            && self.had_right_clock(process)
+        {
+            let since = Duration::from_nanos(self.now).saturating_sub(success.dated);
             self.found(once_per::begun(since, *period));
         }
     }
@@ -262,9 +274,14 @@ impl World {
         let now = self.clock(process);
         let p = &self.processes[process];
         if let (End::Skipped { ago }, Some(once)) = (end, &p.options.once_per) {
-            let recorded = self.own.observer.successes.contains_key(&once.key);
-            let violation = once_per::skipped(recorded, *ago, once.period);
-            self.found(violation);
+            let successes = self.own.observer.successes.get(&once.key);
+            let successes = successes.map_or(&[][..], Vec::as_slice);
+            let violation = once_per::skipped(!successes.is_empty(), *ago, once.period);
+            let began = Duration::from_nanos(self.processes[process].started_at);
+            let ran = began..Duration::from_nanos(self.now);
+            let dates = once_per::dated(successes, ran, once.period);
+            let dates = dates.filter(|_| self.had_right_clock(process));
+            self.found(violation.or(dates));
         }
         if let End::Released = end {
             let p = &self.processes[process];

@@ -19,6 +19,8 @@ pub(super) struct Process {
     pub(super) works: bool,
     /// Time of the acquisition, in true time.
     pub(super) acquired_at: Option<u64>,
+    /// Time of the start, in true time.
+    pub(super) started_at: u64,
     pub(super) frozen_until: u64,
     /// Start of the current run without a pause, in true time.
     pub(super) running_since: u64,
@@ -56,6 +58,7 @@ impl Process {
             alive: true,
             works: false,
             acquired_at: None,
+            started_at: now,
             frozen_until: 0,
             running_since: now,
             inbox: VecDeque::new(),

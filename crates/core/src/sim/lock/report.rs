@@ -1,6 +1,6 @@
 //! The texts of a trace, for a human to read.
 
-use super::network::Committed;
+use super::network::{Committed, Writer};
 use super::seats::Seat;
 use crate::election::{CallId, Claim};
 use crate::lock::{Entry, Found, Input, Operation, Outcome};
@@ -65,8 +65,11 @@ pub(super) fn call(process: usize, call: CallId, operation: &Operation) -> Strin
 }
 
 pub(super) fn committed(committed: &Committed) -> String {
-    let (by, word) = (committed.write.by, committed.write.operation.as_str());
-    format!("majority has {word} of p{by}: {}", found(&committed.after))
+    let what = match &committed.write.writer {
+        Writer::Process(by, operation) => format!("{} of p{by}", operation.as_str()),
+        Writer::Operator => "an edit by hand".to_owned(),
+    };
+    format!("majority has {what}: {}", found(&committed.after))
 }
 
 /// Describes a seat in one line of the header.

@@ -1,5 +1,6 @@
 //! The world of the contenders: seats with clocks, and the processes on them.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::coverage::{Hit, Path};
@@ -34,6 +35,8 @@ pub(super) struct Locks {
     pub(super) observer: Observer,
     /// The events that a majority has, oldest first.
     pub(super) events: Vec<(Claim, Hint)>,
+    /// Period in which the clock of the store is ahead, and by how much.
+    ahead: (Range<u64>, u64),
 }
 
 impl Protocol for Locks {
@@ -64,9 +67,12 @@ impl Protocol for Locks {
             brisk: Rng::new(setup.seed, 15).one_in(6),
             observer: Observer::new(setup.slowest),
             events: Vec::new(),
+            ahead: ahead(&mut Rng::new(setup.seed, 16), faults),
         };
         let plan = plan_of(setup.seed, faults);
+        let jumps = !own.ahead.0.is_empty();
         let mut world = World::new(setup, (13, 14), faults, plan, (Found::Missing, own));
+        world.coverage.hit_if(jumps, Hit::Fault(Fault::ClockAhead));
         let (mut kind, mut slots) = (build.below(3), build.between(1, 4));
         if world.own.brisk && kind == 0 {
             // With an exclusive lock, every contender waits while the entry of a killed holder
@@ -133,6 +139,18 @@ impl Protocol for Locks {
     }
 }
 
+/// Draws when the clock of the store is ahead. Least times, whose places it frees, are not judged
+/// then.
+fn ahead(rng: &mut Rng, faults: Faults) -> (Range<u64>, u64) {
+    let from = rng.between(10, 60) * SECOND;
+    let (until, by) = (
+        from + rng.between(20, 60) * SECOND,
+        rng.between(1, 600) * SECOND,
+    );
+    let jumps = faults.has(Fault::ClockAhead) && !faults.has(Fault::LeastTime);
+    (from..if jumps { until } else { from }, by)
+}
+
 impl World {
     /// Returns the clock reading of a seat.
     pub(super) fn seat_clock(&self, seat: usize) -> BootTime {
@@ -140,9 +158,18 @@ impl World {
         BootTime::from_nanos(u64::try_from(shown).unwrap_or(0))
     }
 
-    /// Returns the clock of the store, which is right.
+    /// Returns the clock of the store, which may be ahead.
     pub(super) fn store_now(&self) -> WallMillis {
-        WallMillis(i64::try_from(self.now / MS).expect("small"))
+        let (period, by) = &self.own.ahead;
+        let shown = self.now + if period.contains(&self.now) { *by } else { 0 };
+        WallMillis(i64::try_from(shown / MS).expect("small"))
+    }
+
+    /// Returns true if the clock of the store was right for as long as a process has run.
+    pub(super) fn had_right_clock(&self, process: usize) -> bool {
+        let (period, _) = &self.own.ahead;
+        let started_at = self.processes[process].started_at;
+        self.now < period.start || started_at >= period.end
     }
 
     pub(super) fn clock(&self, process: usize) -> BootTime {
@@ -338,6 +365,10 @@ impl World {
 
     /// Ends all faults. Calls in flight arrive soon or not at all.
     pub(super) fn heal(&mut self) {
+        if self.faults.has(Fault::Edited) {
+            // The last chance of a queue that nothing else wakes.
+            self.remove_holders();
+        }
         self.calm = true;
         self.set.no_primary_until = 0;
         self.set.no_majority_until = 0;
