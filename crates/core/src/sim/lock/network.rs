@@ -16,6 +16,8 @@ use crate::sim::{MS, SECOND};
 /// The origin of a write.
 pub(super) struct Write {
     pub(super) writer: Writer,
+    /// Time at which the primary applied it.
+    pub(super) at: u64,
     pub(super) granted: Vec<(Claim, Option<Grant>)>,
 }
 
@@ -91,7 +93,7 @@ impl Calls for Locks {
             at: WallMillis(0),
             store_now: world.store_now(),
         };
-        let older = seat.older;
+        let (older, at) = (seat.older, world.now);
         let read = |stored: &Found| {
             let mut shown = stored.clone();
             if let Found::Lock(lock) = &mut shown {
@@ -106,6 +108,7 @@ impl Calls for Locks {
             };
             let write = (performed.outcome != Outcome::Rejected).then(|| Write {
                 writer: Writer::Process(process, operation.clone()),
+                at,
                 granted: performed.granted,
             });
             (performed.outcome, write)
@@ -271,11 +274,9 @@ impl World {
                 self.kill(process);
             }
         }
-        for claim in removed {
-            self.forget_place(claim);
-        }
         let write = Write {
             writer: Writer::Operator,
+            at: self.now,
             granted: Vec::new(),
         };
         let edited = self.set.edit(write, |stored| {

@@ -11,7 +11,7 @@ use super::invariants::{
 use super::ledger::{Doing, revision_of};
 use super::network::{Committed, Writer};
 use super::world::World;
-use crate::election::{CallId, Claim, Revision, Token};
+use crate::election::{BootTime, CallId, Claim, Revision, Token};
 use crate::lock::{End, Found, LockDocument, Loss, Notice, OncePer, Operation, Standing, WorkKey};
 use crate::sim::MS;
 use crate::sim::invariants::{Violation, violation};
@@ -30,7 +30,7 @@ pub(super) struct Observer {
     /// Each acquired claim with a least time, and when a majority had the write by which it acquired.
     places: BTreeMap<Claim, (u64, Duration)>,
     /// The recorded successes of each key, oldest first.
-    successes: BTreeMap<WorkKey, Vec<once_per::Recorded>>,
+    successes: BTreeMap<WorkKey, Vec<Success>>,
     /// Claims whose work succeeded.
     succeeded: BTreeSet<Claim>,
     /// Claims of which a majority has a leave, and whether it recorded a success.
@@ -40,6 +40,15 @@ pub(super) struct Observer {
     looks_at: u64,
     /// End of the faults.
     healed_at: u64,
+}
+
+/// A success that a majority has.
+#[derive(Debug, Clone, Copy)]
+struct Success {
+    /// Its date, by the clock of the store.
+    dated: Duration,
+    /// True time at which the primary recorded it.
+    at: u64,
 }
 
 impl Observer {
@@ -114,11 +123,12 @@ impl World {
         let entries = &mut self.own.observer.entries;
         *entries = entries::shown(&after, self.now, entries);
         let Writer::Process(by, operation) = &committed.write.writer else {
+            self.forget_removed_places(&before, &after);
             return;
         };
         self.found(documents::check(&before, &after));
         self.check_places(*by, &before, &after);
-        self.check_success(operation, &after);
+        self.check_success(operation, committed.write.at, &after);
         if let Operation::Evict { entries, .. } = operation {
             for pair in entries {
                 let there = |lock| entries::all(lock).any(|entry| entry.claim == pair.claim);
@@ -155,17 +165,23 @@ impl World {
             let taken = Duration::from_nanos(self.now - since);
             (!stays(&entry.claim)).then(|| places_are_kept::check(taken, at_least))?
         });
-        // A join that lands late can bring the claim back, and then it is a ghost.
-        let left = |claim: &Claim| before.holders.iter().any(|entry| entry.claim == *claim);
-        let places = &mut self.own.observer.places;
-        places.retain(|claim, _| !left(claim) || stays(claim));
+        self.forget_removed_places(before, after);
         if !self.is_older(by) {
             self.found(early);
         }
     }
 
-    /// Checks that only work that succeeded is recorded.
-    fn check_success(&mut self, operation: &Operation, after: &LockDocument) {
+    /// Forgets the places of entries that a write removed. A join that lands late can bring the claim
+    /// back, and then it is a ghost.
+    fn forget_removed_places(&mut self, before: &LockDocument, after: &LockDocument) {
+        let holds =
+            |lock: &LockDocument, claim: Claim| lock.holders.iter().any(|e| e.claim == claim);
+        let places = &mut self.own.observer.places;
+        places.retain(|claim, _| !holds(before, *claim) || holds(after, *claim));
+    }
+
+    /// Checks that only work that succeeded is recorded. `at` is the time of the write.
+    fn check_success(&mut self, operation: &Operation, at: u64, after: &LockDocument) {
         let (Operation::Leave { claim, success, .. } | Operation::Keep { claim, success, .. }) =
             operation
         else {
@@ -176,11 +192,11 @@ impl World {
         if let Some(key) = success {
             let observer = &mut self.own.observer;
             let recorded = after.successes.iter().find(|it| it.key == *key);
-            let at = recorded.map_or(0, |it| u64::try_from(it.at.0).expect("not negative"));
+            let dated = recorded.map_or(0, |it| u64::try_from(it.at.0).expect("not negative"));
             let successes = observer.successes.entry(key.clone()).or_default();
-            successes.push(once_per::Recorded {
-                dated: Duration::from_millis(at),
-                at: Duration::from_nanos(self.now),
+            successes.push(Success {
+                dated: Duration::from_millis(dated),
+                at,
             });
             let violation = once_per::recorded(observer.succeeded.contains(claim));
             self.found(violation);
@@ -198,13 +214,16 @@ impl World {
             return;
         };
         let successes = self.own.observer.successes.get(key);
-        // Otherwise the clock of the store has shown the process something else than true time.
-        if let Some(success) = successes.and_then(|it| it.last())
-            && success.dated <= success.at
-            && self.had_right_clock(process)
-        {
-            let since = Duration::from_nanos(self.now).saturating_sub(success.dated);
-            self.found(once_per::begun(since, *period));
+        let success = successes.and_then(|it| it.last()).copied();
+        let now = self.clock(process);
+        let authority = self.processes[process].contender.authority_at(now);
+        if let (Some(success), Some(authority)) = (success, authority) {
+            // The write by which it acquires was performed after it was sent.
+            let deadline = self.processes[process].options.timings.renew_deadline();
+            let sent = authority.valid_until.since(BootTime::default() + deadline);
+            let sent = self.true_time(process, BootTime::default() + sent);
+            let readings = self.store_readings(sent.max(success.at));
+            self.found(once_per::begun(success.dated, &readings, *period));
         }
     }
 
@@ -277,11 +296,13 @@ impl World {
             let successes = self.own.observer.successes.get(&once.key);
             let successes = successes.map_or(&[][..], Vec::as_slice);
             let violation = once_per::skipped(!successes.is_empty(), *ago, once.period);
-            let began = Duration::from_nanos(self.processes[process].started_at);
-            let ran = began..Duration::from_nanos(self.now);
-            let dates = once_per::dated(successes, ran, once.period);
-            let dates = dates.filter(|_| self.had_right_clock(process));
-            self.found(violation.or(dates));
+            let is_due = |success: &Success| {
+                let readings = self.store_readings(success.at.max(p.started_at));
+                once_per::skips(success.dated, &readings, once.period)
+            };
+            let due = successes.iter().any(is_due);
+            let violation = violation.or_else(|| once_per::ends(due, once.period));
+            self.found(violation);
         }
         if let End::Released = end {
             let p = &self.processes[process];

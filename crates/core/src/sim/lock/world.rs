@@ -1,6 +1,6 @@
 //! The world of the contenders: seats with clocks, and the processes on them.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use super::coverage::{Hit, Path};
@@ -139,15 +139,14 @@ impl Protocol for Locks {
     }
 }
 
-/// Draws when the clock of the store is ahead. Least times, whose places it frees, are not judged
-/// then.
+/// Draws when the clock of the store is ahead, and by how much.
 fn ahead(rng: &mut Rng, faults: Faults) -> (Range<u64>, u64) {
     let from = rng.between(10, 60) * SECOND;
     let (until, by) = (
         from + rng.between(20, 60) * SECOND,
         rng.between(1, 600) * SECOND,
     );
-    let jumps = faults.has(Fault::ClockAhead) && !faults.has(Fault::LeastTime);
+    let jumps = faults.has(Fault::ClockAhead);
     (from..if jumps { until } else { from }, by)
 }
 
@@ -160,16 +159,28 @@ impl World {
 
     /// Returns the clock of the store, which may be ahead.
     pub(super) fn store_now(&self) -> WallMillis {
-        let (period, by) = &self.own.ahead;
-        let shown = self.now + if period.contains(&self.now) { *by } else { 0 };
-        WallMillis(i64::try_from(shown / MS).expect("small"))
+        WallMillis(i64::try_from(self.store_clock(self.now) / MS).expect("small"))
     }
 
-    /// Returns true if the clock of the store was right for as long as a process has run.
-    pub(super) fn had_right_clock(&self, process: usize) -> bool {
+    fn store_clock(&self, at: u64) -> u64 {
+        let (period, by) = &self.own.ahead;
+        at + if period.contains(&at) { *by } else { 0 }
+    }
+
+    /// Returns the readings of the store's clock since `from`, as periods without a jump.
+    pub(super) fn store_readings(&self, from: u64) -> Vec<RangeInclusive<Duration>> {
         let (period, _) = &self.own.ahead;
-        let started_at = self.processes[process].started_at;
-        self.now < period.start || started_at >= period.end
+        let from = from.min(self.now);
+        let jumps = [period.start, period.end];
+        let is_inside = |at: &u64| !period.is_empty() && (from + 1..=self.now).contains(at);
+        let jumps = jumps.into_iter().filter(is_inside);
+        let starts = [from].into_iter().chain(jumps.clone());
+        let ends = jumps.map(|at| at - 1).chain([self.now]);
+        let shown = |at| Duration::from_nanos(self.store_clock(at));
+        starts
+            .zip(ends)
+            .map(|(from, to)| shown(from)..=shown(to))
+            .collect()
     }
 
     pub(super) fn clock(&self, process: usize) -> BootTime {
@@ -365,7 +376,7 @@ impl World {
 
     /// Ends all faults. Calls in flight arrive soon or not at all.
     pub(super) fn heal(&mut self) {
-        if self.faults.has(Fault::Edited) {
+        if self.faults.has(Fault::Edited) && self.chance.one_in(2) {
             // The last chance of a queue that nothing else wakes.
             self.remove_holders();
         }

@@ -18,13 +18,17 @@ pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Viola
         .or_else(|| bounds(after))
 }
 
-/// Checks that no further grant is possible, unless an edit by hand has left one possible before. A
-/// lost wake-up would leave the lock free while its queue waits.
+/// Checks that no further grant is possible. A lost wake-up would leave the lock free while its
+/// queue waits. Only a write that adds and removes no entry may leave what an edit by hand has left.
 fn grants(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let waiting = grantable(after);
+    let claims = |lock: &LockDocument| {
+        let claims = |entries: &[Entry]| entries.iter().map(|e| e.claim).collect::<Vec<_>>();
+        (claims(&lock.holders), claims(&lock.queue))
+    };
+    let left = waiting == grantable(before) && claims(before) == claims(after);
     let evidence = || format!("{waiting} of {after:?} could hold");
-    let complete = waiting == 0 || grantable(before) > 0;
-    explain(complete, "grants are complete", evidence)
+    explain(waiting == 0 || left, "grants are complete", evidence)
 }
 
 fn position(entries: &[Entry], claim: Claim) -> Option<usize> {
@@ -161,6 +165,17 @@ fn a_lost_wake_up_is_found() {
         broken(&before, &lock(7, &[], &[b])),
         Some("grants are complete")
     );
+}
+
+#[test]
+fn a_write_that_leaves_the_gap_of_an_edit_is_found_unless_it_changes_no_membership() {
+    let (b, c) = (entry(2, X), entry(3, X));
+    let edited = lock(7, &[], &[b.clone(), c.clone()]);
+    assert_eq!(broken(&edited, &edited), None, "a renewal");
+    let joined = lock(7, &[], &[b.clone(), c, entry(4, X)]);
+    assert_eq!(broken(&edited, &joined), Some("grants are complete"));
+    let left = lock(7, &[], &[b]);
+    assert_eq!(broken(&edited, &left), Some("grants are complete"));
 }
 
 #[test]

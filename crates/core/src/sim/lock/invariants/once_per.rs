@@ -1,17 +1,25 @@
 //! Work does not begin within its period after a success was recorded, and only successes are. A
 //! success that is dated in the future skips the work for at most one period before and after.
+//!
+//! The age of a success is judged by the readings of the store's clock that a reply can have shown.
 
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{Violation, explain, require};
 
-/// Checks work that begins `since` the last success of its key was recorded.
-pub(crate) fn begun(since: Duration, period: Duration) -> Option<Violation> {
-    // The clock of the store has milliseconds.
-    let whole = since + Duration::from_millis(1);
-    explain(whole >= period, "once per period", || {
-        format!("begun {since:?} after a success, of {period:?}")
+/// Readings of the store's clock, as periods without a jump.
+pub(crate) type Readings = [RangeInclusive<Duration>];
+
+/// The clock of the store has milliseconds.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Checks work that begins by one of these readings, after a success with this date.
+pub(crate) fn begun(dated: Duration, readings: &Readings, period: Duration) -> Option<Violation> {
+    let mut ends = readings.iter().flat_map(|it| [*it.start(), *it.end()]);
+    let fits = ends.any(|reading| reading.abs_diff(dated) + TICK >= period);
+    explain(fits, "once per period", || {
+        format!("begun at {readings:?} after a success at {dated:?}, of {period:?}")
     })
 }
 
@@ -22,26 +30,18 @@ pub(crate) fn skipped(recorded: bool, ago: Duration, period: Duration) -> Option
     })
 }
 
-/// A success that a majority has, in true time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Recorded {
-    /// Its time by the clock of the store, which may have been ahead.
-    pub(crate) dated: Duration,
-    /// Time at which a majority had it.
-    pub(crate) at: Duration,
+/// Returns true if a success with this date skips work by one of these readings.
+pub(crate) fn skips(dated: Duration, readings: &Readings, period: Duration) -> bool {
+    readings.iter().any(|it| {
+        let nearest = dated.clamp(*it.start(), *it.end());
+        nearest.abs_diff(dated) < period + TICK
+    })
 }
 
-/// Checks work that is skipped by a process that `ran` while the clock of the store was right: the
-/// date of a success is less than one period away, before or after.
-pub(crate) fn dated(
-    successes: &[Recorded],
-    ran: Range<Duration>,
-    period: Duration,
-) -> Option<Violation> {
-    let near =
-        |success: &Recorded| success.dated + period > ran.start && success.dated < ran.end + period;
-    explain(successes.iter().any(near), "skips end", || {
-        format!("skipped in {ran:?}, of {period:?}: {successes:?}")
+/// Checks work that is skipped: `due` is true if a recorded success skips it.
+pub(crate) fn ends(due: bool, period: Duration) -> Option<Violation> {
+    explain(due, "skips end", || {
+        format!("skipped, of {period:?}, without a success that is dated near")
     })
 }
 
@@ -50,11 +50,23 @@ pub(crate) fn recorded(succeeded: bool) -> Option<Violation> {
     require(succeeded, "only successes are recorded", &succeeded)
 }
 
+fn seconds<const N: usize>(readings: [(u64, u64); N]) -> [RangeInclusive<Duration>; N] {
+    readings.map(|(from, to)| Duration::from_secs(from)..=Duration::from_secs(to))
+}
+
 #[test]
 fn work_that_begins_again_within_its_period_is_found() {
-    let period = Duration::from_secs(60);
-    assert_eq!(begun(period, period), None);
-    assert!(begun(period - Duration::from_millis(2), period).is_some());
+    let (success, period) = (Duration::from_secs(100), Duration::from_secs(60));
+    for fine in [(160, 160), (40, 40), (150, 160), (40, 150), (300, 300)] {
+        assert_eq!(begun(success, &seconds([fine]), period), None, "{fine:?}");
+    }
+    for early in [(159, 159), (41, 41), (41, 159), (100, 100)] {
+        assert!(begun(success, &seconds([early]), period).is_some());
+    }
+    assert_eq!(
+        begun(success, &seconds([(50, 70), (500, 520)]), period),
+        None
+    );
 }
 
 #[test]
@@ -67,17 +79,18 @@ fn work_that_is_skipped_without_a_recent_success_is_found() {
 
 #[test]
 fn work_that_is_skipped_because_of_a_date_far_away_is_found() {
-    let seconds = Duration::from_secs;
-    let found = |date: u64| {
-        let success = Recorded {
-            dated: seconds(date),
-            at: seconds(10),
-        };
-        dated(&[success], seconds(100)..seconds(110), seconds(60))
+    let skips = |date| {
+        let readings = seconds([(100, 110), (500, 500)]);
+        skips(
+            Duration::from_secs(date),
+            &readings,
+            Duration::from_secs(60),
+        )
     };
-    let [early, first, last, late] = [40, 41, 169, 170].map(found);
-    assert!(first.is_none() && last.is_none());
-    assert!(early.is_some() && late.is_some());
+    assert!([41, 105, 169, 441, 559].into_iter().all(skips));
+    assert!(![39, 172, 438, 562].into_iter().any(skips));
+    assert_eq!(ends(true, Duration::from_secs(60)), None);
+    assert!(ends(false, Duration::from_secs(60)).is_some());
 }
 
 #[test]
