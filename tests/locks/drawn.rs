@@ -160,9 +160,10 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
                 success,
             },
         ),
-        4 => (number(), some_token(), success(), 0..2_u32).prop_map(
-            |(number, seen, success, slots)| Operation::Leave {
+        4 => (number(), mine(), some_token(), success(), 0..2_u32).prop_map(
+            |(number, mine, seen, success, slots)| Operation::Leave {
                 claim: claim(number),
+                mine: mine.into_iter().map(revision).collect(),
                 seen,
                 success,
                 slots,

@@ -194,9 +194,17 @@ pub(crate) fn renew(number: u16, new: u16) -> Operation {
     }
 }
 
+/// Removes the entry `number`, whether it has its first revision, that of [`sweep`], or one of those with
+/// which tests renew.
 pub(crate) fn leave(number: u16) -> Operation {
+    leave_by(number, (10..=40).chain([number, number + 100]))
+}
+
+/// Removes the entry `number` if it has one of these revisions.
+pub(crate) fn leave_by(number: u16, mine: impl IntoIterator<Item = u16>) -> Operation {
     Operation::Leave {
         claim: claim(number),
+        mine: mine.into_iter().map(revision).collect(),
         seen: Token::ZERO,
         success: None,
         slots: 0,

@@ -12,8 +12,8 @@ use leasehold_testbed::{ReplicaSet, Stage};
 use mongodb::bson::{Document, doc};
 
 use crate::fixture::{
-    NAME, applied, eventually, join, leave, numbers, read, renew, stage_on, store_options,
-    store_over, timings, token,
+    NAME, applied, eventually, join, leave, leave_by, numbers, read, renew, stage_on,
+    store_options, store_over, timings, token,
 };
 
 /// The server's error code for a write that a majority did not acknowledge in time.
@@ -61,6 +61,27 @@ async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
         assert_eq!(lock.queue, []);
         applied(&store, leave(number)).await;
     }
+}
+
+/// Twins of a forked machine have one claim and send different revisions.
+#[tokio::test]
+async fn a_leave_does_not_remove_the_entry_that_a_twin_has_renewed() {
+    let set = Arc::new(ReplicaSet::start().await);
+    let stage = stage_on(&set);
+    let store = hasty(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, join(1, Mode::Exclusive)).await;
+    applied(&store, join(2, Mode::Exclusive)).await;
+    applied(&store, renew(1, 60)).await;
+    let by_twin = store.perform(leave_by(1, [1, 61])).await;
+    assert_eq!(by_twin.outcome, Outcome::Rejected);
+    let lock = read(&store).await;
+    assert_eq!(
+        (numbers(&lock.holders), numbers(&lock.queue)),
+        (vec![1], vec![2])
+    );
+    applied(&store, leave_by(1, [1, 60])).await;
+    assert_eq!(numbers(&read(&store).await.holders), [2]);
 }
 
 #[tokio::test]

@@ -78,9 +78,18 @@ crate::election::mutation::mutations! {
     /// A claim that ends otherwise counts as a success of its work.
     AnyEndIsASuccess:
         "only work that succeeded is recorded",
-    /// The head of the queue waits although the document leaves it a place.
+    /// A sweep without entries matches nothing.
     OverlookedWaits:
         "the head of a queue that an edit left a place is granted",
+    /// A grantee for which no slot is free confirms again at once.
+    ConfirmedWithoutPause:
+        "a confirmation that finds no free slot is repeated after a pause",
+    /// A leave matches by the claim alone.
+    LeaveByClaim:
+        "a leave removes an entry only if the sender has sent its revision",
+    /// Ids come from the machine's generator alone.
+    IdsOfGenerator:
+        "ids are different on the copies of a machine",
     /// A success that is dated in the future counts until that time has passed.
     FutureSuccessCounts:
         "a success counts only within one period of the store's clock",

@@ -110,6 +110,9 @@ pub enum Operation {
     Leave {
         /// Claim of this contender.
         claim: Claim,
+        /// Every revision that this claim has sent and that may be stored; at most 128. The twin of a
+        /// forked machine renews the entry by others.
+        mine: Vec<Revision>,
         /// Highest token seen.
         seen: Token,
         /// Key of the work, if it succeeded and that is to be recorded.

@@ -149,12 +149,14 @@ impl Written {
             }
             Operation::Leave {
                 claim,
+                mine,
                 seen,
                 success,
                 slots,
             } => {
-                let mine = |entry: &Entry| entry.claim == *claim;
-                let left = self.take_out(lock, mine, (Ending::Released, *seen));
+                let is_mine =
+                    |entry: &Entry| entry.claim == *claim && mine.contains(&entry.revision);
+                let left = self.take_out(lock, is_mine, (Ending::Released, *seen));
                 if left {
                     self.grant(lock, by, (None, *slots > 0), *seen);
                 }

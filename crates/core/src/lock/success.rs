@@ -92,11 +92,7 @@ impl OncePer {
         let ago = lock.store_now.0.saturating_sub(success.at.0);
         // The clock of the store may have been set back since. A success that it dates in the future
         // counts only within one period, because its true age is not known.
-        let apart = match planted!(FutureSuccessCounts) {
-            true => ago.max(0).unsigned_abs(),
-            false => ago.unsigned_abs(),
-        };
-        if Duration::from_millis(apart) >= self.period {
+        if Duration::from_millis(ago.unsigned_abs()) >= self.period {
             return None;
         }
         Some(Duration::from_millis(u64::try_from(ago).unwrap_or(0)))

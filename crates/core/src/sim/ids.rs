@@ -5,13 +5,13 @@
 //! make the same decisions (I9), and delays are drawn from the same source.
 
 use super::rng::Rng;
-use crate::election::mutation::planted;
 use crate::election::{BootTime, Randomness};
+use crate::{election, lock};
 
 /// No two machines are equally fast: a draw comes up to this many nanoseconds after its input.
 const WORK_MAX: u64 = 1 << 20;
 
-/// The source of ids of one process.
+/// The source of ids of one process, or of the processes of one machine.
 #[derive(Clone)]
 pub(crate) struct Ids {
     generator: Rng,
@@ -46,7 +46,8 @@ impl Ids {
 impl Randomness for Ids {
     fn bits(&mut self) -> u128 {
         let random = self.generator.bits();
-        if planted!(IdsOfGenerator) {
+        if election::mutation::planted!(IdsOfGenerator) || lock::mutation::planted!(IdsOfGenerator)
+        {
             return random;
         }
         self.drawn += 1;

@@ -2,9 +2,11 @@
 
 pub(crate) mod broken;
 mod coverage;
+mod edits;
 pub(crate) mod entries;
 mod faults;
 mod fixture;
+mod forks;
 mod grants;
 pub(crate) mod invariants;
 mod ledger;

@@ -36,8 +36,7 @@ impl LockContender {
             State::Joining(_) | State::Waiting(_) => self.finish(End::GaveUp, now),
             State::Holding(_) => self.finish(End::Released, now),
             State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), now),
-            // The entry is gone, or the twin of a forked machine renews it. A leave would remove
-            // the entry while the twin holds the lock.
+            // The entry is gone, or the twin of a forked machine renews it.
             State::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
                 self.end(End::Lost(*loss), now);
             }
@@ -119,6 +118,7 @@ impl LockContender {
             Some(until) => self.keep(until.since(turn.now), turn),
             None => self.call(Operation::Leave {
                 claim: self.stake.claim,
+                mine: self.stake.mine(),
                 seen: self.view.token_highest,
                 success: self.success(),
                 slots: self.options.want.slots(),

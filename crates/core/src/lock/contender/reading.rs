@@ -313,12 +313,16 @@ impl LockContender {
                         // current place.
                         return self.fall_behind(turn.now);
                     }
-                    if !has_slot {
+                    if !has_slot && !planted!(ConfirmedWithoutPause) {
                         // Confirmed, but no slot is free: an edit, or an older version.
                         self.pause_writes(turn);
                     }
                 }
+                let lacks_slot = own.is_some() && !has_slot;
                 self.shown(call, lock, Proof::Newest, turn);
+                if let State::Waiting(waiting) = &mut self.state {
+                    waiting.lacks_slot |= lacks_slot && waiting.granted;
+                }
             }
         }
     }

@@ -17,6 +17,8 @@ pub(super) struct Waiting {
     pub(super) renew_due: BootTime,
     /// True if the document leaves a place for the head of the queue, which is this contender.
     overlooked: bool,
+    /// True if a confirmation found no free slot, so that another holder must leave or be evicted.
+    pub(super) lacks_slot: bool,
     /// Confirm even if another attempt hangs.
     pub(super) hurry: bool,
 }
@@ -42,6 +44,7 @@ impl LockContender {
                     granted,
                     renew_due: turn.now + renew,
                     overlooked,
+                    lacks_slot: false,
                     hurry: false,
                 };
                 self.enter(State::Waiting(waiting), turn.now);
@@ -100,6 +103,7 @@ impl LockContender {
             granted: true,
             renew_due: now,
             overlooked: false,
+            lacks_slot: false,
             hurry: false,
         };
         self.enter(State::Waiting(waiting), now);
@@ -155,12 +159,16 @@ impl LockContender {
             // Not again at once, if the reply does not show a grant.
             return self.pause_writes(turn);
         }
-        if !granted && waiting.renew_due > turn.now {
+        let (lacks_slot, renew_due) = (waiting.lacks_slot, waiting.renew_due);
+        let evicts = lacks_slot && self.any_expired(turn.now);
+        if evicts || (!granted && renew_due > turn.now) {
             self.sweep_if_due(position, turn);
             return;
         }
-        waiting.renew_due = turn.now + renew;
-        waiting.hurry = false;
+        if let State::Waiting(waiting) = &mut self.state {
+            waiting.renew_due = turn.now + renew;
+            waiting.hurry = false;
+        }
         self.renew(turn);
     }
 }

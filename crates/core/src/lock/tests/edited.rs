@@ -31,10 +31,9 @@ fn as_many_waiters_are_granted_as_there_is_room_for() {
     assert_eq!(holds, [true, true, false]);
 }
 
-#[test]
-fn a_grantee_for_which_no_slot_is_free_does_not_renew_without_a_pause() {
-    let (mut fixture, [_a, b]) = Fixture::of(["a", "b"], slots(1));
-    edit(&mut fixture, |lock| {
+/// Makes the head of the queue a holder although no slot is free.
+fn add_holder_without_slot(fixture: &mut Fixture) {
+    edit(fixture, |lock| {
         let waiting = lock.queue.remove(0);
         lock.token = lock.token.next().expect("small");
         lock.holders.push(Entry {
@@ -43,6 +42,22 @@ fn a_grantee_for_which_no_slot_is_free_does_not_renew_without_a_pause() {
             ..waiting
         });
     });
+}
+
+#[test]
+fn a_grantee_for_which_no_slot_is_free_evicts_a_holder_that_has_expired() {
+    let (mut fixture, [_a, b]) = Fixture::of(["a", "b"], slots(1));
+    add_holder_without_slot(&mut fixture);
+    fixture.pass_for(seconds(10), &[b]);
+    assert_eq!(fixture.token(b), None);
+    fixture.pass_for(seconds(30), &[b]);
+    assert!(fixture.token(b).is_some());
+}
+
+#[test]
+fn a_grantee_for_which_no_slot_is_free_does_not_renew_without_a_pause() {
+    let (mut fixture, [_a, b]) = Fixture::of(["a", "b"], slots(1));
+    add_holder_without_slot(&mut fixture);
     let until = fixture.now + seconds(10);
     fixture.ones[b].sent.clear();
     while fixture.now < until && fixture.ones[b].sent.len() < 100 {

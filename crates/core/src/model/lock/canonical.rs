@@ -110,7 +110,9 @@ pub(crate) fn put_operation<H: Hasher>(
 ) {
     let mut operation = operation.clone();
     match &mut operation {
-        Operation::Renew { mine, .. } | Operation::Keep { mine, .. } => {
+        Operation::Renew { mine, .. }
+        | Operation::Keep { mine, .. }
+        | Operation::Leave { mine, .. } => {
             mine.retain(|revision| live.contains(*revision));
         }
         Operation::Evict { entries, .. } => {
@@ -119,7 +121,6 @@ pub(crate) fn put_operation<H: Hasher>(
         }
         Operation::Create { .. }
         | Operation::Join { .. }
-        | Operation::Leave { .. }
         | Operation::Break { .. }
         | Operation::Read { .. } => {}
     }

@@ -53,9 +53,30 @@ enum Changed {
 fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed {
     let there = |claim: Claim| all(lock).any(|entry| entry.claim == claim);
     match operation {
+        Operation::Leave {
+            claim,
+            seen,
+            success,
+            slots,
+            ..
+        } if planted!(LeaveByClaim) => Changed::Operation(Operation::Leave {
+            claim: *claim,
+            mine: all(lock).map(|entry| entry.revision).collect(),
+            seen: *seen,
+            success: success.clone(),
+            slots: *slots,
+        }),
         Operation::Leave { claim, .. } if planted!(NoGrantInLeave) && there(*claim) => {
             take_out(lock, &[*claim]);
             Changed::Done
+        }
+        Operation::Evict { entries, seen, .. }
+            if planted!(OverlookedWaits) && entries.is_empty() =>
+        {
+            Changed::Operation(Operation::Break {
+                claims: Vec::new(),
+                seen: *seen,
+            })
         }
         Operation::Evict { entries, .. } if planted!(NoGrantInSweep) => {
             let unchanged = |pair: &&Seen| {
@@ -117,6 +138,17 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
             Changed::Done
         }
         _ => Changed::Nothing,
+    }
+}
+
+/// Changes an answer, as a contender without one of the rules for it would read it.
+pub(super) fn read(outcome: &mut Outcome) {
+    if let Outcome::Applied(Found::Lock(lock)) = outcome
+        && planted!(FutureSuccessCounts)
+    {
+        for success in &mut lock.successes {
+            success.at = success.at.min(lock.store_now);
+        }
     }
 }
 

@@ -43,8 +43,11 @@ faults! {
     OncePer,
     /// A contender gives a different number of slots.
     WrongSlots,
-    /// An operator kills the processes that hold the lock, and removes their entries by hand.
+    /// An operator kills the processes that hold the lock and removes their entries by hand, or adds a
+    /// holder for which no slot is left.
     Edited,
+    /// A running machine is cloned, with the process and the generator on it.
+    Fork,
     /// The clock of the store is ahead for a while.
     ClockAhead,
 }
@@ -97,6 +100,7 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::StreamLost, 3),
     (Fault::PrimaryChanged, 2),
     (Fault::Edited, 2),
+    (Fault::Fork, 2),
 ];
 
 /// Draws the plan of a run.

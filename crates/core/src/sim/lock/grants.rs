@@ -58,6 +58,7 @@ fn non_blocking(mut operation: Operation) -> Operation {
 fn leave(number: u8) -> Operation {
     Operation::Leave {
         claim: claim(number),
+        mine: (0..=u8::MAX).map(revision).collect(),
         seen: Token::ZERO,
         success: None,
         slots: 2,
@@ -95,6 +96,31 @@ fn a_join_of_a_free_lock_is_its_own_confirmation() {
     assert_eq!(performed.granted, []);
     assert_eq!(places(&stored), (vec![(1, Some(8))], vec![]));
     assert_eq!(document(&stored).token, token(8));
+}
+
+#[test]
+fn a_leave_removes_what_its_owner_wrote_and_nothing_else() {
+    let mut stored = lock(0, vec![held(1, X, 7)], vec![entry(2, X)]);
+    let before = stored.clone();
+    let by_twin = match leave(1) {
+        Operation::Leave {
+            claim,
+            seen,
+            success,
+            slots,
+            ..
+        } => Operation::Leave {
+            claim,
+            mine: vec![revision(2), revision(9)],
+            seen,
+            success,
+            slots,
+        },
+        other => other,
+    };
+    assert!(!applies(&mut stored, &by_twin));
+    assert_eq!(stored, before, "the entry of a twin");
+    assert!(applies(&mut stored, &leave(1)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! hand-made views.
 
 pub(crate) mod authority_from_acknowledged_writes;
+pub(crate) mod calls_are_paced;
 pub(crate) mod documents;
 pub(crate) mod evictions_are_due;
 pub(crate) mod exclusion;

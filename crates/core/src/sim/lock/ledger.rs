@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::entries::{self, Entries, ObservedEntry};
 use super::invariants::{
-    authority_from_acknowledged_writes as authority_rule, evictions_are_due, own_writes,
+    authority_from_acknowledged_writes as authority_rule, calls_are_paced, evictions_are_due,
+    own_writes,
 };
 use crate::election::{Authority, BootTime, CallId, Claim, Revision, Token};
 use crate::lock::{
@@ -16,6 +17,7 @@ use crate::lock::{
 use crate::sim::invariants::Violation;
 
 /// A call that the process sent.
+#[derive(Clone)]
 pub(super) struct Sent {
     pub(super) operation: Operation,
     at: BootTime,
@@ -30,7 +32,7 @@ pub(super) struct Doing {
     pub(super) works: bool,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Ledger {
     sent: BTreeMap<u64, Sent>,
     /// Newest call whose document was recorded.
@@ -59,6 +61,12 @@ pub(super) struct Ledger {
     /// The process was asked to give up before its work ended.
     gave_up: bool,
     renew_deadline: Duration,
+    /// The newest call, and when it was sent.
+    newest_call: (u64, BootTime),
+    /// True if the current input answers the newest call.
+    prompted: bool,
+    /// Number of calls in a row that the answer to the one before prompted.
+    unpaced: usize,
 }
 
 /// Returns the revision that a write would leave in its sender's entry, with its claim.
@@ -105,6 +113,7 @@ impl Ledger {
         {
             self.ended.insert(status.claim);
         }
+        self.prompted = matches!(input, Input::Reply { call, .. } if call.0 == self.newest_call.0);
         match input {
             Input::Reply { call, outcome } => self.received(*call, outcome, status.claim, now),
             Input::Hint(Hint::Granted(grant)) => {
@@ -254,7 +263,13 @@ impl Ledger {
         options: &Options,
     ) -> Option<Violation> {
         self.renew_deadline = options.timings.renew_deadline();
-        let violation = self.judge(operation, at, state, options);
+        // The shortest retry interval is a fifth less than the configured one.
+        let pause = options.timings.retry_interval() * 4 / 5;
+        let unpaced = self.prompted && at.since(self.newest_call.1) < pause;
+        self.unpaced = if unpaced { self.unpaced + 1 } else { 1 };
+        self.newest_call = (call.0, at);
+        let violation = calls_are_paced::check(self.unpaced);
+        let violation = violation.or(self.judge(operation, at, state, options));
         match operation {
             Operation::Leave { claim, .. } | Operation::Keep { claim, .. } => {
                 self.ended.insert(*claim);

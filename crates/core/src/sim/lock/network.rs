@@ -134,10 +134,11 @@ impl Calls for Locks {
                 let p = &mut world.processes[process];
                 p.stream.joined = Some(p.contender.claim());
             }
-            let outcome = match world.is_older(process) {
+            let mut outcome = match world.is_older(process) {
                 true => super::older::read(outcome),
                 false => outcome,
             };
+            super::broken::read(&mut outcome);
             world.input(process, Input::Reply { call, outcome });
         }
     }
@@ -222,7 +223,7 @@ impl World {
     }
 
     /// Breaks the stream. Another one is opened after a while.
-    fn stream_ends(&mut self, process: usize) {
+    pub(super) fn stream_ends(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if !p.alive || p.stream.claim.is_none() {
             return;
@@ -257,37 +258,10 @@ impl World {
             (Fault::Kill, Some(process)) => self.kill(process),
             (Fault::StreamLost, Some(process)) => self.stream_ends(process),
             (Fault::PrimaryChanged, Some(process)) => self.input(process, Input::PrimaryChanged),
-            (Fault::Edited, Some(_)) => self.remove_holders(),
+            (Fault::Edited, Some(_)) => self.edited(chance),
+            (Fault::Fork, Some(process)) => self.fork(process, chance),
             (_, None) => {}
             (unplanned, _) => unreachable!("{unplanned:?} has no instant"),
-        }
-    }
-
-    /// Kills the processes that hold the lock and removes their entries by hand, which grants nothing.
-    pub(super) fn remove_holders(&mut self) {
-        let Found::Lock(lock) = self.set.primary() else {
-            return;
-        };
-        let removed: Vec<_> = lock.holders.iter().map(|entry| entry.claim).collect();
-        for process in self.live.clone() {
-            if removed.contains(&self.processes[process].contender.claim()) {
-                self.kill(process);
-            }
-        }
-        let write = Write {
-            writer: Writer::Operator,
-            at: self.now,
-            granted: Vec::new(),
-        };
-        let edited = self.set.edit(write, |stored| {
-            if let Found::Lock(lock) = stored {
-                lock.holders.clear();
-            }
-        });
-        if let Some(seq) = edited {
-            self.note(|| "the holders are removed by hand".to_owned());
-            let at = self.now.max(self.set.no_majority_until) + self.net.between(1, 8) * MS;
-            self.commit_at(at, seq);
         }
     }
 

@@ -12,7 +12,9 @@ use super::ledger::{Doing, revision_of};
 use super::network::{Committed, Writer};
 use super::world::World;
 use crate::election::{BootTime, CallId, Claim, Revision, Token};
-use crate::lock::{End, Found, LockDocument, Loss, Notice, OncePer, Operation, Standing, WorkKey};
+use crate::lock::{
+    End, Found, LockDocument, Loss, Notice, OncePer, Operation, Seen, Standing, WorkKey,
+};
 use crate::sim::MS;
 use crate::sim::invariants::{Violation, violation};
 
@@ -31,10 +33,10 @@ pub(super) struct Observer {
     places: BTreeMap<Claim, (u64, Duration)>,
     /// The recorded successes of each key, oldest first.
     successes: BTreeMap<WorkKey, Vec<Success>>,
-    /// Claims whose work succeeded.
-    succeeded: BTreeSet<Claim>,
-    /// Claims of which a majority has a leave, and whether it recorded a success.
-    left: BTreeMap<Claim, bool>,
+    /// Processes whose work succeeded, with its claim. The twins of a forked machine share a claim.
+    succeeded: BTreeSet<(Claim, usize)>,
+    /// Claims of which a majority has a leave, with its sender, and whether it recorded a success.
+    left: BTreeMap<(Claim, usize), bool>,
     /// Each entry that a majority has, and since when it has been unchanged.
     entries: Entries<u64>,
     looks_at: u64,
@@ -64,11 +66,33 @@ impl Observer {
     }
 
     /// I3: checks that a token is acquired only once.
-    pub(super) fn acquired(&mut self, token: Token, claim: Claim) -> Option<Violation> {
+    ///
+    /// The twins of a forked machine can both acquire by one grant.
+    pub(super) fn acquired(
+        &mut self,
+        (token, claim): (Token, Claim),
+        of_twins: bool,
+    ) -> Option<Violation> {
         match self.tokens.insert(token, claim) {
+            Some(other) if other == claim && of_twins => None,
             Some(other) => violation("I3", format!("{token} was acquired by {other} and {claim}")),
             None => None,
         }
+    }
+
+    /// Lets a copy of a process begin with what is known of the process.
+    pub(super) fn forked(&mut self, claim: Claim, process: usize, copy: usize) {
+        if let Some(left) = self.left.get(&(claim, process)).copied() {
+            self.left.insert((claim, copy), left);
+        }
+        if self.succeeded.contains(&(claim, process)) {
+            self.succeeded.insert((claim, copy));
+        }
+    }
+
+    /// Returns true if a majority has a leave of the claim.
+    pub(super) fn has_left(&self, claim: Claim) -> bool {
+        self.left.keys().any(|(left, _)| *left == claim)
     }
 
     /// Checks that every attempt of every write carries a fresh revision.
@@ -85,14 +109,15 @@ impl World {
     pub(super) fn check_exclusion(&mut self) {
         let authority = |id: &usize| {
             let p = &self.processes[*id];
-            let held = p.contender.authority_at(self.clock(*id));
-            held.map(|_| exclusion::Held {
+            let authority = p.contender.authority_at(self.clock(*id))?;
+            let held = exclusion::Held {
                 want: p.options.want,
                 slot: p.contender.status().slot.filter(|_| !self.is_older(*id)),
-            })
+            };
+            Some((held, self.excused_by(*id, authority)))
         };
         let held: Vec<_> = self.live.iter().filter_map(authority).collect();
-        self.found(exclusion::check(&held));
+        self.found(exclusion::check_twins(&held));
     }
 
     /// Checks a call that a process sends.
@@ -128,12 +153,12 @@ impl World {
         };
         self.found(documents::check(&before, &after));
         self.check_places(*by, &before, &after);
-        self.check_success(operation, committed.write.at, &after);
+        self.check_success((*by, operation), committed.write.at, &after);
         if let Operation::Evict { entries, .. } = operation {
             for pair in entries {
                 let there = |lock| entries::all(lock).any(|entry| entry.claim == pair.claim);
                 if there(&before) && !there(&after) {
-                    self.check_eviction(pair.claim);
+                    self.check_eviction(*pair);
                 }
             }
         }
@@ -181,13 +206,18 @@ impl World {
     }
 
     /// Checks that only work that succeeded is recorded. `at` is the time of the write.
-    fn check_success(&mut self, operation: &Operation, at: u64, after: &LockDocument) {
+    fn check_success(
+        &mut self,
+        (by, operation): (usize, &Operation),
+        at: u64,
+        after: &LockDocument,
+    ) {
         let (Operation::Leave { claim, success, .. } | Operation::Keep { claim, success, .. }) =
             operation
         else {
             return;
         };
-        let recorded = self.own.observer.left.entry(*claim).or_default();
+        let recorded = self.own.observer.left.entry((*claim, by)).or_default();
         *recorded |= success.is_some();
         if let Some(key) = success {
             let observer = &mut self.own.observer;
@@ -198,14 +228,14 @@ impl World {
                 dated: Duration::from_millis(dated),
                 at,
             });
-            let violation = once_per::recorded(observer.succeeded.contains(claim));
+            let violation = once_per::recorded(observer.succeeded.contains(&(*claim, by)));
             self.found(violation);
         }
     }
 
-    /// Notes that the work of a claim succeeded.
-    pub(super) fn work_succeeded(&mut self, claim: Claim) {
-        self.own.observer.succeeded.insert(claim);
+    /// Notes that the work of a process succeeded.
+    pub(super) fn work_succeeded(&mut self, process: usize, claim: Claim) {
+        self.own.observer.succeeded.insert((claim, process));
     }
 
     /// Checks that work begins only if it did not succeed recently.
@@ -227,12 +257,14 @@ impl World {
         }
     }
 
-    /// Checks the eviction of an entry.
-    fn check_eviction(&mut self, claim: Claim) {
+    /// Checks the eviction of an entry. Of the twins of a forked machine, the one that has sent its
+    /// revision is its owner.
+    fn check_eviction(&mut self, evicted: Seen) {
         let owner = self.live.iter().copied().find(|id| {
             let p = &self.processes[*id];
             let leaves = matches!(p.contender.status().standing, Standing::Leaving);
-            p.contender.claim() == claim && !leaves
+            let wrote = p.ledger.sent_revision(evicted.revision);
+            p.contender.claim() == evicted.claim && wrote && !leaves
         });
         let Some(owner) = owner else { return };
         let p = &self.processes[owner];
@@ -278,6 +310,7 @@ impl World {
                     self.check_lost(process, claim);
                 }
             }
+            Notice::Duplicate { .. } if self.is_twin(process) => {}
             Notice::Duplicate { .. } | Notice::StoreRolledBack { .. } => {
                 let evidence = format!("p{process} says {notice:?}");
                 self.found(violation("notices are true", evidence));
@@ -308,11 +341,12 @@ impl World {
             let p = &self.processes[process];
             let claim = p.contender.claim();
             let observer = &self.own.observer;
-            let left = observer.left.get(&claim).copied();
+            let left = observer.left.get(&(claim, process)).copied();
             let released = releases_are_true::Released {
                 left: left.is_some(),
                 unanswered: p.ledger.has_unanswered_leave(),
-                succeeded: p.options.once_per.is_some() && observer.succeeded.contains(&claim),
+                succeeded: p.options.once_per.is_some()
+                    && observer.succeeded.contains(&(claim, process)),
                 recorded: left == Some(true),
             };
             self.found(releases_are_true::check(released));

@@ -15,7 +15,7 @@ pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
         Found::Lock(lock) => lock.clone(),
         Found::Missing | Found::Foreign(_) => LockDocument::default(),
     };
-    let mut performed = reference::apply(stored, by, &keeping_tokens(&before, operation));
+    let mut performed = reference::apply(stored, by, &as_sent(&before, operation));
     if let (Outcome::Applied(_), Found::Lock(lock)) = (&performed.outcome, &mut *stored) {
         grant_without_tokens(&before, lock, operation);
         keep_slots(&before, lock);
@@ -27,14 +27,19 @@ pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
     performed
 }
 
-/// Returns a renewal that changes no token that an entry has.
-fn keeping_tokens(before: &LockDocument, operation: &Operation) -> Operation {
+/// Returns an operation with the filter and the update of an older version: a renewal changes no token
+/// that an entry has, and a leave matches by the claim alone.
+fn as_sent(before: &LockDocument, operation: &Operation) -> Operation {
     let mut operation = operation.clone();
-    if let Operation::Renew { claim, seen, .. } = &mut operation {
-        let entry = before.holders.iter().find(|entry| entry.claim == *claim);
-        if entry.is_some_and(|entry| entry.token.is_some()) {
-            *seen = Default::default();
+    match &mut operation {
+        Operation::Renew { claim, seen, .. } => {
+            let entry = before.holders.iter().find(|entry| entry.claim == *claim);
+            if entry.is_some_and(|entry| entry.token.is_some()) {
+                *seen = Default::default();
+            }
         }
+        Operation::Leave { mine, .. } => *mine = all(before).map(|e| e.revision).collect(),
+        _ => {}
     }
     operation
 }
@@ -119,6 +124,7 @@ fn an_older_release_grants_without_a_token_and_a_new_one_with() {
     });
     let leave = Operation::Leave {
         claim: super::fixture::claim(1),
+        mine: vec![super::fixture::revision(1)],
         seen: Token::ZERO,
         success: None,
         slots: 0,

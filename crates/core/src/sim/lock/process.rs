@@ -7,13 +7,13 @@ use super::ledger::Ledger;
 use crate::election::{BootTime, Claim};
 use crate::lock::{Input, LockContender, Options};
 use crate::sim::driver::Driver;
-use crate::sim::rng::Rng;
+use crate::sim::ids::Ids;
 
+#[derive(Clone)]
 pub(super) struct Process {
     pub(super) seat: usize,
     pub(super) contender: LockContender,
     pub(super) options: Options,
-    pub(super) random: Rng,
     pub(super) alive: bool,
     /// Work runs under the lock.
     pub(super) works: bool,
@@ -32,7 +32,7 @@ pub(super) struct Process {
     pub(super) ledger: Ledger,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Stream {
     pub(super) claim: Option<Claim>,
     pub(super) open: bool,
@@ -49,12 +49,11 @@ impl Process {
         options: Options,
         now: u64,
         clock: BootTime,
-        mut random: Rng,
+        random: &mut Ids,
     ) -> Self {
         Self {
             seat,
-            contender: LockContender::new(options.clone(), clock, &mut random),
-            random,
+            contender: LockContender::new(options.clone(), clock, random.at(clock)),
             alive: true,
             works: false,
             acquired_at: None,

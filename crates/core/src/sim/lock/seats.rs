@@ -9,12 +9,16 @@ use super::world::World;
 use crate::election::{Identity, Timings, Token};
 use crate::lock::{AtLeast, Input, Observations, OncePer, Options, Slots, Want, WorkKey, scaled};
 use crate::sim::clock::Clock;
+use crate::sim::ids::Ids;
 use crate::sim::rng::Rng;
 use crate::sim::world::AtPeace;
 use crate::sim::{MS, SECOND};
 
 /// A place at which one process after another contends.
+#[derive(Clone)]
 pub(super) struct Seat {
+    /// The source of the ids of its processes.
+    pub(super) random: Ids,
     pub(super) identity: Identity,
     pub(super) clock: Clock,
     pub(super) cut_until: u64,
@@ -83,6 +87,7 @@ impl World {
         };
         let name = char::from(b'a' + u8::try_from(seat).expect("few seats"));
         self.machines.push(Seat {
+            random: Ids::new(Rng::new(build.next_u64(), seat)),
             identity: Identity::new(name.to_string()).expect("legal"),
             clock: Clock {
                 rate: if drifts { rate } else { 1000 },
@@ -130,11 +135,11 @@ impl World {
             observations: s.observations.clone(),
         };
         let process = self.processes.len();
-        let random = Rng::new(self.chance.next_u64(), process as u64);
         let gives_up = (s.impatient && roll < 4) || self.own.brisk;
         let clock = self.seat_clock(seat);
-        self.processes
-            .push(Process::start(seat, options, self.now, clock, random));
+        let random = &mut self.machines[seat].random;
+        let started = Process::start(seat, options, self.now, clock, random);
+        self.processes.push(started);
         self.live.push(process);
         self.note(|| format!("p{process} starts on seat {seat}"));
         if gives_up {

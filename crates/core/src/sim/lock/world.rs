@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::coverage::{Hit, Path};
 use super::faults::{Fault, Faults, RUN, plan_of};
+use super::forks::Forked;
 use super::invariants::healing;
 use super::network::Write;
 use super::observer::Observer;
@@ -37,6 +38,7 @@ pub(super) struct Locks {
     pub(super) events: Vec<(Claim, Hint)>,
     /// Period in which the clock of the store is ahead, and by how much.
     ahead: (Range<u64>, u64),
+    pub(super) forks: Vec<Forked>,
 }
 
 impl Protocol for Locks {
@@ -68,6 +70,7 @@ impl Protocol for Locks {
             observer: Observer::new(setup.slowest),
             events: Vec::new(),
             ahead: ahead(&mut Rng::new(setup.seed, 16), faults),
+            forks: Vec::new(),
         };
         let plan = plan_of(setup.seed, faults);
         let jumps = !own.ahead.0.is_empty();
@@ -236,7 +239,8 @@ impl World {
             p.works = false;
         }
         p.ledger.before(now, &input, &p.contender.status());
-        p.contender.handle(now, input, &mut p.random);
+        let random = self.machines[p.seat].random.at(now);
+        p.contender.handle(now, input, random);
         let status = p.contender.status();
         let authority = p.contender.authority_at(now);
         let violation = p.ledger.after(authority, &status);
@@ -288,7 +292,8 @@ impl World {
         self.coverage.hit_if(provisional, Hit::Path(Path::Granted));
         self.note(|| format!("p{process} HOLDS by {token}"));
         self.note_place(process, claim);
-        let reused = self.own.observer.acquired(token, claim);
+        let of_twins = self.is_of_twins(claim);
+        let reused = self.own.observer.acquired((token, claim), of_twins);
         self.found(reused);
         let most = match self.calm || self.own.brisk {
             true => 500,
@@ -334,7 +339,7 @@ impl World {
         }
     }
 
-    fn work_ends(&mut self, process: usize, claim: Claim) {
+    pub(super) fn work_ends(&mut self, process: usize, claim: Claim) {
         let p = &mut self.processes[process];
         if p.alive && p.works && p.contender.status().claim == claim {
             p.works = false;
@@ -346,7 +351,7 @@ impl World {
             let end = match failed {
                 true => Input::Release,
                 false => {
-                    self.work_succeeded(claim);
+                    self.work_succeeded(process, claim);
                     Input::Succeeded
                 }
             };

@@ -191,10 +191,14 @@ impl MongoLockStore {
             }
             Operation::Leave {
                 claim,
+                mine,
                 seen,
                 success,
                 slots,
-            } => update::leave(name, (*claim, *slots), success.as_ref(), *seen, now),
+            } => {
+                let success = success.as_ref();
+                update::leave(name, (*claim, mine), (success, *slots), *seen, now)
+            }
             Operation::Evict {
                 entries,
                 me,

@@ -36,6 +36,23 @@ pub(crate) fn check(held: &[Held]) -> Option<Violation> {
     })
 }
 
+/// Checks all processes with authority if some rest on a write from before the fork of their machine:
+/// each with the number of its fork, of which one twin need not count.
+pub(crate) fn check_twins(held: &[(Held, Option<usize>)]) -> Option<Violation> {
+    let all: Vec<_> = held.iter().map(|(held, _)| *held).collect();
+    let violation = check(&all)?;
+    let excused = (0..held.len()).filter(|index| held[*index].1.is_some());
+    let fits = |without: usize| {
+        let mut rest = held.to_vec();
+        let (_, fork) = rest.remove(without);
+        for (_, other) in &mut rest {
+            *other = other.filter(|other| Some(*other) != fork);
+        }
+        check_twins(&rest).is_none()
+    };
+    (!excused.into_iter().any(fits)).then_some(violation)
+}
+
 fn of(slots: u32) -> Want {
     Want::Slot(Slots::new(slots).expect("legal"))
 }
@@ -59,6 +76,20 @@ fn compatible_holders_hold_together() {
     assert_eq!(check(&each([Want::Shared; 5])), None);
     assert_eq!(check(&each([of(3); 3])), None);
     assert_eq!(check(&slots([2, 0, 1])), None);
+}
+
+#[test]
+fn one_twin_of_each_fork_need_not_count() {
+    let held = |forks: &[Option<usize>]| {
+        let held = |fork: &Option<usize>| (each([Want::Exclusive])[0], *fork);
+        check_twins(&forks.iter().map(held).collect::<Vec<_>>())
+    };
+    assert_eq!(held(&[Some(0), Some(0)]), None);
+    assert_eq!(held(&[None, Some(0)]), None);
+    assert_eq!(held(&[Some(0), Some(1), Some(0)]), None);
+    assert!(held(&[None, None]).is_some());
+    assert!(held(&[None, Some(0), Some(0)]).is_some());
+    assert!(held(&[Some(0), Some(0), Some(0)]).is_some());
 }
 
 #[test]

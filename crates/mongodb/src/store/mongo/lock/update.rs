@@ -132,16 +132,16 @@ pub(super) fn keep(
     (filter, [recording(claim, success), vec![update]].concat())
 }
 
-/// Removes a claim, and grants.
+/// Removes a claim whose revision is one of `mine`, and grants.
 pub(super) fn leave(
     name: &str,
-    (claim, slots): (Claim, u32),
-    success: Option<&WorkKey>,
+    (claim, mine): (Claim, &[Revision]),
+    (success, slots): (Option<&WorkKey>, u32),
     seen: Token,
     now: DateTime,
 ) -> Write {
-    let goes = is_claim(claim);
-    let (filter, removal) = take_out(name, goes, Ending::Released, seen);
+    let (_, removal) = take_out(name, is_claim(claim), Ending::Released, seen);
+    let filter = ours(name, some_entry(everybody(), is_mine(claim, mine)));
     let granting = grant(None, slots > 0, now);
     (
         filter,
