@@ -21,7 +21,7 @@ pub(super) struct Write {
     pub(super) granted: Vec<(Claim, Option<Grant>)>,
 }
 
-/// Who changed the document.
+/// The author of a change of the document.
 pub(super) enum Writer {
     /// A process, by this call.
     Process(usize, Operation),
