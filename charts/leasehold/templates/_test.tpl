@@ -27,7 +27,7 @@ app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
     - replicas
     - {{ include "app.testName" .root }}:{{ .port }}
     - --lease={{ .lease }}
-    {{- /* An autoscaler chooses the number if it is null. */}}
+    {{- /* An autoscaler chooses the number if it is null or empty. */}}
     {{- with .root.Values.deployment.replicas }}
     - --expect={{ . }}
     {{- end }}
