@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "the example shows what it does")]
 
 use std::fs;
+use std::io::ErrorKind::{NotFound, PermissionDenied};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,8 +20,13 @@ fn leads(directory: &Path) -> Option<i64> {
         return None;
     }
     // A deadline of another boot is meaningless.
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    if let (Ok(ours), Some(theirs)) = (boot_id, status["boot_id"].as_str())
+    let ours = match fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(boot_id) => Some(boot_id),
+        // This system does not show it. After another error, such as EMFILE, the boot is unknown.
+        Err(error) if matches!(error.kind(), NotFound | PermissionDenied) => None,
+        Err(_) => return None,
+    };
+    if let (Some(ours), Some(theirs)) = (ours, status["boot_id"].as_str())
         && ours.trim() != theirs
     {
         return None;

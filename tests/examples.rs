@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet};
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, without_boot_id};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
@@ -88,6 +88,10 @@ async fn the_status_is_read_by_its_deadline() {
     let leads = shown("read_status", &directory);
     let said = String::from_utf8_lossy(&leads.stdout).into_owned();
     assert_eq!(said, format!("leader, token {token}\n"));
+    let example = example("read_status");
+    if let Some(output) = without_boot_id(&[example.to_str().unwrap(), &directory]) {
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
     // A frozen daemon's file still says leader, with a deadline that passes.
     daemon.stop();
     let status = daemon.status();

@@ -40,7 +40,7 @@ fn publish(path: &Path, first: Status) -> Published {
     let who = Identification {
         lease: LeaseName::new("orders").unwrap(),
         identity: Identity::new("me").unwrap(),
-        boot_id: boot_id(),
+        boot_id: boot_id().unwrap(),
     };
     let metrics = Metrics::new(&who, status.clone(), store).unwrap();
     let options = FileOptions {

@@ -19,6 +19,7 @@ use leasehold::election::{
 };
 use leasehold::publish::render::{ClockPair, Identification, render};
 use leasehold_testbed::documented::{code_block, go_program};
+use leasehold_testbed::without_boot_id;
 
 /// The code block of a language on the page, in the part about files.
 fn block(language: &str) -> String {
@@ -27,6 +28,8 @@ fn block(language: &str) -> String {
     let (files, _) = page.split_once("\n## Being notified\n").unwrap();
     code_block(files, language)
 }
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
 struct Case {
     name: &'static str,
@@ -77,7 +80,7 @@ fn cases(place: &Path) -> Vec<Case> {
         boot: now.boot - Duration::from_secs(5),
         ..now
     };
-    let ours = clock::boot_id();
+    let ours = clock::boot_id().unwrap();
     let other = Some("00000000-0000-0000-0000-000000000000".to_owned());
     let rendered = [
         ("leading", 0, render(&leader, &who(ours.clone()), now)),
@@ -113,7 +116,13 @@ fn cases(place: &Path) -> Vec<Case> {
 /// Runs a program on every case and checks its answer.
 fn answers_right(program: &[&str]) {
     let place = tempfile::tempdir().unwrap();
-    for case in cases(place.path()) {
+    let cases = cases(place.path());
+    let leading = [program, &[cases[0].directory.to_str().unwrap()]].concat();
+    if let Some(output) = without_boot_id(&leading) {
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+    for case in cases {
         let output = Command::new(program[0])
             .args(&program[1..])
             .arg(&case.directory)
@@ -173,9 +182,30 @@ fn the_rust_program_answers_right() {
 #[test]
 fn leasehold_status_answers_right() {
     let place = tempfile::tempdir().unwrap();
+    let leading = cases(place.path()).remove(0).directory;
+    let asked = ["status", "--directory", leading.to_str().unwrap()];
+    if let Some(output) = without_boot_id(&[&[PROGRAM], &asked[..]].concat()) {
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(answer.contains("cannot read /proc/sys/"), "{answer}");
+    }
+    let place = tempfile::tempdir().unwrap();
     for case in cases(place.path()) {
         let judgement = look(&case.directory, Some("orders"));
         let code = judgement.verdict.exit_code();
         assert_eq!(code, case.exit_code, "{}: {:?}", case.name, judgement.why);
+    }
+}
+
+/// Without the id of the boot, its status file would be trusted after a reboot.
+#[test]
+fn a_daemon_that_cannot_read_the_boot_does_not_start() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = format!("--status-directory={}", place.path().join("d").display());
+    let run = "timeout 30 \"$0\" run --lease=orders --identity=a --mongodb-uri=mongodb://127.0.0.1:1/ --http-listen= \"$1\"";
+    if let Some(output) = without_boot_id(&["sh", "-c", run, PROGRAM, &directory]) {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot identify the boot"), "{said}");
     }
 }

@@ -172,7 +172,7 @@ impl Begun {
         let who = Identification {
             lease: config.lease.name.clone(),
             identity: config.identity.clone(),
-            boot_id: clock::boot_id(),
+            boot_id: clock::boot_id().map_err(system("identify the boot"))?,
         };
         let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
         let (supervises, drains) = (plan.supervises(&config), plan.drains());

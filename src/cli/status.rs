@@ -90,12 +90,18 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     // count as leader beyond its deadline.
     let text = read(&path);
     let now = clock::boot_now();
-    let boot_id = clock::boot_id();
-    match text {
-        Ok(text) => {
-            judge(&text, lease, boot_id.as_deref(), now).in_time_namespace(clock::time_namespace())
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => {
+            return Judgement::cannot_tell(format!("read {}: {error}", path.display()));
         }
-        Err(error) => Judgement::cannot_tell(format!("read {}: {error}", path.display())),
+    };
+    // An unknown boot may be another one than that of the file.
+    match (clock::boot_id(), clock::time_namespace()) {
+        (Ok(boot_id), Ok(namespace)) => {
+            judge(&text, lease, boot_id.as_deref(), now).in_time_namespace(namespace)
+        }
+        (Err(error), _) | (_, Err(error)) => Judgement::cannot_tell(error.to_string()),
     }
 }
 

@@ -140,7 +140,8 @@ impl StatusDirectory {
             path: path.to_owned(),
             claim,
             daemon,
-            boot_id: clock::boot_id(),
+            // Without it, the record proves nothing.
+            boot_id: clock::boot_id().ok().flatten(),
             inode: metadata.ino(),
             device: metadata.dev(),
             shares_lock: true,

@@ -26,7 +26,7 @@ pub struct Identification {
     pub lease: LeaseName,
     /// This candidate's name.
     pub identity: Identity,
-    /// The id of the current boot; `None` if it cannot be read.
+    /// The id of the current boot; `None` if this system does not show it.
     pub boot_id: Option<String>,
 }
 
@@ -38,9 +38,12 @@ pub struct ClockPair {
     pub boot: BootTime,
     /// The wall clock, for display.
     pub wall: SystemTime,
-    /// The time namespace of `boot`; `None` if the kernel does not support time namespaces.
+    /// The time namespace of `boot`; `None` if this system does not show time namespaces.
     pub time_namespace: Option<u64>,
 }
+
+/// Inode that no time namespace has. A reader in a known time namespace does not lead by it.
+const TIME_NAMESPACE_UNKNOWN: u64 = 0;
 
 impl ClockPair {
     /// Returns the current instant.
@@ -48,7 +51,7 @@ impl ClockPair {
         Self {
             boot: clock::boot_now(),
             wall: clock::wall_now(),
-            time_namespace: clock::time_namespace(),
+            time_namespace: clock::time_namespace().unwrap_or(Some(TIME_NAMESPACE_UNKNOWN)),
         }
     }
 

@@ -46,27 +46,52 @@ pub fn wall_at(instant: BootTime, now: BootTime) -> SystemTime {
     }
 }
 
-/// Returns the id of the running boot; `None` if it cannot be read.
-pub fn boot_id() -> Option<String> {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(id.trim().to_owned())
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const TIME_NAMESPACE: &str = "/proc/self/ns/time";
+
+/// Returns the id of the running boot; `None` if this system does not show it.
+///
+/// # Errors
+/// If it cannot be read now, for example without a free descriptor. The boot may then be another
+/// one than that of an instant to compare.
+pub fn boot_id() -> io::Result<Option<String>> {
+    let id = shown(BOOT_ID, std::fs::read_to_string(BOOT_ID))?;
+    Ok(id.map(|id| id.trim().to_owned()))
 }
 
 /// Returns the inode of this process's time namespace; `None` if the kernel has no time namespaces
-/// or the inode cannot be read. CLOCK_BOOTTIME may differ between time namespaces of the same boot.
-pub fn time_namespace() -> Option<u64> {
-    let found = std::fs::metadata("/proc/self/ns/time").ok()?;
-    Some(found.ino())
+/// or does not show it. CLOCK_BOOTTIME may differ between time namespaces of the same boot.
+///
+/// # Errors
+/// If it cannot be read now.
+pub fn time_namespace() -> io::Result<Option<u64>> {
+    let found = shown(TIME_NAMESPACE, std::fs::metadata(TIME_NAMESPACE))?;
+    Ok(found.map(|found| found.ino()))
 }
 
 /// Returns an id of the clock that [`boot_now`] reads: the boot and the time namespace. An instant
-/// that outlives this process is comparable only under the same id.
-pub fn boot_clock() -> Option<String> {
-    let boot = boot_id()?;
-    Some(match time_namespace() {
+/// that outlives this process is comparable only under the same id. `None` if this system does not
+/// show the boot.
+///
+/// # Errors
+/// If one of them cannot be read now.
+pub fn boot_clock() -> io::Result<Option<String>> {
+    let (boot, namespace) = (boot_id()?, time_namespace()?);
+    Ok(boot.map(|boot| match namespace {
         Some(namespace) => format!("{boot} {namespace}"),
         None => boot,
-    })
+    }))
+}
+
+/// Returns `None` for a file that does not exist or that this process may not read.
+fn shown<T>(path: &str, read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok(None),
+            kind => Err(io::Error::new(kind, format!("cannot read {path}: {error}"))),
+        },
+    }
 }
 
 /// A timer on CLOCK_BOOTTIME as a pollable descriptor, for threads without an event loop. The

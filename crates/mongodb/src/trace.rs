@@ -155,7 +155,7 @@ impl Tracer {
                 schema: SCHEMA,
                 kind,
                 document,
-                clock: leasehold_clock::boot_clock(),
+                clock: leasehold_clock::boot_clock().ok().flatten(),
                 now,
                 random: bits,
                 options,

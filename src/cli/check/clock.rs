@@ -1,7 +1,7 @@
 //! Checks of this host's clocks, and of the rate at which they advance.
 
-use std::fs;
 use std::time::Duration;
+use std::{fs, io};
 
 use super::report::{Check, Name, shown};
 use super::{Installation, NOT_REACHED, within};
@@ -25,15 +25,20 @@ const SUSPICIOUS: f64 = 0.01;
 
 /// Checks the clock source and the id of the boot.
 pub(super) fn of_host() -> Vec<Check> {
-    vec![boot_id(), clock_source()]
+    vec![boot_id(clock::boot_id()), clock_source()]
 }
 
-fn boot_id() -> Check {
-    match clock::boot_id() {
-        Some(id) => Check::ok(Name::BootId, id),
-        None => Check::warning(
+fn boot_id(found: io::Result<Option<String>>) -> Check {
+    match found {
+        Ok(Some(id)) => Check::ok(Name::BootId, id),
+        Err(error) => Check::failed(
             Name::BootId,
-            "/proc/sys/kernel/random/boot_id cannot be read",
+            error.to_string(),
+            "free descriptors and memory: `leasehold run` does not start without the id of the boot",
+        ),
+        Ok(None) => Check::warning(
+            Name::BootId,
+            "/proc/sys/kernel/random/boot_id does not exist, or may not be read",
             "mount /proc: without the id of the boot, readers cannot check the status file and a restarted leader waits for its own lease",
         ),
     }
@@ -165,6 +170,14 @@ mod tests {
             received: sent + Duration::from_millis(round_trip_ms),
             wall_ms,
         }
+    }
+
+    #[test]
+    fn a_boot_that_cannot_be_read_now_is_a_failure() {
+        let of = |found| boot_id(found).outcome();
+        assert_eq!(of(Ok(Some("b".to_owned()))), Outcome::Ok);
+        assert_eq!(of(Ok(None)), Outcome::Warning);
+        assert_eq!(of(Err(io::Error::other("EMFILE"))), Outcome::Failed);
     }
 
     #[test]

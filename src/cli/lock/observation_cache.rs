@@ -73,7 +73,7 @@ impl ObservationCache {
             .chain([of_this_user()])
             .find(|place| make(place).is_ok());
         let path = place.map(|place| place.join(file_name(lock, store)));
-        Self::at(path, clock::boot_clock(), store)
+        Self::at(path, clock::boot_clock().ok().flatten(), store)
     }
 
     fn at(path: Option<PathBuf>, boot_id: Option<String>, store: &str) -> Self {

@@ -120,7 +120,7 @@ fn the_claim_is_proof_in_this_file_of_this_boot_only() {
     assert_eq!((memory.claim, memory.token), (None, token(7)));
 
     let text = fs::read_to_string(path.join(CLAIM_FILE)).unwrap();
-    let boot = clock::boot_id().unwrap();
+    let boot = clock::boot_id().unwrap().unwrap();
     let text = text.replace(&boot, &format!("{:36}", "another boot"));
     fs::write(path.join(CLAIM_FILE), text).unwrap();
     let (_, memory) = opened(&path);

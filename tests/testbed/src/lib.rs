@@ -57,7 +57,7 @@ pub use fetch::{etcdctl_binary, kubernetes_programs, mongod_binary};
 pub use hung_disk::HungDisk;
 pub use kubernetes::{Credentials, Kubernetes};
 pub use leader_monitor::{LeaderMonitor, Reign, leader_of};
-pub use mount::Mount;
+pub use mount::{Mount, without_boot_id};
 pub use mutator::Mutator;
 pub use ports::ReservedPort;
 pub use process::{Launch, Lifetime, Process};

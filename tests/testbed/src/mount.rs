@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::{Scratch, skip};
 
@@ -93,6 +93,26 @@ impl Drop for Mount {
         let unmounted = Command::new("umount").arg("-l").arg(&self.path).status();
         assert!(std::thread::panicking() || unmounted.is_ok_and(|status| status.success()));
     }
+}
+
+/// Runs a program where a read of the boot id fails with EIO, as with EMFILE without a descriptor.
+/// Returns `None`, with a message, if this user may not mount.
+///
+/// # Panics
+/// If `unshare` is not installed.
+pub fn without_boot_id(program: &[&str]) -> Option<Output> {
+    // A process has no memory at address 0.
+    let script = "mount --bind /proc/$$/mem /proc/sys/kernel/random/boot_id && exec \"$@\"";
+    let run = |program: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--map-root-user", "sh", "-c", script, "sh"]);
+        command.args(program).output().expect("unshare")
+    };
+    if !run(&["true"]).status.success() {
+        skip("needs user namespaces, or root");
+        return None;
+    }
+    Some(run(program))
 }
 
 fn mounts(arguments: &[&str], place: &Path) -> bool {
