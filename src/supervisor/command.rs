@@ -112,6 +112,8 @@ pub(crate) struct Supervised {
     workload: Workload,
     stopping: Stopping,
     terms: Terms,
+    /// True if the command exited by itself. A stop after that is for the processes that it left.
+    exited: bool,
     /// Time at which the command was first told to end.
     stopped_at: Option<BootTime>,
     /// End of the grace, once a stop was requested.
@@ -145,6 +147,8 @@ pub(crate) enum Event {
 pub(crate) struct Finished {
     /// The end of the command and all its descendants.
     pub(crate) ended: Ended,
+    /// True if the command exited by itself, and processes that it left were stopped or not.
+    pub(crate) exited: bool,
     /// Time that the command took to end after it was first told to; `None` if it was not.
     pub(crate) stopped_after: Option<Duration>,
     /// True if the authority was lost before the command was gone, as noticed by this process or
@@ -157,7 +161,7 @@ pub(crate) struct Finished {
 impl Finished {
     /// Returns true if the command exited by itself, or only its guard was lost.
     pub(crate) fn by_itself(&self) -> bool {
-        self.stopped_after.is_none() && !self.lost
+        self.exited || self.stopped_after.is_none() && !self.lost
     }
 }
 
@@ -167,6 +171,7 @@ impl Supervised {
             workload,
             stopping,
             terms,
+            exited: false,
             stopped_at: None,
             grace_ends: None,
             kill_at: None,
@@ -243,6 +248,9 @@ impl Supervised {
                     }
                 }
             };
+            if let Progress::Ending { by_us: false, .. } = progress {
+                self.exited |= self.stopped_at.is_none();
+            }
             match progress {
                 Progress::Running { pid } => return Event::Started { pid },
                 // The authority is kept while descendants end by themselves.
@@ -250,11 +258,20 @@ impl Supervised {
                     self.lingers_since.get_or_insert_with(clock::boot_now);
                 }
                 Progress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
-                    self.report_leftovers();
+                    if self.lingers_since.take().is_some() {
+                        self.report_leftovers();
+                    }
                     return Event::Exited;
                 }
                 Progress::Gone(ended) => {
-                    self.report_leftovers();
+                    // The end of the time may be unread.
+                    let elapsed = self
+                        .lingers_since
+                        .take()
+                        .map(|at| clock::boot_now().since(at));
+                    if elapsed.is_some_and(|elapsed| elapsed >= self.stopping.linger) {
+                        self.report_leftovers();
+                    }
                     return Event::Gone(self.finished(ended));
                 }
                 Progress::Starting | Progress::Ending { .. } => {}
@@ -279,14 +296,10 @@ impl Supervised {
         Some(killed_at + kill_at.since(valid_until) + CONFIRMED_WITHIN)
     }
 
-    /// Reports once that descendants of the command did not end by themselves in time.
-    fn report_leftovers(&mut self) {
-        let linger = self.stopping.linger;
-        let since = self.lingers_since.take();
-        if since.is_some_and(|since| clock::boot_now().since(since) >= linger) {
-            let linger = humantime::format_duration(linger);
-            warn!(%linger, "the command exited, but left processes that did not end within workload.linger; stopping them");
-        }
+    /// Reports that descendants of the command did not end by themselves in time.
+    fn report_leftovers(&self) {
+        let linger = humantime::format_duration(self.stopping.linger);
+        warn!(%linger, "the command exited, but left processes that did not end within workload.linger; stopping them");
     }
 
     /// Records that the command is asked to end now.
@@ -304,7 +317,10 @@ impl Supervised {
         let unnoticed = self.stopped_at.is_none() && ended.by_us && (expired || !ended.guard_lost);
         Finished {
             ended,
-            stopped_after: self.stopped_at.map(|at| now.since(at)),
+            exited: self.exited,
+            stopped_after: (self.stopped_at)
+                .filter(|_| !self.exited)
+                .map(|at| now.since(at)),
             lost: self.lost || unnoticed,
             killed: self.killed,
         }

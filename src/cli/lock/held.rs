@@ -416,6 +416,7 @@ mod tests {
                 interrupted: false,
                 guard_lost: false,
             },
+            exited: false,
             stopped_after: None,
             lost: true,
             killed,

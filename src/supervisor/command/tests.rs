@@ -115,6 +115,29 @@ async fn it_is_gone_only_with_all_of_it() {
     }
 }
 
+#[tokio::test]
+async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
+    for lingers in [false, true] {
+        let (mut command, progress) = supervised();
+        let end = End::Exited(3);
+        let by_us = false;
+        progress.send_replace(Progress::Ending {
+            end,
+            by_us,
+            lingers,
+        });
+        let soon = tokio::time::timeout(Duration::from_millis(20), command.next());
+        assert_eq!(soon.await.ok(), (!lingers).then_some(Event::Exited));
+        // The step-down, or a request of an operator.
+        command.stop();
+        progress.send_replace(Progress::Gone(ended(by_us, false)));
+        let Event::Gone(finished) = command.next().await else {
+            panic!("all of it is gone");
+        };
+        assert!(finished.by_itself() && finished.stopped_after.is_none());
+    }
+}
+
 #[test]
 fn a_kill_after_a_loss_is_a_loss() {
     let (mut command, _progress) = supervised();
