@@ -89,6 +89,15 @@ fn on_a_terminal(place: &Place, lines: &str) -> (Job, impl Write + use<>) {
     (job, keyboard)
 }
 
+/// Waits until a line with this text is shown.
+fn wait_shown(shown: &mut impl BufRead, text: &str) {
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        assert!(shown.read_line(&mut line).unwrap() > 0, "it has ended");
+    }
+}
+
 /// Returns the shell command line of a lock without a command.
 fn line(place: &Place, lock: &str) -> String {
     let job = place.command(&["lock", lock]);
@@ -111,16 +120,32 @@ fn a_background_job_of_a_terminal_is_refused() {
 }
 
 #[test]
+fn in_the_background_it_goes_on_to_hold_the_lock() {
+    let place = Place::new();
+    let lines = format!(
+        "{} --lease-duration=3s\nbg\nwhile [ ! -e {go} ]; do sleep 0.02; done\nfg\n",
+        line(&place, "moved"),
+        go = place.path("go").display(),
+    );
+    let (mut job, mut keyboard) = on_a_terminal(&place, &lines);
+    let mut shown = BufReader::new(job.standard_output());
+    wait_shown(&mut shown, "press Ctrl-D or Ctrl-C");
+    keyboard.write_all(b"\x1a").unwrap();
+    // A holder that is stopped would lose the lock within the lease duration.
+    let waiter = place.run_empty("moved", &["--wait=6s"]);
+    assert_eq!(waiter.code, 75, "{waiter:?}");
+    std::fs::write(place.path("go"), "").unwrap();
+    keyboard.write_all(b"\x04").unwrap();
+    assert_eq!(job.output().code, 0);
+}
+
+#[test]
 fn in_the_foreground_of_a_terminal_it_says_how_to_release_it() {
     let place = Place::new();
     for (key, code) in [(b"\x04", 0), (b"\x03", 130)] {
         let (mut job, mut keyboard) = on_a_terminal(&place, &line(&place, "foreground"));
         let mut shown = BufReader::new(job.standard_output());
-        let mut line = String::new();
-        while !line.contains("press Ctrl-D or Ctrl-C") {
-            line.clear();
-            assert!(shown.read_line(&mut line).unwrap() > 0, "it has ended");
-        }
+        wait_shown(&mut shown, "press Ctrl-D or Ctrl-C");
         keyboard.write_all(key).unwrap();
         assert_eq!(job.output().code, code);
     }

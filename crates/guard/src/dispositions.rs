@@ -7,13 +7,22 @@
 
 use std::fs::read_to_string;
 
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal};
 
 /// Unblocks all signals in this thread and in the threads and processes that it starts later. A
 /// process that was started with a signal blocked could not be stopped by it.
 pub fn unblock_all() {
     // Fails for no valid set.
     let _ = SigSet::empty().thread_set_mask();
+}
+
+/// Blocks SIGTTIN in this thread. A read of the terminal in the background then fails, and does not
+/// stop the process.
+pub fn read_without_stopping() {
+    let mut terminal_input = SigSet::empty();
+    terminal_input.add(Signal::SIGTTIN);
+    // Fails for no valid set.
+    let _ = terminal_input.thread_block();
 }
 
 /// The set of ignored signals.

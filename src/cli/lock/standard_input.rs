@@ -3,17 +3,22 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::tcgetpgrp;
 use tokio::sync::oneshot;
 
+use crate::workload::dispositions::read_without_stopping;
 use crate::workload::groups::own_group;
 
 /// Maximum amount of input to discard before the lock is acquired. A writer with more to say is
 /// still there.
 const DISCARDED_MAX: usize = 1 << 20;
+
+/// Interval at which a job in the background tries to read the terminal.
+const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 
 /// Reason why standard input cannot hold a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -60,9 +65,11 @@ pub(super) fn check() -> Result<(), UnusableInput> {
     Ok(())
 }
 
-/// Reads standard input to its end.
+/// Reads standard input to its end. A job that is moved to the background (Ctrl-Z and `bg`) goes on
+/// to hold the lock there.
 pub(super) fn read_to_end() {
     let Ok(mut input) = own_handle() else { return };
+    read_without_stopping();
     let mut buffer = [0; 4096];
     loop {
         match input.read(&mut buffer) {
@@ -72,6 +79,8 @@ pub(super) fn read_to_end() {
             Err(error) if is_temporary(&error) => {
                 is_readable(&input, None);
             }
+            // The terminal is still there, so this job was in the background when it read.
+            Err(_) if tcgetpgrp(&input).is_ok() => std::thread::sleep(BACKGROUND_POLL),
             Err(_) => return,
         }
     }
