@@ -1,0 +1,101 @@
+//! Stops: by a parent that had blocked the signals, of the first process alone, and of processes
+//! that a command leaves behind. And limits that end a write, not leasehold.
+
+use std::process::Child;
+
+use leasehold_testbed::pid;
+use rustix::process::Signal;
+
+use crate::ends::shown;
+use crate::tool::{Place, Scene, Tool, eventually};
+
+const TOOLS: [Tool; 2] = [Tool::Run, Tool::Lock];
+
+/// Executes its arguments with all signals blocked.
+const BLOCKING: &str = "import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+os.execvp(sys.argv[1], sys.argv[1:])";
+
+fn started(scene: &Scene<'_>, script: &str) -> Child {
+    scene.bash(script).spawn().unwrap()
+}
+
+#[test]
+fn it_can_be_stopped_by_signals_that_its_parent_had_blocked() {
+    let place = Place::new();
+    for tool in TOOLS {
+        let scene = place.scene(tool);
+        let script = "RUN bash -c 'trap \"echo stopped > noted; exit 0\" TERM; : > ready
+                          while :; do sleep 0.02; done'";
+        let script = format!("exec python3 -c '{BLOCKING}' {script}");
+        let mut child = started(&scene, &script);
+        eventually("the command runs", || scene.path("ready").exists());
+        pid::signal(child.id(), Signal::TERM);
+        assert_eq!(shown(child.wait().unwrap()), "exit code 0", "{tool:?}");
+        assert_eq!(scene.read("noted"), "stopped\n", "{tool:?}");
+    }
+}
+
+#[test]
+fn the_stop_signal_may_go_to_the_first_process_alone() {
+    let place = Place::new();
+    for tool in TOOLS {
+        for (scope, noted) in [("group", "child\nmain\n"), ("main", "main\n")] {
+            let scene = place.scene(tool);
+            // The first process waits until its child has noted the signal, or for as long as the
+            // signal of the same moment would take at most.
+            let script = format!(
+                "export LEASEHOLD_WORKLOAD__STOP_SCOPE={scope}
+                 exec RUN bash -c '
+                     bash -c \"trap \\\"echo child >> noted; exit\\\" TERM; : > ready
+                         while :; do sleep 0.01; done\" &
+                     child=$!
+                     trap \"for i in \\$(seq 50); do [ -e noted ] && break; sleep 0.02; done
+                         echo main >> noted; kill -KILL $child; exit 0\" TERM
+                     while :; do sleep 0.01; done'"
+            );
+            let mut child = started(&scene, &script);
+            eventually("the command runs", || scene.path("ready").exists());
+            pid::signal(child.id(), Signal::TERM);
+            assert_eq!(shown(child.wait().unwrap()), "exit code 0", "{tool:?}");
+            assert_eq!(scene.read("noted"), noted, "{tool:?}, {scope}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_stays_is_stopped_after_the_linger_and_reported() {
+    let place = Place::new();
+    for tool in TOOLS {
+        let scene = place.scene(tool);
+        let script = "export LEASEHOLD_WORKLOAD__LINGER=100ms
+             exec RUN sh -c 'sleep 60 & echo $! > stays; exit 3'";
+        let mut child = started(&scene, script);
+        assert_eq!(shown(child.wait().unwrap()), "exit code 3", "{tool:?}");
+        let said = scene.read("err");
+        let text = "left processes that did not end within workload.linger";
+        assert!(said.contains(text), "{tool:?}: {said}");
+        let stays: u32 = scene.read("stays").trim().parse().unwrap();
+        assert!(!pid::is_alive(stays), "{tool:?}");
+    }
+}
+
+#[test]
+fn an_output_that_ends_costs_a_line_and_not_the_process() {
+    let place = Place::new();
+    let limited = "head -c 1024 /dev/zero > full; ulimit -f 1
+         export LEASEHOLD_LOG__LEVEL=debug; exec RUN sh -c 'exit 3' 2>> full";
+    let unread = "export LEASEHOLD_LOG__LEVEL=debug
+         { RUN sh -c 'while [ ! -e closed ]; do sleep 0.01; done; exit 3'; echo $? > code; } 2>&1 |
+             { exec <&-; : > closed; }
+         exit $(cat code)";
+    for tool in TOOLS {
+        for script in [limited, unread] {
+            let scene = place.scene(tool);
+            let script = scene.script(script).replace(" --log-level=warn", "");
+            let mut child = started(&scene, &script);
+            let ended = shown(child.wait().unwrap());
+            assert_eq!(ended, "exit code 3", "{tool:?}: {script}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Keys, job control and hangup: the command is run from a shell on a terminal of script(1).
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::deviations::TERMINAL;
+use crate::ends::shown;
+use crate::table::{Row, judge};
+use crate::tool::{Place, Scene, Tool, eventually};
+
+const CTRL_C: &str = "\x03";
+const CTRL_Z: &str = "\x1a";
+const CTRL_BACKSLASH: &str = "\x1c";
+
+/// A command that notes that it runs, and sleeps.
+const SLEEPS: &str = "RUN sh -c 'echo runs >> noted; exec sleep 60'";
+/// A command that notes that it runs, and reads a line from the terminal.
+const READS: &str = "RUN sh -c 'echo runs >> noted; read line; echo read $line >> noted'";
+/// A command that notes that it runs, and each hangup.
+const HEARS: &str = "RUN bash -c 'trap \"echo hangup >> noted; exit 4\" HUP
+     echo runs >> noted; while :; do sleep 0.02; done'";
+
+/// A step of a user.
+enum Step {
+    /// Waits until the file `noted` has this line.
+    Sees(&'static str),
+    Presses(&'static str),
+    /// Closes the terminal.
+    HangsUp,
+}
+use Step::{HangsUp, Presses, Sees};
+
+/// A script on a terminal, and what its user does.
+struct Situation {
+    name: &'static str,
+    /// `bash -m` controls jobs, as an interactive shell does.
+    shell: &'static str,
+    script: String,
+    steps: Vec<Step>,
+}
+
+fn situation(
+    name: &'static str,
+    shell: &'static str,
+    script: impl Into<String>,
+    steps: Vec<Step>,
+) -> Situation {
+    Situation {
+        name,
+        shell,
+        script: script.into(),
+        steps,
+    }
+}
+
+fn situations() -> Vec<Situation> {
+    let runs_and = |key| vec![Sees("runs"), Presses(key)];
+    let next = "echo next >> noted";
+    vec![
+        situation(
+            "Ctrl-C, and a next line",
+            "bash",
+            format!("{SLEEPS}\n{next}"),
+            runs_and(CTRL_C),
+        ),
+        situation(
+            "Ctrl-C in a loop",
+            "bash",
+            format!("for i in 1 2; do {SLEEPS}; done; {next}"),
+            runs_and(CTRL_C),
+        ),
+        situation(
+            "Ctrl-C, and a trap",
+            "bash",
+            format!("trap 'echo trap >> noted; exit 3' INT\n{SLEEPS}\n{next}"),
+            runs_and(CTRL_C),
+        ),
+        situation(
+            "Ctrl-C in a pipeline",
+            "bash",
+            format!("{SLEEPS} | cat\n{next}"),
+            runs_and(CTRL_C),
+        ),
+        situation(
+            "Ctrl-C, which the command handles",
+            "bash",
+            "RUN bash -c 'trap \"exit 5\" INT; echo runs >> noted; while :; do sleep 0.02; done'
+                 echo $? >> noted",
+            runs_and(CTRL_C),
+        ),
+        situation(
+            "Ctrl-C with job control",
+            "bash -m",
+            format!("{SLEEPS}\n{next}"),
+            runs_and(CTRL_C),
+        ),
+        situation(
+            "Ctrl-\\",
+            // Bash ignores SIGQUIT.
+            "sh",
+            format!("ulimit -c 0\n{SLEEPS}\n{next}"),
+            runs_and(CTRL_BACKSLASH),
+        ),
+        situation(
+            "Ctrl-C during a background job of a script",
+            "bash",
+            "RUN sh -c 'echo runs >> noted; while [ ! -e go ]; do sleep 0.02; done; exit 6' &
+             job=$!
+             trap 'echo trap >> noted; : > go; wait $job; echo $? >> noted; exit 0' INT
+             wait $job",
+            runs_and(CTRL_C),
+        ),
+        situation(
+            "Ctrl-Z, then fg",
+            "bash -m",
+            format!("{READS}\necho stopped $? >> noted\nfg > fg\necho $? >> noted"),
+            vec![
+                Sees("runs"),
+                Presses(CTRL_Z),
+                Sees("stopped 148"),
+                Presses("word\n"),
+                Sees("read word"),
+            ],
+        ),
+        situation(
+            "Ctrl-Z, then bg",
+            "bash -m",
+            "RUN sh -c 'mkfifo go; echo runs >> noted; read line < go; echo $line >> noted; exit 7'
+             echo stopped $? >> noted
+             bg > bg
+             echo from the shell > go
+             wait %1
+             echo $? >> noted",
+            runs_and(CTRL_Z),
+        ),
+        situation(
+            "in the background, it reads the terminal, then fg",
+            "bash -m",
+            format!(
+                "{READS} &
+                 while ! jobs -s | grep -q .; do sleep 0.02; done
+                 echo stopped >> noted
+                 fg > fg
+                 echo $? >> noted"
+            ),
+            vec![Sees("stopped"), Presses("word\n"), Sees("read word")],
+        ),
+        situation(
+            "the shell reads the terminal afterwards",
+            "bash -m",
+            "RUN sh -c 'echo runs >> noted'\nread line; echo read $line >> noted",
+            vec![Sees("runs"), Presses("word\n"), Sees("read word")],
+        ),
+        situation(
+            "input through a pipeline",
+            "bash -m",
+            format!("{READS} | cat"),
+            vec![Sees("runs"), Presses("word\n"), Sees("read word")],
+        ),
+        situation(
+            "the terminal hangs up",
+            "bash",
+            HEARS,
+            vec![Sees("runs"), HangsUp, Sees("hangup")],
+        ),
+        situation(
+            "the terminal hangs up, with nohup",
+            "bash",
+            "nohup RUN sh -c 'echo runs >> noted; while [ ! -e go ]; do sleep 0.02; done
+                 echo survived >> noted'",
+            vec![Sees("runs"), HangsUp],
+        ),
+    ]
+}
+
+/// A terminal with a keyboard. Dropping it hangs up.
+struct Terminal {
+    script: Child,
+    keyboard: Option<ChildStdin>,
+}
+
+impl Terminal {
+    fn new(scene: &Scene<'_>, shell: &str, text: &str) -> Self {
+        let file = scene.path("script");
+        std::fs::write(&file, scene.script(text)).unwrap();
+        let mut script = Command::new("script");
+        let screen = File::create(scene.path("screen")).unwrap();
+        script
+            .args([
+                "-qefc",
+                &format!("exec {shell} {}", file.display()),
+                "/dev/null",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(screen.try_clone().unwrap())
+            .stderr(screen);
+        let mut script = scene.placed(script).spawn().unwrap();
+        let keyboard = script.stdin.take();
+        Self { script, keyboard }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+/// Returns how the script ended, and the lines that it noted.
+fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
+    let Situation {
+        name,
+        shell,
+        script,
+        steps,
+    } = situation;
+    let mut terminal = Terminal::new(scene, shell, script);
+    let mut end = None;
+    for step in steps {
+        match step {
+            Sees(line) => eventually(&format!("{name}, {:?}: {line}", scene.tool), || {
+                scene.read("noted").contains(&format!("{line}\n"))
+            }),
+            Presses(keys) => {
+                let keyboard = terminal.keyboard.as_mut().unwrap();
+                keyboard.write_all(keys.as_bytes()).unwrap();
+            }
+            HangsUp => {
+                let _ = terminal.script.kill();
+                end = Some("hung up".to_owned());
+            }
+        }
+    }
+    if *name == "the terminal hangs up, with nohup" {
+        std::fs::write(scene.path("go"), "").unwrap();
+        eventually("the command survives", || {
+            scene.read("noted").contains("survived")
+        });
+    }
+    let end = end.unwrap_or_else(|| shown(terminal.script.wait().unwrap()));
+    let noted = scene.read("noted");
+    (end, noted.lines().collect::<Vec<_>>().join(", "))
+}
+
+/// Asserts that Ctrl-C ends the script around one of the operators' commands, once a file has this
+/// text.
+fn is_interrupted(place: &Place, words: &[&str], redirection: &str, (file, text): (&str, &str)) {
+    let scene = place.scene(Tool::Lock);
+    let command = scene.operators(words);
+    let script = format!("{command} {redirection}\necho next >> noted\n");
+    let mut terminal = Terminal::new(&scene, "bash", &script);
+    eventually(&format!("{words:?} has begun"), || {
+        scene.read(file).contains(text)
+    });
+    let keyboard = terminal.keyboard.as_mut().unwrap();
+    keyboard.write_all(CTRL_C.as_bytes()).unwrap();
+    let end = shown(terminal.script.wait().unwrap());
+    let noted = scene.read("noted");
+    assert_eq!(
+        (end.as_str(), noted.as_str()),
+        ("exit code 130", ""),
+        "{words:?}"
+    );
+}
+
+#[test]
+fn ctrl_c_ends_the_script_around_an_operators_command() {
+    let place = Place::new();
+    // A lease to list.
+    let ran = place.scene(Tool::Run).bash("RUN true").status().unwrap();
+    assert!(ran.success());
+    let watch = ["leases", "--watch"];
+    let alternate_screen = "\x1b[?1049h";
+    is_interrupted(&place, &watch, "", ("screen", alternate_screen));
+    is_interrupted(&place, &watch, "> changes", ("changes", "present"));
+    let web = ["web", "--listen=127.0.0.1:0"];
+    is_interrupted(&place, &web, "", ("screen", "listening on"));
+}
+
+#[test]
+fn a_job_on_a_terminal_is_the_plain_commands() {
+    let place = Place::new();
+    let mut rows = Vec::new();
+    for situation in situations() {
+        let mut tools = Tool::installed();
+        if situation.shell == "bash -m" {
+            // It does not stop with its command.
+            tools.retain(|tool| *tool != Tool::Tini);
+        }
+        let seen = tools.into_iter().map(|tool| {
+            let (end, noted) = played(&place.scene(tool), &situation);
+            (tool, end, noted)
+        });
+        let seen: Vec<_> = seen.collect();
+        let row = |property: &str, values| Row {
+            situation: situation.name.to_owned(),
+            property: property.to_owned(),
+            values,
+        };
+        let ends = seen.iter().map(|(tool, end, _)| (*tool, end.clone()));
+        rows.push(row("end of the script", ends.collect()));
+        let noted = seen.into_iter().map(|(tool, _, noted)| (tool, noted));
+        rows.push(row("noted", noted.collect()));
+    }
+    judge(&rows, TERMINAL);
+}

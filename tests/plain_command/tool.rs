@@ -1,0 +1,207 @@
+//! The compared tools, and a directory for each run of one.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, run, skip};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+
+static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// Timeout of actions that take milliseconds on an idle machine.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A way to run a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tool {
+    /// Without anything around it.
+    Plain,
+    /// `flock FILE CMD`
+    Flock,
+    /// `tini -s -- CMD`
+    Tini,
+    /// `leasehold run -- CMD`
+    Run,
+    /// `leasehold lock NAME -- CMD`
+    Lock,
+    /// A hook of `leasehold run`.
+    Hook,
+}
+
+impl Tool {
+    /// All tools, without those that are not installed here.
+    pub(crate) fn installed() -> Vec<Self> {
+        let all = [Self::Plain, Self::Flock, Self::Tini, Self::Run, Self::Lock];
+        let mut all = all.to_vec();
+        if !Path::new("/usr/bin/tini").exists() {
+            skip("no tini; on Debian: apt-get install -y tini");
+            all.retain(|tool| *tool != Self::Tini);
+        }
+        all
+    }
+
+    /// Returns the name of the tool in a table.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Flock => "flock",
+            Self::Tini => "tini",
+            Self::Run => "run -- CMD",
+            Self::Lock => "lock -- CMD",
+            Self::Hook => "hook",
+        }
+    }
+
+    /// Returns true if the tool is leasehold.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Self::Run | Self::Lock | Self::Hook)
+    }
+}
+
+/// The store of all runs of a test.
+pub(crate) struct Place {
+    set: Arc<ReplicaSet>,
+    database: String,
+    scratch: Scratch,
+}
+
+/// One run of a tool: its directory, and a lease and a lock of its own.
+pub(crate) struct Scene<'a> {
+    place: &'a Place,
+    pub(crate) tool: Tool,
+    name: String,
+    pub(crate) directory: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static PLACES: AtomicUsize = AtomicUsize::new(1);
+        let number = PLACES.fetch_add(1, Ordering::Relaxed);
+        let place = Self {
+            set: run(SET.get()),
+            database: format!("plain_command_{number}"),
+            scratch: Scratch::new(),
+        };
+        std::fs::write(place.scratch.path().join("uri"), place.set.uri()).unwrap();
+        place
+    }
+
+    /// Returns a new scene.
+    pub(crate) fn scene(&self, tool: Tool) -> Scene<'_> {
+        static SCENES: AtomicUsize = AtomicUsize::new(1);
+        let name = format!("scene-{}", SCENES.fetch_add(1, Ordering::Relaxed));
+        let directory = self.scratch.path().join(&name);
+        std::fs::create_dir(&directory).unwrap();
+        Scene {
+            place: self,
+            tool,
+            name,
+            directory,
+        }
+    }
+}
+
+impl Scene<'_> {
+    /// Returns a path in the directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Returns the content of a file; empty if there is none.
+    pub(crate) fn read(&self, name: &str) -> String {
+        let bytes = std::fs::read(self.path(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Returns a script in which `RUN` was replaced by the tool.
+    pub(crate) fn script(&self, text: &str) -> String {
+        text.replace("RUN ", &self.prefix())
+    }
+
+    /// Returns the words before the command, as one shell text.
+    fn prefix(&self) -> String {
+        let Self { name, .. } = self;
+        match self.tool {
+            Tool::Plain => String::new(),
+            Tool::Flock => format!("flock '{}' ", self.path("lock").display()),
+            Tool::Tini => "tini -s -- ".to_owned(),
+            Tool::Lock => format!("{} -- ", self.ours(&["lock", name])),
+            Tool::Run => format!("{} -- ", self.daemon(&[])),
+            Tool::Hook => {
+                let file = self.path("hooks.toml");
+                let observe = self.path("observe.sh").display().to_string();
+                let text = format!("[hooks]\non_lead = [\"sh\", \"{observe}\"]\n");
+                std::fs::write(&file, text).unwrap();
+                // The hook ends with the command, which therefore waits for its result.
+                let waits = "while [ ! -e \"$OUT\" ]; do sleep 0.02; done";
+                let config = format!("--config={}", file.display());
+                format!("{} -- sh -c '{waits}' ", self.daemon(&[&config]))
+            }
+        }
+    }
+
+    fn daemon(&self, flags: &[&str]) -> String {
+        let lease = format!("--lease={}", self.name);
+        let status = format!("--status-directory={}", self.path("status").display());
+        let flags = [&["run", &lease, &status, "--http-listen="], flags].concat();
+        self.ours(&flags)
+    }
+
+    /// Returns the command line of one of the operators' commands.
+    pub(crate) fn operators(&self, words: &[&str]) -> String {
+        self.ours(words)
+    }
+
+    fn ours(&self, words: &[&str]) -> String {
+        let uri = self.place.scratch.path().join("uri");
+        let quoted: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
+        format!(
+            "'{PROGRAM}' {} --mongodb-uri-file='{}' --mongodb-database={} --log-format=text --log-level=warn",
+            quoted.join(" "),
+            uri.display(),
+            self.place.database,
+        )
+    }
+
+    /// Returns bash with a script, in the directory. Its output goes into the files `out` and `err`.
+    pub(crate) fn bash(&self, text: &str) -> Command {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &self.script(text)])
+            .stdin(Stdio::null())
+            .stdout(self.create("out"))
+            .stderr(self.create("err"));
+        self.placed(bash)
+    }
+
+    /// Returns the command in the directory and with the environment of all runs.
+    pub(crate) fn placed(&self, mut command: Command) -> Command {
+        command
+            .current_dir(&self.directory)
+            .env_clear()
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
+            .env("HOME", &self.directory)
+            .env("XDG_RUNTIME_DIR", &self.directory)
+            .env("OUT", self.path("facts"));
+        command
+    }
+
+    fn create(&self, name: &str) -> std::fs::File {
+        std::fs::File::create(self.path(name)).unwrap()
+    }
+}
+
+/// Polls until `condition` holds.
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !condition() {
+        assert!(Instant::now() < end, "not so: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
