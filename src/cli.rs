@@ -22,6 +22,7 @@ mod store_elections;
 mod store_options;
 mod table;
 mod trace;
+mod uri_notices;
 
 use std::ffi::OsString;
 use std::io;

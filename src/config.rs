@@ -17,7 +17,6 @@
 //! ```
 
 mod choice;
-mod connection_string;
 mod error;
 mod load;
 mod profile;
@@ -38,7 +37,6 @@ pub use choice::{
     KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopScope,
     StopSignal, Watch,
 };
-pub use connection_string::{UriProblem, check_uri};
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
 pub use rendered_for::{Contended, Misplaced, Placement, RenderedFor};

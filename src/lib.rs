@@ -32,4 +32,6 @@ pub mod supervisor;
 pub use leasehold_clock as clock;
 pub use leasehold_core::{election, lock};
 pub use leasehold_guard as workload;
-pub use leasehold_mongodb::{calls, elector, fenced, locker, randomness, runner, store, trace};
+pub use leasehold_mongodb::{
+    calls, elector, fenced, locker, randomness, runner, store, trace, uri,
+};

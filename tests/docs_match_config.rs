@@ -1,11 +1,12 @@
 //! Goal: `docs/configuration.md`, `config/default.toml` and `leasehold run --help` document the
-//! same keys with the same defaults.
-//! Method: each of them is compared with the table of keys.
+//! same keys with the same defaults, and `docs/mongodb.md` the options of connection strings.
+//! Method: each of them is compared with the table of keys or of options.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use leasehold::config::{DEFAULT_TOML, KEYS, Key, Kind, Reload};
+use leasehold::uri::{OPTIONS, Treatment, UriOption};
 
 const DOCUMENT: &str = include_str!("../docs/configuration.md");
 
@@ -133,4 +134,46 @@ fn help_has_a_flag_for_each_key_with_its_default() {
         help.contains("[alias: --lease]") || help.contains("[aliases: --lease]"),
         "{help}"
     );
+}
+
+/// The names of an option, as documented.
+fn names(option: &UriOption) -> String {
+    let aliases: Vec<_> = option.aliases.iter().map(|a| format!("`{a}`")).collect();
+    match aliases.is_empty() {
+        true => format!("`{}`", option.name),
+        false => format!("`{}` ({})", option.name, aliases.join(", ")),
+    }
+}
+
+#[test]
+fn the_document_has_each_option_of_connection_strings_with_its_treatment() {
+    let mut treatments: Vec<_> = OPTIONS.iter().map(|option| option.treatment).collect();
+    treatments.sort();
+    treatments.dedup();
+    let expected: Vec<_> = treatments
+        .into_iter()
+        .map(|treatment| {
+            let (word, text) = match treatment {
+                Treatment::Applied => ("applied", ""),
+                Treatment::AppliedWithRisk(risk) => ("applied, with a warning", risk),
+                Treatment::Overridden(by) => ("overridden", by),
+                Treatment::Ignored(why) => ("ignored", why),
+                Treatment::Refused(why) => ("refused", why),
+                _ => panic!("{treatment:?} is not documented"),
+            };
+            let options = OPTIONS.iter().filter(|o| o.treatment == treatment);
+            let options: Vec<_> = options.map(names).collect();
+            format!("| {} | {word} | {text} |", options.join(", "))
+        })
+        .collect();
+    let (_, section) = include_str!("../docs/mongodb.md")
+        .split_once("### Options of the connection string")
+        .expect("the section");
+    let documented: Vec<_> = section
+        .lines()
+        .skip_while(|line| !line.starts_with("| ---"))
+        .skip(1)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    assert_eq!(documented, expected, "\n{}", expected.join("\n"));
 }

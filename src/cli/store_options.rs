@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::uri_notices::log_for_job;
 use crate::config::{LockConfig, MongoConfig, UriSource, Watch, WorkloadConfig};
 use crate::election::{Identity, Timings};
 use crate::store::mongo::{StoreOptions, UriProvider, WatchMode};
@@ -27,7 +28,11 @@ pub(super) fn store_options(
 /// from its source.
 pub(super) fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
     let source = config.mongodb.uri.clone();
-    let uri = Arc::new(move || read(&source));
+    let uri = Arc::new(move || {
+        let uri = read(&source)?;
+        log_for_job(&uri);
+        Ok(uri)
+    });
     store_options(&config.mongodb, uri, config.identity.clone(), timings)
 }
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::connection_string::{BYTES_MAX, UriProblem, check_uri};
 use crate::bounded_file::{open_without_waiting, read_bounded};
 use crate::clock;
+use crate::uri::{BYTES_MAX, ConnectionUri, UriProblem};
 
 /// Placeholder that is printed instead of a secret.
 pub const MASK: &str = "***";
@@ -67,15 +67,15 @@ impl UriSource {
         Ok(Self::File(path))
     }
 
-    /// Returns the current connection string, after a check by the driver's parser. A file is read
-    /// again, so that a rotated secret is found.
+    /// Returns the current connection string, after a check. A file is read again, so that a rotated
+    /// secret is found.
     ///
     /// # Errors
     /// [`UriError`], with a remedy and without any part of the text.
     pub fn read(&self) -> Result<Secret, UriError> {
         match self {
             Self::Inline(secret) | Self::Pipe(_, secret) => {
-                check_uri(secret.expose()).map_err(UriError::Refused)?;
+                ConnectionUri::parse(secret.expose()).map_err(UriError::Refused)?;
                 Ok(secret.clone())
             }
             Self::File(path) => uri_in(path, read_bounded(path, BYTES_MAX)),
@@ -194,7 +194,7 @@ fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, UriE
             path: path.to_owned(),
         });
     }
-    check_uri(uri).map_err(refused)?;
+    ConnectionUri::parse(uri).map_err(refused)?;
     Ok(Secret::new(uri))
 }
 

@@ -4,12 +4,12 @@
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::connection_string::check_uri;
 use super::rendered_for::RenderedFor;
 use super::schema::Kind;
 pub use crate::duration::parse_duration as duration;
 pub(super) use crate::duration::unit_is_missing;
 use crate::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName, NameError};
+use crate::uri::ConnectionUri;
 
 /// Checks a value. The error describes the accepted values.
 pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
@@ -18,7 +18,8 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Identity => optional(text, |text| name(Identity::new(text))),
         Kind::Line => optional(text, line),
         Kind::Uri => optional(text, |text| {
-            check_uri(text).map_err(|problem| format!("it {problem}"))
+            let parsed = ConnectionUri::parse(text);
+            parsed.map(drop).map_err(|problem| format!("it {problem}"))
         }),
         Kind::Path => path(text),
         Kind::Database => database(text),

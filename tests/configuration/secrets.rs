@@ -6,14 +6,27 @@ use leasehold::config::{KEYS, UriSource};
 use crate::setup::{Files, PASSWORD, REQUIRED, URI, config, leasehold, refusal, sources};
 
 /// Invalid connection strings, each with the password in it.
-const BROKEN: [&str; 10] = [
+const BROKEN: [&str; 23] = [
     "hunter2",
     "mongodb://operator:hunter2@db:port",
     "mongodb://operator:hunter2/@db",
     "mongodb://operator:hunter2@x@db",
     "mongodb://operator:hunter2%@db",
     "mongodb://operator:hunter2@db/?nonsense=1",
-    "mongodb://operator:hunter2@db/?socketTimeoutMS=1",
+    "mongodb://operator:hunter2@db/?proxyHost=h",
+    "mongodb://operator:hunter2@db/?tls=hunter2",
+    "mongodb://operator:hunter2?hunter2=1@db",
+    "mongodb://operator:hunter2&hunter2=1@db/?hunter2",
+    "mongodb://operator:x?y&hunter2=1@db/",
+    "mongodb://operator:%68unter2%zz@db",
+    "mongodb://operator:hunter2#@db",
+    "mongodb://operator:hunter2[@db",
+    "mongodb://operator:hunter2%2F?@db/?tls=maybe",
+    "mongodb://operator:x@db/?proxyPassword=hunter2",
+    "mongodb://operator:x@db/?tlsCertificateKeyFilePassword=hunter2",
+    "mongodb://operator:x@db/?authMechanism=PLAIN&authMechanismProperties=TOKEN:hunter2,x",
+    "mongodb://operator:x@db/?authMechanismProperties=AWS_SESSION_TOKEN:hunter2&nonsense=1",
+    "mongodb://operator:x@db/?authMechanism=hunter2",
     "mongodb://operator:hunter2@db extra",
     "operator:hunter2@db",
     "postgres://operator:hunter2@db",

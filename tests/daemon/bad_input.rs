@@ -62,7 +62,7 @@ async fn i12_a_connection_string_with_unescaped_characters_is_never_echoed() {
         format!("mongodb://operator:{PASSWORD}@x:y@db.example.net/"),
         format!("mongodb://operator:{PASSWORD}%zz@db.example.net/"),
         format!("postgres://operator:{PASSWORD}@db.example.net/"),
-        format!("mongodb://operator:{PASSWORD}@db.example.net/?socketTimeoutMS=1"),
+        format!("mongodb://operator:{PASSWORD}@db.example.net/?proxyHost=h"),
     ] {
         let variable = [("LEASEHOLD_MONGODB__URI", uri.as_str())];
         refused_naming(&["--lease=a"], &variable, &["mongodb.uri"]).await;

@@ -1,9 +1,11 @@
 //! The servers that refuse, shared by all situations.
 
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::thread;
 
-use leasehold_testbed::{Kubernetes, Proxy, ReplicaSet, ReservedPort};
+use leasehold_testbed::{Certificates, Kubernetes, Proxy, ReplicaSet, ReservedPort};
 use mongodb::bson::doc;
 
 /// Name that the testbed gives its sets.
@@ -16,6 +18,10 @@ pub(crate) struct Parts {
     pub(crate) open: ReplicaSet,
     /// A standalone server.
     pub(crate) standalone: ReplicaSet,
+    /// A standalone server with the certificate of an authority, and one with that of a client.
+    pub(crate) mistaken: [ReplicaSet; 2],
+    /// The authority of both.
+    pub(crate) issuer: Certificates,
     /// A set whose only member stepped down.
     pub(crate) deposed: ReplicaSet,
     pub(crate) kubernetes: Kubernetes,
@@ -34,12 +40,28 @@ impl Parts {
     pub(crate) async fn start() -> Self {
         let one = || ReplicaSet::builder().members(1);
         let guarded = one().tls().auth().client_certificates();
-        let (guarded, open, standalone, deposed, kubernetes) = tokio::join!(
+        let issuer = Certificates::new();
+        // Also without TLS, for the testbed's own client, which would refuse them.
+        let with = |certificate: PathBuf| {
+            let flags: [OsString; 7] = [
+                "--tlsMode".into(),
+                "preferTLS".into(),
+                "--tlsCAFile".into(),
+                issuer.authority().into(),
+                "--tlsCertificateKeyFile".into(),
+                certificate.into(),
+                "--tlsAllowConnectionsWithoutCertificates".into(),
+            ];
+            ReplicaSet::builder().standalone().flags(flags).start()
+        };
+        let (guarded, open, standalone, deposed, kubernetes, authority, client) = tokio::join!(
             guarded.start(),
             one().start(),
             ReplicaSet::builder().standalone().start(),
             one().start(),
             Kubernetes::start(),
+            with(issuer.authority_as_server()),
+            with(issuer.client_as_server()),
         );
         let step_down = doc! { "replSetStepDown": 600, "force": true };
         // The server may close the connection before it answers.
@@ -52,6 +74,8 @@ impl Parts {
             guarded,
             open,
             standalone,
+            mistaken: [authority, client],
+            issuer,
             deposed,
             kubernetes,
             holding,

@@ -16,6 +16,10 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     let over_tls = |options: &str| format!("mongodb://{guarded}/?replicaSet={SET}&{options}");
     let ours = certificates.authority().display().to_string();
     let client = certificates.client().display().to_string();
+    let mistaken = |which: usize| {
+        let address = parts.mistaken[which].node(0).address();
+        format!("mongodb://{address}/?{}", parts.issuer.uri_options(false))
+    };
     let later = FakeClock::offset("+30y").unwrap_or_else(|failure| panic!("{failure}"));
     let of_set = |host: &str, set: &str| format!("mongodb://{host}/?replicaSet={set}");
     let closed = format!("127.0.0.1:{closed}");
@@ -110,6 +114,14 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         .says(&format!(
             "{alias}: the server's certificate does not name this host"
         )),
+        Situation::locks("certificate of an authority", &mistaken(0)).says(
+            "the server's certificate is that of an authority (CA:TRUE): issue one for the server \
+             (CA:FALSE), signed by that authority",
+        ),
+        Situation::locks("certificate of a client", &mistaken(1)).says(
+            "the server's certificate is not one for servers: issue one with the extended key usage \
+             serverAuth",
+        ),
         Situation::locks(
             "client certificate missing",
             &over_tls(&certificates.uri_options(false)),

@@ -30,7 +30,16 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             .never_says("no change stream"),
         Situation::run("unknown option", &with("nonsense=1"), "a")
             .exits(78)
-            .says("has the option nonsense, which the driver refuses"),
+            .says("has the unknown option nonsense: correct its name, or remove it"),
+        Situation::run("misspelt option", &with("readPreferense=primary"), "a")
+            .exits(78)
+            .says("has the unknown option readPreferense: write readPreference, or remove it"),
+        Situation::run("wrong value of an option", &with("directConnection=yes"), "a")
+            .exits(78)
+            .says("has a wrong value of the option directConnection: expected true or false"),
+        Situation::run("proxy", &with("proxyHost=proxy.example.net"), "a")
+            .exits(78)
+            .says("has the option proxyHost: connections through a SOCKS5 proxy are not supported"),
         Situation::run("flags without an effect", &parts.open.uri(), "a")
             .flag("--http-ready-when=leader")
             .flag("--hooks-timeout=3s")
@@ -39,19 +48,13 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             .says("http.ready_when = \"leader\" (flag --http-ready-when): it applies to the HTTP endpoints, which are off: set http.listen")
             .says("hooks.timeout = \"3s\" (flag --hooks-timeout): it applies to a hook: set hooks.on_lead or hooks.on_step_down")
             .says("workload.health.period = \"3s\" (flag --workload-health-period): it applies to a health check: set workload.health.url or workload.health.command"),
-        Situation::run("socketTimeoutMS", &with("socketTimeoutMS=1"), "a")
-            .exits(78)
-            .says("sets socketTimeoutMS or timeoutMS, which the driver refuses: remove it"),
-        Situation::run("heartbeatFrequencyMS", &with("heartbeatFrequencyMS=1"), "a")
-            .exits(78)
-            .says("sets heartbeatFrequencyMS: remove it, mongodb.heartbeat does its work"),
         Situation::run(
             "loadBalanced",
             "mongodb://127.0.0.1/?loadBalanced=true",
             "a",
         )
         .exits(78)
-        .says("sets loadBalanced=true: behind a load balancer"),
+        .says("has the option loadBalanced: behind a load balancer"),
         Situation::run(
             "bad percent-encoding",
             "mongodb://u:hunter2%zz@127.0.0.1/",
@@ -63,11 +66,13 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::run("another scheme", "postgres://u:hunter2@127.0.0.1/", "a")
             .exits(78)
             .says("must begin with mongodb:// or mongodb+srv://"),
-        Situation::locks(
+        Situation::run(
             "options that exclude each other",
             "mongodb://127.0.0.1:1,127.0.0.1:2/?directConnection=true",
+            "a",
         )
-        .says("the driver refuses the MongoDB URI: two of its options do not go together"),
+        .exits(78)
+        .says("correct the value of directConnection, or remove what contradicts it"),
         file("uri_file missing", &|_| {}).says("there is no such file; create it"),
         file("uri_file unreadable", &unreadable)
             .by(&without_privileges())

@@ -9,3 +9,5 @@ mod dropped_users;
 mod entrance;
 mod passwords;
 mod roles;
+mod unusual_users;
+mod uri_options;

@@ -14,6 +14,7 @@ use crate::config::{Config, Sources, UriSource, shown_path};
 use crate::publish::directory::{DirectoryError, Examined, closed_root, examine, exposure};
 use crate::publish::occupant::named;
 use crate::store::mongo::probe::UriSettings;
+use crate::uri::{Treatment, UriNotice};
 use crate::workload::prerequisites::prerequisites;
 
 pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path) -> Vec<Check> {
@@ -76,7 +77,7 @@ fn connection_string(source: &UriSource) -> Check {
         Err(why) => return Check::failed(Name::ConnectionString, why, ""),
     };
     let Some(settings) = UriSettings::of(&uri) else {
-        let why = format!("the one {origin} is refused by the driver");
+        let why = format!("the one {origin} is refused");
         return Check::failed(Name::ConnectionString, why, "");
     };
     let servers = match (settings.srv, settings.hosts.len()) {
@@ -94,7 +95,19 @@ fn connection_string(source: &UriSource) -> Check {
         (None, false) => "no user".to_owned(),
     };
     let tls = if settings.tls { "TLS" } else { "no TLS" };
-    let detail = format!("{origin}: {servers}, {set}, {user}, {tls}");
+    let detail = format!(
+        "{origin}: {servers}, {set}, {user}, {tls}{}",
+        not_applied(&settings.notices)
+    );
+    let mut risks = settings.notices.iter();
+    let risk = risks.find(|notice| matches!(notice.treatment, Treatment::AppliedWithRisk(_)));
+    if let Some(risk) = risk {
+        return Check::warning(
+            Name::ConnectionString,
+            format!("{detail}, {risk}"),
+            format!("remove {}, and set tlsCAFile", risk.option),
+        );
+    }
     if settings.direct {
         return Check::warning(
             Name::ConnectionString,
@@ -103,6 +116,20 @@ fn connection_string(source: &UriSource) -> Check {
         );
     }
     Check::ok(Name::ConnectionString, detail)
+}
+
+/// Returns the options without an effect, as the end of a list.
+fn not_applied(notices: &[UriNotice]) -> String {
+    let named = |word: &str, is_listed: fn(&Treatment) -> bool| {
+        let listed = notices.iter().filter(|notice| is_listed(&notice.treatment));
+        let names: Vec<_> = listed.map(|notice| notice.option).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!("; {word}: {}", names.join(", ")),
+        }
+    };
+    let overridden = named("overridden", |it| matches!(it, Treatment::Overridden(_)));
+    overridden + &named("ignored", |it| matches!(it, Treatment::Ignored(_)))
 }
 
 fn status_directory(directory: &Path) -> Check {
@@ -228,5 +255,25 @@ mod tests {
         let check = connection_string(&UriSource::Inline(Secret::new(uri)));
         let detail = "in the configuration: 2 servers, replica set \"rs0\", user \"me\", no TLS";
         assert_eq!(check, Check::ok(Name::ConnectionString, detail));
+    }
+
+    #[test]
+    fn options_without_an_effect_are_listed_and_one_with_a_risk_is_a_warning() {
+        let of = |options: &str| {
+            let uri = format!("mongodb://a/?{options}");
+            connection_string(&UriSource::Inline(Secret::new(uri)))
+        };
+        let detail = "in the configuration: 1 server, no replica set, no user, no TLS; overridden: \
+                      retryWrites; ignored: compressors";
+        let check = of("compressors=zstd&retryWrites=true&w=majority");
+        assert_eq!(check, Check::ok(Name::ConnectionString, detail));
+        let detail = "in the configuration: 1 server, no replica set, no user, TLS, tlsInsecure: \
+                      servers are not verified, so another machine can pose as MongoDB";
+        let expected = Check::warning(
+            Name::ConnectionString,
+            detail,
+            "remove tlsInsecure, and set tlsCAFile",
+        );
+        assert_eq!(of("tls=true&tlsInsecure=true"), expected);
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::admin::ReadyWhen;
 use crate::cli::store_options::{read, store_options};
+use crate::cli::uri_notices::UriNotices;
 use crate::config::{self, Config, Prefer, UriSource};
 use crate::election::Tunables;
 use crate::elector::ElectorOptions;
@@ -23,10 +24,13 @@ pub(super) fn options(
     uri: watch::Receiver<UriSource>,
     trace: Option<Trace>,
 ) -> ElectorOptions {
+    let notices = UriNotices::new(config.lease.name.clone());
     let uri = Arc::new(move || {
         // A copy, since the lock of the channel is not for reading files under.
         let source = uri.borrow().clone();
-        read(&source)
+        let uri = read(&source)?;
+        notices.log(&uri);
+        Ok(uri)
     });
     let Tunables {
         timings,

@@ -93,7 +93,34 @@ impl Certificates {
         self.directory.path().join(format!("{stem}.pem"))
     }
 
+    /// Issues a certificate of a server that is also an authority (CA:TRUE), as `openssl req -x509`
+    /// does by default. Servers accept it for themselves, and clients refuse it.
+    pub fn authority_as_server(&self) -> PathBuf {
+        self.issue_with("authority-as-server", "servers", "leasehold server", |it| {
+            it.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        });
+        self.file("authority-as-server")
+    }
+
+    /// Issues a certificate for clients only, for a server. Clients refuse it.
+    pub fn client_as_server(&self) -> PathBuf {
+        self.issue_with("client-as-server", "servers", "leasehold server", |it| {
+            it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        });
+        self.file("client-as-server")
+    }
+
     fn issue(&self, stem: &str, unit: &str, common_name: &str) {
+        self.issue_with(stem, unit, common_name, |_| {});
+    }
+
+    fn issue_with(
+        &self,
+        stem: &str,
+        unit: &str,
+        common_name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) {
         let key = KeyPair::generate().expect("a key can be generated");
         let mut params = CertificateParams::new(vec!["localhost".to_owned()])
             .expect("localhost is a legal name");
@@ -109,6 +136,7 @@ impl Certificates {
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
+        change(&mut params);
         let certificate = params
             .signed_by(&key, &self.issuer)
             .expect("the authority signs");

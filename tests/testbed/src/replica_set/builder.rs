@@ -30,6 +30,7 @@ pub struct ReplicaSetBuilder {
     client_certificates: bool,
     auth: bool,
     parameters: Vec<String>,
+    flags: Vec<OsString>,
     clocks: Vec<(usize, FakeClock)>,
     lifetime: Lifetime,
     storage: Storage,
@@ -56,6 +57,7 @@ impl ReplicaSetBuilder {
             client_certificates: false,
             auth: false,
             parameters: Vec::new(),
+            flags: Vec::new(),
             clocks: Vec::new(),
             lifetime: Lifetime::OfStarter,
             storage: Storage::Memory,
@@ -124,6 +126,12 @@ impl ReplicaSetBuilder {
     /// Adds a `--setParameter`, as `name=value`, to all members.
     pub fn parameter(mut self, assignment: &str) -> Self {
         self.parameters.push(assignment.to_owned());
+        self
+    }
+
+    /// Adds arguments of mongod to all members. With `--ipv6` they also listen on `::1`.
+    pub fn flags<F: Into<OsString>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
+        self.flags.extend(flags.into_iter().map(Into::into));
         self
     }
 
@@ -228,6 +236,7 @@ impl ReplicaSetBuilder {
         for assignment in &self.parameters {
             arguments.extend(["--setParameter".into(), assignment.into()]);
         }
+        arguments.extend(self.flags.iter().cloned());
         if !self.standalone {
             arguments.extend(["--replSet".into(), (&self.name).into()]);
         }

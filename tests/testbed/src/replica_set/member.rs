@@ -99,6 +99,14 @@ impl Member {
         format!("{}:{}", self.ip(), self.port())
     }
 
+    /// Returns the addresses to listen on.
+    fn listened(&self) -> String {
+        match self.plan.arguments.iter().any(|flag| flag == "--ipv6") {
+            true => format!("{},::1", self.ip()),
+            false => self.ip().to_string(),
+        }
+    }
+
     fn ip(&self) -> Ipv4Addr {
         let host = self.plan.host.as_ref();
         host.map_or(Ipv4Addr::LOCALHOST, |host| host.address)
@@ -152,7 +160,7 @@ impl Member {
         self.forget_client();
         let mut launch = Launch::new(&self.plan.binary)
             .arguments(["--port", &self.port().to_string(), "--logappend"])
-            .arguments(["--bind_ip", &self.ip().to_string()])
+            .arguments(["--bind_ip", &self.listened()])
             .arguments(["--dbpath".as_ref(), self.directory.join("data").as_os_str()])
             .arguments(["--logpath".as_ref(), self.log_path().as_os_str()])
             .arguments(&self.plan.arguments)

@@ -33,6 +33,7 @@ use super::options::StoreOptions;
 use super::servers::Servers;
 use super::{lock, outcome};
 use crate::store::{Answer, CallOutcome, DeploymentId, Failure, RetryPolicy, StoreInfo, StoreKind};
+use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Timings};
 
 /// Time limit for shutting down a client. A client ends its sessions in a few milliseconds; after
@@ -74,6 +75,8 @@ pub(super) enum SendError {
     Uri(String),
     /// A file named by the connection string is unusable; contains the file and the reason.
     Files(String),
+    /// The connection string, or the record of its host, has an option that is refused.
+    Refused(UriProblem),
     /// The connection string leads to another deployment; contains the reason, without secrets.
     Elsewhere(String),
     /// The servers of `mongodb+srv://` cannot be resolved; contains the name of the record.
@@ -307,6 +310,10 @@ impl Deployment {
     pub(super) fn failure(&self, error: SendError) -> Failure {
         let (kind, detail, retry) = match error {
             SendError::Uri(why) => ("MongoDB URI unavailable", why, RetryPolicy::Reconfigure),
+            SendError::Refused(problem) => {
+                let why = format!("it {problem}");
+                ("MongoDB URI refused", why, RetryPolicy::Reconfigure)
+            }
             SendError::Files(why) => ("TLS configuration refused", why, RetryPolicy::Reconfigure),
             SendError::Elsewhere(why) => ("MongoDB URI refused", why, RetryPolicy::Reconfigure),
             SendError::Record(name) => {

@@ -133,10 +133,10 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
             let (why, retry) = refusals::explain(write.code, write.code_name.as_deref());
             Failure::new("MongoDB refused the write", why).with_retry(retry)
         }
+        // The string itself was checked before.
         ErrorKind::InvalidArgument { .. } => Failure::new(
             "the driver refuses the MongoDB URI",
-            "two of its options do not go together, or one has no value that it may have \
-             (authMechanism, directConnection, compressors, TLS)",
+            "its options contradict the records of its host (srvMaxHosts, replicaSet)",
         )
         .with_retry(RetryPolicy::Reconfigure),
         ErrorKind::InvalidTlsConfig { .. } => {

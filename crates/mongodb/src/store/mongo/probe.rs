@@ -110,7 +110,7 @@ impl StoreProbe {
         let uri = (self.deployment.options().uri)();
         let uri = uri.map_err(|why| self.failure(SendError::Uri(why)))?;
         let options = self.deployment.client_options(&uri).await;
-        let options = options.map_err(|error| self.described(&error))?;
+        let options = options.map_err(|error| self.failure(error))?;
         Ok(Seeds::of(&options))
     }
 

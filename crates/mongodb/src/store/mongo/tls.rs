@@ -7,6 +7,12 @@ use std::path::PathBuf;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
+/// A server without a version or cipher that this client has.
+const TOO_OLD: &str = "the server and this client have no TLS version and cipher in common: the \
+                       server must accept TLS 1.2 or 1.3";
+/// The remedy for a certificate that no client accepts.
+const ISSUE_ANOTHER: &str = "issue another one, and see openssl verify -verbose";
+
 /// Returns why one of the files that the connection string names (as options and paths) cannot be
 /// read. Only regular files are opened, because opening any other could block.
 pub(super) fn unreadable(files: &[(&'static str, PathBuf)]) -> Option<String> {
@@ -53,30 +59,95 @@ pub(super) fn refusal(error: &io::Error) -> Option<String> {
             "the server does not use TLS: remove tls=true from the MongoDB URI".to_owned()
         }
         Error::InvalidMessage(_) => "the server sent an invalid TLS message".to_owned(),
+        Error::PeerIncompatible(_) => TOO_OLD.to_owned(),
         other => format!("the TLS handshake failed: {other}"),
     })
 }
 
 fn refused_certificate(error: &CertificateError) -> String {
-    match error {
+    let (what, remedy) = match error {
         // BadSignature: the certificate is signed by another authority of the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "the server's certificate is not signed by a trusted authority: check tlsCAFile"
-                .to_owned()
+            ("is not signed by a trusted authority", "check tlsCAFile")
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "the server's certificate has expired: renew it, or check this machine's clock"
-                .to_owned()
+            ("has expired", "renew it, or check this machine's clock")
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the server's certificate is not valid yet: check this machine's clock".to_owned()
+            ("is not valid yet", "check this machine's clock")
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "the server's certificate does not name this host: use a host name that it names"
-                .to_owned()
+            ("does not name this host", "use a host name that it names")
         }
-        CertificateError::Revoked => "the server's certificate was revoked: renew it".to_owned(),
-        other => format!("the server's certificate is refused: {other}"),
+        CertificateError::Revoked => ("was revoked", "renew it"),
+        CertificateError::UnknownRevocationStatus
+        | CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. }
+        | CertificateError::InvalidOcspResponse => (
+            "cannot be checked for revocation",
+            "renew the revocation list or OCSP response",
+        ),
+        CertificateError::BadEncoding => ("is not well-formed", ISSUE_ANOTHER),
+        CertificateError::UnhandledCriticalExtension => (
+            "has a critical extension that is not supported",
+            "issue one without it",
+        ),
+        #[allow(deprecated, reason = "older versions of the verifier return it")]
+        CertificateError::UnsupportedSignatureAlgorithm
+        | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => (
+            "is signed by an algorithm that is not supported",
+            "issue one that is signed by RSA (2048 bits or more), ECDSA or Ed25519 with SHA-256",
+        ),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => (
+            "is not one for servers",
+            "issue one with the extended key usage serverAuth",
+        ),
+        CertificateError::ApplicationVerificationFailure => ("is refused", "check tlsCAFile"),
+        CertificateError::Other(error) => match error.0.downcast_ref() {
+            Some(error) => refused_chain(error),
+            None => ("is refused by the verifier", ISSUE_ANOTHER),
+        },
+        _ => ("is refused by the verifier", ISSUE_ANOTHER),
+    };
+    format!("the server's certificate {what}: {remedy}")
+}
+
+/// Returns the cause and the remedy of a refusal for which the TLS library has no name.
+fn refused_chain(error: &webpki::Error) -> (&'static str, &'static str) {
+    match error {
+        webpki::Error::CaUsedAsEndEntity => (
+            "is that of an authority (CA:TRUE)",
+            "issue one for the server (CA:FALSE), signed by that authority",
+        ),
+        webpki::Error::EndEntityUsedAsCa => (
+            "is signed by a certificate that is not an authority's (CA:FALSE)",
+            "sign it with an authority of tlsCAFile",
+        ),
+        webpki::Error::NameConstraintViolation | webpki::Error::MalformedNameConstraint => (
+            "has a name that its authority must not certify",
+            "check the name constraints of the authority",
+        ),
+        webpki::Error::PathLenConstraintViolated
+        | webpki::Error::MaximumPathDepthExceeded
+        | webpki::Error::MaximumPathBuildCallsExceeded
+        | webpki::Error::MaximumSignatureChecksExceeded
+        | webpki::Error::MaximumNameConstraintComparisonsExceeded => (
+            "has too many authorities above it",
+            "send a shorter chain of certificates",
+        ),
+        webpki::Error::UnsupportedCertVersion => {
+            ("is not an X.509 certificate of version 3", ISSUE_ANOTHER)
+        }
+        webpki::Error::EmptyEkuExtension => (
+            "has an empty list of extended key usages",
+            "issue one with the extended key usage serverAuth",
+        ),
+        webpki::Error::MalformedDnsIdentifier | webpki::Error::UnsupportedNameType => (
+            "has a name that is not a host name or an address",
+            "issue one with DNS names or addresses only",
+        ),
+        _ => ("does not conform to X.509 (RFC 5280)", ISSUE_ANOTHER),
     }
 }
 
@@ -95,6 +166,65 @@ fn refused_by_server(alert: AlertDescription) -> String {
                 "the server refuses the client certificate ({alert:?}): check tlsCertificateKeyFile"
             )
         }
-        other => format!("the server ended the TLS handshake ({other:?})"),
+        AlertDescription::ProtocolVersion
+        | AlertDescription::HandshakeFailure
+        | AlertDescription::InsufficientSecurity => TOO_OLD.to_owned(),
+        AlertDescription::UnrecognisedName => {
+            "the server does not know this host name: use a host name of its certificate".to_owned()
+        }
+        other => format!("the server ended the TLS handshake ({other:?}): see its log"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::OtherError;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_certificate_is_described_in_words() {
+        let other = |error: webpki::Error| CertificateError::Other(OtherError(Arc::new(error)));
+        let refused = |error: &CertificateError| refused_certificate(error);
+        assert_eq!(
+            refused(&other(webpki::Error::CaUsedAsEndEntity)),
+            "the server's certificate is that of an authority (CA:TRUE): issue one for the server \
+             (CA:FALSE), signed by that authority"
+        );
+        for error in [
+            CertificateError::BadEncoding,
+            CertificateError::Expired,
+            CertificateError::NotValidYet,
+            CertificateError::Revoked,
+            CertificateError::UnhandledCriticalExtension,
+            CertificateError::UnknownIssuer,
+            CertificateError::UnknownRevocationStatus,
+            CertificateError::ExpiredRevocationList,
+            CertificateError::BadSignature,
+            CertificateError::NotValidForName,
+            CertificateError::InvalidPurpose,
+            CertificateError::InvalidOcspResponse,
+            CertificateError::ApplicationVerificationFailure,
+            other(webpki::Error::EndEntityUsedAsCa),
+            other(webpki::Error::EmptyEkuExtension),
+            other(webpki::Error::ExtensionValueInvalid),
+            other(webpki::Error::InvalidSerialNumber),
+            other(webpki::Error::MalformedDnsIdentifier),
+            other(webpki::Error::NameConstraintViolation),
+            other(webpki::Error::PathLenConstraintViolated),
+            other(webpki::Error::UnsupportedCertVersion),
+            CertificateError::Other(OtherError(Arc::new(io::Error::other("x")))),
+        ] {
+            let words = refused(&error);
+            let start = "the server's certificate ";
+            assert!(words.starts_with(start) && words.contains(": "), "{words}");
+            let name = format!("{error:?}");
+            assert!(!words.contains(name.trim_end_matches("})")), "{words}");
+            for sign in ["Other", "Error", "{", "::"] {
+                assert!(!words.contains(sign), "{sign} in {words}");
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::{SdamEvent, ServerDescriptionChangedEvent};
-use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria};
+use mongodb::options::{AuthMechanism, ClientOptions, ReadPreference, SelectionCriteria};
 
 use super::super::probe::UriSettings;
 use super::super::servers::Asked;
@@ -18,16 +18,15 @@ use super::seeds::Seeds;
 use super::{Deployment, SendError};
 use crate::calls::CALLS_MAX;
 use crate::store::{StoreInfo, StoreKind};
+use crate::uri::{APP_NAME_MAX, ConnectionUri, UriProblem};
 
-/// The longest application name that a server accepts, in bytes.
-const APP_NAME_MAX: usize = 128;
 /// Maximum time for the connection string to be read while there is a connection.
 const URI_TIME_MAX: Duration = Duration::from_millis(250);
 /// Delay before asking for the product again if no server answered.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
-/// Lower bound of the maximum size of the connection pool, regardless of the connection string. The
-/// bound covers all calls that may be in flight, the change stream, and the closing of the previous
-/// stream, so a renewal never waits for another call to return its connection.
+/// Maximum size of the connection pool. It covers all calls that may be in flight, the change stream,
+/// and the closing of the previous stream, so a renewal never waits for another call to return its
+/// connection.
 pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
 
 #[derive(Clone)]
@@ -53,8 +52,32 @@ async fn outside_the_loop<T: Send + 'static>(
     })
 }
 
+/// Adapts a login that the driver (3.9.1) sends in a form that servers refuse.
+pub(super) fn adapt_login(options: &mut ClientOptions) {
+    let Some(credential) = &mut options.credential else {
+        return;
+    };
+    let may_be_scram = match &credential.mechanism {
+        Some(AuthMechanism::MongoDbX509) => {
+            // The server takes the user from the certificate.
+            credential.username = None;
+            return;
+        }
+        None | Some(AuthMechanism::ScramSha256) => true,
+        // Its password is hashed together with the name, which cannot be escaped therefore.
+        Some(_) => false,
+    };
+    let name = credential.username.as_deref().unwrap_or_default();
+    if may_be_scram && name.contains([',', '=']) {
+        let escaped = name.replace('=', "=3D").replace(',', "=2C");
+        credential.username = Some(escaped);
+        credential.mechanism = Some(AuthMechanism::ScramSha256);
+    }
+}
+
 /// Creates a client with these options. The driver then reads the files that they name.
-pub(super) async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError> {
+pub(super) async fn made(mut options: ClientOptions, asked: &Asked) -> Result<Client, SendError> {
+    adapt_login(&mut options);
     if asked.files.is_empty() {
         return Ok(Client::with_options(options)?);
     }
@@ -128,8 +151,7 @@ impl Deployment {
         let uri = self.uri().await?;
         let uri = lock(&self.home).instead_of(uri);
         let number = *self.clients.borrow() + 1;
-        let options = self.client_options(&uri).await;
-        let mut options = options.map_err(|error| unresolved(error, &uri))?;
+        let mut options = self.client_options(&uri).await?;
         let hosts: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
         let by_host = lookalike::by_host(hosts.iter().map(String::as_str));
         *lock(&self.other_product) = by_host;
@@ -254,17 +276,20 @@ impl Deployment {
     pub(in crate::store::mongo) async fn client_options(
         self: &Arc<Self>,
         uri: &str,
-    ) -> Result<ClientOptions, mongodb::error::Error> {
-        let mut options = ClientOptions::parse(uri).await?;
+    ) -> Result<ClientOptions, SendError> {
+        let parsed = ConnectionUri::parse(uri).map_err(SendError::Refused)?;
+        let options = ClientOptions::parse(parsed.driver()).await;
+        let mut options = options.map_err(|error| unresolved(error, uri))?;
+        if options.load_balanced == Some(true) {
+            // By the record of the host, because the string cannot have it.
+            return Err(SendError::Refused(UriProblem::load_balanced()));
+        }
         let timeout = self.operation_timeout();
         if options.app_name.is_none() {
             let mut name = format!("leasehold/{}", self.options.identity);
             name.truncate(name.floor_char_boundary(APP_NAME_MAX));
             options.app_name = Some(name);
         }
-        // Every write sets its own write concern. An unacknowledged one from the URI would make the
-        // driver refuse change streams.
-        options.write_concern = None;
         // A write that the driver retries on its own would be sent later than the election assumes.
         options.retry_writes = Some(false);
         options.retry_reads = Some(false);
@@ -275,9 +300,8 @@ impl Deployment {
         options.connect_timeout = Some(timeout);
         let (heartbeat, timings) = (self.options.heartbeat, &self.options.timings);
         self.monitoring.apply(&mut options, heartbeat, timings);
-        let at_least = |number: Option<u32>| Some(number.unwrap_or(0).max(CONNECTIONS_MAX));
-        options.max_pool_size = at_least(options.max_pool_size);
-        options.max_connecting = at_least(options.max_connecting);
+        options.max_pool_size = Some(CONNECTIONS_MAX);
+        options.max_connecting = Some(CONNECTIONS_MAX);
         Ok(options)
     }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::options::{ClientOptions, ReadConcern, ServerMonitoringMode};
+use mongodb::options::{AuthMechanism, ClientOptions, ReadConcern, ServerMonitoringMode};
 
-use super::client::CONNECTIONS_MAX;
+use super::client::{CONNECTIONS_MAX, adapt_login};
 use super::{Deployment, Monitoring, StoreOptions};
 use crate::store::StoreKind;
+use crate::uri::{OPTIONS, Treatment, UriOption};
 use leasehold_core::election::Identity;
 
 fn deployment() -> Arc<Deployment> {
@@ -22,7 +23,7 @@ fn client_options(uri: &str) -> ClientOptions {
         .build();
     let options = async { deployment().client_options(uri).await };
     let options = runtime.expect("a runtime").block_on(options);
-    options.expect("a legal connection string")
+    options.unwrap_or_else(|_| panic!("{uri} is legal"))
 }
 
 #[test]
@@ -39,18 +40,62 @@ fn elections_are_streamed_whatever_the_connection_string_and_the_environment_say
 
 #[test]
 fn every_call_can_have_a_connection_in_addition_to_the_streams() {
-    for (uri, size) in [
-        ("mongodb://h/", CONNECTIONS_MAX),
-        (
-            "mongodb://h/?maxPoolSize=1&maxConnecting=1",
-            CONNECTIONS_MAX,
-        ),
-        ("mongodb://h/?maxPoolSize=100&maxConnecting=100", 100),
+    for uri in [
+        "mongodb://h/",
+        "mongodb://h/?maxPoolSize=1&maxConnecting=1&minPoolSize=5",
+        "mongodb://h/?maxPoolSize=0&maxConnecting=100",
     ] {
         let options = client_options(uri);
-        assert_eq!(options.max_pool_size, Some(size), "{uri}");
-        assert_eq!(options.max_connecting, Some(size), "{uri}");
+        assert_eq!(options.max_pool_size, Some(CONNECTIONS_MAX), "{uri}");
+        assert_eq!(options.max_connecting, Some(CONNECTIONS_MAX), "{uri}");
     }
+    let pool = UriOption::find("maxPoolSize").expect("an option").treatment;
+    let size = CONNECTIONS_MAX.to_string();
+    assert_eq!(
+        pool,
+        Treatment::Overridden(&size.leak()[..]),
+        "as documented"
+    );
+}
+
+#[test]
+fn an_option_that_is_not_applied_changes_nothing_of_the_client() {
+    let plain = client_options("mongodb://h/");
+    let mut compared = 0;
+    for option in OPTIONS {
+        let (Treatment::Overridden(_) | Treatment::Ignored(_)) = option.treatment else {
+            continue;
+        };
+        for name in [option.name].iter().chain(option.aliases) {
+            for value in ["0", "1", "true", "false", "secondary", "x:y", "zstd", ""] {
+                let options = client_options(&format!("mongodb://h/?{name}={value}"));
+                assert_eq!(options, plain, "{name}={value}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+#[test]
+fn a_login_is_sent_in_a_form_that_servers_accept() {
+    let sent = |uri: &str| {
+        let mut options = client_options(uri);
+        adapt_login(&mut options);
+        let credential = options.credential.expect("a login");
+        (credential.username, credential.mechanism)
+    };
+    let name = |name: &str| Some(name.to_owned());
+    let sha_256 = Some(AuthMechanism::ScramSha256);
+    assert_eq!(sent("mongodb://me:x@h/"), (name("me"), None));
+    assert_eq!(
+        sent("mongodb://a%2Cb%3Dc:x@h/"),
+        (name("a=2Cb=3Dc"), sha_256)
+    );
+    let old = "mongodb://a,b:x@h/?authMechanism=SCRAM-SHA-1";
+    assert_eq!(sent(old), (name("a,b"), Some(AuthMechanism::ScramSha1)));
+    let certificate = "mongodb://CN%3Dme%2CO%3Dx@h/?authMechanism=MONGODB-X509";
+    assert_eq!(sent(certificate), (None, Some(AuthMechanism::MongoDbX509)));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use mongodb::options::{
 
 use super::certificates::Certificates;
 use crate::store::Failure;
+use crate::uri::{ConnectionUri, UriNotice};
 
 /// MongoDB's port.
 const PORT_DEFAULT: u16 = 27017;
@@ -30,12 +31,15 @@ pub struct UriSettings {
     pub direct: bool,
     /// True if connections are encrypted.
     pub tls: bool,
+    /// The options that are not applied as written, and those that have a risk.
+    pub notices: Vec<UriNotice>,
 }
 
 impl UriSettings {
-    /// Parses a connection string without network access; `None` if the driver refuses it.
+    /// Parses a connection string without network access; `None` if it is refused.
     pub fn of(uri: &str) -> Option<Self> {
-        let parsed = ConnectionString::parse(uri).ok()?;
+        let uri = ConnectionUri::parse(uri).ok()?;
+        let parsed = ConnectionString::parse(uri.driver()).ok()?;
         let (hosts, srv) = match parsed.host_info {
             HostInfo::HostIdentifiers(hosts) => {
                 let hosts = hosts.iter().map(ToString::to_string).collect();
@@ -59,6 +63,7 @@ impl UriSettings {
             certificate_login: credential.mechanism == Some(AuthMechanism::MongoDbX509),
             direct: parsed.direct_connection == Some(true),
             tls,
+            notices: uri.notices().to_vec(),
         })
     }
 }
@@ -137,6 +142,7 @@ mod tests {
             certificate_login: false,
             direct: false,
             tls: true,
+            notices: Vec::new(),
         };
         assert_eq!(settings, expected);
         assert!(!format!("{settings:?}").contains("hunter2"));
