@@ -1,7 +1,11 @@
 //! `leasehold replicas`: asks every replica of a lease, and finds out if exactly one leads.
 //!
 //! Each replica is asked itself, over HTTP. MongoDB is not: replicas that contend on different stores
-//! would each be the leader of their own, and only their own answers show it.
+//! would each be the leader of their own, and only their own answers show it. A replica with several
+//! addresses, as on a network with IPv4 and IPv6, is recognized by its session.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,8 +23,9 @@ use crate::clock::boot_now;
 use crate::election::Role;
 use crate::exit;
 
-/// Time limit for resolving one name. The system's own limit may be half a minute.
-const RESOLVE_MAX: Duration = Duration::from_secs(5);
+/// Time limit for resolving one name. The system's own limit may be half a minute; each nameserver
+/// that does not answer takes 5 s.
+const RESOLVE_MAX: Duration = Duration::from_secs(12);
 
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -66,6 +71,9 @@ struct Store {
 struct State {
     lease: String,
     identity: String,
+    /// The id of the process; `None` from daemons that do not report it.
+    #[serde(default)]
+    session: Option<String>,
     role: String,
     leader: bool,
     token: Option<i64>,
@@ -75,7 +83,8 @@ struct State {
 /// One replica, and its answer or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Replica {
-    address: SocketAddr,
+    /// Several with one state if they lead to one process; not empty.
+    addresses: Vec<SocketAddr>,
     state: Result<State, String>,
 }
 
@@ -83,6 +92,8 @@ struct Replica {
 #[derive(Debug, Default)]
 struct Round {
     replicas: Vec<Replica>,
+    /// Addresses of a family on which no replica listens, each with the error.
+    unused: Vec<(SocketAddr, String)>,
     /// The reasons why it is not well; none if it is.
     problems: Vec<String>,
 }
@@ -129,13 +140,45 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
             )),
         }
     }
-    let replicas = join_all(addresses.into_iter().map(async |address| Replica {
-        address,
-        state: status_of(address).await.map_err(|error| error.to_string()),
+    let answers = join_all(addresses.into_iter().map(async |address| {
+        let state = status_of(address).await.map_err(|error| error.to_string());
+        (address, state)
     }));
-    let replicas = replicas.await;
+    let (replicas, unused) = replicas_of(answers.await);
     problems.extend(found_in(&replicas, args));
-    Round { replicas, problems }
+    Round {
+        replicas,
+        unused,
+        problems,
+    }
+}
+
+/// An address, and its answer or the reason why there is none.
+type Answered = (SocketAddr, Result<State, String>);
+
+/// Groups the answers by replica. Returns the addresses of a family without any answer separately if
+/// replicas answer on the other family: daemons that listen on IPv4 alone have IPv6 addresses, too.
+fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String)>) {
+    let answer = |is_ipv6| {
+        let mut answers = answers.iter();
+        answers.any(|(address, state)| address.is_ipv6() == is_ipv6 && state.is_ok())
+    };
+    let (on_ipv4, on_ipv6) = (answer(false), answer(true));
+    let mut replicas: Vec<Replica> = Vec::new();
+    let mut unused = Vec::new();
+    for (address, state) in answers {
+        let listens = if address.is_ipv6() { on_ipv6 } else { on_ipv4 };
+        let same = replicas.iter_mut().find(|replica| replica.is_of(&state));
+        match (state, same) {
+            (Err(why), _) if !listens && (on_ipv4 || on_ipv6) => unused.push((address, why)),
+            (Ok(_), Some(replica)) => replica.addresses.push(address),
+            (state, _) => replicas.push(Replica {
+                addresses: vec![address],
+                state,
+            }),
+        }
+    }
+    (replicas, unused)
 }
 
 /// Returns everything that is not as it should be.
@@ -220,8 +263,16 @@ impl Store {
 }
 
 impl Replica {
+    /// Returns true if this is the process that answered so. Answers of one session that differ are
+    /// not one process: a machine that was copied while it ran has two processes of one session.
+    fn is_of(&self, answer: &Result<State, String>) -> bool {
+        let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
+        has_session && self.state == *answer
+    }
+
     fn line(&self) -> String {
-        let address = self.address;
+        let addresses = self.addresses.iter().map(ToString::to_string);
+        let address = addresses.collect::<Vec<_>>().join(", ");
         match &self.state {
             Ok(state) => {
                 let token = state.token.filter(|_| state.leader);
@@ -252,6 +303,9 @@ impl Round {
 
     fn text(&self) -> String {
         let mut text: String = self.replicas.iter().map(Replica::line).collect();
+        for (address, why) in &self.unused {
+            text += &format!("{address}  not used by any replica: {why}\n");
+        }
         for problem in &self.problems {
             text += &format!("failed: {problem}\n");
         }
@@ -265,139 +319,19 @@ impl Round {
 
     fn json(&self) -> String {
         let replica = |replica: &Replica| match &replica.state {
-            Ok(state) => json!({"address": replica.address, "state": state, "error": null}),
-            Err(why) => json!({"address": replica.address, "state": null, "error": why}),
+            Ok(state) => json!({
+                "address": replica.addresses[0], "addresses": replica.addresses, "state": state,
+                "error": null,
+            }),
+            Err(why) => json!({
+                "address": replica.addresses[0], "addresses": replica.addresses, "state": null,
+                "error": why,
+            }),
         };
         let replicas: Vec<_> = self.replicas.iter().map(replica).collect();
         let ok = self.problems.is_empty();
         let round =
             json!({"schema": SCHEMA, "ok": ok, "problems": self.problems, "replicas": replicas});
         format!("{round}\n")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn args() -> ReplicasArgs {
-        ReplicasArgs {
-            places: Vec::new(),
-            lease: None,
-            expect: None,
-            wait: Duration::ZERO,
-            json: false,
-        }
-    }
-
-    fn replica(number: u8, leader: bool) -> Replica {
-        let role = if leader { "leader" } else { "follower" };
-        let store = Store {
-            kind: "replica_set".to_owned(),
-            set: Some("rs0".to_owned()),
-            database: "leasehold".to_owned(),
-            collection: "leases".to_owned(),
-        };
-        Replica {
-            address: SocketAddr::from(([10, 0, 0, number], 9402)),
-            state: Ok(State {
-                lease: "orders".to_owned(),
-                identity: format!("orders-{number}"),
-                role: role.to_owned(),
-                leader,
-                token: Some(7),
-                store: Some(store),
-            }),
-        }
-    }
-
-    /// Returns two replicas, of which the second one is changed.
-    fn with(change: impl FnOnce(&mut State)) -> Vec<Replica> {
-        let mut second = replica(2, false);
-        change(second.state.as_mut().expect("a state"));
-        vec![replica(1, true), second]
-    }
-
-    #[test]
-    fn one_leader_on_one_store_is_well() {
-        let replicas = with(|_| {});
-        let expecting = ReplicasArgs {
-            expect: Some(2),
-            lease: Some("orders".to_owned()),
-            ..args()
-        };
-        assert_eq!(found_in(&replicas, &args()), Vec::<String>::new());
-        assert_eq!(found_in(&replicas, &expecting), Vec::<String>::new());
-        let round = Round {
-            replicas,
-            problems: Vec::new(),
-        };
-        assert_eq!(
-            round.text(),
-            "10.0.0.1:9402  orders-1  leader token 7  orders  rs0/leasehold.leases\n\
-             10.0.0.2:9402  orders-2  follower  orders  rs0/leasehold.leases\n\
-             ok: 2 replicas, one leader: orders-1\n"
-        );
-    }
-
-    #[test]
-    fn each_deviation_is_a_problem() {
-        let silent = vec![
-            replica(1, true),
-            Replica {
-                state: Err("connection refused".to_owned()),
-                ..replica(2, false)
-            },
-        ];
-        let other_store = |state: &mut State| {
-            if let Some(store) = &mut state.store {
-                store.set = Some("rs1".to_owned());
-            }
-        };
-        for (replicas, problem) in [
-            (
-                with(|state| state.leader = true),
-                "2 replicas lead: orders-1, orders-2",
-            ),
-            (vec![replica(2, false)], "no replica leads"),
-            (Vec::new(), "no replica found"),
-            (silent, "1 replica without an answer"),
-            (
-                with(|state| state.lease = "else".to_owned()),
-                "different leases: else, orders",
-            ),
-            (
-                with(|state| state.role = "unknown".to_owned()),
-                "1 replica without a known role",
-            ),
-            (
-                with(|state| state.store = None),
-                "a replica has not reached MongoDB yet",
-            ),
-            (
-                with(other_store),
-                "different stores, so the replicas do not exclude each other: rs0/leasehold.leases, rs1/leasehold.leases",
-            ),
-        ] {
-            assert_eq!(found_in(&replicas, &args()), [problem]);
-        }
-    }
-
-    #[test]
-    fn their_number_and_lease_can_be_required() {
-        let replicas = with(|_| {});
-        let more = ReplicasArgs {
-            expect: Some(3),
-            ..args()
-        };
-        assert_eq!(found_in(&replicas, &more), ["2 replicas found, 3 expected"]);
-        let other = ReplicasArgs {
-            lease: Some("billing".to_owned()),
-            ..args()
-        };
-        assert_eq!(
-            found_in(&replicas, &other),
-            ["not all contend for billing: orders"]
-        );
     }
 }

@@ -181,3 +181,30 @@ async fn a_server_of_another_set_fails_and_several_servers_without_the_name_are_
     answer.says("one-deployment", "warning", "does not name it");
     answer.says("one-deployment", "warning", "add replicaSet=testbed");
 }
+
+#[tokio::test]
+async fn a_member_on_ipv6_is_recognized_by_its_address() {
+    let scene = Scene::new().await;
+    let set = ReplicaSet::builder()
+        .members(1)
+        .flags(["--ipv6"])
+        .start()
+        .await;
+    let address = format!("[::1]:{}", set.node(0).port());
+    let config = set.command(0, doc! { "replSetGetConfig": 1 }).await;
+    let mut config = config.unwrap().get_document("config").unwrap().clone();
+    config.insert("version", 1_000);
+    config.insert("members", vec![doc! { "_id": 0, "host": &address }]);
+    let moved = set.command(0, doc! { "replSetReconfig": config, "force": true });
+    moved.await.unwrap();
+    let began = Instant::now();
+    let uri = format!("mongodb://{address}/?replicaSet=testbed");
+    let answer = scene.check(&uri).run().await;
+    // Without a state of the member, the check waits for its time limit.
+    assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
+    answer.says("name-resolution", "ok", "::1");
+    answer.says("server", "ok", "accepts writes");
+    let server = answer.one("server");
+    assert_eq!(server["subject"], address.as_str(), "{server:#}");
+    answer.says("tls", "ok", "over loopback");
+}

@@ -154,6 +154,38 @@ async fn a_name_stands_for_all_of_its_addresses() {
 }
 
 #[tokio::test]
+async fn a_replica_with_an_ipv4_and_an_ipv6_address_is_one() {
+    let place = tempfile::tempdir().unwrap();
+    let hosts = place.path().join("hosts");
+    fs::write(&hosts, "127.0.0.1 orders-headless\n::1 orders-headless\n").unwrap();
+    if run(resolving(&hosts, &["--version"])).await.code != 0 {
+        skip("needs root, to mount another /etc/hosts");
+        return;
+    }
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let (port, service) = (a.port(), format!("orders-headless:{}", a.port()));
+    let asking = [
+        "replicas",
+        service.as_str(),
+        "--expect",
+        "1",
+        "--wait",
+        "1m",
+    ];
+    // A daemon that listens on IPv4 alone.
+    let refused = format!("[::1]:{port}  not used by any replica: ");
+    run(resolving(&hosts, &asking))
+        .await
+        .expect(0, &[&refused, "ok: 1 replica, one leader: a"]);
+    forward(("::1", port), port).await;
+    let both = format!("127.0.0.1:{port}, [::1]:{port}  a  leader");
+    run(resolving(&hosts, &asking))
+        .await
+        .expect(0, &[&both, "ok: 1 replica, one leader: a"]);
+}
+
+#[tokio::test]
 async fn a_wrong_place_is_refused_with_the_expected_form() {
     for wrong in [
         "localhost",

@@ -13,6 +13,7 @@ use mongodb::bson::Document;
 use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{AuthMechanism, ClientOptions, Tls};
 
+use super::home::canonical;
 use super::{kind, outcome};
 use crate::store::{Failure, RetryPolicy};
 
@@ -117,7 +118,11 @@ impl Asked {
             set: options.repl_set_name.clone(),
             tls: tls.is_some(),
             direct: options.direct_connection == Some(true),
-            hosts: options.hosts.iter().map(ToString::to_string).collect(),
+            hosts: options
+                .hosts
+                .iter()
+                .map(|host| canonical(&host.to_string()))
+                .collect(),
             files,
         }
     }
@@ -170,10 +175,10 @@ impl Servers {
             }
             _ => return,
         };
-        known.seen.insert(address, seen);
+        known.seen.insert(canonical(&address), seen);
     }
 
-    /// Returns the servers that were observed, by address.
+    /// Returns the servers that were observed, by canonical address.
     pub(super) fn states(&self) -> BTreeMap<String, ServerState> {
         self.known().seen.clone()
     }

@@ -56,7 +56,9 @@ impl Description {
         };
         let list = |field| {
             let names = array(hello, field).filter_map(Bson::as_str);
-            names.map(shown).collect::<Vec<_>>()
+            names
+                .map(|name| shown(&home::canonical(name)))
+                .collect::<Vec<_>>()
         };
         let mut members = list("hosts");
         members.extend(list("passives"));

@@ -3,16 +3,12 @@
 use std::io;
 use std::net::IpAddr;
 
-use mongodb::options::{
-    AuthMechanism, ClientOptions, ConnectionString, HostInfo, ServerAddress, Tls,
-};
+use mongodb::options::{AuthMechanism, ClientOptions, ConnectionString, HostInfo, Tls};
 
+use super::super::home::canonical;
 use super::certificates::Certificates;
 use crate::store::Failure;
 use crate::uri::{ConnectionUri, UriNotice};
-
-/// MongoDB's port.
-const PORT_DEFAULT: u16 = 27017;
 
 /// The settings of a connection string, without its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +38,10 @@ impl UriSettings {
         let parsed = ConnectionString::parse(uri.driver()).ok()?;
         let (hosts, srv) = match parsed.host_info {
             HostInfo::HostIdentifiers(hosts) => {
-                let hosts = hosts.iter().map(ToString::to_string).collect();
+                let hosts = hosts
+                    .iter()
+                    .map(|host| canonical(&host.to_string()))
+                    .collect();
                 (hosts, false)
             }
             HostInfo::DnsRecord(name) => (vec![name], true),
@@ -81,9 +80,10 @@ impl Seeds {
         }
     }
 
-    /// Returns the addresses, as `host:port`.
+    /// Returns the canonical addresses, as `host:port`.
     pub fn addresses(&self) -> Vec<String> {
-        self.options.hosts.iter().map(full).collect()
+        let hosts = self.options.hosts.iter();
+        hosts.map(|host| canonical(&host.to_string())).collect()
     }
 
     /// Returns the name of the replica set that the connection string demands.
@@ -100,15 +100,6 @@ impl Seeds {
             Some(Tls::Enabled(tls)) => Certificates::read(tls.clone()).await.map(Some),
             Some(Tls::Disabled) | None => Ok(None),
         }
-    }
-}
-
-fn full(address: &ServerAddress) -> String {
-    match address {
-        ServerAddress::Tcp { host, port } => {
-            format!("{host}:{}", port.unwrap_or(PORT_DEFAULT))
-        }
-        other => other.to_string(),
     }
 }
 

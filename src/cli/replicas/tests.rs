@@ -1,0 +1,197 @@
+//! Tests of the comparison of replicas.
+
+use super::*;
+
+fn args() -> ReplicasArgs {
+    ReplicasArgs {
+        places: Vec::new(),
+        lease: None,
+        expect: None,
+        wait: Duration::ZERO,
+        json: false,
+    }
+}
+
+fn replica(number: u8, leader: bool) -> Replica {
+    let role = if leader { "leader" } else { "follower" };
+    let store = Store {
+        kind: "replica_set".to_owned(),
+        set: Some("rs0".to_owned()),
+        database: "leasehold".to_owned(),
+        collection: "leases".to_owned(),
+    };
+    Replica {
+        addresses: vec![SocketAddr::from(([10, 0, 0, number], 9402))],
+        state: Ok(State {
+            lease: "orders".to_owned(),
+            identity: format!("orders-{number}"),
+            session: Some(format!("session-{number}")),
+            role: role.to_owned(),
+            leader,
+            token: Some(7),
+            store: Some(store),
+        }),
+    }
+}
+
+/// Returns two replicas, of which the second one is changed.
+fn with(change: impl FnOnce(&mut State)) -> Vec<Replica> {
+    let mut second = replica(2, false);
+    change(second.state.as_mut().expect("a state"));
+    vec![replica(1, true), second]
+}
+
+#[test]
+fn one_leader_on_one_store_is_well() {
+    let replicas = with(|_| {});
+    let expecting = ReplicasArgs {
+        expect: Some(2),
+        lease: Some("orders".to_owned()),
+        ..args()
+    };
+    assert_eq!(found_in(&replicas, &args()), Vec::<String>::new());
+    assert_eq!(found_in(&replicas, &expecting), Vec::<String>::new());
+    let round = Round {
+        replicas,
+        ..Round::default()
+    };
+    assert_eq!(
+        round.text(),
+        "10.0.0.1:9402  orders-1  leader token 7  orders  rs0/leasehold.leases\n\
+         10.0.0.2:9402  orders-2  follower  orders  rs0/leasehold.leases\n\
+         ok: 2 replicas, one leader: orders-1\n"
+    );
+}
+
+fn answered(replica: &Replica, address: &str) -> Answered {
+    (address.parse().expect("an address"), replica.state.clone())
+}
+
+#[test]
+fn a_replica_with_two_addresses_is_one() {
+    let (a, b) = (replica(1, true), replica(2, false));
+    let answers = vec![
+        answered(&a, "10.0.0.1:1"),
+        answered(&b, "10.0.0.2:1"),
+        answered(&a, "[fd00::1]:1"),
+        answered(&b, "[fd00::2]:1"),
+    ];
+    let (replicas, unused) = replicas_of(answers);
+    assert_eq!(unused, []);
+    let expecting = ReplicasArgs {
+        expect: Some(2),
+        ..args()
+    };
+    assert_eq!(found_in(&replicas, &expecting), Vec::<String>::new());
+    let lines: Vec<_> = replicas.iter().map(Replica::line).collect();
+    assert_eq!(
+        lines,
+        [
+            "10.0.0.1:1, [fd00::1]:1  orders-1  leader token 7  orders  rs0/leasehold.leases\n",
+            "10.0.0.2:1, [fd00::2]:1  orders-2  follower  orders  rs0/leasehold.leases\n",
+        ]
+    );
+}
+
+#[test]
+fn two_leaders_of_one_session_are_two() {
+    // A machine that was copied while it ran. Of daemons without a session nothing is assumed.
+    let (a, mut twin) = (replica(1, true), replica(1, true));
+    twin.state.as_mut().expect("a state").token = Some(8);
+    let answers = vec![answered(&a, "10.0.0.1:1"), answered(&twin, "10.0.0.2:1")];
+    let leading = ["2 replicas lead: orders-1, orders-1"];
+    assert_eq!(found_in(&replicas_of(answers).0, &args()), leading);
+    let mut old = replica(1, true);
+    old.state.as_mut().expect("a state").session = None;
+    let answers = vec![answered(&old, "10.0.0.1:1"), answered(&old, "10.0.0.2:1")];
+    assert_eq!(found_in(&replicas_of(answers).0, &args()), leading);
+}
+
+#[test]
+fn a_family_of_addresses_that_no_replica_uses_is_not_counted() {
+    let (a, b) = (replica(1, true), replica(2, false));
+    let refused = |address: &str| {
+        let address: SocketAddr = address.parse().expect("an address");
+        (address, Err("connection refused".to_owned()))
+    };
+    let answers = vec![
+        answered(&a, "10.0.0.1:1"),
+        answered(&b, "10.0.0.2:1"),
+        refused("[fd00::1]:1"),
+        refused("[fd00::2]:1"),
+    ];
+    let (replicas, unused) = replicas_of(answers);
+    assert_eq!(found_in(&replicas, &args()), Vec::<String>::new());
+    assert_eq!(unused.len(), 2);
+    // One that answers on no address is missing.
+    let answers = vec![
+        answered(&a, "10.0.0.1:1"),
+        refused("10.0.0.2:1"),
+        answered(&a, "[fd00::1]:1"),
+        refused("[fd00::2]:1"),
+    ];
+    let (replicas, _) = replicas_of(answers);
+    let missing = ["2 replicas without an answer"];
+    assert_eq!(found_in(&replicas, &args()), missing);
+}
+
+#[test]
+fn each_deviation_is_a_problem() {
+    let silent = vec![
+        replica(1, true),
+        Replica {
+            state: Err("connection refused".to_owned()),
+            ..replica(2, false)
+        },
+    ];
+    let other_store = |state: &mut State| {
+        if let Some(store) = &mut state.store {
+            store.set = Some("rs1".to_owned());
+        }
+    };
+    for (replicas, problem) in [
+        (
+            with(|state| state.leader = true),
+            "2 replicas lead: orders-1, orders-2",
+        ),
+        (vec![replica(2, false)], "no replica leads"),
+        (Vec::new(), "no replica found"),
+        (silent, "1 replica without an answer"),
+        (
+            with(|state| state.lease = "else".to_owned()),
+            "different leases: else, orders",
+        ),
+        (
+            with(|state| state.role = "unknown".to_owned()),
+            "1 replica without a known role",
+        ),
+        (
+            with(|state| state.store = None),
+            "a replica has not reached MongoDB yet",
+        ),
+        (
+            with(other_store),
+            "different stores, so the replicas do not exclude each other: rs0/leasehold.leases, rs1/leasehold.leases",
+        ),
+    ] {
+        assert_eq!(found_in(&replicas, &args()), [problem]);
+    }
+}
+
+#[test]
+fn their_number_and_lease_can_be_required() {
+    let replicas = with(|_| {});
+    let more = ReplicasArgs {
+        expect: Some(3),
+        ..args()
+    };
+    assert_eq!(found_in(&replicas, &more), ["2 replicas found, 3 expected"]);
+    let other = ReplicasArgs {
+        lease: Some("billing".to_owned()),
+        ..args()
+    };
+    assert_eq!(
+        found_in(&replicas, &other),
+        ["not all contend for billing: orders"]
+    );
+}
