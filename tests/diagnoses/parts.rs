@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
 
 use leasehold_testbed::{Certificates, Kubernetes, Proxy, ReplicaSet, ReservedPort};
 use mongodb::bson::doc;
@@ -16,6 +17,10 @@ pub(crate) struct Parts {
     pub(crate) guarded: ReplicaSet,
     /// A set without authentication.
     pub(crate) open: ReplicaSet,
+    /// A standalone server at its limit of connections.
+    pub(crate) full: ReplicaSet,
+    /// The connections that fill it.
+    _filling: Vec<TcpStream>,
     /// A standalone server.
     pub(crate) standalone: ReplicaSet,
     /// A standalone server with the certificate of an authority, and one with that of a client.
@@ -54,7 +59,9 @@ impl Parts {
             ];
             ReplicaSet::builder().standalone().flags(flags).start()
         };
-        let (guarded, open, standalone, deposed, kubernetes, authority, client) = tokio::join!(
+        let full = ReplicaSet::builder().standalone();
+        let full = full.flags(["--maxConns", "20"]).start();
+        let (guarded, open, standalone, deposed, kubernetes, authority, client, full) = tokio::join!(
             guarded.start(),
             one().start(),
             ReplicaSet::builder().standalone().start(),
@@ -62,6 +69,7 @@ impl Parts {
             Kubernetes::start(),
             with(issuer.authority_as_server()),
             with(issuer.client_as_server()),
+            full,
         );
         let step_down = doc! { "replSetStepDown": 600, "force": true };
         // The server may close the connection before it answers.
@@ -73,6 +81,8 @@ impl Parts {
         Self {
             guarded,
             open,
+            _filling: fill(full.node(0).port()),
+            full,
             standalone,
             mistaken: [authority, client],
             issuer,
@@ -84,6 +94,26 @@ impl Parts {
             web: web(),
             alias,
         }
+    }
+}
+
+/// Opens connections to a server until it closes them, and returns them.
+fn fill(port: u16) -> Vec<TcpStream> {
+    use std::io::Read;
+    /// Longer than the server needs to close a connection; a busy one only gets more of them.
+    const CLOSED_WITHIN: Duration = Duration::from_millis(200);
+    let mut kept = Vec::new();
+    loop {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        stream.set_read_timeout(Some(CLOSED_WITHIN)).unwrap();
+        let is_open = match stream.read(&mut [0]) {
+            Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+            Ok(_) => false,
+        };
+        if !is_open {
+            return kept;
+        }
+        kept.push(stream);
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     let open = parts.open.node(0).address();
     let guarded = parts.guarded.node(0).address();
     let standalone = parts.standalone.node(0).address();
+    let full = parts.full.node(0).address();
     let deposed = parts.deposed.node(0).address();
     let (closed, web) = (parts.closed.number(), parts.web);
     let certificates = parts.guarded.certificates().unwrap();
@@ -64,7 +65,11 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             parts.holding.port(0)
         )),
         Situation::locks("server that closes connections", &cut)
-            .says("connection closed by the server: it may demand TLS (tls=true)"),
+            .says("the server, or a proxy before it, closes each connection at once: it may have"),
+        Situation::locks("server at its limit of connections", &format!("mongodb://{full}/"))
+            // Said of the monitor, or of a call if the monitor got the last connection.
+            .says("reached its limit of connections (maxConns, ulimit -n)")
+            .never_says("TLS"),
         Situation::locks("no primary", &of_set(&deposed, SET))
             .says(&format!("no primary: {deposed} is a secondary")),
         Situation::lock(

@@ -7,6 +7,7 @@
 mod certificates;
 mod dropped_users;
 mod entrance;
+mod name_lookups;
 mod passwords;
 mod roles;
 mod unusual_users;

@@ -116,6 +116,14 @@ impl ConnectionUri {
         &self.notices
     }
 
+    /// Returns the host whose record names the servers (`mongodb+srv`).
+    pub(crate) fn record(&self) -> Option<&str> {
+        let rest = self.driver.strip_prefix("mongodb+srv://")?;
+        let (servers, _) = rest.split_once('?').unwrap_or((rest, ""));
+        let (servers, _) = servers.split_once('/').unwrap_or((servers, ""));
+        Some(servers.rsplit_once('@').map_or(servers, |(_, host)| host))
+    }
+
     /// Returns the connection string for the driver, with the options to apply.
     pub(crate) fn driver(&self) -> &str {
         &self.driver

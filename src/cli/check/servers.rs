@@ -22,6 +22,10 @@ const RETRY: Duration = Duration::from_millis(250);
 const POLL: Duration = Duration::from_millis(20);
 /// The first version with the change streams that candidates open.
 const VERSION_MIN: (u32, u32) = (4, 4);
+/// Time for a look-up of a name above which a nameserver does not answer.
+const SLOW_MIN: Duration = Duration::from_secs(1);
+/// The remedy for slow look-ups, which each new connection repeats.
+const NAMESERVERS: &str = "check the nameservers of this host (/etc/resolv.conf)";
 /// Data-bearing members with which a set survives the loss of one.
 const MEMBERS_MIN: usize = 3;
 
@@ -105,8 +109,12 @@ async fn resolution(address: &str, timeout: Duration) -> Check {
     let check = match resolved {
         Ok(Ok(found)) => {
             let found: Vec<_> = found.iter().map(ToString::to_string).collect();
-            Check::ok(name, format!("{} in {}", found.join(", "), shown(took)))
-                .millis("elapsed_ms", took)
+            let detail = format!("{} in {}", found.join(", "), shown(took));
+            let check = match took >= SLOW_MIN {
+                true => Check::warning(name, detail, NAMESERVERS),
+                false => Check::ok(name, detail),
+            };
+            check.millis("elapsed_ms", took)
         }
         Ok(Err(_)) => Check::failed(
             name,
@@ -116,7 +124,7 @@ async fn resolution(address: &str, timeout: Duration) -> Check {
         Err(_) => Check::failed(
             name,
             format!("no answer from the name service in {}", shown(timeout)),
-            "check the name service of this host (/etc/resolv.conf)",
+            NAMESERVERS,
         ),
     };
     check.of(address)

@@ -32,6 +32,7 @@ pub mod kubernetes;
 pub mod leader_monitor;
 mod mount;
 mod mutator;
+pub mod nameserver;
 pub mod network;
 pub mod pid;
 mod ports;

@@ -6,6 +6,7 @@
 //! from the primary.
 
 mod client;
+mod diagnosis;
 mod logins;
 mod monitoring;
 mod seeds;
@@ -25,6 +26,7 @@ use mongodb::options::{
 use tokio::sync::{Semaphore, watch};
 
 use self::client::Connection;
+use self::diagnosis::Examinations;
 use self::logins::Logins;
 pub(super) use self::monitoring::Monitoring;
 use self::seeds::Seeds;
@@ -57,6 +59,7 @@ pub(super) struct Deployment {
     /// Number of clients created so far.
     clients: watch::Sender<u64>,
     logins: Mutex<Logins>,
+    examinations: Mutex<Examinations>,
     home: Mutex<Home>,
     /// The servers of the newest client's connection string.
     seeds: Mutex<Option<Arc<Seeds>>>,
@@ -119,6 +122,7 @@ impl Deployment {
             servers: Servers::default(),
             clients: watch::Sender::new(0),
             logins: Mutex::default(),
+            examinations: Mutex::default(),
             other_product: Mutex::new(None),
             unanswered_since: Mutex::new(None),
         };
@@ -330,7 +334,7 @@ impl Deployment {
             }
             SendError::Late => {
                 let kind = "MongoDB was not reached within operation_timeout";
-                (kind, String::new(), RetryPolicy::WaitForServer)
+                (kind, self.servers.causes(), RetryPolicy::WaitForServer)
             }
             SendError::Unverified(error) | SendError::Driver(error) => {
                 return self.describe(&error);

@@ -149,7 +149,10 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         )
         .with_retry(RetryPolicy::WaitForServer),
         ErrorKind::Shutdown => Failure::new("the client was shut down", ""),
-        _ => match unreachable(error, &asked, servers.answered()) {
+        _ => match servers
+            .explain(error)
+            .or_else(|| unreachable(error, &asked, servers.answered()))
+        {
             Some(why) => {
                 Failure::new("connection failed", why).with_retry(RetryPolicy::WaitForServer)
             }
@@ -181,6 +184,17 @@ pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Optio
     })
 }
 
+/// Returns true if the other side has closed a connection.
+pub(super) fn is_closed(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
+}
+
 /// Describes an IO error. The text of a system error comes from this machine, not from the server,
 /// so it may be shown.
 fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
@@ -192,20 +206,12 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
         io::ErrorKind::TimedOut => {
             "no answer in time: check the host, the network and the firewalls between".to_owned()
         }
-        io::ErrorKind::UnexpectedEof
-        | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe
-            if answered =>
-        {
-            "connection closed by the server: it was restarted, or something between cuts \
-             connections"
+        kind if is_closed(kind) && answered => {
+            "connection closed by the server: it was restarted, has reached its limit of \
+             connections (maxConns, ulimit -n), or something between cuts connections"
                 .to_owned()
         }
-        io::ErrorKind::UnexpectedEof
-        | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe => {
+        kind if is_closed(kind) => {
             let remedy = match asked.tls {
                 true => {
                     "it may not use TLS (then remove tls=true), or demand a client certificate \

@@ -5,21 +5,28 @@
 //! string; this module keeps it, because it is the cause of the failure.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mongodb::ServerType;
 use mongodb::bson::Document;
+use mongodb::error::{Error, ErrorKind};
 use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{AuthMechanism, ClientOptions, Tls};
 
 use super::home::canonical;
 use super::{kind, outcome};
 use crate::store::{Failure, RetryPolicy};
+use leasehold_core::election::BootTime;
 
 /// Maximum number of servers in one message. A set has at most fifty; three are enough to show the
 /// cause.
 const NAMED_MAX: usize = 3;
+
+/// A look-up of a name that takes longer can be the cause of failures.
+pub(super) const SLOW_MIN: Duration = Duration::from_secs(1);
 
 /// The settings of the connection string, without its password.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,6 +90,70 @@ struct Known {
     seen: BTreeMap<String, ServerState>,
     /// True if a server has answered before, so that the TLS settings cannot be wrong.
     answered: bool,
+    /// Why servers, by canonical address, or a record of servers cannot be reached.
+    causes: BTreeMap<String, Cause>,
+}
+
+/// Why a server cannot be connected to, if an examination has shown it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Its name is being resolved since then.
+    Resolving(BootTime),
+    /// Its name took this long to resolve.
+    Resolved(Duration),
+    /// It closes connections before it has read anything.
+    Full,
+}
+
+impl Cause {
+    /// Returns the cause in words; `None` if the name is not slow.
+    fn words(self) -> Option<String> {
+        let check = "check the nameservers of this host (/etc/resolv.conf)";
+        Some(match self {
+            Self::Resolving(since) => {
+                let elapsed = leasehold_clock::boot_now().since(since);
+                let seconds = elapsed.as_secs_f64();
+                if elapsed < SLOW_MIN {
+                    return None;
+                }
+                format!("its name has not been resolved for {seconds:.1} s: {check}")
+            }
+            Self::Resolved(took) => {
+                let seconds = took.as_secs_f64();
+                format!("its name took {seconds:.1} s to resolve: {check}")
+            }
+            Self::Full => "the server, or a proxy before it, closes each connection at once: it \
+                           may have reached its limit of connections (maxConns, ulimit -n)"
+                .to_owned(),
+        })
+    }
+
+    /// Returns true if it can be the cause of an error.
+    fn explains(self, error: &Error) -> bool {
+        let ErrorKind::Io(error) = error.kind.as_ref() else {
+            return false;
+        };
+        match self {
+            Self::Resolving(_) | Self::Resolved(_) => error.kind() == io::ErrorKind::TimedOut,
+            Self::Full => outcome::is_closed(error.kind()),
+        }
+    }
+}
+
+impl Known {
+    /// Returns the cause of a server's failures in words, if it was found.
+    fn cause(&self, address: &str) -> Option<String> {
+        self.causes.get(address).and_then(|cause| cause.words())
+    }
+
+    /// Returns the causes that were found, with their servers.
+    fn caused(&self) -> Vec<String> {
+        let caused = self.causes.keys().filter_map(|address| {
+            let cause = self.cause(address)?;
+            Some(format!("{address}: {cause}"))
+        });
+        caused.take(NAMED_MAX).collect()
+    }
 }
 
 impl Asked {
@@ -133,8 +204,10 @@ impl Servers {
     pub(super) fn ask(&self, asked: Asked) {
         let mut known = self.known();
         if known.asked != asked {
+            let causes = std::mem::take(&mut known.causes);
             *known = Known {
                 asked,
+                causes,
                 ..Known::default()
             };
         }
@@ -158,12 +231,20 @@ impl Servers {
             SdamEvent::ServerHeartbeatSucceeded(event) => {
                 let seen = said(&event.reply, &known.asked);
                 known.answered = true;
+                known
+                    .causes
+                    .remove(&canonical(&event.server_address.to_string()));
                 (event.server_address.to_string(), seen)
             }
             SdamEvent::ServerDescriptionChanged(event) => {
                 let now = &event.new_description;
                 let Some(error) = now.error() else { return };
                 debug_assert_eq!(now.server_type(), ServerType::Unknown);
+                let canonical = canonical(&now.address().to_string());
+                let cause = known.causes.get(&canonical);
+                if cause.is_some_and(|cause| !cause.explains(error)) {
+                    known.causes.remove(&canonical);
+                }
                 let Some(words) = outcome::unreachable(error, &known.asked, known.answered) else {
                     return;
                 };
@@ -180,7 +261,48 @@ impl Servers {
 
     /// Returns the servers that were observed, by canonical address.
     pub(super) fn states(&self) -> BTreeMap<String, ServerState> {
-        self.known().seen.clone()
+        let known = self.known();
+        let states = known.seen.iter().map(|(address, state)| {
+            let cause = known.cause(address);
+            let state = match (state, cause) {
+                (ServerState::Unreachable(_), Some(cause)) => ServerState::Unreachable(cause),
+                (state, _) => state.clone(),
+            };
+            (address.clone(), state)
+        });
+        states.collect()
+    }
+
+    /// Returns true if a server has answered, or could not be reached.
+    pub(super) fn has_observed(&self, address: &str) -> bool {
+        let known = self.known();
+        known.answered || known.seen.contains_key(&canonical(address))
+    }
+
+    /// Records why a server or a record cannot be reached; `None` if that is not known.
+    pub(super) fn found(&self, address: &str, cause: Option<Cause>) {
+        let mut known = self.known();
+        match cause {
+            Some(cause) => known.causes.insert(address.to_owned(), cause),
+            None => known.causes.remove(address),
+        };
+    }
+
+    /// Returns true if a server is known to close connections.
+    pub(super) fn is_full(&self, address: &str) -> bool {
+        self.known().causes.get(address) == Some(&Cause::Full)
+    }
+
+    /// Returns the cause of an error in words, if an examination has shown it.
+    pub(super) fn explain(&self, error: &Error) -> Option<String> {
+        let known = self.known();
+        let mut causes = known.causes.values();
+        causes.find(|cause| cause.explains(error))?.words()
+    }
+
+    /// Returns all causes in words, with the servers.
+    pub(super) fn causes(&self) -> String {
+        self.known().caused().join("; ")
     }
 
     /// Returns the addresses of the servers that accepted writes at their last reply: one primary, or
@@ -217,12 +339,17 @@ impl Servers {
                 Some(format!("{address} is {what}"))
             }
             ServerState::Elsewhere(what) => Some(format!("{address} {what}")),
-            ServerState::Unreachable(why) | ServerState::RefusedLogin(why) => {
-                Some(format!("{address}: {why}"))
+            ServerState::Unreachable(why) => {
+                let cause = known.cause(address);
+                Some(format!("{address}: {}", cause.as_ref().unwrap_or(why)))
             }
+            ServerState::RefusedLogin(why) => Some(format!("{address}: {why}")),
         });
         let mut told: Vec<_> = told.take(NAMED_MAX).collect();
-        if known.seen.is_empty() && !asked.hosts.is_empty() {
+        if known.seen.is_empty() {
+            told.extend(known.caused());
+        }
+        if told.is_empty() && known.seen.is_empty() && !asked.hosts.is_empty() {
             let hosts: Vec<_> = asked.hosts.iter().take(NAMED_MAX).cloned().collect();
             told.push(format!(
                 "no answer from {}: check the host, the network and the firewalls between",

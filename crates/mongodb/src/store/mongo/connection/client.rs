@@ -12,7 +12,7 @@ use mongodb::event::sdam::{SdamEvent, ServerDescriptionChangedEvent};
 use mongodb::options::{AuthMechanism, ClientOptions, ReadPreference, SelectionCriteria};
 
 use super::super::probe::UriSettings;
-use super::super::servers::Asked;
+use super::super::servers::{Asked, Cause, SLOW_MIN};
 use super::super::{home, kind, lock, lookalike, outcome, tls};
 use super::seeds::Seeds;
 use super::{Deployment, SendError};
@@ -37,6 +37,8 @@ pub(super) struct Connection {
     /// The servers that the connection string names.
     hosts: Arc<[String]>,
     pub(super) seeds: Arc<Seeds>,
+    /// The time limit of its connections.
+    pub(super) connect_timeout: Duration,
 }
 
 /// Does work that may read files outside the event loop, which a disk that hangs would block.
@@ -159,6 +161,8 @@ impl Deployment {
         self.servers.ask(asked.clone());
         let seeds = self.seeds_of(&options);
         self.listen(&mut options, (number, &uri), &hosts, &seeds);
+        let connect_timeout = options.connect_timeout.unwrap_or_default();
+        self.examine_later(options.hosts.clone(), number);
         let client = made(options, &asked).await?;
         let connection = Connection {
             client,
@@ -166,6 +170,7 @@ impl Deployment {
             uri,
             hosts,
             seeds,
+            connect_timeout,
         };
         *slot = Some(connection.clone());
         self.clients.send_replace(number);
@@ -181,6 +186,7 @@ impl Deployment {
             uri,
             hosts,
             seeds,
+            ..
         } = connection;
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
         let hello = client
@@ -278,7 +284,7 @@ impl Deployment {
         uri: &str,
     ) -> Result<ClientOptions, SendError> {
         let parsed = ConnectionUri::parse(uri).map_err(SendError::Refused)?;
-        let options = ClientOptions::parse(parsed.driver()).await;
+        let options = self.resolved(&parsed).await;
         let mut options = options.map_err(|error| unresolved(error, uri))?;
         if options.load_balanced == Some(true) {
             // By the record of the host, because the string cannot have it.
@@ -297,12 +303,26 @@ impl Deployment {
         // Shorter than the caller's own timeout, so that an outage is reported as "never sent"
         // instead of "unknown".
         options.server_selection_timeout = Some(timeout * 9 / 10);
-        options.connect_timeout = Some(timeout);
+        options.connect_timeout = Some(self.connect_timeout());
         let (heartbeat, timings) = (self.options.heartbeat, &self.options.timings);
         self.monitoring.apply(&mut options, heartbeat, timings);
         options.max_pool_size = Some(CONNECTIONS_MAX);
         options.max_connecting = Some(CONNECTIONS_MAX);
         Ok(options)
+    }
+
+    /// Parses a connection string, and resolves its record of servers, if it names one.
+    async fn resolved(&self, uri: &ConnectionUri) -> Result<ClientOptions, mongodb::error::Error> {
+        let Some(record) = uri.record() else {
+            return ClientOptions::parse(uri.driver()).await;
+        };
+        let began = leasehold_clock::boot_now();
+        self.servers.found(record, Some(Cause::Resolving(began)));
+        let options = ClientOptions::parse(uri.driver()).await;
+        let took = leasehold_clock::boot_now().since(began);
+        let cause = (took >= SLOW_MIN).then_some(Cause::Resolved(took));
+        self.servers.found(record, cause);
+        options
     }
 
     /// Subscribes to the events of a client's monitors.
@@ -332,9 +352,14 @@ impl Deployment {
                 }
                 SdamEvent::ServerHeartbeatFailed(event) => {
                     seeds.unreachable(&event.server_address.to_string());
+                    deployment.examine(&event.server_address, number, &event.failure);
                 }
                 SdamEvent::ServerDescriptionChanged(event) => {
                     deployment.server_changed(&event, number, &uri);
+                    let now = &event.new_description;
+                    if let Some(error) = now.error() {
+                        deployment.examine(now.address(), number, error);
+                    }
                 }
                 _ => {}
             }

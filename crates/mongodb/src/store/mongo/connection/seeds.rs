@@ -289,7 +289,7 @@ impl Deployment {
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
             // A server that does not answer within this time is compared as soon as it does.
-            let limit = self.operation_timeout();
+            let limit = self.connect_timeout();
             let monitored = seeds.others(primary).map(|(_, address)| address.as_str());
             let monitored: Vec<_> = monitored.filter(|a| home.members.contains(*a)).collect();
             let monitors = tokio::time::timeout(limit, seeds.reported(&monitored));
@@ -312,7 +312,7 @@ impl Deployment {
     ) -> Result<Vec<(String, String)>, SendError> {
         let seeds = self.connect().await?.seeds;
         let (home, primary) = (home::describe(hello, &[]), home::address(hello));
-        let limit = self.operation_timeout();
+        let limit = self.connect_timeout();
         let others = seeds.others(&primary);
         join_all(others.map(|(server, _)| seeds.ask(server, limit))).await;
         Ok(seeds.strangers(&home, &primary))
@@ -328,7 +328,7 @@ impl Deployment {
         let (deployment, number) = (Arc::downgrade(self), connection.number);
         let primary = primary.to_owned();
         let every = self.timings().lease_duration();
-        let limit = self.operation_timeout();
+        let limit = self.connect_timeout();
         tokio::spawn(async move {
             while let Some(home) = in_use(&deployment, number).await {
                 if seeds.stranger(&home, &primary).is_some() {

@@ -1,0 +1,197 @@
+//! Finds out why a server cannot be connected to where the driver's error does not say it.
+//!
+//! The driver resolves the name of a server for each connection, within the time limit of the
+//! connection. A nameserver that does not answer costs 5 s in each look-up, so that no connection
+//! would ever succeed. A name that is slow to resolve therefore lengthens the limit, of the next
+//! clients only: the same limit decides when a frozen server is noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mongodb::error::{Error, ErrorKind};
+use mongodb::options::ServerAddress;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use super::super::home::canonical;
+use super::super::servers::{Cause, SLOW_MIN};
+use super::super::{lock, outcome};
+use super::Deployment;
+
+/// Time limit of a look-up. The resolver of the C library gives up earlier, unless it has more than
+/// four nameservers.
+const LOOKUP_MAX: Duration = Duration::from_secs(45);
+/// Bound of the time by which look-ups lengthen the time limit of connections.
+const EXTRA_MAX: Duration = Duration::from_secs(30);
+/// Time after which the name of a server without an answer is examined. Most answer earlier.
+const EXAMINED_AFTER: Duration = Duration::from_millis(250);
+/// Time in which a server with too many connections closes a new one.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+
+/// The examinations of one deployment's servers.
+#[derive(Debug, Default)]
+pub(super) struct Examinations {
+    /// The addresses that are examined at the moment.
+    running: BTreeSet<String>,
+    /// The time that the last look-up of each slow name took.
+    slow: BTreeMap<String, Duration>,
+}
+
+impl Examinations {
+    /// Returns the time by which look-ups lengthen the time limit of connections. Look-ups vary by
+    /// one more nameserver that does not answer.
+    fn extra(&self) -> Duration {
+        let slowest = self.slow.values().max().copied().unwrap_or_default();
+        (slowest * 3 / 2).min(EXTRA_MAX)
+    }
+
+    fn resolved(&mut self, address: &str, took: Duration) {
+        match took >= SLOW_MIN {
+            true => self.slow.insert(address.to_owned(), took),
+            false => self.slow.remove(address),
+        };
+    }
+}
+
+impl Deployment {
+    /// Returns the time limit of a new client's connections.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.operation_timeout() + lock(&self.examinations).extra()
+    }
+
+    /// Examines the servers that a new client has not reached within [`EXAMINED_AFTER`].
+    pub(super) fn examine_later(self: &Arc<Self>, servers: Vec<ServerAddress>, client: u64) {
+        let deployment = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(EXAMINED_AFTER).await;
+            for server in servers {
+                let Some(deployment) = deployment.upgrade() else {
+                    return;
+                };
+                if !deployment.servers.has_observed(&server.to_string()) {
+                    deployment.examine_name(&server, client);
+                }
+            }
+        });
+    }
+
+    /// Examines a server to which a connection has failed.
+    pub(super) fn examine(self: &Arc<Self>, server: &ServerAddress, client: u64, error: &Error) {
+        let ErrorKind::Io(error) = error.kind.as_ref() else {
+            return;
+        };
+        match error.kind() {
+            io::ErrorKind::TimedOut => self.examine_name(server, client),
+            kind if outcome::is_closed(kind) => self.examine_acceptance(server),
+            _ => {}
+        }
+    }
+
+    /// Measures how long the name of a server takes to resolve.
+    fn examine_name(self: &Arc<Self>, server: &ServerAddress, client: u64) {
+        let ServerAddress::Tcp { host, .. } = server else {
+            return;
+        };
+        let address = canonical(&server.to_string());
+        if host.parse::<IpAddr>().is_ok() || !self.begin(&address) {
+            return;
+        }
+        let began = leasehold_clock::boot_now();
+        self.servers.found(&address, Some(Cause::Resolving(began)));
+        let deployment = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let lookup = tokio::net::lookup_host(&address);
+            let found = tokio::time::timeout(LOOKUP_MAX, lookup).await;
+            let took = leasehold_clock::boot_now().since(began);
+            let Some(deployment) = Weak::upgrade(&deployment) else {
+                return;
+            };
+            let is_slow = took >= SLOW_MIN;
+            let cause = is_slow.then_some(Cause::Resolved(took));
+            deployment.servers.found(&address, cause);
+            if let Ok(Ok(_)) = found {
+                lock(&deployment.examinations).resolved(&address, took);
+                deployment.lengthen(client, took).await;
+            }
+            deployment.end(&address);
+        });
+    }
+
+    /// Finds out if a server closes connections before it has read anything from them.
+    fn examine_acceptance(self: &Arc<Self>, server: &ServerAddress) {
+        let address = canonical(&server.to_string());
+        let is_known = self.servers.is_full(&address);
+        if is_known || !matches!(server, ServerAddress::Tcp { .. }) || !self.begin(&address) {
+            return;
+        }
+        let deployment = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let closed = closes_at_once(&address);
+            let closed = tokio::time::timeout(CLOSED_WITHIN, closed).await;
+            if let Some(deployment) = Weak::upgrade(&deployment) {
+                let is_full = closed.unwrap_or(false);
+                deployment
+                    .servers
+                    .found(&address, is_full.then_some(Cause::Full));
+                deployment.end(&address);
+            }
+        });
+    }
+
+    /// Replaces a client whose connections have too little time for a look-up like this one, unless
+    /// it has reached the primary.
+    async fn lengthen(self: &Arc<Self>, client: u64, took: Duration) {
+        let is_used = lock(&self.home).has(client);
+        let is_short = |limit: Duration| limit < took + self.operation_timeout() / 2;
+        let mut slot = self.connection.lock().await;
+        let short = slot
+            .take_if(|slot| slot.number == client && !is_used && is_short(slot.connect_timeout));
+        drop(slot);
+        if let Some(connection) = short {
+            tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
+            // The next call then need not wait for a whole look-up.
+            let _ = self.connect().await;
+        }
+    }
+
+    /// Returns false if the address is being examined already.
+    fn begin(&self, address: &str) -> bool {
+        lock(&self.examinations).running.insert(address.to_owned())
+    }
+
+    fn end(&self, address: &str) {
+        lock(&self.examinations).running.remove(address);
+    }
+}
+
+/// Returns true if a server closes a connection on which it was sent nothing.
+async fn closes_at_once(address: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address).await else {
+        return false;
+    };
+    // A server that speaks first is not MongoDB.
+    !matches!(stream.read(&mut [0]).await, Ok(1..))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_name_lengthens_connections_until_it_is_fast() {
+        let mut examinations = Examinations::default();
+        let seconds = Duration::from_secs;
+        examinations.resolved("a:1", Duration::from_millis(900));
+        assert_eq!(examinations.extra(), Duration::ZERO);
+        examinations.resolved("a:1", seconds(6));
+        examinations.resolved("b:1", seconds(2));
+        assert_eq!(examinations.extra(), seconds(9));
+        examinations.resolved("a:1", seconds(40));
+        assert_eq!(examinations.extra(), EXTRA_MAX);
+        examinations.resolved("a:1", Duration::ZERO);
+        assert_eq!(examinations.extra(), seconds(3));
+    }
+}

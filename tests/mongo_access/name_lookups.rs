@@ -1,0 +1,98 @@
+//! Goal: a nameserver that does not answer delays a connection, and does not prevent it; the log
+//! blames the nameserver, not the server or the network.
+//! Method: another /etc/resolv.conf, whose first nameserver receives queries and never answers.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use futures_util::future::join_all;
+use leasehold_testbed::nameserver::{HOST, Nameserver, RECORD};
+use leasehold_testbed::{ReplicaSet, Scratch, eventually, skip};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+
+/// A process that is killed on drop.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns a program in a mount namespace with another `/etc/resolv.conf`.
+fn resolving(resolv_conf: &Path, program: &str) -> Command {
+    let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]);
+    command.arg(resolv_conf).arg(program);
+    command
+}
+
+/// Runs a daemon until it leads, and returns its log.
+async fn log_of_leader(resolv_conf: &Path, lease: &str, uri: &str) -> String {
+    let place = Scratch::new();
+    let log = place.path().join("log");
+    let daemon = resolving(resolv_conf, PROGRAM)
+        .args(["run", "--lease", lease, "--mongodb-uri", uri])
+        .arg("--status-directory")
+        .arg(place.path().join("status"))
+        .args(["--http-listen=", "--log-format=text"])
+        .env_clear()
+        .env("XDG_RUNTIME_DIR", place.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&log).expect("a file"))
+        .spawn();
+    let _daemon = Running(daemon.expect("it runs"));
+    let read = || fs::read_to_string(&log).unwrap_or_default();
+    let leads = async || read().contains("to=\"leader\"");
+    eventually(&format!("{uri} leads; log: {}", log.display()), leads).await;
+    read()
+}
+
+#[tokio::test]
+async fn a_nameserver_that_does_not_answer_delays_the_connection_and_is_named() {
+    let set = ReplicaSet::builder().members(1).start().await;
+    let port = set.node(0).port();
+    let (Ok(silent), Ok(answering)) =
+        (Nameserver::silent(), Nameserver::answering(port, "testbed"))
+    else {
+        skip("needs root, to listen on port 53");
+        return;
+    };
+    let place = Scratch::new();
+    let resolv_conf = place.path().join("resolv.conf");
+    fs::write(&resolv_conf, silent.line() + &answering.line()).expect("a file");
+    let trial = resolving(&resolv_conf, "true").status();
+    if !trial.is_ok_and(|status| status.success()) {
+        skip("needs root, to mount another /etc/resolv.conf");
+        return;
+    }
+    // The first one needs the name only once, since the set knows its member by its address.
+    let strings = [
+        (
+            "seed",
+            format!("mongodb://{HOST}:{port}/?replicaSet=testbed"),
+        ),
+        (
+            "direct",
+            format!("mongodb://{HOST}:{port}/?directConnection=true"),
+        ),
+        ("record", format!("mongodb+srv://{RECORD}/?tls=false")),
+    ];
+    let logs = strings
+        .iter()
+        .map(|(lease, uri)| log_of_leader(&resolv_conf, lease, uri));
+    let logs = join_all(logs).await;
+    for log in logs {
+        let blamed = [
+            " s to resolve: check the nameservers",
+            " not been resolved for ",
+        ];
+        assert!(blamed.iter().any(|words| log.contains(words)), "{log}");
+        assert!(!log.contains("firewalls"), "{log}");
+    }
+}
