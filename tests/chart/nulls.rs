@@ -186,5 +186,11 @@ fn replicas_that_are_null_are_those_of_an_autoscaler() {
         place.chart("upgrade", "orders", &more).unwrap();
         let there = deployments.get("orders").await.unwrap();
         assert_eq!(there.spec.unwrap().replicas, Some(5));
+
+        // As documented: who named a number before gets one replica.
+        place.chart("install", "named", &[]).unwrap();
+        place.chart("upgrade", "named", &null).unwrap();
+        let there = deployments.get("named").await.unwrap();
+        assert_eq!(there.spec.unwrap().replicas, Some(1));
     });
 }
