@@ -30,9 +30,15 @@ def children():
 
 
 def running():
-    """The child processes that have not exited. Nothing waits for them here."""
-    found = [Path(f"/proc/{child}/stat").read_text() for child in children()]
-    return [one for one in found if one.rpartition(")")[2].split()[0] != "Z"]
+    """The child processes that have not exited."""
+
+    def state(child):
+        try:
+            return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return "X"  # Another thread has waited for it.
+
+    return [child for child in children() if state(child) not in "XZ"]
 
 
 class Locks(unittest.TestCase):

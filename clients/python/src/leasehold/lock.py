@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextvars
+import itertools
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
 import weakref
 from concurrent.futures import Future
@@ -72,6 +75,8 @@ class _Program:
         self.abandoned = False
         """True if nobody waits for a loss."""
         self.code: Optional[int] = None
+        self._reading = threading.Lock()
+        """Held by the thread that reads the output to its end."""
         with _forking:
             self._input, theirs = socket.socketpair()
             _inputs.add(self._input)
@@ -104,9 +109,7 @@ class _Program:
     def is_running(self) -> bool:
         if os.getpid() != self.owner:
             return False
-        if self._process.poll() is not None:
-            self.ended.set()
-        return not self.ended.is_set()
+        return self._process.poll() is None and not self.ended.is_set()
 
     def shut_down(self) -> None:
         """Closes the input of the program, which releases the lock or leaves the queue. Does not
@@ -126,16 +129,10 @@ class _Program:
 
     def close(self, name: str, rest: bytes = b"") -> Optional[int]:
         """Ends a program that holds nothing, and returns its exit code."""
+        self.abandoned = True
         self.shut_down()
         self._process.terminate()  # It may be another program than `leasehold`.
-        timer = threading.Timer(RELEASE_SECONDS, self._process.kill)
-        timer.daemon = True
-        timer.start()
-        try:
-            with self.output as output:
-                self._finish(name, rest, output)
-        finally:
-            timer.cancel()
+        self._finish(name, rest, RELEASE_SECONDS)
         return self.code
 
     def wait(self) -> Optional[int]:
@@ -146,20 +143,39 @@ class _Program:
         return self.code
 
     def _watch(self, name: str, on_lost: Optional[Callable[[], object]]) -> None:
-        with self.output as output:
-            self._finish(name, b"", output)
+        self._finish(name, b"")
         if not self.abandoned and on_lost is not None:
             on_lost()
 
-    def _finish(self, name: str, text: bytes, output: Any) -> None:
-        for part in iter(lambda: output.read(_LINE_BYTES_MAX), b""):
-            text = (text + part)[-_LINE_BYTES_MAX:]
-        # A parent that ignores SIGCHLD, or reaps all its children, does not know the exit code.
-        self.code = _reported(name, text)
-        waited = self._process.wait()
-        if self.code is None:
-            self.code = waited
-        self.ended.set()
+    def _finish(self, name: str, text: bytes, limit: Optional[float] = None) -> None:
+        """Reads the output to its end, unless another thread does, and waits for the exit. Kills the
+        program after ``limit`` seconds. Needs no other thread, since none may be available."""
+        end = None if limit is None else time.monotonic() + limit
+        if not self._reading.acquire(timeout=-1 if limit is None else limit):
+            self._process.kill()
+            self._reading.acquire()
+        try:
+            if self.ended.is_set():
+                return
+            with self.output as output:
+                for part in iter(lambda: self._read(output, end), b""):
+                    text = (text + part)[-_LINE_BYTES_MAX:]
+            # A parent that ignores SIGCHLD, or reaps all its children, does not know the exit code.
+            code = _reported(name, text)
+            waited = self._process.wait()
+            self.code = waited if code is None else code
+            self.ended.set()
+        finally:
+            self._reading.release()
+
+    def _read(self, output: Any, end: Optional[float]) -> bytes:
+        if end is not None:
+            readable = select.poll()
+            readable.register(output, select.POLLIN)
+            if not readable.poll(max(end - time.monotonic(), 0.0) * 1000):
+                self._process.kill()
+                return b""  # A descendant may keep the output open.
+        return bytes(output.read(_LINE_BYTES_MAX))
 
 
 def _reported(name: str, text: bytes) -> Optional[int]:
@@ -195,6 +211,7 @@ class HeldLock:
         self.name, self.token, self.slot = name, token, slot
         self._program = program
         self._released = False
+        self._releases = itertools.count()  # Unlike a bool, it is tested and set in one step.
         self._dropped = weakref.finalize(self, _drop, program, name)
         # The exit of the process closes the input. A fork has no lock to release at its exit.
         self._dropped.atexit = False
@@ -218,15 +235,19 @@ class HeldLock:
     def release(self) -> None:
         """Releases the lock. Raises :class:`LockLost` if it was lost before. Does nothing in a
         forked process, which does not hold it."""
-        if self._released or os.getpid() != self._program.owner:
+        if os.getpid() != self._program.owner or next(self._releases) > 0:
             return
         lost = not self.is_valid()
-        self._dropped.detach()
-        self._released = self._program.abandoned = True
-        self._program.shut_down()
+        self._end()
         code = self._program.wait()
         if lost or code not in _RELEASED:
             raise LockLost(f"lock {self.name} was lost", code)
+
+    def _end(self) -> None:
+        """Releases the lock without waiting."""
+        self._released = self._program.abandoned = True
+        self._program.shut_down()
+        self._dropped.detach()  # Not before: Ctrl-C may interrupt each line.
 
     def __enter__(self) -> "HeldLock":
         return self
@@ -356,8 +377,9 @@ class Lock:
             line = program.first_line()
             holder = self._holder(line)
             if holder is not None:
+                held = HeldLock(program, self._name, *holder)
                 program.watch(self._name, self._on_lost)
-                return HeldLock(program, self._name, *holder)
+                return held
         except BaseException:
             program.close(self._name)
             raise
@@ -379,9 +401,14 @@ class Lock:
 
     def __enter__(self) -> HeldLock:
         held = self.acquire()
-        self._open.add(held)
-        _blocks.set((*_blocks.get(), (self, held, *_owner())))
-        return held
+        try:
+            self._open.add(held)
+            _blocks.set((*_blocks.get(), (self, held, *_owner())))
+            return held
+        except BaseException:  # The block is not entered, and thus not left.
+            held._end()
+            self._forget(held)
+            raise
 
     def __exit__(
         self,
@@ -389,17 +416,24 @@ class Lock:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        held = self._left()
+        try:
+            self._left().__exit__(kind, error, trace)
+        finally:
+            # Also if Ctrl-C has interrupted the release.
+            held = self._left()
+            held._end()
+            self._forget(held)
+
+    def _forget(self, held: HeldLock) -> None:
         self._open.discard(held)
-        held.__exit__(kind, error, trace)
+        # Also without those that Ctrl-C has kept from being forgotten.
+        _blocks.set(tuple(block for block in _blocks.get() if block[1] in block[0]._open))
 
     def _left(self) -> HeldLock:
         """Returns what the block holds that is left."""
-        blocks, owner = _blocks.get(), _owner()
-        for at in reversed(range(len(blocks))):
-            lock, held, *its_owner = blocks[at]
+        owner = _owner()
+        for lock, held, *its_owner in reversed(_blocks.get()):
             if lock is self and tuple(its_owner) == owner and held in self._open:
-                _blocks.set(blocks[:at] + blocks[at + 1 :])
                 return held
         # Another thread or task has entered the block.
         if len(self._open) == 1:
