@@ -14,4 +14,5 @@ mod guard_lost;
 mod inheritance;
 mod on_a_terminal;
 mod prepared;
+mod recording;
 mod stand_in;

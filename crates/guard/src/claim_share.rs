@@ -2,8 +2,8 @@
 //!
 //! A free lock proves that daemon and guards are gone, not that CMD is gone: the kernel frees the
 //! lock of a killed guard before it ends CMD, and does not end a CMD that changed its user.
-//! Therefore each guard records a process before it starts it, and records that the process is gone
-//! before it releases the lock. The next owner of the lock reads these records first.
+//! Therefore each process records itself before it becomes CMD, and its guard records that CMD is
+//! gone before it releases the lock. The next owner of the lock reads these records first.
 //!
 //! Each guard has its own place in the file, after the daemon's record. A record is written in
 //! place with one write of fixed length and without an allocation.

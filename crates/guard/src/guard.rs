@@ -22,6 +22,8 @@
 //! unit must not separate the guard from CMD. Handlers, unlike ignored signals, are not inherited
 //! through an exec.
 
+mod starting;
+
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -47,11 +49,9 @@ use super::claim_share::{Child, ClaimShare};
 use super::dispositions::Ignored;
 use super::groups::{group_of, number};
 use super::observed::{Observed, Observer, Watched};
-use super::survivors::ProcessId;
 use super::waiting_shim::Shim;
 use super::wire::{
-    GuardBegin, GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard,
-    post, post_with, take, wait_with,
+    GuardBegin, GuardStart, LeaderEnd, Received, Report, Stage, ToGuard, post, take, wait_with,
 };
 use leasehold_clock::Alarm;
 use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
@@ -234,6 +234,7 @@ impl Guard {
             self.notify_daemon();
             let told = self.daemon_gone || self.reported == Some(self.report);
             if self.report.stage == Stage::Gone && told {
+                self.await_shim();
                 self.record_end();
                 return Ok(());
             }
@@ -265,20 +266,6 @@ impl Guard {
         }
     }
 
-    /// Checks if the shim became CMD, in which case its socket is closed.
-    fn hear_shim(&mut self) {
-        let Some(shim) = &self.shim else { return };
-        match take::<ShimFailed>(shim.as_fd()) {
-            Received::Nothing => return,
-            Received::Record(ShimFailed { errno: 0 }) => self.report.end = LeaderEnd::Refused,
-            Received::Record(ShimFailed { errno }) => {
-                self.report.end = LeaderEnd::NotExecuted(errno);
-            }
-            Received::Closed => self.report.stage = self.report.stage.max(Stage::Running),
-        }
-        self.shim = None;
-    }
-
     fn act(&mut self, action: Action) {
         match action {
             Action::Start => {
@@ -307,13 +294,6 @@ impl Guard {
         }
     }
 
-    fn never_started(&mut self, end: LeaderEnd) {
-        let shim = self.launch.take().and_then(|launch| launch.shim);
-        shim.into_iter().for_each(Shim::dismiss);
-        self.report.end = end;
-        self.gone();
-    }
-
     /// Handles the end of CMD and all its descendants.
     fn gone(&mut self) {
         self.report.stage = Stage::Gone;
@@ -327,48 +307,6 @@ impl Guard {
             // If this fails, the next daemon searches for the process and does not find it.
             let _ = claim.write(Child::Gone);
         }
-    }
-
-    fn start(&mut self) -> io::Result<()> {
-        let Some(Launch { shim, stdin, file }) = self.launch.take() else {
-            return Err(Errno::INVAL.into());
-        };
-        let start = ShimStart {
-            guard: number(getpid()),
-            valid_until: self.policy.valid_until(),
-            foreground: self.foreground,
-        };
-        let claim = self.claim.as_ref();
-        let tell = |shim: &Shim| {
-            // Written before the shim can become CMD, because a process that finds the claim's lock
-            // free while CMD runs must find CMD in the claim file.
-            if let Some(claim) = claim {
-                claim.write(Child::Running(ProcessId::of(number(shim.pid))))?;
-            }
-            let with = [stdin.as_fd(), file.as_fd()];
-            post_with(shim.socket.as_fd(), &start, &with)
-        };
-        let shim = match shim {
-            Some(shim) if tell(&shim).is_ok() => shim,
-            lost => {
-                lost.into_iter().for_each(Shim::dismiss);
-                let shim = Shim::new()?;
-                if let Err(error) = tell(&shim) {
-                    shim.dismiss();
-                    return Err(error);
-                }
-                shim
-            }
-        };
-        // The shim may have waited for long, and may have been stopped meanwhile.
-        let _ = kill_process(shim.pid, Signal::CONT);
-        self.report.leader = number(shim.pid);
-        self.leader = Some(Leader {
-            pid: shim.pid,
-            reaped: false,
-        });
-        self.shim = Some(shim.socket);
-        Ok(())
     }
 
     /// Signals CMD's group, and all descendants outside the group that are children of the guard,
@@ -389,6 +327,7 @@ impl Guard {
 
     fn kill_round(&mut self) {
         self.signal(Signal::KILL);
+        self.give_up_shim();
     }
 
     /// Reaps ended children, CMD's leader last.

@@ -1,5 +1,9 @@
 //! The last stage before CMD: a third instance of this binary, which becomes CMD.
 //!
+//! The shim first records itself in the claim file. A disk that hangs therefore blocks the shim
+//! alone, and the guard goes on enforcing the deadline. Until the exec, the shim holds the claim
+//! lock too, so that the lock is not free while a record may still be written.
+//!
 //! The shim sets the attributes that can only be set from inside the process: the parent-death
 //! signal and the foreground of the terminal. The standard library's `exec` gives CMD the default
 //! disposition of SIGPIPE. CMD inherits the signal mask, which is empty, and the signals that were
@@ -14,8 +18,10 @@ use std::process::{Command, ExitCode};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
+use super::claim_share::{Child, ClaimShare};
 use super::exec_spec::ExecSpec;
 use super::groups::{number, own_group};
+use super::survivors::ProcessId;
 use super::terminal::Terminal;
 use super::wire::{ShimFailed, ShimStart, post, wait_with};
 
@@ -43,23 +49,27 @@ pub(super) fn run() -> ExitCode {
         return ExitCode::from(NOT_EXECUTABLE);
     };
     let Err(failure) = become_command(guard.as_fd());
-    let (errno, code) = match failure {
+    let errno = |error: io::Error| error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+    let (errno, unrecorded) = match failure {
         // The guard is gone, so no report is possible.
         Failure::NoGuard => return ExitCode::from(NOT_EXECUTABLE),
-        Failure::TooLate => (0, NOT_EXECUTABLE),
-        Failure::System(error) => {
-            let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-            (errno, exit_code(errno))
-        }
+        Failure::TooLate => (0, false),
+        Failure::Unrecorded(error) => (errno(error), true),
+        Failure::System(error) => (errno(error), false),
+    };
+    let code = match unrecorded {
+        true => NOT_EXECUTABLE,
+        false => exit_code(errno),
     };
     // A guard that does not receive this record sees CMD exit with an equivalent code.
-    let _ = post(guard.as_fd(), &ShimFailed { errno });
+    let _ = post(guard.as_fd(), &ShimFailed { errno, unrecorded });
     ExitCode::from(code)
 }
 
 enum Failure {
     NoGuard,
     TooLate,
+    Unrecorded(io::Error),
     System(io::Error),
 }
 
@@ -78,9 +88,19 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
     if getppid().map(number) != Some(start.guard) {
         return Err(Failure::NoGuard);
     }
-    let [Some(stdin), Some(file), None] = descriptors else {
+    let [Some(stdin), Some(file), lock] = descriptors else {
         return Err(Errno::PROTO.into());
     };
+    if lock.is_some() != start.claims {
+        return Err(Errno::PROTO.into());
+    }
+    // A process that finds the claim lock free while CMD runs must find CMD in the claim file.
+    // Closed by the exec; the guard holds the lock after that.
+    let claim = lock.map(|file| ClaimShare::new(file, start.place));
+    if let Some(claim) = &claim {
+        let record = Child::Running(ProcessId::of(number(getpid())));
+        claim.write(record).map_err(Failure::Unrecorded)?;
+    }
     let ExecSpec { words, environment } = ExecSpec::of_file(file)?;
     rustix::stdio::dup2_stdin(stdin)?;
     if start.foreground != 0 {
@@ -91,7 +111,8 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
     };
     let mut next = Command::new(program);
     next.args(arguments).envs(environment);
-    // Checked here too, because the guard may have been suspended after its decision.
+    // Checked here too, because the guard may have been suspended after its decision, and the disk
+    // may have hung.
     if leasehold_clock::boot_now() >= start.valid_until {
         return Err(Failure::TooLate);
     }

@@ -216,6 +216,15 @@ mutations! {
     /// The guard starts its child even after the deadline.
     StartedAfterDeadline:
         "the guard starts its child only before the deadline",
+    /// The guard does nothing until its child is recorded.
+    RecordBlocksGuard:
+        "a guard enforces the deadline while the record of its child blocks",
+    /// A daemon waits without a bound for its child to start.
+    StartUnbounded:
+        "a leader whose child does not start steps down in time",
+    /// The child runs while its record blocks.
+    RunsBeforeRecord:
+        "a child is recorded before it runs",
     /// A child that exits on its own is started again under the same claim.
     StartedAgain:
         "a child is started once under a claim",

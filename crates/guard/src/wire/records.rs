@@ -58,13 +58,17 @@ pub(crate) struct GuardStart {
     pub(crate) claims: bool,
 }
 
-/// The only record to a shim; sent with standard input and the exec spec.
+/// The only record to a shim; sent with standard input, the exec spec and, optionally, the claim lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShimStart {
     pub(crate) guard: i32,
     pub(crate) valid_until: BootTime,
     /// As in [`GuardStart`].
     pub(crate) foreground: i32,
+    /// As in [`GuardStart`].
+    pub(crate) place: Place,
+    /// As in [`GuardStart`].
+    pub(crate) claims: bool,
 }
 
 /// The reason why a shim did not become CMD. If it did, nothing is sent and the exec closes the
@@ -73,6 +77,8 @@ pub(crate) struct ShimStart {
 pub(crate) struct ShimFailed {
     /// 0 if the deadline had passed.
     pub(crate) errno: i32,
+    /// True if CMD could not be recorded in the claim file, so it was not executed.
+    pub(crate) unrecorded: bool,
 }
 
 /// The progress of CMD.
@@ -147,8 +153,8 @@ records! {
     GuardBegin { on_terminal }
     Leftovers { linger, grace }
     GuardStart { terms, stop_signal, stop_scope, leftovers, foreground, place, claims }
-    ShimStart { guard, valid_until, foreground }
-    ShimFailed { errno }
+    ShimStart { guard, valid_until, foreground, place, claims }
+    ShimFailed { errno, unrecorded }
     Report { stage, leader, end, by_us, expired, killed, lingers, stopped }
 }
 

@@ -140,6 +140,8 @@ fn start_messages_arrive_with_their_descriptors() {
         guard: 12,
         valid_until: BootTime::from_nanos(9),
         foreground: 0,
+        place: Place::OnLead,
+        claims: false,
     };
     post_with(ours.as_fd(), &shim, &[]).unwrap();
     let begin = GuardBegin { on_terminal: true };
@@ -170,15 +172,19 @@ fn start_messages_arrive_with_their_descriptors() {
 fn a_full_socket_is_not_an_error_and_sent_data_is_readable_after_the_end() {
     let (ours, theirs) = pair().unwrap();
     let mut sent = 0;
-    while post(ours.as_fd(), &ShimFailed { errno: sent }).unwrap() {
+    let failed = |errno| ShimFailed {
+        errno,
+        unrecorded: false,
+    };
+    while post(ours.as_fd(), &failed(sent)).unwrap() {
         sent += 1;
     }
     assert!(sent > 10, "{sent}");
     // The socket is closed while a record of the other side is unread, so an error comes first.
-    post(theirs.as_fd(), &ShimFailed { errno: 1 }).unwrap();
+    post(theirs.as_fd(), &failed(1)).unwrap();
     drop(ours);
     for expected in 0..sent {
-        let record = Received::Record(ShimFailed { errno: expected });
+        let record = Received::Record(failed(expected));
         assert_eq!(take::<ShimFailed>(theirs.as_fd()), record);
     }
     assert_eq!(take::<ShimFailed>(theirs.as_fd()), Received::Closed);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::cluster::World;
 use super::faults::Fault;
+use super::recording::Shim;
 use crate::sim::MS;
 use crate::sim::rng::Rng;
 
@@ -59,6 +60,8 @@ impl Life {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Child {
     Unborn,
+    /// A shim, the process that becomes the child once it has recorded itself.
+    Recording(Shim),
     Runs(Life),
     Gone,
 }

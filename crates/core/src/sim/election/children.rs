@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::cluster::World;
 use super::coverage::{Hit, Path};
 use super::guards::{GUARD_LATE_MAX, Guard, Phase, WAKE_MAX};
+use super::invariants::children_are_recorded::{self as recorded, Recorded};
 use super::invariants::children_end_in_time::{self as in_time, Running};
 use super::invariants::children_have_their_time::{self as their_time, End};
 use super::invariants::one_child::{self, Child};
@@ -17,7 +18,7 @@ const KNOWN_MAX: Duration = Duration::from_millis(100);
 
 impl World {
     /// Returns the time since `thawed`; `None` if that instant is in the future.
-    fn running_since(&self, thawed: u64) -> Option<Duration> {
+    pub(super) fn running_since(&self, thawed: u64) -> Option<Duration> {
         (thawed <= self.now).then(|| Duration::from_nanos(self.now - thawed))
     }
 
@@ -32,6 +33,7 @@ impl World {
         let end = End {
             killed,
             orphaned: !self.processes[guard.daemon].alive,
+            given_up: guard.read.kill,
             stopped: stop.is_some(),
             stop_over: stop.is_some_and(|stop| now >= stop.kill_at),
             left_behind: guard.leader_ended()
@@ -64,12 +66,20 @@ impl World {
         let mut children = Vec::new();
         let mut found = None;
         let mut slept = false;
+        for index in 0..self.own.guarding.len() {
+            self.check_start(self.own.guarding[index]);
+        }
         for g in self.own.guarding.iter().copied() {
             let guard = &self.own.guards[g];
             let asleep = self.machines[guard.machine].asleep_until > self.now;
             if !guard.child_runs() || asleep {
                 continue;
             }
+            let named = self.own.directories[guard.directory].child;
+            found = found.or(recorded::check(Recorded {
+                guarded: guard.alive,
+                named: named == Some(g),
+            }));
             let now = self.machine_clock(guard.machine, true);
             let daemon = &self.processes[guard.daemon];
             let facts = daemon.facts.claim(guard.claim);

@@ -90,6 +90,8 @@ closed! {
         OnlyHooks => "a candidate runs hooks beside a workload that it does not supervise",
         ChildStarted => "a child is started",
         ChildRefused => "a child is not started: its deadline has passed, or it is to end",
+        RecordBlocks => "a child is not started yet: the disk that is to record it hangs",
+        StartGivenUp => "a guard gives up the start of a child that was not recorded",
         ChildKilled => "a child is killed",
         ChildLate => "a child outlives its deadline where nobody runs who could end it",
         GuardLate => "a daemon kills its guard, which is late",

@@ -18,6 +18,7 @@ impl World {
             return;
         }
         guard.child = match guard.child {
+            Child::Recording(shim) => Child::Recording(shim.killed()),
             Child::Runs(life) if life.survives > 0 => Child::Runs(life.killed(now).unwrap_or(life)),
             Child::Runs(life) if !life.leader_ended => Child::Runs(Life {
                 leader: life.leader.min(now + life.outlives_guard),

@@ -13,9 +13,9 @@ use super::child::{Child, LINGER};
 use super::cluster::World;
 use super::coverage::{Hit, Path};
 use super::faults::Fault;
-use super::invariants::children_start_with_authority as starts;
 use super::invariants::one_child_a_token;
 use super::process::Class;
+use super::recording::Shim;
 use crate::deadline_policy::{
     Action, DeadlinePolicy, Input as PolicyInput, Leftovers, Order as Record, Stop,
 };
@@ -26,7 +26,7 @@ use crate::sim::MS;
 /// As in `crates/guard/src/client.rs`.
 pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 /// As in `src/supervisor/command.rs`.
-const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 /// Upper bound of the latency of a record or a report.
 const LATENCY_MAX: u64 = 20 * MS;
 /// Time within which a process acts after a sleep or a stop. The scheduler takes this time, which
@@ -62,15 +62,21 @@ pub(super) struct Guard {
     /// The newest record that was read.
     pub(super) read: Record,
     /// The newest record that was sent.
-    wanted: Record,
+    pub(super) wanted: Record,
     pub(super) phase: Phase,
     terms: Terms,
     /// Time at which the daemon first asked the workload to end.
-    asked_at: Option<BootTime>,
+    pub(super) asked_at: Option<BootTime>,
     /// True if the daemon knows that all processes of the workload are gone.
     pub(super) heard: bool,
     told_leader_ended: bool,
-    told_stuck: bool,
+    pub(super) told_stuck: bool,
+    /// Time at which the newest record arrives.
+    pub(super) told_at: u64,
+    /// Time at which the daemon ordered the guard.
+    pub(super) ordered_at: BootTime,
+    /// Time at which the daemon gave up the start, and ordered the guard to kill.
+    pub(super) start_given_up: Option<BootTime>,
     /// Time until which descendants of a child that has ended may linger.
     pub(super) lingers_until: Option<BootTime>,
     /// Set when a check of the guard found that the newest deadline received had passed: the
@@ -101,12 +107,13 @@ impl Guard {
     /// Delays all records, those in flight and later ones, until `until`.
     pub(super) fn hold_records_until(&mut self, until: u64) {
         self.held_until = until;
+        self.told_at = self.told_at.max(until);
         self.pipe.iter_mut().for_each(|(at, _)| *at = until);
     }
 
     /// Returns true if no further event can come from this guard.
     fn is_over(&self, daemon_lives: bool) -> bool {
-        let ended = !self.alive && !self.child_runs();
+        let ended = !self.alive && !self.child_runs() && self.shim().is_none();
         ended && (self.heard || !daemon_lives)
     }
 }
@@ -141,6 +148,7 @@ impl World {
     }
 
     fn start_guard(&mut self, process: usize, token: Token, terms: Terms) {
+        let ordered_at = self.clock(process);
         let p = &self.processes[process];
         let claim = p.facts.of_token(token).expect("it leads").claim;
         let (machine, directory) = (p.machine, p.directory);
@@ -181,6 +189,9 @@ impl World {
             heard: false,
             told_leader_ended: false,
             told_stuck: false,
+            told_at: 0,
+            ordered_at,
+            start_given_up: None,
             lingers_until: None,
             passed: None,
             renewed_for: None,
@@ -191,7 +202,7 @@ impl World {
     }
 
     /// Sends the newest record, as the supervisor does.
-    fn send_newest_record(&mut self, g: usize) {
+    pub(super) fn send_newest_record(&mut self, g: usize) {
         let now = self.machine_clock(self.own.guards[g].machine, true);
         let latency = self.own.guard_dice.below(LATENCY_MAX);
         let guard = &mut self.own.guards[g];
@@ -199,6 +210,7 @@ impl World {
         if !matches!(guard.phase, Phase::Lost { .. }) {
             guard.wanted.terms = guard.terms;
         }
+        guard.wanted.kill = guard.start_given_up.is_some();
         let kill_at = match guard.phase {
             Phase::Run => None,
             Phase::Stop => Some(*guard.asked_at.get_or_insert(now) + grace),
@@ -214,6 +226,7 @@ impl World {
         let last = guard.pipe.back().map_or(0, |(at, _)| *at);
         let at = (self.now + latency).max(last).max(guard.held_until);
         guard.pipe.push_back((at, guard.wanted));
+        guard.told_at = at;
     }
 
     /// Returns the true time at which the guard runs again.
@@ -234,7 +247,8 @@ impl World {
             let thaws = self.guard_thaws_at(*g);
             let (machine, clock) = (guard.machine, self.machine_clock(guard.machine, true));
             let on_time = |at| self.true_time(machine, clock, at);
-            let of_guard = guard.alive.then(|| {
+            let acts = guard.alive && !guard.waits_for_record();
+            let of_guard = acts.then(|| {
                 let woken = (thaws > self.now).then_some(thaws);
                 let record = guard.pipe.front().map(|(at, _)| *at);
                 let due = guard.judge.next_wakeup().map(on_time);
@@ -245,11 +259,12 @@ impl World {
             let of_child = match guard.child {
                 Child::Runs(life) if life.leader_ended => Some(life.rest.max(awake_at)),
                 Child::Runs(life) => Some(life.leader.max(awake_at)),
+                Child::Recording(_) if self.record_blocks(*g) => None,
+                Child::Recording(_) => Some(awake_at),
                 Child::Unborn | Child::Gone => None,
             };
-            let keeper_due = self.guard_due(*g).map(on_time);
-            let of_supervisor = self.stuck_at(*g).map(on_time);
-            let of_daemon = [keeper_due, of_supervisor].into_iter().flatten().min();
+            let of_daemon = [self.guard_due(*g), self.stuck_at(*g), self.start_due(*g)];
+            let of_daemon = of_daemon.into_iter().flatten().min().map(on_time);
             let of_daemon = of_daemon.map(|at| at.max(self.thaws_at(guard.daemon)));
             let all = [of_guard.flatten(), of_child, of_daemon];
             all.into_iter().flatten().min()
@@ -257,56 +272,12 @@ impl World {
         each.min()
     }
 
-    /// Returns the time by which the guard must have killed its child, as in
-    /// `crates/guard/src/client.rs`.
-    fn guard_due(&self, g: usize) -> Option<BootTime> {
-        let guard = &self.own.guards[g];
-        let daemon = &self.processes[guard.daemon];
-        let done = !guard.alive || guard.judge.killed() || !daemon.alive;
-        let Record { terms, stop, .. } = guard.wanted;
-        let stop = stop.map(|stop| stop.kill_at);
-        let due = stop.into_iter().fold(terms.kill_at, BootTime::min);
-        (!done).then(|| due + GUARD_LATE_MAX)
-    }
-
-    /// Returns the instant at which the daemon reports that the workload survived its kill, as in
-    /// `src/supervisor/command.rs`.
-    fn stuck_at(&self, g: usize) -> Option<BootTime> {
-        let guard = &self.own.guards[g];
-        let Record { terms, stop, .. } = guard.wanted;
-        let waits = self.processes[guard.daemon].alive && !guard.heard && !guard.told_stuck;
-        let killed_at = stop.filter(|_| waits)?.kill_at.min(terms.kill_at);
-        Some(killed_at + terms.kill_at.since(terms.valid_until) + CONFIRMED_WITHIN)
-    }
-
-    /// Reports that a workload survived its kill, on behalf of its daemon.
-    fn report_stuck(&mut self, g: usize) {
-        let Guard {
-            daemon,
-            token,
-            machine,
-            ..
-        } = self.own.guards[g];
-        let now = self.machine_clock(machine, true);
-        if self.is_frozen(daemon) || self.stuck_at(g).is_none_or(|due| now < due) {
-            return;
-        }
-        self.own.guards[g].told_stuck = true;
-        if planted!(StopUnbounded) {
-            return;
-        }
-        let input = match planted!(KilledCountsAsGone) {
-            true => Input::WorkloadGone { token },
-            false => Input::WorkloadStuck { token },
-        };
-        self.input(daemon, Class::Machine, input);
-    }
-
     /// Advances all workloads to the current instant.
     pub(super) fn pump_guards(&mut self) {
         for index in 0..self.own.guarding.len() {
             let g = self.own.guarding[index];
             self.keep(g);
+            self.give_up_start(g);
             self.report_stuck(g);
             for _ in 0..100 {
                 if !self.attend(g) {
@@ -319,22 +290,14 @@ impl World {
         self.own.guarding.retain(|g| !over(g));
     }
 
-    /// Kills a guard that is late, on behalf of its daemon.
-    fn keep(&mut self, g: usize) {
-        let daemon = self.own.guards[g].daemon;
-        let now = self.machine_clock(self.own.guards[g].machine, true);
-        if self.is_frozen(daemon) || self.guard_due(g).is_none_or(|due| now < due) {
-            return;
-        }
-        self.coverage.hit(Hit::Path(Path::GuardLate));
-        self.note(|| format!("p{daemon} kills its guard g{g}, which is late"));
-        self.kill_guard(g);
-    }
-
     /// Performs one round of a guard; returns true if there may be more to do.
     fn attend(&mut self, g: usize) -> bool {
         self.end_due_child(g);
+        self.end_recording(g);
         if !self.own.guards[g].alive || self.guard_thaws_at(g) > self.now {
+            return false;
+        }
+        if self.own.guards[g].waits_for_record() {
             return false;
         }
         let now = self.machine_clock(self.own.guards[g].machine, true);
@@ -374,8 +337,9 @@ impl World {
         coverage.hit_if(revived && records > 0, Hit::Path(Path::RecordTooLate));
         self.check_end_of_child(g, now);
         if let Some(action) = action {
-            self.act(g, now, action);
+            self.act(g, action);
         }
+        self.give_up_recording(g, now);
         if matches!(self.own.guards[g].child, Child::Gone) {
             self.own.guards[g].judge.handle(now, PolicyInput::Gone);
             self.record_end_of_child(g);
@@ -385,20 +349,15 @@ impl World {
         action.is_some()
     }
 
-    fn act(&mut self, g: usize, now: BootTime, action: Action) {
+    fn act(&mut self, g: usize, action: Action) {
         self.note(|| format!("g{g} {action:?}"));
         match action {
             Action::Start => {
-                let guard = &self.own.guards[g];
-                let facts = self.processes[guard.daemon].facts.claim(guard.claim);
-                let until = facts.and_then(|facts| facts.until);
-                self.found(starts::check(starts::Start { now, until }));
-                self.coverage.hit(Hit::Path(Path::ChildStarted));
-                self.check_started(g);
-                let life = self.drawn_life();
-                // Recorded before the child runs.
-                self.own.directories[self.own.guards[g].directory].child = Some(g);
-                self.own.guards[g].child = Child::Runs(life);
+                let valid_until = self.own.guards[g].judge.valid_until();
+                self.own.guards[g].child = Child::Recording(Shim::new(valid_until));
+                self.coverage
+                    .hit_if(self.record_blocks(g), Hit::Path(Path::RecordBlocks));
+                self.end_recording(g);
             }
             Action::Refuse => {
                 self.coverage.hit(Hit::Path(Path::ChildRefused));
@@ -418,17 +377,18 @@ impl World {
             }
             Action::Kill => {
                 self.coverage.hit(Hit::Path(Path::ChildKilled));
-                let survives = match self.own.guards[g].child {
-                    Child::Runs(life) => life.killed(self.now),
-                    Child::Unborn | Child::Gone => None,
+                let guard = &mut self.own.guards[g];
+                guard.child = match guard.child {
+                    Child::Recording(shim) => Child::Recording(shim.killed()),
+                    Child::Runs(life) => life.killed(self.now).map_or(Child::Gone, Child::Runs),
+                    Child::Unborn | Child::Gone => Child::Gone,
                 };
-                self.own.guards[g].child = survives.map_or(Child::Gone, Child::Runs);
             }
         }
     }
 
     /// Checks that a started child has a token that no other child had.
-    fn check_started(&mut self, g: usize) {
+    pub(super) fn check_started(&mut self, g: usize) {
         let Guard { claim, token, .. } = self.own.guards[g];
         let started = one_child_a_token::Started { claim, token };
         // Damage to the document may bring tokens back, and the guards of a forked machine share a
@@ -459,6 +419,9 @@ impl World {
         }
         if self.own.guards[g].asked_at.is_none() {
             self.input(daemon, Class::Machine, Input::WorkloadEnded { token });
+        }
+        if self.own.guards[g].shim().is_some() {
+            return self.reported_without_child(g);
         }
         if let (true, Child::Runs(life)) = (gone, self.own.guards[g].child)
             && let Some(life) = life.killed(self.now)

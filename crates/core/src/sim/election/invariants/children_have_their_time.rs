@@ -12,6 +12,8 @@ pub(crate) struct End {
     pub(crate) killed: bool,
     /// True if the daemon is gone.
     pub(crate) orphaned: bool,
+    /// True if the daemon gave up the start, which did not happen in time.
+    pub(crate) given_up: bool,
     /// True if the newest record that was read asks for the end of the child.
     pub(crate) stopped: bool,
     /// True if the time that this record gives is over.
@@ -31,8 +33,8 @@ pub(crate) fn check(end: End) -> Option<Violation> {
     let renewed = end.renewed_for.is_some_and(|known| known > end.latency_max);
     let by_deadline = end.expired && !renewed;
     let caused = match end.killed {
-        true => end.stop_over || end.left_behind || by_deadline,
-        false => end.orphaned || end.stopped || end.left_behind || by_deadline,
+        true => end.given_up || end.stop_over || end.left_behind || by_deadline,
+        false => end.orphaned || end.given_up || end.stopped || end.left_behind || by_deadline,
     };
     require(caused, "children have their time", &end)
 }
@@ -51,6 +53,7 @@ fn each_cause_is_one() {
         with(quiet(), |it| it.orphaned = true),
         with(quiet(), |it| it.stopped = true),
         with(quiet(), |it| (it.killed, it.stop_over) = (true, true)),
+        with(quiet(), |it| (it.killed, it.given_up) = (true, true)),
         with(expired, |it| it.killed = true),
         with(expired, |it| it.renewed_for = Some(LATENCY_MAX)),
     ] {

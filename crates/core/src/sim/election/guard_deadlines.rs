@@ -1,0 +1,137 @@
+//! The daemon's deadlines for a guard: to start the child, to kill it, and to confirm its end.
+
+use std::time::Duration;
+
+use super::child::Child;
+use super::cluster::World;
+use super::coverage::{Hit, Path};
+use super::guards::{CONFIRMED_WITHIN, GUARD_LATE_MAX, Guard, WAKE_MAX};
+use super::invariants::guards_act_in_time as acts;
+use super::invariants::starts_are_bounded as bounded;
+use super::process::Class;
+use crate::deadline_policy::Order as Record;
+use crate::election::mutation::planted;
+use crate::election::{BootTime, Input};
+
+/// As in `src/supervisor.rs`.
+const STARTED_WITHIN: Duration = Duration::from_secs(10);
+
+impl World {
+    /// Returns the time by which the guard must have killed its child, as in
+    /// `crates/guard/src/client.rs`.
+    pub(super) fn guard_due(&self, g: usize) -> Option<BootTime> {
+        let guard = &self.own.guards[g];
+        let daemon = &self.processes[guard.daemon];
+        let done = !guard.alive || guard.judge.killed() || !daemon.alive;
+        let Record { terms, stop, .. } = guard.wanted;
+        let stop = [stop.map(|stop| stop.kill_at), guard.start_given_up];
+        let due = stop
+            .into_iter()
+            .flatten()
+            .fold(terms.kill_at, BootTime::min);
+        (!done).then(|| due + GUARD_LATE_MAX)
+    }
+
+    /// Returns the instant at which the daemon reports that the workload survived its kill, as in
+    /// `src/supervisor/command.rs`.
+    pub(super) fn stuck_at(&self, g: usize) -> Option<BootTime> {
+        let guard = &self.own.guards[g];
+        let Record { terms, stop, .. } = guard.wanted;
+        let waits = self.processes[guard.daemon].alive && !guard.heard && !guard.told_stuck;
+        let stop = [stop.map(|stop| stop.kill_at), guard.start_given_up];
+        let killed_at = stop.into_iter().flatten().min().filter(|_| waits)?;
+        let killed_at = killed_at.min(terms.kill_at);
+        Some(killed_at + terms.kill_at.since(terms.valid_until) + CONFIRMED_WITHIN)
+    }
+
+    /// Reports that a workload survived its kill, on behalf of its daemon.
+    pub(super) fn report_stuck(&mut self, g: usize) {
+        let Guard {
+            daemon,
+            token,
+            machine,
+            ..
+        } = self.own.guards[g];
+        let now = self.machine_clock(machine, true);
+        if self.is_frozen(daemon) || self.stuck_at(g).is_none_or(|due| now < due) {
+            return;
+        }
+        self.own.guards[g].told_stuck = true;
+        if planted!(StopUnbounded) {
+            return;
+        }
+        let input = match planted!(KilledCountsAsGone) {
+            true => Input::WorkloadGone { token },
+            false => Input::WorkloadStuck { token },
+        };
+        self.input(daemon, Class::Machine, input);
+    }
+
+    /// Kills a guard that is late, on behalf of its daemon.
+    pub(super) fn keep(&mut self, g: usize) {
+        let daemon = self.own.guards[g].daemon;
+        let now = self.machine_clock(self.own.guards[g].machine, true);
+        if self.is_frozen(daemon) || self.guard_due(g).is_none_or(|due| now < due) {
+            return;
+        }
+        self.coverage.hit(Hit::Path(Path::GuardLate));
+        self.note(|| format!("p{daemon} kills its guard g{g}, which is late"));
+        self.check_late_guard(g);
+        self.kill_guard(g);
+    }
+
+    /// Returns the time at which the daemon gives up a start, as in `src/supervisor.rs`.
+    pub(super) fn start_due(&self, g: usize) -> Option<BootTime> {
+        let guard = &self.own.guards[g];
+        let starts = matches!(guard.child, Child::Unborn | Child::Recording(_));
+        let waits = self.processes[guard.daemon].alive && !guard.heard;
+        let waits = waits && starts && guard.start_given_up.is_none();
+        (waits && !planted!(StartUnbounded)).then(|| guard.ordered_at + STARTED_WITHIN)
+    }
+
+    /// Gives up a start on behalf of the daemon.
+    pub(super) fn give_up_start(&mut self, g: usize) {
+        let Guard {
+            daemon,
+            token,
+            machine,
+            ..
+        } = self.own.guards[g];
+        let now = self.machine_clock(machine, true);
+        if self.is_frozen(daemon) || self.start_due(g).is_none_or(|due| now < due) {
+            return;
+        }
+        let guard = &mut self.own.guards[g];
+        guard.start_given_up = Some(now);
+        guard.asked_at.get_or_insert(now);
+        self.send_newest_record(g);
+        self.input(daemon, Class::Machine, Input::WorkloadEnded { token });
+    }
+
+    /// Checks that no leader waits for a start without a bound.
+    pub(super) fn check_start(&mut self, g: usize) {
+        let guard = &self.own.guards[g];
+        let process = &self.processes[guard.daemon];
+        let status = process.election.status();
+        let leads = status.authority.is_some_and(|a| a.token == guard.token);
+        let starts = matches!(guard.child, Child::Unborn | Child::Recording(_));
+        if !leads || !starts || !process.alive {
+            return;
+        }
+        let now = self.machine_clock(guard.machine, true);
+        let runs = self.running_since(self.thaws_at(guard.daemon));
+        let lasts = now.since(guard.ordered_at + STARTED_WITHIN);
+        let lasts = lasts.min(runs.unwrap_or_default());
+        self.found(bounded::check(bounded::Start { lasts }));
+    }
+
+    /// Checks a guard that its daemon considers late.
+    pub(super) fn check_late_guard(&mut self, g: usize) {
+        let thaws = self.guard_thaws_at(g).max(self.own.guards[g].told_at);
+        let runs = self.running_since(thaws);
+        self.found(acts::check(acts::Late {
+            runs,
+            wake_max: Duration::from_nanos(WAKE_MAX),
+        }));
+    }
+}

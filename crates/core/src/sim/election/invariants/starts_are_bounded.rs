@@ -1,0 +1,28 @@
+//! I10: a leader whose child does not start gives up in time, because others could lead meanwhile.
+
+use std::time::Duration;
+
+use super::{Violation, require};
+
+/// Maximum time for which a step-down takes effect.
+const ACTS_MAX: Duration = Duration::from_millis(200);
+
+/// A leader whose child has not started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    /// Time since the start should have been given up, and for which the daemon has been running.
+    pub(crate) lasts: Duration,
+}
+
+pub(crate) fn check(start: Start) -> Option<Violation> {
+    require(start.lasts <= ACTS_MAX, "I10", &start)
+}
+
+#[test]
+fn a_leader_does_not_wait_for_its_child_without_a_bound() {
+    let start = |millis| Start {
+        lasts: Duration::from_millis(millis),
+    };
+    assert_eq!(check(start(200)), None);
+    assert!(check(start(201)).is_some());
+}

@@ -1,0 +1,110 @@
+//! The start of a command, until its shim has executed it or is given up.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
+
+use super::{Guard, Launch, Leader};
+use crate::claim_share::{ClaimShare, Place};
+use crate::groups::number;
+use crate::waiting_shim::Shim;
+use crate::wire::{LeaderEnd, Received, ShimFailed, ShimStart, Stage, post_with, take};
+
+impl Guard {
+    /// Checks if the shim became CMD, in which case its socket is closed.
+    pub(super) fn hear_shim(&mut self) {
+        let Some(shim) = &self.shim else { return };
+        match take::<ShimFailed>(shim.as_fd()) {
+            Received::Nothing => return,
+            Received::Record(failed) => {
+                self.report.end = match failed {
+                    ShimFailed { errno: 0, .. } => LeaderEnd::Refused,
+                    ShimFailed { errno, unrecorded } if unrecorded => LeaderEnd::NotSpawned(errno),
+                    ShimFailed { errno, .. } => LeaderEnd::NotExecuted(errno),
+                };
+            }
+            Received::Closed => self.report.stage = self.report.stage.max(Stage::Running),
+        }
+        self.shim = None;
+    }
+
+    pub(super) fn never_started(&mut self, end: LeaderEnd) {
+        let shim = self.launch.take().and_then(|launch| launch.shim);
+        shim.into_iter().for_each(Shim::dismiss);
+        self.report.end = end;
+        self.gone();
+    }
+
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        let Some(Launch { shim, stdin, file }) = self.launch.take() else {
+            return Err(Errno::INVAL.into());
+        };
+        let start = ShimStart {
+            guard: number(getpid()),
+            valid_until: self.policy.valid_until(),
+            foreground: self.foreground,
+            place: self
+                .claim
+                .as_ref()
+                .map_or(Place::Command, ClaimShare::place),
+            claims: self.claim.is_some(),
+        };
+        let claim = self.claim.as_ref();
+        let tell = |shim: &Shim| {
+            let (stdin, file, socket) = (stdin.as_fd(), file.as_fd(), shim.socket.as_fd());
+            match claim {
+                Some(claim) => post_with(socket, &start, &[stdin, file, claim.as_fd()]),
+                None => post_with(socket, &start, &[stdin, file]),
+            }
+        };
+        let shim = match shim {
+            Some(shim) if tell(&shim).is_ok() => shim,
+            lost => {
+                lost.into_iter().for_each(Shim::dismiss);
+                let shim = Shim::new()?;
+                if let Err(error) = tell(&shim) {
+                    shim.dismiss();
+                    return Err(error);
+                }
+                shim
+            }
+        };
+        // The shim may have waited for long, and may have been stopped meanwhile.
+        let _ = kill_process(shim.pid, Signal::CONT);
+        self.report.leader = number(shim.pid);
+        self.leader = Some(Leader {
+            pid: shim.pid,
+            reaped: false,
+        });
+        self.shim = Some(shim.socket);
+        Ok(())
+    }
+
+    /// Counts CMD as gone if the killed leader has not executed it, even if the leader still waits
+    /// for a disk. A process with a pending SIGKILL runs no further instruction, and an exec would
+    /// have closed the socket before the first instruction of CMD.
+    pub(super) fn give_up_shim(&mut self) {
+        let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) else {
+            return;
+        };
+        if kill_process(leader.pid, Signal::KILL).is_err() {
+            return;
+        }
+        self.hear_shim();
+        if self.shim.is_some() {
+            self.report.end = LeaderEnd::Refused;
+            self.report.by_us = true;
+            self.gone();
+        }
+    }
+
+    /// Waits for the end of a shim that was given up. Its record may still be written until then,
+    /// and would replace the record of the next guard, which gets the place when this one exits.
+    pub(super) fn await_shim(&self) {
+        if let (Some(_), Some(leader)) = (&self.shim, &self.leader) {
+            let _ = retry_on_intr(|| waitid(WaitId::Pid(leader.pid), WaitIdOptions::EXITED));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Goal: a disk that hangs while a command is to be recorded delays the command only. The guard
+//! enforces every deadline meanwhile, and nothing runs that is not recorded.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use leasehold::clock::boot_now;
+use leasehold::workload::claim_share::{Child, ClaimShares, Place, children, no_children};
+use leasehold::workload::{End, Ended, Progress, Terms, Workload};
+use leasehold_testbed::pid::{self, exists, state};
+use leasehold_testbed::{FreezableDisk, Frozen};
+
+use crate::fixture::{Fixture, LONG, SEEN_LATE, eventually, millis, terms};
+
+const SCRIPT: &str = "echo $$ > pid; exec sleep 60";
+
+/// A claim file on a disk that can be frozen.
+struct Claim {
+    disk: FreezableDisk,
+    shares: ClaimShares,
+}
+
+impl Claim {
+    fn new() -> Option<Self> {
+        let disk = FreezableDisk::new()?;
+        let path = disk.path().join("claim");
+        std::fs::write(&path, "").unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let places = leasehold::workload::claim_share::PLACES_BEGIN;
+        file.write_all_at(&no_children(), places as u64).unwrap();
+        file.sync_all().unwrap();
+        let shares = ClaimShares::new(file.into());
+        Some(Self { disk, shares })
+    }
+
+    /// Starts the script while the disk hangs. Returns it with its shim, which waits for the disk.
+    async fn start_frozen(&self, fixture: &Fixture, terms: Terms) -> (Workload, u32, Frozen) {
+        let share = self.shares.share(Place::Command, LONG).await.unwrap();
+        let frozen = self.disk.freeze();
+        let workload = Workload::start(&fixture.script(SCRIPT), terms, Some(share)).unwrap();
+        let mut shim = None;
+        eventually("the shim waits for the disk", || {
+            shim = pid::children(workload.guard()).first().copied();
+            shim.is_some_and(|shim| state(shim) == Some('D'))
+        })
+        .await;
+        (workload, shim.unwrap(), frozen)
+    }
+
+    fn recorded(&self) -> Child {
+        children(File::open(self.disk.path().join("claim")).unwrap()).unwrap()[0]
+    }
+}
+
+/// Waits for the end of the workload while the disk hangs.
+async fn ended(workload: &mut Workload) -> Ended {
+    let ended = tokio::time::timeout(SEEN_LATE, workload.ended()).await;
+    ended.expect("the guard does not wait for the disk")
+}
+
+#[tokio::test]
+async fn a_command_that_is_killed_before_it_is_recorded_is_gone_at_once() {
+    let (fixture, Some(claim)) = (Fixture::new(), Claim::new()) else {
+        return;
+    };
+    let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
+    workload.kill();
+    let ended = ended(&mut workload).await;
+    assert_eq!(
+        (ended.end, ended.by_us, ended.guard_lost),
+        (End::Refused, true, false)
+    );
+    assert!(
+        exists(shim) && exists(workload.guard()),
+        "both still wait for the disk"
+    );
+    // The shim may still write, so the next command may not be recorded yet.
+    let busy = claim.shares.share(Place::Command, millis(20)).await;
+    assert!(busy.is_err(), "its place is not free");
+    drop(frozen);
+    let share = claim.shares.share(Place::Command, LONG).await;
+    assert!(share.is_ok(), "free when the guard is gone");
+    assert_eq!(claim.recorded(), Child::Gone);
+    assert!(!fixture.path("pid").exists(), "it never ran");
+}
+
+#[tokio::test]
+async fn the_deadline_of_a_command_passes_before_it_is_recorded() {
+    let (fixture, Some(claim)) = (Fixture::new(), Claim::new()) else {
+        return;
+    };
+    let deadline = terms(millis(700), millis(300));
+    let (mut workload, _, frozen) = claim.start_frozen(&fixture, deadline).await;
+    let ended = ended(&mut workload).await;
+    assert!(boot_now() >= deadline.kill_at, "not before");
+    assert_eq!((ended.end, ended.guard_lost), (End::Refused, false));
+    drop(frozen);
+    let guard = workload.guard();
+    eventually("the guard exits", || !exists(guard)).await;
+    assert!(!fixture.path("pid").exists(), "it never ran");
+}
+
+#[tokio::test]
+async fn a_command_starts_and_is_recorded_once_the_disk_continues() {
+    let (fixture, Some(claim)) = (Fixture::new(), Claim::new()) else {
+        return;
+    };
+    let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
+    assert_eq!(workload.progress(), Progress::Starting);
+    assert!(!fixture.path("pid").exists(), "it does not run unrecorded");
+    drop(frozen);
+    assert_eq!(fixture.wait_pid("pid").await, shim);
+    assert!(matches!(claim.recorded(), Child::Running(process) if process.pid == shim as i32));
+    workload.kill();
+    let ended = tokio::time::timeout(Duration::from_secs(30), workload.ended()).await;
+    assert!(ended.is_ok_and(|ended| ended.by_us));
+}
+
+#[tokio::test]
+async fn a_guard_that_is_killed_leaves_the_claim_locked_until_its_shim_is_gone() {
+    use rustix::fs::{FlockOperation, flock};
+    let (fixture, Some(claim)) = (Fixture::new(), Claim::new()) else {
+        return;
+    };
+    let path = claim.disk.path().join("claim");
+    let free = || {
+        let other = File::open(&path).unwrap();
+        flock(other, FlockOperation::NonBlockingLockExclusive).is_ok()
+    };
+    let lock = claim.shares.share(Place::OnLead, LONG).await.unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
+    pid::signal(workload.guard(), rustix::process::Signal::KILL);
+    // This process holds no descriptor of the claim any longer, as if it had been killed too.
+    let Claim { disk, shares } = claim;
+    drop((lock, shares));
+    assert!(!free(), "the shim may still write");
+    drop(frozen);
+    let ended = workload.ended().await;
+    assert!(ended.guard_lost && !exists(shim));
+    eventually("the lock is free", free).await;
+    assert!(!fixture.path("pid").exists(), "it never ran");
+    drop(disk);
+}
