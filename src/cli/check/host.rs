@@ -184,13 +184,9 @@ fn status_directory(directory: &Path) -> Check {
     }
 }
 
-/// Splits the message of an error into cause and remedy.
 fn unusable(error: &DirectoryError) -> Check {
-    let text = error.to_string();
-    match text.split_once(". ") {
-        Some((detail, remedy)) => Check::failed(Name::StatusDirectory, detail, remedy),
-        None => Check::failed(Name::StatusDirectory, text, ""),
-    }
+    let remedy = error.remedy().unwrap_or_default();
+    Check::failed(Name::StatusDirectory, error.why(), remedy)
 }
 
 async fn port(config: &Config) -> Check {
@@ -247,6 +243,18 @@ mod tests {
         assert_eq!(reached("0.0.0.0:9402"), "127.0.0.1:9402");
         assert_eq!(reached("[::]:9402"), "[::1]:9402");
         assert_eq!(reached("10.1.2.3:9402"), "10.1.2.3:9402");
+    }
+
+    #[test]
+    fn the_path_of_an_unusable_directory_is_shown_whole() {
+        let path = std::path::PathBuf::from("/proc/St. Ives. Set it/orders");
+        let check = status_directory(&path);
+        let detail = format!(
+            "cannot create status directory {}: entity not found",
+            path.display()
+        );
+        let remedy = "Set status.directory to a place where this user may write";
+        assert_eq!(check, Check::failed(Name::StatusDirectory, detail, remedy));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Errors of a status directory, with their remedies.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -11,12 +12,6 @@ use crate::publish::occupant::{self, Occupant, named};
 #[non_exhaustive]
 pub enum DirectoryError {
     /// The directory cannot be created.
-    #[error(
-        "cannot create status directory {}: {}. Set status.directory to a place where this user \
-         may write",
-        path.display(),
-        cause(source)
-    )]
     Make {
         /// The directory.
         path: PathBuf,
@@ -24,7 +19,6 @@ pub enum DirectoryError {
         source: io::Error,
     },
     /// A file in the directory cannot be written.
-    #[error("cannot write {} in status directory {}: {}", file, path.display(), why_unwritten(source))]
     Write {
         /// The directory.
         path: PathBuf,
@@ -34,13 +28,6 @@ pub enum DirectoryError {
         source: io::Error,
     },
     /// Another process has locked the directory.
-    #[error(
-        "cannot lock {} in status directory {}: {} has locked it. Stop that process, or give each \
-         daemon a status.directory of its own",
-        file,
-        path.display(),
-        named(by)
-    )]
     Locked {
         /// The directory.
         path: PathBuf,
@@ -51,7 +38,56 @@ pub enum DirectoryError {
     },
 }
 
+impl fmt::Display for DirectoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.remedy() {
+            Some(remedy) => write!(f, "{}. {remedy}", self.why()),
+            None => f.write_str(&self.why()),
+        }
+    }
+}
+
 impl DirectoryError {
+    /// Returns the operation that failed, and the cause.
+    pub fn why(&self) -> String {
+        match self {
+            Self::Make { path, source } => {
+                let path = path.display();
+                format!("cannot create status directory {path}: {}", cause(source))
+            }
+            Self::Write { path, file, source } => {
+                let path = path.display();
+                format!(
+                    "cannot write {file} in status directory {path}: {}",
+                    cause(source)
+                )
+            }
+            Self::Locked { path, file, by } => {
+                let (path, by) = (path.display(), named(by));
+                format!("cannot lock {file} in status directory {path}: {by} has locked it")
+            }
+        }
+    }
+
+    /// Returns the remedy; `None` if the cause contains it.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Make { .. } => Some("Set status.directory to a place where this user may write"),
+            Self::Locked { .. } => {
+                Some("Stop that process, or give each daemon a status.directory of its own")
+            }
+            // An error message of our own already contains the remedy.
+            Self::Write { source, .. } if source.get_ref().is_some() => None,
+            Self::Write { source, .. } => Some(match source.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Make room there",
+                ErrorKind::ReadOnlyFilesystem => {
+                    "Set status.directory to a place that can be written"
+                }
+                _ => "This user must be able to create files there",
+            }),
+        }
+    }
+
     /// Returns a converter for errors with a file of the directory.
     pub(super) fn writing(directory: &Path, file: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::Write {
@@ -92,19 +128,6 @@ impl From<DirectoryError> for io::Error {
         };
         Self::new(kind, error)
     }
-}
-
-/// Returns the cause and the remedy.
-fn why_unwritten(source: &io::Error) -> String {
-    let cause = cause(source);
-    let remedy = match source.kind() {
-        // An error message of our own already contains the remedy.
-        _ if source.get_ref().is_some() => return cause,
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Make room there",
-        ErrorKind::ReadOnlyFilesystem => "Set status.directory to a place that can be written",
-        _ => "This user must be able to create files there",
-    };
-    format!("{cause}. {remedy}")
 }
 
 #[cfg(test)]
