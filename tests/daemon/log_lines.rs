@@ -64,8 +64,10 @@ async fn a_quiet_life_has_no_lines() {
     let candidate = |identity| contest.candidate_at(identity, DaemonTimings::DEFAULT);
     let leader = candidate("leader").leading(LONG).await;
     let follower = candidate("follower").following("leader", LONG).await;
-    // A change is published before it is logged.
+    // A change is published before it is logged. Another task describes the store, so its line may
+    // come after the first leadership.
     for daemon in [&leader, &follower] {
+        daemon.wait_logged("connected to MongoDB", LONG).await;
         eventually("its role is logged", async || {
             daemon.status()["transitions"] == records(daemon, "role changed").len()
         })
