@@ -13,6 +13,7 @@ mod bounds;
 mod browser;
 mod daemon_page;
 mod events;
+mod kept;
 mod page;
 mod screenshots;
 mod server;

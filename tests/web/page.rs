@@ -10,21 +10,21 @@ use crate::events::job;
 use crate::server::{LONG, Server, run, shared_stage};
 
 /// Returns an expression for the text of a cell of a document's row.
-fn cell(name: &str, column: &str) -> String {
+pub(crate) fn cell(name: &str, column: &str) -> String {
     let name = json!(name);
     format!(
         "[...document.querySelectorAll('#rows tr')].find(row => row.dataset.name === {name})?.querySelector('td.{column}')?.textContent"
     )
 }
 
-fn row_class(name: &str) -> String {
+pub(crate) fn row_class(name: &str) -> String {
     let name = json!(name);
     format!(
         "[...document.querySelectorAll('#rows tr')].find(row => row.dataset.name === {name})?.className"
     )
 }
 
-async fn shows(browser: &mut Browser, name: &str, column: &str, text: &str) {
+pub(crate) async fn shows(browser: &mut Browser, name: &str, column: &str, text: &str) {
     let expression = format!("{} === {}", cell(name, column), json!(text));
     browser.until(&expression).await;
 }

@@ -3,8 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use leasehold_testbed::{HungDisk, skip};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::server::{Events, Server, eventually, run, shared_stage};
 
@@ -74,6 +77,47 @@ async fn a_token_is_required_and_can_be_exchanged_for_a_session() {
         log_in(&[own], "another").await.code == 401
     })
     .await;
+}
+
+#[tokio::test]
+async fn slow_visitors_keep_no_other_from_logging_in() {
+    let stage = shared_stage().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = token(directory.path(), "s3cret", 0o600);
+    let server = Server::start(&stage, &["--token-file", path.to_str().unwrap()]).await;
+    let (host, origin) = (server.host(), server.origin());
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(&host).await.unwrap();
+        let head = format!(
+            "POST /login HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\n\
+             Content-Length: 12\r\nExpect: 100-continue\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The server asks for the body when it reads it.
+        let mut asked = [0; 12];
+        stream.read_exact(&mut asked).await.unwrap();
+        assert_eq!(&asked, b"HTTP/1.1 100");
+        slow.push(stream);
+    }
+    let own = ("Origin", origin.as_str());
+    let entered = server
+        .request("POST", "/login", &[own], "token=s3cret")
+        .await;
+    assert_eq!(entered.code, 303);
+}
+
+#[tokio::test]
+async fn a_wrong_token_takes_its_time_in_a_header_too() {
+    let stage = shared_stage().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = token(directory.path(), "s3cret", 0o600);
+    let server = Server::start(&stage, &["--token-file", path.to_str().unwrap()]).await;
+    let begun = Instant::now();
+    let wrong = ("Authorization", "Bearer s3cre");
+    let answer = server.request("GET", "/events", &[wrong], "").await;
+    assert_eq!(answer.code, 401);
+    assert!(begun.elapsed() >= Duration::from_millis(500));
 }
 
 #[tokio::test]

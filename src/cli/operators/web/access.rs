@@ -10,14 +10,15 @@ use std::hint::black_box;
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderValue};
 use rustix::fs::OFlags;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::clock::boot_now;
@@ -33,6 +34,13 @@ const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
 /// Timeout of a read of the file. It is shorter than the time after which the page gives up an event
 /// stream.
 const READ_MAX: Duration = Duration::from_secs(3);
+/// Maximum number of tokens that are compared at the same time. A wrong one takes [`WRONG_TOKEN`],
+/// so that few can be tried.
+const GUESSES_MAX: usize = 4;
+/// Time that a wrong token takes.
+const WRONG_TOKEN: Duration = Duration::from_millis(500);
+/// Maximum time that a visitor waits while others give wrong tokens.
+const GUESS_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Permissions of others to a file.
 const OTHERS: u32 = 0o007;
 
@@ -50,6 +58,16 @@ pub(super) struct Access {
     file: Option<TokenFile>,
     sessions: Mutex<VecDeque<Session>>,
     cookie: String,
+    guesses: Arc<Semaphore>,
+}
+
+/// The reason why a visitor was not logged in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotLoggedIn {
+    /// The token is wrong, or the file is not usable.
+    Wrong,
+    /// Too many wrong tokens were given at the same time.
+    Busy,
 }
 
 #[derive(Debug)]
@@ -97,6 +115,7 @@ impl Access {
             file,
             sessions: Mutex::default(),
             cookie: format!("leasehold_{port}"),
+            guesses: Arc::new(Semaphore::new(GUESSES_MAX)),
         })
     }
 
@@ -113,7 +132,7 @@ impl Access {
         let bearer = headers.get(header::AUTHORIZATION);
         let bearer = bearer.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
         if let Some(bearer) = bearer {
-            return is_same(bearer, token.as_bytes());
+            return self.compare(bearer, &token).await == Some(true);
         }
         let Some(id) = self.session_id(headers) else {
             return false;
@@ -127,11 +146,30 @@ impl Access {
         })
     }
 
-    /// Returns the cookie of a new session, or `None` if the token is wrong.
-    pub(super) async fn log_in(&self, given: &str) -> Option<HeaderValue> {
-        let token = self.token().await?;
-        if !is_same(given.as_bytes(), token.as_bytes()) {
-            return None;
+    /// Compares the token of a visitor; `None` if too many others give wrong ones meanwhile.
+    async fn compare(&self, given: &[u8], token: &str) -> Option<bool> {
+        let guess = Arc::clone(&self.guesses).acquire_owned();
+        let guess = timeout(GUESS_WAIT_MAX, guess).await.ok()?.ok()?;
+        if is_same(given, token.as_bytes()) {
+            return Some(true);
+        }
+        // A task of its own, because a visitor may close the connection and try again.
+        let slowed = tokio::spawn(async move {
+            sleep(WRONG_TOKEN).await;
+            drop(guess);
+        });
+        // The task does not panic.
+        let _ = slowed.await;
+        Some(false)
+    }
+
+    /// Returns the cookie of a new session; `None` if the browser cannot be sent one.
+    pub(super) async fn log_in(&self, given: &str) -> Result<Option<HeaderValue>, NotLoggedIn> {
+        let token = self.token().await.ok_or(NotLoggedIn::Wrong)?;
+        match self.compare(given.as_bytes(), &token).await {
+            Some(true) => {}
+            Some(false) => return Err(NotLoggedIn::Wrong),
+            None => return Err(NotLoggedIn::Busy),
         }
         let id = nonce();
         let cookie = self.set_cookie(&id, SESSION_TIME);
@@ -144,7 +182,7 @@ impl Access {
             token,
             until: boot_now() + SESSION_TIME,
         });
-        cookie
+        Ok(cookie)
     }
 
     /// Ends the session of a request, and returns the cookie that removes it from the browser.
@@ -268,7 +306,7 @@ fn read(path: &Path) -> Result<Read, TokenError> {
     })
 }
 
-/// Compares two secrets in a time that does not depend on how much of them is the same.
+/// Compares two secrets in constant time.
 pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |found, (a, b)| found | (a ^ b));
     black_box(differences) == 0 && a.len() == b.len()
@@ -325,8 +363,9 @@ mod tests {
         let bearer = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
         assert!(access.permits(&bearer("first")).await);
         assert!(!access.permits(&bearer("firs")).await && !access.permits(&HeaderMap::new()).await);
-        assert!(access.log_in("wrong").await.is_none());
-        let cookie = access.log_in("first").await.expect("a cookie");
+        assert_eq!(access.log_in("wrong").await, Err(NotLoggedIn::Wrong));
+        let cookie = access.log_in("first").await.expect("right");
+        let cookie = cookie.expect("a cookie");
         let cookie = cookie.to_str().expect("a text");
         assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
         let (pair, _) = cookie.split_once(';').expect("attributes");
@@ -342,12 +381,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn wrong_tokens_take_their_time_even_if_the_visitor_does_not_wait() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = file(directory.path(), "right", 0o600);
+        let access = Access::new(Some(path), 1).await.expect("usable");
+        let bearer = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
+        let wrong = bearer("wrong");
+        for _ in 0..GUESSES_MAX {
+            let impatient = timeout(Duration::from_millis(20), access.permits(&wrong));
+            assert!(impatient.await.is_err(), "answered at once");
+        }
+        assert_eq!(access.guesses.available_permits(), 0);
+        // It waits its turn instead of being refused.
+        assert!(access.permits(&bearer("right")).await);
+    }
+
+    #[tokio::test]
     async fn a_session_ends_when_the_visitor_leaves() {
         let directory = tempfile::tempdir().expect("a directory");
         let access = Access::new(Some(file(directory.path(), "t", 0o600)), 1)
             .await
             .expect("usable");
-        let cookie = access.log_in("t").await.expect("a cookie");
+        let cookie = access.log_in("t").await.expect("right");
+        let cookie = cookie.expect("a cookie");
         let (pair, _) = cookie
             .to_str()
             .expect("a text")

@@ -114,6 +114,7 @@ fn claim(seen: &Seen, entry: &lock::Entry, now: BootTime) -> Value {
         "mode": entry.mode.as_str(),
         "token": entry.token.map(|token| token.get()),
         "over": entry.is_over,
+        "at_least_ms": millis(entry.at_least),
         "since": date(entry.acquired_at),
         "lease_duration_ms": entry.lease_duration.millis,
         "silent_ms": silence.map(|silence| millis(silence.lasts(now))),

@@ -65,7 +65,8 @@ function sortValue(name, key, now) {
 function isShown({ doc, at, text }, words, kind, now) {
   const found = state(doc, at, now);
   if (kind === "attention") {
-    const calm = (found === "held" || (doc.kind === "lock" && found === "free")) && !doc.paused && !doc.request;
+    const quiet = ["free", "kept"].includes(found) && doc.kind === "lock";
+    const calm = (found === "held" || quiet) && !doc.paused && !doc.request;
     if (calm) return false;
   } else if (kind && doc.kind !== kind) return false;
   return words.every((word) => text.includes(word) || found.includes(word));

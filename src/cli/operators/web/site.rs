@@ -1,7 +1,6 @@
 //! The answers to requests of browsers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
@@ -15,7 +14,7 @@ use tracing::info;
 use super::super::{
     Author, OperatorError, REASON_MAX, RequestArgs, RequestKind, Session, is_reason, request,
 };
-use super::access::{Access, is_same};
+use super::access::{Access, NotLoggedIn, is_same};
 use super::board::Board;
 use super::{STREAMS_MAX, document, feed, page};
 use crate::clock::boot_now;
@@ -30,10 +29,6 @@ use crate::http::{
 const BODY_BYTES_MAX: usize = 8 * 1024;
 /// Maximum number of actions that are waited for at the same time.
 const ACTIONS_MAX: usize = 16;
-/// Maximum number of attempts to log in at the same time. A wrong token takes [`WRONG_TOKEN`], so
-/// that few can be tried.
-const LOGINS_MAX: usize = 4;
-const WRONG_TOKEN: Duration = Duration::from_millis(500);
 /// Request header with the value that only this server's page knows.
 const PAGE_HEADER: &str = "x-leasehold-page";
 
@@ -47,7 +42,6 @@ struct Shared {
     session: Session,
     board: watch::Receiver<Board>,
     access: Access,
-    logins: Semaphore,
     actions: Option<Actions>,
 }
 
@@ -88,7 +82,6 @@ impl Web {
                 session,
                 board,
                 access,
-                logins: Semaphore::new(LOGINS_MAX),
                 actions,
             }),
         }
@@ -246,9 +239,6 @@ impl Shared {
         if let Err(why) = same_origin(request.headers()) {
             return text(StatusCode::FORBIDDEN, why);
         }
-        let Ok(_login) = self.logins.try_acquire() else {
-            return page::login(StatusCode::TOO_MANY_REQUESTS, "Busy: try again.");
-        };
         let body = match body(request).await {
             Ok(body) => body,
             Err(refused) => return refused,
@@ -259,10 +249,12 @@ impl Shared {
             .map(|token| token.replace('+', " "));
         let token = token.as_deref().and_then(decoded).unwrap_or_default();
         match self.access.log_in(token.trim()).await {
-            Some(cookie) => with_cookie(redirect("/"), cookie),
-            None => {
-                tokio::time::sleep(WRONG_TOKEN).await;
+            Ok(Some(cookie)) => with_cookie(redirect("/"), cookie),
+            Ok(None) | Err(NotLoggedIn::Wrong) => {
                 page::login(StatusCode::UNAUTHORIZED, "Wrong token.")
+            }
+            Err(NotLoggedIn::Busy) => {
+                page::login(StatusCode::TOO_MANY_REQUESTS, "Busy: try again.")
             }
         }
     }

@@ -23,7 +23,14 @@ function silence(entry, at, now) {
   return entry && entry.silent_ms != null ? entry.silent_ms + Math.max(0, now - at) : NaN;
 }
 
+// The time for which the place of a holder whose work has ended is kept, at an instant.
+function kept(entry, at, now) {
+  return entry && entry.over ? Math.max(0, entry.at_least_ms - silence(entry, at, now)) : 0;
+}
+
 function renewed(entry, at, now) {
+  const rest = kept(entry, at, now);
+  if (rest > 0) return `kept until ${clockTime(-rest)}`;
   const ms = silence(entry, at, now);
   if (Number.isNaN(ms)) return "–";
   return entry.renewal_seen ? `${duration(ms)} ago` : `> ${duration(ms)}`;
@@ -37,16 +44,21 @@ function renew(doc, holders) {
   });
 }
 
-// The holder whose renewal is shown in the list: of a lock, the one that is silent for longest.
+// The holder whose renewal is shown in the list: of a lock, the one that is silent for longest, or,
+// if the work of all has ended, the one whose place is kept for longest.
 function principal(doc) {
   if (doc.kind !== "lock") return doc.holder || null;
-  return doc.holders.reduce((a, b) => (a && a.silent_ms >= b.silent_ms ? a : b), null);
+  const working = doc.holders.filter((holder) => !holder.over);
+  const rest = (holder) => (holder.over ? holder.at_least_ms - holder.silent_ms : holder.silent_ms);
+  const all = working.length ? working : doc.holders;
+  return all.reduce((a, b) => (a && rest(a) >= rest(b) ? a : b), null);
 }
 
 function state(doc, at, now) {
   const holder = principal(doc);
   if (doc.kind === "foreign") return "foreign";
   if (!holder) return doc.paused ? "paused" : "free";
+  if (holder.over) return kept(holder, at, now) > 0 ? "kept" : "free";
   const silent = silence(holder, at, now);
   if (silent >= holder.lease_duration_ms) return "expired";
   return silent > holder.lease_duration_ms / 4 ? "late" : "held";
