@@ -4,9 +4,11 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use tracing::{debug, error};
 
 use super::examination::{Examiner, Refusal};
+use super::reconciler::REQUEST_TIME_MAX;
 
 /// Attempts before the policy counts as missing. helm creates policies after the pods, and an API
 /// server applies a new policy some seconds after it was stored.
@@ -18,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Logs an error if no policy restricts the token. Then waits indefinitely, because the end of a
 /// task is a fault.
 pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> {
-    match restricted(&examiner, INTERVAL).await {
+    match restricted(&examiner, INTERVAL, REQUEST_TIME_MAX).await {
         Some(true) => debug!(%lease, "an admission policy restricts the token of this pod"),
         Some(false) => error!(
             %lease,
@@ -31,17 +33,17 @@ pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> 
 }
 
 /// Tries, as a dry run, a change that a policy must refuse. Returns false if the last attempt was
-/// accepted, and `None` if it was not answered.
-async fn restricted(examiner: &Examiner, interval: Duration) -> Option<bool> {
+/// accepted, and `None` if it was not answered within `answer_max`.
+async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut answer = None;
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             tokio::time::sleep(interval).await;
         }
-        answer = match examiner.try_more_than_the_label().await {
-            Err(Refusal::Policy) => return Some(true),
-            Err(Refusal::Failed(_)) => None,
-            Ok(()) => Some(false),
+        answer = match timeout(answer_max, examiner.try_more_than_the_label()).await {
+            Ok(Err(Refusal::Policy)) => return Some(true),
+            Ok(Err(Refusal::Failed(_))) | Err(_) => None,
+            Ok(Ok(())) => Some(false),
         };
     }
     answer
@@ -62,6 +64,8 @@ mod tests {
     use super::*;
     use crate::publish::fixture;
 
+    const LONG: Duration = Duration::from_secs(30);
+
     async fn answered(statuses: &'static [u16]) -> Option<bool> {
         let asked = std::sync::Arc::new(AtomicUsize::new(0));
         let api = Api::over("https://api".to_owned(), move || {
@@ -74,7 +78,22 @@ mod tests {
         });
         let pod = Pod::new("a", "shop", "1").unwrap();
         let examiner = Examiner::over(api, pod, "leasehold.dev", &fixture::who("me"));
-        restricted(&examiner, Duration::from_millis(1)).await
+        restricted(&examiner, Duration::from_millis(1), LONG).await
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_answers_is_not_waited_for() {
+        let api = Api::over("https://api".to_owned(), || {
+            let service = service_fn(|_: Request<Body>| {
+                std::future::pending::<Result<Response<Body>, BoxError>>()
+            });
+            Ok(Client::new(service, "shop"))
+        });
+        let pod = Pod::new("a", "shop", "1").unwrap();
+        let examiner = Examiner::over(api, pod, "leasehold.dev", &fixture::who("me"));
+        let moment = Duration::from_millis(1);
+        let verified = timeout(LONG, restricted(&examiner, moment, moment)).await;
+        assert_eq!(verified, Ok(None));
     }
 
     #[tokio::test]
