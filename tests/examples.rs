@@ -65,6 +65,14 @@ async fn the_job_holds_the_lock_and_releases_it() {
 }
 
 #[tokio::test]
+async fn the_programs_own_client_is_used_and_stays_open() {
+    let lines = lines("own_client").await;
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert!(lines[2].starts_with("page 3, token "), "{lines:?}");
+    assert_eq!(lines[3], "released");
+}
+
+#[tokio::test]
 async fn the_late_write_is_refused() {
     let expected = [
         "written by the holder",

@@ -39,7 +39,7 @@ use crate::config::{ConfigError, Contended, LockConfig, Misplaced, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
 use crate::exit;
 use crate::lock::{AtLeast, Mode, OncePer, Want, scaled};
-use crate::locker::{Locker, LockerOptions};
+use crate::locker::{LockError, Locker, LockerOptions};
 use crate::log;
 use crate::signals::{Exit, Relays, Stops};
 use crate::supervisor::command::Standby;
@@ -101,6 +101,9 @@ pub enum LockCommandError {
     /// `--lease-duration` is inconsistent with the other durations.
     #[error("--lease-duration: {}", list(.0))]
     Timings(Vec<TimingError>),
+    /// The options contradict each other.
+    #[error(transparent)]
+    Options(#[from] LockError),
     /// Without a command, standard input holds the lock, and it cannot.
     #[error(
         "lock {lock} not acquired: {why}; to fix: give a command (leasehold lock {lock} -- COMMAND), \
@@ -138,7 +141,8 @@ impl LockCommandError {
             | Self::NotHandedDown(_)
             | Self::Misplaced(_)
             | Self::Trace(_)
-            | Self::Timings(_) => exit::CONFIGURATION,
+            | Self::Timings(_)
+            | Self::Options(_) => exit::CONFIGURATION,
             Self::Input { .. } => exit::USAGE,
             Self::Guard(_) | Self::System { .. } => exit::SYSTEM,
         }
@@ -329,7 +333,7 @@ impl Job<'_> {
             let watcher = Watcher::new(args, identity, voice, retry_interval);
             let cache = ObservationCache::of(&args.name, self.store);
             let options = self.options(&cache);
-            let mut locker = Locker::start(options, watcher.surfaces(cache));
+            let mut locker = Locker::start(options, watcher.surfaces(cache))?;
             if waits && let Some(command) = &mut command {
                 // Prepared while the store connects.
                 tokio::task::yield_now().await;

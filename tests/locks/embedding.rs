@@ -90,7 +90,7 @@ async fn work_and_a_loss_are_awaited_together() {
 async fn the_end_of_a_contender_can_be_asked_for_twice() {
     let stage = shared_stage().await;
     let options = LockerOptions::new(store_options(&stage, "a"), name());
-    let mut locker = Locker::start(options, NoLockSurfaces);
+    let mut locker = Locker::start(options, NoLockSurfaces).expect("legal options");
     locker.give_up().await;
     let first = locker.wait().await.expect("no fault");
     assert_eq!(locker.wait().await.expect("no fault"), first);

@@ -45,7 +45,8 @@ fn contender(stage: &Stage) -> (Locker, Operations) {
     let operations = Operations::default();
     let name = LeaseName::new(NAME).expect("legal");
     let options = LockerOptions::new(store_options(stage, "b"), name);
-    (Locker::start(options, operations.clone()), operations)
+    let locker = Locker::start(options, operations.clone()).expect("legal options");
+    (locker, operations)
 }
 
 async fn held(locker: &Locker) -> Status {

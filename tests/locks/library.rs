@@ -295,7 +295,7 @@ async fn abandoned_slot(stage: &Stage, timings: Timings) {
     let name = LeaseName::new(NAME).expect("legal");
     let mut options = LockerOptions::new(store, name);
     options.want = Want::Slot(slots(2));
-    let locker = Locker::start(options, NoLockSurfaces);
+    let locker = Locker::start(options, NoLockSurfaces).expect("legal options");
     let held = |status: &Status| matches!(status.standing, Standing::Held(_));
     locker.status().wait_for(held).await.expect("it runs");
     locker.abandon();

@@ -3,6 +3,7 @@
 // The tests observe from outside, so they use clocks of their own.
 #![allow(clippy::disallowed_methods)]
 
+mod cancellation;
 mod drawn;
 mod edited;
 mod embedding;
@@ -14,6 +15,7 @@ mod library;
 mod limits;
 mod never_begun;
 mod newer_fields;
+mod one_client;
 mod operators;
 mod releases;
 mod unknown_outcomes;

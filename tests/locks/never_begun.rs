@@ -28,7 +28,7 @@ async fn a_lock_that_is_lost_before_the_work_begins_keeps_no_place() {
     options.timings = short();
     let mut options = LockerOptions::new(options, name());
     options.at_least = hour();
-    let mut locker = Locker::start(options, NoLockSurfaces);
+    let mut locker = Locker::start(options, NoLockSurfaces).expect("legal options");
     let mut status = locker.status();
     let held = |status: &Status| matches!(status.standing, Standing::Held(_));
     status.wait_for(held).await.expect("it runs");

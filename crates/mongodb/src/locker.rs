@@ -20,7 +20,7 @@ use self::host::LockHost;
 use crate::calls::Answered;
 use crate::event_loop::{Channels, EventLoop};
 use crate::store::mongo::StoreOptions;
-use crate::store::mongo::lock::MongoLockStore;
+use crate::store::mongo::lock::{LockClient, MongoLockStore};
 use crate::store::{Failure, StoreInfo};
 use crate::trace::{Drawn, Tracer};
 use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
@@ -154,7 +154,26 @@ async fn run(mut runner: EventLoop<LockHost<impl LockSurfaces>>) -> io::Result<F
 
 impl Locker {
     /// Starts contending. Must be called inside a tokio runtime.
-    pub fn start(options: LockerOptions, surfaces: impl LockSurfaces + 'static) -> Self {
+    ///
+    /// # Errors
+    /// [`LockError::NotExclusive`] if [`LockerOptions::once_per`] is set for a shared lock or one with
+    /// slots, of which several holders could begin before one of them succeeds.
+    pub fn start(
+        options: LockerOptions,
+        surfaces: impl LockSurfaces + 'static,
+    ) -> Result<Self, LockError> {
+        Self::start_with(options, None, surfaces)
+    }
+
+    /// Starts contending by a client that other contenders use too, if there is one.
+    fn start_with(
+        options: LockerOptions,
+        client: Option<&LockClient>,
+        surfaces: impl LockSurfaces + 'static,
+    ) -> Result<Self, LockError> {
+        if options.once_per.is_some() && options.want != Want::Exclusive {
+            return Err(LockError::NotExclusive);
+        }
         let LockerOptions {
             store,
             name,
@@ -170,8 +189,7 @@ impl Locker {
             identity: store.identity.clone(),
             want,
             at_least,
-            // Several holders could begin before one of them succeeds. `Lock` refuses this.
-            once_per: once_per.filter(|_| want == Want::Exclusive),
+            once_per,
             timings,
             non_blocking,
             watch_first: false,
@@ -192,7 +210,10 @@ impl Locker {
             &started,
         );
         let (news_sender, news) = mpsc::channel(NEWS_MAX);
-        let (store, store_info) = MongoLockStore::new(store, name, news_sender);
+        let (store, store_info) = match client {
+            Some(client) => client.store(name, news_sender),
+            None => MongoLockStore::new(store, name, news_sender),
+        };
         let (status_sender, status) = watch::channel(contender.status());
         let (inputs, inputs_receiver) = mpsc::channel(INPUTS_MAX);
         let channels = Channels {
@@ -208,14 +229,14 @@ impl Locker {
             timings.operation_timeout(),
             tracer,
         );
-        Self {
+        Ok(Self {
             status,
             store,
             store_info,
             inputs,
             runner: Some(tokio::spawn(run(runner))),
             finished: None,
-        }
+        })
     }
 
     /// Returns a receiver of the contender's status. Use [`Status::at`] to check its authority.

@@ -87,6 +87,7 @@ pub struct Answer<O = Outcome> {
 
 /// Reason why an operation failed, without credentials and without the server's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// A constant phrase.
     pub kind: &'static str,

@@ -229,11 +229,9 @@ async fn credentials(
 
 /// Converts a failure; its detail is the remedy.
 pub(super) fn failed(name: Name, failure: &Failure) -> Check {
-    let short = Failure {
-        detail: String::new(),
-        ..failure.clone()
-    };
-    Check::failed(name, short.to_string(), failure.detail.as_str())
+    let mut short = failure.clone();
+    let detail = std::mem::take(&mut short.detail);
+    Check::failed(name, short.to_string(), detail.as_str())
 }
 
 fn deployment(description: &Description) -> Check {

@@ -415,7 +415,8 @@ mod tests {
         let name = LeaseName::new("x").expect("legal");
         let identity = Identity::new("me").expect("legal");
         let nowhere = StoreOptions::new("mongodb://127.0.0.1:1/", identity.clone());
-        let mut locker = Locker::start(LockerOptions::new(nowhere, name.clone()), NoLockSurfaces);
+        let mut locker = Locker::start(LockerOptions::new(nowhere, name.clone()), NoLockSurfaces)
+            .expect("legal options");
         let watcher = Watcher {
             voice: Voice::new(name.clone(), false),
             name,

@@ -14,6 +14,7 @@ use super::{Finished, LockSurfaces, Locker, LockerOptions};
 use crate::calls::Answered;
 use crate::fenced::{self, Fence, FencedError};
 use crate::store::mongo::StoreOptions;
+use crate::store::mongo::lock::LockClient;
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::{Authority, LeaseName, Token};
 use leasehold_core::lock::{
@@ -51,10 +52,13 @@ use leasehold_core::lock::{
 ///
 /// A value and its clones remember their observations of other holders. This lets them evict a
 /// holder that was killed although each acquisition is short: keep the value instead of creating a
-/// new one each time.
+/// new one each time. They also share one client, which connects at the first acquisition and is shut
+/// down with the last of them and of their guards. [`StoreOptions::with_client`] shares one among
+/// several locks.
 #[derive(Debug, Clone)]
 pub struct Lock {
     options: LockerOptions,
+    client: LockClient,
     cache: Arc<Mutex<ObservationCache>>,
     /// Number of the contenders that run.
     contenders: watch::Sender<usize>,
@@ -117,6 +121,7 @@ impl Lock {
     /// The exclusive lock of this name.
     pub fn new(store: StoreOptions, name: LeaseName) -> Self {
         Self {
+            client: LockClient::new(store.clone()),
             options: LockerOptions::new(store, name),
             cache: Arc::default(),
             contenders: watch::channel(0).0,
@@ -207,9 +212,6 @@ impl Lock {
     }
 
     fn start(&self, non_blocking: bool) -> Result<LockGuard, LockError> {
-        if self.options.once_per.is_some() && self.options.want != Want::Exclusive {
-            return Err(LockError::NotExclusive);
-        }
         let mut options = self.options.clone();
         options.non_blocking = non_blocking;
         {
@@ -227,7 +229,7 @@ impl Lock {
         };
         let failure = surfaces.failure.subscribe();
         let withdrawal_max = 2 * options.store.timings.operation_timeout();
-        let locker = Locker::start(options, surfaces);
+        let locker = Locker::start_with(options, Some(&self.client), surfaces)?;
         let status = locker.status();
         Ok(LockGuard {
             locker,

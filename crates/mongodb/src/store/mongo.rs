@@ -38,7 +38,7 @@ use tokio::sync::{Notify, mpsc, watch};
 pub use self::history::Ended;
 pub use self::options::{StoreOptions, UriProvider, WatchMode};
 
-use self::connection::{Deployment, Monitoring, SendError};
+use self::connection::{Deployment, Monitoring, PrimaryObserver, SendError};
 use self::follow::{HintEvent, Source, StreamEvent, StreamHandler};
 use self::hints::Hints;
 use self::ignored_request::IgnoredRequest;
@@ -75,8 +75,8 @@ impl MongoStore {
         news: mpsc::Sender<StoreEvent>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let hints = Arc::new(Hints::new(options.watch));
-        let (deployment, info) =
-            Deployment::new(options, Monitoring::Reports, primary_changed(&news));
+        let (deployment, info) = Deployment::new(options, Monitoring::Reports);
+        deployment.observe(news.clone());
         let shared = Shared {
             lease,
             deployment,
@@ -333,14 +333,15 @@ fn projection() -> Document {
     projection
 }
 
-/// Returns a callback that reports a new primary. The report is dropped if the queue is full,
-/// because the queued events wake the reader anyway.
-fn primary_changed<W: Send + 'static>(
-    news: &mpsc::Sender<StoreEvent<W>>,
-) -> impl Fn() + Send + Sync + 'static {
-    let news = news.clone();
-    move || {
-        let _ = news.try_send(StoreEvent::PrimaryChanged);
+impl<W: Send> PrimaryObserver for mpsc::Sender<StoreEvent<W>> {
+    /// Reports a new primary. The report is dropped if the queue is full, because the queued events
+    /// wake the reader anyway.
+    fn primary_changed(&self) {
+        let _ = self.try_send(StoreEvent::PrimaryChanged);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_closed()
     }
 }
 

@@ -47,8 +47,8 @@ const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 pub(super) struct Deployment {
     options: StoreOptions,
     monitoring: Monitoring,
-    /// Called when writes go to another server from now on.
-    primary_changed: Box<dyn Fn() + Send + Sync>,
+    /// The stores that use the client.
+    observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
     info: watch::Sender<Option<StoreInfo>>,
     /// Created at first use, so that a name that cannot be resolved yet does not end the process.
     connection: tokio::sync::Mutex<Option<Connection>>,
@@ -70,6 +70,15 @@ pub(super) struct Deployment {
     give_up_after: Duration,
     /// Start of the period in which no server has answered a call.
     unanswered_since: Mutex<Option<BootTime>>,
+}
+
+/// A store that uses a client, notified when writes go to another server from now on.
+pub(super) trait PrimaryObserver: Send + Sync {
+    /// Reports another primary.
+    fn primary_changed(&self);
+
+    /// Returns true once nothing receives the reports.
+    fn is_gone(&self) -> bool;
 }
 
 /// Reason why an operation has no outcome from the store.
@@ -106,7 +115,6 @@ impl Deployment {
     pub(super) fn new(
         options: StoreOptions,
         monitoring: Monitoring,
-        primary_changed: impl Fn() + Send + Sync + 'static,
     ) -> (Arc<Self>, watch::Receiver<Option<StoreInfo>>) {
         let (info, info_receiver) = watch::channel(None);
         let deployment = Self {
@@ -115,7 +123,7 @@ impl Deployment {
             give_up_after: options.timings.lease_duration(),
             options,
             monitoring,
-            primary_changed: Box::new(primary_changed),
+            observers: Mutex::default(),
             info,
             connection: tokio::sync::Mutex::new(None),
             reading: Arc::new(Semaphore::new(1)),
@@ -129,6 +137,24 @@ impl Deployment {
         (Arc::new(deployment), info_receiver)
     }
 
+    /// Adds a store that is notified of another primary.
+    pub(super) fn observe(&self, observer: impl PrimaryObserver + 'static) {
+        let mut observers = lock(&self.observers);
+        observers.retain(|observer| !observer.is_gone());
+        observers.push(Box::new(observer));
+    }
+
+    fn primary_changed(&self) {
+        for observer in &*lock(&self.observers) {
+            observer.primary_changed();
+        }
+    }
+
+    /// Returns a receiver of the description for humans.
+    pub(super) fn info(&self) -> watch::Receiver<Option<StoreInfo>> {
+        self.info.subscribe()
+    }
+
     /// Returns the collection; creates a client if there is none.
     pub(super) async fn collection(self: &Arc<Self>) -> Result<Collection<Document>, SendError> {
         if let Some(why) = lock(&self.home).untold() {
@@ -136,7 +162,8 @@ impl Deployment {
         }
         let began = leasehold_clock::boot_now();
         let connection = self.connect().await?;
-        if !lock(&self.home).has(connection.number) {
+        // No monitor reports on the servers of a client that the program has provided.
+        if !connection.is_own || !lock(&self.home).has(connection.number) {
             self.verify(&connection).await?;
         }
         if leasehold_clock::boot_now().since(began) >= self.operation_timeout() {
@@ -384,7 +411,7 @@ impl Deployment {
         let ended = async {
             let connection = self.connection.lock().await.take();
             if let Some(connection) = connection {
-                connection.client.shutdown().immediate(true).await;
+                connection.close().await;
             }
         };
         let _ = tokio::time::timeout(SHUTDOWN_MAX, ended).await;

@@ -1,5 +1,6 @@
 //! One lock in a MongoDB collection, and the listing of a collection's locks for humans.
 
+mod client;
 mod document;
 mod expressions;
 mod granting;
@@ -15,6 +16,8 @@ use futures_util::TryStreamExt;
 use mongodb::bson::{DateTime, Document, Timestamp, doc};
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
+
+pub(crate) use self::client::LockClient;
 
 use super::connection::{Deployment, Monitoring, SendError};
 use super::display::shown;
@@ -46,6 +49,8 @@ struct Shared {
     joined: Mutex<Option<(Claim, Timestamp)>>,
     /// Set when a product that is not MongoDB was reported.
     reported: OnceLock<()>,
+    /// The client, if other stores use it too.
+    client: Option<LockClient>,
 }
 
 /// A change stream hint, with the claim that the stream follows. By the time it is read, another
@@ -72,9 +77,8 @@ impl MongoLockStore {
         name: LeaseName,
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
-        let primary_changed = super::primary_changed(&news);
         let monitoring = Monitoring::of_locks(&options.timings);
-        let (deployment, info) = Deployment::new(options, monitoring, primary_changed);
+        let (deployment, info) = Deployment::new(options, monitoring);
         (Self::over(deployment, name, news), info)
     }
 
@@ -83,6 +87,16 @@ impl MongoLockStore {
         name: LeaseName,
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
     ) -> Self {
+        Self::sharing(deployment, name, news, None)
+    }
+
+    fn sharing(
+        deployment: Arc<Deployment>,
+        name: LeaseName,
+        news: mpsc::Sender<StoreEvent<ClaimHint>>,
+        client: Option<LockClient>,
+    ) -> Self {
+        deployment.observe(news.clone());
         Self {
             shared: Arc::new(Shared {
                 name,
@@ -91,6 +105,7 @@ impl MongoLockStore {
                 slots_before: OnceLock::new(),
                 joined: Mutex::new(None),
                 reported: OnceLock::new(),
+                client,
             }),
         }
     }
@@ -133,9 +148,11 @@ impl MongoLockStore {
         self.shared.slots_before.get().copied()
     }
 
-    /// Shuts down the client, within a bounded time.
+    /// Shuts down the client, within a bounded time, unless other stores use it too.
     pub async fn shut_down(&self) {
-        self.shared.deployment.shut_down().await;
+        if self.shared.client.is_none() {
+            self.shared.deployment.shut_down().await;
+        }
     }
 
     fn name(&self) -> &str {
@@ -337,6 +354,7 @@ pub struct MongoLocks {
 
 /// A lock in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Listed {
     /// The lock's name, safe to show on a terminal.
     pub name: String,
@@ -347,7 +365,7 @@ pub struct Listed {
 impl MongoLocks {
     /// Creates the listing of a collection. Connects at its first use.
     pub fn new(options: StoreOptions) -> Self {
-        let (deployment, _) = Deployment::new(options, Monitoring::Checks, || {});
+        let (deployment, _) = Deployment::new(options, Monitoring::Checks);
         Self { deployment }
     }
 
@@ -356,7 +374,10 @@ impl MongoLocks {
     /// # Errors
     /// If the store cannot be read.
     pub async fn list(&self) -> Result<Vec<Listed>, Failure> {
-        let listed = self.find().await;
+        // The server's limit does not end the wait for an answer that the network has lost.
+        let limit = self.deployment.operation_timeout() * 2;
+        let listed = tokio::time::timeout(limit, self.find()).await;
+        let listed = listed.unwrap_or(Err(SendError::Late));
         listed.map_err(|error| self.deployment.failure(error))
     }
 

@@ -85,7 +85,7 @@ pub struct MongoCollection {
 impl MongoCollection {
     /// Creates the view of a collection.
     pub fn new(options: StoreOptions) -> Self {
-        let (deployment, info) = Deployment::new(options, Monitoring::Reports, || {});
+        let (deployment, info) = Deployment::new(options, Monitoring::Reports);
         Self { deployment, info }
     }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mongodb::Client;
+
 use crate::store::KnownHome;
 use crate::trace::Trace;
 use leasehold_core::election::{Identity, Timings};
@@ -14,6 +16,7 @@ pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
 /// The source from which a candidate learns of changes that others make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum WatchMode {
     /// Hints if their collection exists and the holder leaves some; otherwise a change stream.
     #[default]
@@ -34,6 +37,8 @@ pub enum WatchMode {
 pub struct StoreOptions {
     /// The source of the connection string.
     pub uri: UriProvider,
+    /// The client to use instead of one of its own: see [`StoreOptions::with_client`].
+    pub client: Option<Client>,
     /// The database; `leasehold` by default.
     pub database: String,
     /// The collection; `leases` by default.
@@ -70,6 +75,7 @@ impl StoreOptions {
     pub fn with_uri_provider(uri: UriProvider, identity: Identity) -> Self {
         Self {
             uri,
+            client: None,
             database: "leasehold".to_owned(),
             collection: "leases".to_owned(),
             identity,
@@ -80,6 +86,24 @@ impl StoreOptions {
             home: None,
             trace: None,
         }
+    }
+
+    /// Uses an existing client, for example the program's own, also for several leases and locks. It
+    /// belongs to the caller and is never shut down.
+    ///
+    /// `uri` must be the connection string that the client was created with: its servers are compared
+    /// and its settings are refused as usual. Each call sets its own read and write concern. The rest
+    /// is as the client has it:
+    ///
+    /// - Its monitors report nothing here. An election of the set is noticed by the call that fails, and
+    ///   each call first asks the primary which set it belongs to, which is one more round trip.
+    /// - `retryWrites`, the timeouts, `heartbeatFrequencyMS` and the pool remain its own. Leave room for
+    ///   20 connections in the pool, because a renewal that waits for a connection can cost the lock.
+    /// - It is not replaced when a certificate or a password changes.
+    #[must_use]
+    pub fn with_client(mut self, client: Client) -> Self {
+        self.client = Some(client);
+        self
     }
 
     /// Returns the name of a document in traces.

@@ -98,7 +98,7 @@ pub fn requires_login(failure: &Failure) -> bool {
 impl StoreProbe {
     /// Creates a probe that connects at its first use.
     pub fn new(options: StoreOptions, lease: LeaseName) -> Self {
-        let (deployment, _) = Deployment::new(options, Monitoring::Reports, || {});
+        let (deployment, _) = Deployment::new(options, Monitoring::Reports);
         Self { deployment, lease }
     }
 

@@ -32,6 +32,8 @@ pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) client: Client,
+    /// False if the program has provided the client.
+    pub(super) is_own: bool,
     pub(super) number: u64,
     uri: String,
     /// The servers that the connection string names.
@@ -39,6 +41,15 @@ pub(super) struct Connection {
     pub(super) seeds: Arc<Seeds>,
     /// The time limit of its connections.
     pub(super) connect_timeout: Duration,
+}
+
+impl Connection {
+    /// Shuts down the client, unless the program has provided it.
+    pub(super) async fn close(self) {
+        if self.is_own {
+            self.client.shutdown().immediate(true).await;
+        }
+    }
 }
 
 /// Does work that may read files outside the event loop, which a disk that hangs would block.
@@ -160,12 +171,20 @@ impl Deployment {
         let asked = Asked::of(&options);
         self.servers.ask(asked.clone());
         let seeds = self.seeds_of(&options);
-        self.listen(&mut options, (number, &uri), &hosts, &seeds);
         let connect_timeout = options.connect_timeout.unwrap_or_default();
-        self.examine_later(options.hosts.clone(), number);
-        let client = made(options, &asked).await?;
+        let provided = self.options.client.clone();
+        let is_own = provided.is_none();
+        let client = match provided {
+            Some(client) => client,
+            None => {
+                self.listen(&mut options, (number, &uri), &hosts, &seeds);
+                self.examine_later(options.hosts.clone(), number);
+                made(options, &asked).await?
+            }
+        };
         let connection = Connection {
             client,
+            is_own,
             number,
             uri,
             hosts,
@@ -182,6 +201,7 @@ impl Deployment {
     pub(super) async fn verify(self: &Arc<Self>, connection: &Connection) -> Result<(), SendError> {
         let Connection {
             client,
+            is_own,
             number,
             uri,
             hosts,
@@ -189,17 +209,29 @@ impl Deployment {
             ..
         } = connection;
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let hello = client
-            .database("admin")
+        let admin = client.database("admin");
+        let hello = admin
             .run_command(home::question())
             .selection_criteria(primary)
-            .await
-            .map_err(SendError::Unverified)?;
+            .into_future();
+        let hello = match is_own {
+            true => hello.await,
+            // Its own timeout may be longer than the caller waits.
+            false => {
+                let limit = self.operation_timeout() * 9 / 10;
+                let hello = tokio::time::timeout(limit, hello).await;
+                hello.map_err(|_| SendError::Late)?
+            }
+        };
+        let hello = hello.map_err(SendError::Unverified)?;
         let Some(found) = home::identify(&hello, hosts) else {
             return Err(SendError::NoPrimary);
         };
         let primary = home::address(&hello);
-        let is_new = lock(&self.home).is_new(uri);
+        let (is_new, again) = {
+            let home = lock(&self.home);
+            (home.is_new(uri), home.has(*number))
+        };
         let compared = self.compare(seeds, (&found, &primary), is_new).await;
         let set = found.set.clone();
         let admitted = {
@@ -213,7 +245,9 @@ impl Deployment {
             }
         };
         let Err(why) = admitted else {
-            self.keep_comparing(connection, &primary);
+            if !again {
+                self.keep_comparing(connection, &primary);
+            }
             self.note_product(lookalike::by_hello(&hello));
             self.note_primary(set, kind::by_hello(&hello));
             return Ok(());
@@ -222,7 +256,7 @@ impl Deployment {
         if slot.as_ref().is_some_and(|c| c.number == *number)
             && let Some(connection) = slot.take()
         {
-            tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
+            tokio::spawn(connection.close());
         }
         Err(SendError::Elsewhere(why))
     }
@@ -274,7 +308,7 @@ impl Deployment {
             let mut slot = self.connection.lock().await;
             // Another call may have replaced it meanwhile.
             if let Some(connection) = slot.take_if(|slot| slot.number == known.number) {
-                tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
+                tokio::spawn(connection.close());
             }
         }
     }
@@ -387,7 +421,7 @@ impl Deployment {
             // The next call verifies the server if necessary. A refused server is verified by a new
             // client, at the pace of the retries.
             if !is_refused {
-                (self.primary_changed)();
+                self.primary_changed();
             }
         }
     }
@@ -399,6 +433,10 @@ impl Deployment {
             database: self.options.database.clone(),
             collection: self.options.collection.clone(),
         };
-        self.info.send_replace(Some(info));
+        self.info.send_if_modified(|known| {
+            let changed = known.as_ref() != Some(&info);
+            *known = Some(info);
+            changed
+        });
     }
 }

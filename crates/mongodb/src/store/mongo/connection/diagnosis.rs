@@ -151,7 +151,7 @@ impl Deployment {
             .take_if(|slot| slot.number == client && !is_used && is_short(slot.connect_timeout));
         drop(slot);
         if let Some(connection) = short {
-            tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
+            tokio::spawn(connection.close());
             // The next call then need not wait for a whole look-up.
             let _ = self.connect().await;
         }

@@ -33,6 +33,8 @@ pub(super) struct Seeds {
     set: Option<String>,
     app_name: Option<String>,
     tls: Option<Tls>,
+    /// True if the monitors of the client report on the members of its set.
+    monitored: bool,
     seen: Mutex<BTreeMap<String, Seen>>,
     /// Notified when a server reports something new.
     changed: Notify,
@@ -66,9 +68,10 @@ enum Relation {
 }
 
 impl Seeds {
-    pub(super) fn of(options: &ClientOptions) -> Self {
+    pub(super) fn of(options: &ClientOptions, monitored: bool) -> Self {
         let hosts = options.hosts.iter();
         Self {
+            monitored,
             named: hosts
                 .map(|host| (host.clone(), canonical(&host.to_string())))
                 .collect(),
@@ -210,7 +213,7 @@ impl Seeds {
     /// Asks the servers on which no monitor reports, and those whose reports leave a doubt.
     async fn ask_others(&self, home: &DeploymentId, primary: &str, limit: Duration) {
         let unknown = self.others(primary).filter(|(_, address)| {
-            !home.members.contains(address)
+            !(self.monitored && home.members.contains(address))
                 || self.relation(address, home, primary) == Some(Relation::Unclear)
         });
         join_all(unknown.map(|(server, _)| self.ask(server, limit))).await;
@@ -271,7 +274,10 @@ impl Deployment {
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
         let known = seeds.as_ref().filter(|seeds| seeds.is_of(options)).cloned();
-        let named = known.unwrap_or_else(|| Arc::new(Seeds::of(options)));
+        let named = known.unwrap_or_else(|| {
+            let monitored = self.options.client.is_none();
+            Arc::new(Seeds::of(options, monitored))
+        });
         *seeds = Some(Arc::clone(&named));
         named
     }
@@ -291,7 +297,8 @@ impl Deployment {
             // A server that does not answer within this time is compared as soon as it does.
             let limit = self.connect_timeout();
             let monitored = seeds.others(primary).map(|(_, address)| address.as_str());
-            let monitored: Vec<_> = monitored.filter(|a| home.members.contains(*a)).collect();
+            let is_monitored = |address: &&str| seeds.monitored && home.members.contains(*address);
+            let monitored: Vec<_> = monitored.filter(is_monitored).collect();
             let monitors = tokio::time::timeout(limit, seeds.reported(&monitored));
             let (_, ()) = tokio::join!(monitors, seeds.ask_others(home, primary, limit));
             // Now the reports of the monitors may leave a doubt.
@@ -335,7 +342,7 @@ impl Deployment {
                     if let Some(deployment) = deployment.upgrade() {
                         // The next call verifies the primary, and is refused.
                         lock(&deployment.home).doubt(number);
-                        (deployment.primary_changed)();
+                        deployment.primary_changed();
                     }
                     return;
                 }

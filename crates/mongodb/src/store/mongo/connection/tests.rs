@@ -14,7 +14,7 @@ use leasehold_core::election::Identity;
 fn deployment() -> Arc<Deployment> {
     let uri = Arc::new(|| Err("none".to_owned()));
     let options = StoreOptions::with_uri_provider(uri, Identity::new("a").expect("legal"));
-    Deployment::new(options, Monitoring::Reports, || {}).0
+    Deployment::new(options, Monitoring::Reports).0
 }
 
 fn client_options(uri: &str) -> ClientOptions {
@@ -134,8 +134,7 @@ async fn the_host_of_another_product_is_known_with_the_client() {
         ("mongodb://127.0.0.1:1,x.docdb.amazonaws.com:1/", true),
     ] {
         let identity = Identity::new("a").expect("legal");
-        let deployment =
-            Deployment::new(StoreOptions::new(uri, identity), Monitoring::Reports, || {}).0;
+        let deployment = Deployment::new(StoreOptions::new(uri, identity), Monitoring::Reports).0;
         assert!(deployment.connect().await.is_ok());
         assert_eq!(deployment.is_other_product(), other, "{uri}");
         deployment.shut_down().await;

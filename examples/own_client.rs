@@ -1,0 +1,36 @@
+//! Uses the program's own client for a lock: `cargo run --example own_client -- mongodb://…`.
+
+#![allow(clippy::print_stdout, reason = "the example shows what it does")]
+
+use std::error::Error;
+use std::time::Duration;
+
+use leasehold_mongodb::election::{Identity, LeaseName};
+use leasehold_mongodb::locker::Lock;
+use leasehold_mongodb::store::mongo::StoreOptions;
+use mongodb::Client;
+use mongodb::bson::doc;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let uri = std::env::args().nth(1).ok_or("usage: own_client URI")?;
+    let client = Client::with_uri_str(&uri).await?;
+    let identity = Identity::new(format!("own-client-{}", std::process::id()))?;
+    // The connection string is the one that the client was created with.
+    let store = StoreOptions::new(uri, identity).with_client(client.clone());
+    let lock = Lock::new(store, LeaseName::new("example-own-client")?);
+    for page in 1..=3 {
+        let guard = lock.acquire_within(Duration::from_secs(60)).await?;
+        if let Some(authority) = guard.authority() {
+            println!("page {page}, token {}", authority.token);
+        }
+        guard.release().await?;
+    }
+    // The client belongs to the program and is still open.
+    client
+        .database("admin")
+        .run_command(doc! { "ping": 1 })
+        .await?;
+    println!("released");
+    Ok(())
+}

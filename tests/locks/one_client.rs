@@ -1,0 +1,178 @@
+//! Goal: a program needs few connections: the acquisitions of a lock share one client, and leases and
+//! locks can use the program's own, which stays open.
+//! Method: the server's list of connections by application name, and the client's own events.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::election::LeaseName;
+use leasehold::elector::{Elector, ElectorOptions};
+use leasehold::lock::{OncePer, Want, WorkKey};
+use leasehold::locker::{Lock, LockError, Locker, LockerOptions, NoLockSurfaces};
+use leasehold::store::mongo::StoreOptions;
+use leasehold::store::{DeploymentId, KnownHome};
+use leasehold_testbed::Stage;
+use mongodb::Client;
+use mongodb::bson::{Bson, doc};
+use mongodb::event::EventHandler;
+use mongodb::event::command::CommandEvent;
+use mongodb::options::ClientOptions;
+
+use crate::fixture::{LONG, NAME, eventually, read, shared_stage, store, store_options};
+
+fn name() -> LeaseName {
+    LeaseName::new(NAME).expect("legal")
+}
+
+/// Returns the ids of the connections whose client has this application name.
+async fn connections(stage: &Stage, app: &str) -> BTreeSet<i64> {
+    let admin = stage.set().client().database("admin");
+    let pipeline = [
+        doc! { "$currentOp": { "allUsers": true, "idleConnections": true } },
+        doc! { "$match": { "appName": app } },
+    ];
+    let mut found = admin.aggregate(pipeline).await.expect("permitted");
+    let mut ids = BTreeSet::new();
+    while found.advance().await.expect("readable") {
+        let found = found.deserialize_current().expect("a document");
+        match found.get("connectionId") {
+            Some(Bson::Int32(id)) => ids.insert(i64::from(*id)),
+            Some(Bson::Int64(id)) => ids.insert(*id),
+            _ => false,
+        };
+    }
+    ids
+}
+
+#[tokio::test]
+async fn the_acquisitions_of_a_lock_share_a_client_that_ends_with_it() {
+    let stage = shared_stage().await;
+    let lock = Lock::new(store_options(&stage, "shares-one"), name());
+    let app = "leasehold/shares-one";
+    let acquire = async |lock: &Lock| {
+        let guard = lock.acquire_within(LONG).await;
+        let guard = guard.unwrap_or_else(|error| panic!("{error}"));
+        guard.release().await.expect("it was held");
+    };
+    acquire(&lock).await;
+    let first = connections(&stage, app).await;
+    assert!(!first.is_empty(), "it stays connected");
+    for _ in 0..5 {
+        acquire(&lock.clone()).await;
+    }
+    let last = connections(&stage, app).await;
+    assert!(!first.is_disjoint(&last), "{first:?} and {last:?}");
+    drop(lock);
+    eventually("the client is closed", async || {
+        connections(&stage, app).await.is_empty()
+    })
+    .await;
+}
+
+/// A program's own client, and the number of commands that it has sent, by name.
+struct Own {
+    client: Client,
+    sent: Arc<Mutex<BTreeMap<String, usize>>>,
+}
+
+impl Own {
+    async fn of(uri: &str) -> Self {
+        let mut options = ClientOptions::parse(uri).await.expect("legal");
+        options.app_name = Some("own-client".to_owned());
+        let sent: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
+        let counted = Arc::clone(&sent);
+        options.command_event_handler = Some(EventHandler::callback(move |event| {
+            if let CommandEvent::Started(event) = event {
+                let mut sent = counted.lock().expect("no panic");
+                *sent.entry(event.command_name).or_default() += 1;
+            }
+        }));
+        let client = Client::with_options(options).expect("legal");
+        Self { client, sent }
+    }
+
+    fn sent(&self, command: &str) -> usize {
+        let sent = self.sent.lock().expect("no panic");
+        sent.get(command).copied().unwrap_or(0)
+    }
+
+    fn options(&self, stage: &Stage, identity: &str) -> StoreOptions {
+        store_options(stage, identity).with_client(self.client.clone())
+    }
+}
+
+#[tokio::test]
+async fn a_lock_and_a_lease_use_the_programs_own_client_and_leave_it_open() {
+    let stage = shared_stage().await;
+    let own = Own::of(&stage.set().uri()).await;
+    let lock = Lock::new(own.options(&stage, "uses-own"), name());
+    let guard = lock.acquire_within(LONG).await;
+    let guard = guard.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(read(&store(&stage)).await.holders.len(), 1);
+    assert!(own.sent("findAndModify") > 0);
+    assert!(own.sent("hello") > 0, "the primary is asked for its set");
+    let waiter = lock.clone();
+    let waiter = tokio::spawn(async move { waiter.acquire_within(LONG).await });
+    eventually("it waits by the same client", async || {
+        read(&store(&stage)).await.queue.len() == 1
+    })
+    .await;
+    guard.release().await.expect("it was held");
+    let next = waiter.await.expect("no panic");
+    next.expect("it is granted").release().await.expect("held");
+    let mut options = ElectorOptions::new(
+        own.options(&stage, "uses-own"),
+        LeaseName::new("own-client").expect("legal"),
+    );
+    options.handoff_delay = Duration::ZERO;
+    let elector = Elector::start(options);
+    let mut status = elector.status();
+    while elector.authority().is_none() {
+        status.changed().await.expect("it runs");
+    }
+    elector.stop().await.expect("no fault");
+    drop(lock);
+    assert!(connections(&stage, "leasehold/uses-own").await.is_empty());
+    let admin = own.client.database("admin");
+    let pong = admin.run_command(doc! { "ping": 1 }).await;
+    pong.expect("the client is open");
+}
+
+#[tokio::test]
+async fn a_client_of_another_deployment_is_refused() {
+    let stage = shared_stage().await;
+    let own = Own::of(&stage.set().uri()).await;
+    let mut options = own.options(&stage, "a");
+    let elsewhere = DeploymentId {
+        set: Some("elsewhere".to_owned()),
+        id: None,
+        members: ["elsewhere.invalid:27017".to_owned()].into(),
+        seeds: BTreeSet::new(),
+    };
+    options.home = Some(KnownHome {
+        file: "/deployment".into(),
+        deployment: Some(elsewhere),
+    });
+    match Lock::new(options, name()).acquire_within(LONG).await {
+        Err(LockError::Refused { failure }) => {
+            let why = failure.to_string();
+            assert!(why.contains("belongs to replica set elsewhere"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(own.sent("findAndModify"), 0, "nothing was written");
+}
+
+#[tokio::test]
+async fn work_once_per_period_requires_an_exclusive_lock() {
+    let stage = shared_stage().await;
+    let mut options = LockerOptions::new(store_options(&stage, "a"), name());
+    options.want = Want::Shared;
+    options.once_per = Some(OncePer {
+        period: Duration::from_secs(60),
+        key: WorkKey::default(),
+    });
+    let started = Locker::start(options, NoLockSurfaces);
+    assert!(matches!(started, Err(LockError::NotExclusive)));
+}
