@@ -28,8 +28,8 @@ use super::store_options::{read, store_options};
 use super::{CommandError, run_to_end};
 use crate::config::{Config, Sources};
 use crate::publish::directory::intended_directory;
+use crate::store::Failure;
 use crate::store::mongo::probe::{Description, StoreProbe};
-use crate::store::{Failure, RetryPolicy};
 
 /// Arguments of `leasehold check`.
 #[derive(Debug)]
@@ -134,13 +134,8 @@ async fn within<T>(
     timeout: Duration,
     call: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let late = || {
-        let kind = "no answer in time";
-        let limit = report::shown(timeout);
-        Failure::new(kind, format!("waited for {limit}")).with_retry(RetryPolicy::WaitForServer)
-    };
     let answered = tokio::time::timeout(timeout, call).await;
-    answered.unwrap_or_else(|_| Err(late()))
+    answered.unwrap_or_else(|_| Err(Failure::no_answer(timeout)))
 }
 
 /// The reason for skipping what needs a primary.

@@ -136,9 +136,8 @@ async fn answered<T>(
     call: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let limit = 2 * config.timings.operation_timeout();
-    let no_answer = || Failure::new("no answer", format!("waited {} ms", limit.as_millis()));
     let answered = tokio::time::timeout(limit, call).await;
-    answered.unwrap_or_else(|_| Err(no_answer()))
+    answered.unwrap_or_else(|_| Err(Failure::no_answer(limit)))
 }
 
 /// Performs an operation that is answered in time.

@@ -166,7 +166,10 @@ pub enum OperatorError {
         failure: Failure,
     },
     /// MongoDB did not respond in time.
-    #[error("cannot {doing}: MongoDB did not respond within {timeout}; set --timeout for longer")]
+    #[error(
+        "cannot {doing}: no answer within {timeout}: MongoDB is overloaded, blocks writes or has no majority, or the \
+         network is down; run leasehold check, or set --timeout for longer"
+    )]
     TimedOut {
         /// The operation.
         doing: &'static str,
@@ -175,7 +178,7 @@ pub enum OperatorError {
     },
     /// The outcome of a write is not known.
     #[error(
-        "the outcome is not known, because MongoDB did not respond to the write in time: {failure}; \
+        "the outcome is not known, because MongoDB did not acknowledge the write: {failure}; \
          leasehold describe {name} shows whether it was recorded"
     )]
     Unknown {

@@ -197,7 +197,8 @@ impl Begun {
             &memory,
             self.http.as_ref().map(Bound::address),
         );
-        let (store_errors, store_error) = StoreErrors::channel();
+        let (store_errors, store_error) =
+            StoreErrors::channel(config.lease.timings.lease_duration());
         let file_options = FileOptions {
             who: who.clone(),
             refresh: config.lease.timings.renew_interval(),

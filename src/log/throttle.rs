@@ -10,6 +10,10 @@ const REPEAT_MIN: Duration = Duration::from_secs(2);
 /// Maximum interval between two lines about a lasting error.
 const REPEAT_MAX: Duration = Duration::from_secs(300);
 
+/// Maximum number of kinds of failures. MongoDB has about four hundred codes, of which a call meets a
+/// few; beyond this number, lines are logged at the interval alone.
+const KINDS_MAX: usize = 64;
+
 /// Returns a duration as a field of a log line.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -31,9 +35,9 @@ pub(crate) struct ErrorThrottle {
     said: bool,
     speak_at: BootTime,
     interval: Duration,
-    /// Kinds of failures already logged. A new kind is logged immediately. MongoDB has about
-    /// twenty.
-    kinds: Vec<&'static str>,
+    /// Kinds of failures already logged, each with the server's code. A new kind is logged
+    /// immediately.
+    kinds: Vec<(&'static str, Option<i32>)>,
 }
 
 impl Default for ErrorThrottle {
@@ -58,6 +62,17 @@ impl ErrorThrottle {
 
     /// Counts a failure. Returns true if it should be logged.
     pub(crate) fn failed(&mut self, kind: &'static str, now: BootTime) -> bool {
+        self.failed_with(kind, None, now)
+    }
+
+    /// Counts a failure with a server's code. Returns true if it should be logged.
+    pub(crate) fn failed_with(
+        &mut self,
+        kind: &'static str,
+        code: Option<i32>,
+        now: BootTime,
+    ) -> bool {
+        let kind = (kind, code);
         if self.since.is_none() {
             self.since = Some(now);
             self.failures = 0;
@@ -69,7 +84,7 @@ impl ErrorThrottle {
             }
         }
         self.failures += 1;
-        let new_kind = !self.kinds.contains(&kind);
+        let new_kind = self.kinds.len() < KINDS_MAX && !self.kinds.contains(&kind);
         if new_kind {
             self.kinds.push(kind);
         }
@@ -133,5 +148,8 @@ mod tests {
             .map(|kind| throttle.failed(kind, start))
             .collect();
         assert_eq!(said, [true, true, false, false]);
+        let codes = [Some(371), Some(14031), Some(371)];
+        let said = codes.map(|code| throttle.failed_with("a", code, start));
+        assert_eq!(said, [true, true, false]);
     }
 }

@@ -157,7 +157,7 @@ async fn a_collection_that_refuses_leases_is_named_and_nothing_is_stored() {
         (
             "validated",
             options(doc! { "validator": { "owner": { "$exists": true } } }),
-            "(code 121)",
+            "(DocumentValidationFailure, code 121)",
         ),
         (
             "collated",
@@ -167,7 +167,7 @@ async fn a_collection_that_refuses_leases_is_named_and_nothing_is_stored() {
         (
             "viewed",
             options(doc! { "viewOn": "other", "pipeline": [] }),
-            "(code 166)",
+            "(CommandNotSupportedOnView, code 166)",
         ),
         (
             "capped",

@@ -46,7 +46,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         .says(&failed("nobody", "leasehold")),
         Situation::lock("no user in the URI", &over_tls(""), "e")
             .exits(69)
-            .says("authentication required (code 13): the URI has no user"),
+            .says("authentication required (Unauthorized, code 13): the URI has no user"),
         Situation::lock(
             "certificate of nobody",
             &over_tls("&authSource=%24external&authMechanism=MONGODB-X509"),
@@ -57,15 +57,15 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::lock("no right at all", &right, "g").exits(69).says(needed),
         Situation::lock("rights on another database", &set.uri_for(&elsewhere), "h")
             .exits(69)
-            .says("not authorized (code 13): user elsewhere may not "),
+            .says("not authorized (Unauthorized, code 13): user elsewhere may not "),
         Situation::locks("no right to find", &find)
-            .says(&format!("not authorized (code 13): user writer may not find; {needed}")),
+            .says(&format!("not authorized (Unauthorized, code 13): user writer may not find; {needed}")),
         Situation::lock("no right to update", &update, "i")
             .exits(69)
-            .says(&format!("not authorized (code 13): user reader may not update; {needed}")),
+            .says(&format!("not authorized (Unauthorized, code 13): user reader may not update; {needed}")),
         Situation::lock("no right to insert", &insert, "j")
             .exits(69)
-            .says(&format!("not authorized (code 13): user updater may not insert; {needed}")),
+            .says(&format!("not authorized (Unauthorized, code 13): user updater may not insert; {needed}")),
         Situation::run("no right to follow changes", &follow, "k")
             .says("no change stream, polling")
             .says("user poller may not changeStream")

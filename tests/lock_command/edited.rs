@@ -32,7 +32,7 @@ fn the_list_ends_although_its_answer_does_not_come() {
         &["locks", "prune", "--unused-for=0s"],
         &["locks", "break", "unanswered-list"],
     ] {
-        place.run(arguments).says(69, "no answer: waited ");
+        place.run(arguments).says(69, "no answer within ");
     }
 }
 

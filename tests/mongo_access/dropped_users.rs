@@ -1,11 +1,12 @@
-//! Goal: a user that is dropped and created again stops nothing until a restart. The server logs out
-//! the connections of such a user, and a driver keeps using them.
+//! Goal: a user that is dropped and created again, or that loses its role for a while, stops nothing
+//! until a restart. The server logs out the connections of such a user, and a driver keeps using them.
 //! Method: each kind of process that stays, under one user that is dropped under it.
 
 use std::process::{ExitStatus, Stdio};
 
+use futures_util::future::join_all;
 use leasehold_testbed::{DaemonTimings, Scratch, Stage};
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -44,19 +45,57 @@ impl Job {
     }
 }
 
-async fn drop_user(stage: &Stage, name: &str) {
+/// The cause for which the server refuses the user.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dropped {
+    User,
+    Role,
+}
+
+impl Dropped {
+    /// Returns how the processes that stay name it.
+    fn shown(self) -> &'static str {
+        match self {
+            Self::User => "authentication failed",
+            Self::Role => "not authorized (Unauthorized, code 13): user ",
+        }
+    }
+}
+
+async fn admin(stage: &Stage, command: Document) {
     let admin = stage.set().client().database("admin");
-    let dropped = admin.run_command(doc! { "dropUser": name }).await;
-    dropped.unwrap_or_else(|error| panic!("drop the user: {error}"));
+    let done = admin.run_command(command.clone()).await;
+    done.unwrap_or_else(|error| panic!("{command}: {error}"));
 }
 
 #[tokio::test]
 async fn a_user_that_is_dropped_and_created_again_stops_no_process() {
+    stops_no_process("dropped", Dropped::User).await;
+}
+
+#[tokio::test]
+async fn a_role_that_is_dropped_and_created_again_stops_no_process() {
+    stops_no_process("powerless-for-a-while", Dropped::Role).await;
+}
+
+/// Runs a command until its last line has this part. On a busy machine, the answer may come too late.
+async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
+    eventually(&format!("{arguments:?} says {named}"), async || {
+        let ran = stage.command(uri, arguments).output().await;
+        let ran = ran.expect("it runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(69), "{arguments:?}: {said}");
+        said.lines().last().unwrap_or_default().contains(named)
+    })
+    .await;
+}
+
+async fn stops_no_process(name: &str, dropped: Dropped) {
     let stage = stage().await.timings(DaemonTimings::DEFAULT);
     let set = stage.set();
     let (database, collection) = (stage.database(), stage.collection());
     let user = set
-        .add_user_with_actions("dropped", database, collection, &ACTIONS)
+        .add_user_with_actions(name, database, collection, &ACTIONS)
         .await;
     let uri = set.uri_for(&user);
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
@@ -93,15 +132,44 @@ async fn a_user_that_is_dropped_and_created_again_stops_no_process() {
     };
     assert!(line().await.contains(r#""a""#));
 
-    drop_user(&stage, "dropped").await;
+    let role = format!("{name}-role");
+    let command = match dropped {
+        Dropped::User => doc! { "dropUser": name },
+        Dropped::Role => doc! { "dropRole": &role },
+    };
+    admin(&stage, command).await;
     for daemon in [&a, &b] {
-        daemon.wait_logged("authentication failed", LONG).await;
+        daemon.wait_logged(dropped.shown(), LONG).await;
     }
     for job in [&holder, &waiter] {
-        job.logs("authentication failed").await;
+        job.logs(dropped.shown()).await;
     }
-    let role = doc! { "role": "dropped-role", "db": "admin" };
-    set.add_user("dropped", vec![role.into()]).await;
+    let commands: [&[&str]; 4] = [
+        &["lock", "free", "-n", "--lease-duration=4s", "--", "true"],
+        &["pause", "orders", "--timeout=3s"],
+        &["leases", "--timeout=3s"],
+        &["locks"],
+    ];
+    let named = match dropped {
+        Dropped::User => "authentication failed for user ",
+        Dropped::Role => "(Unauthorized, code 13): user ",
+    };
+    join_all(commands.map(|arguments| refused(&stage, &uri, arguments, named))).await;
+    let granted = doc! { "role": &role, "db": "admin" };
+    match dropped {
+        Dropped::User => drop(set.add_user(name, vec![granted.into()]).await),
+        Dropped::Role => {
+            let resource = doc! { "db": database, "collection": collection };
+            let privileges = vec![doc! { "resource": resource, "actions": ACTIONS.to_vec() }];
+            let create = doc! { "createRole": &role, "privileges": privileges, "roles": [] };
+            admin(&stage, create).await;
+            admin(
+                &stage,
+                doc! { "grantRolesToUser": name, "roles": [granted] },
+            )
+            .await;
+        }
+    }
 
     a.wait_renewal(LONG).await;
     assert_eq!(a.token(), Some(1), "{}", a.logs());

@@ -6,6 +6,7 @@
 
 mod acquire_reply_lost;
 mod any_stored_document;
+mod cast;
 mod change_streams;
 mod connection_stalled;
 mod duplicate_claims;
@@ -22,6 +23,7 @@ mod moved_uri;
 mod one_set;
 mod operator_requests;
 mod outcomes;
+mod real_refusals;
 mod refusals;
 mod stale_streams;
 mod standalone;

@@ -1,18 +1,18 @@
-//! Goal: a server that answers and refuses writes, or does not acknowledge them, is reported by the
-//! name of its error, the code and a remedy. A lock command then exits with 69, never with 75, which
-//! means that another process holds the lock. Everything recovers without a restart.
-//! Method: each error by a fail point, and some by their real causes. The tables are printed.
+//! Goal: each error with which a server answers is reported by its name, its code and a remedy, in
+//! each role. A command then exits with 69, never with 75, which means that another process holds the
+//! lock. Everything recovers without a restart.
+//! Method: each error by a fail point, for a leader, a follower, a holder, a waiter, and each command;
+//! first of all calls, then only of writes. The table is printed.
 
-#![allow(clippy::print_stdout, reason = "the tables are for a reader")]
+#![allow(clippy::print_stdout, reason = "the table is for a reader")]
 
-use std::process::Stdio;
-use std::sync::Arc;
+use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
+use leasehold_testbed::{ReplicaSet, Stage};
+use mongodb::bson::doc;
 
-use leasehold_testbed::{DaemonTimings, ReplicaSet, Scratch, Stage};
-use mongodb::bson::{Document, doc};
-use tokio::process::Command;
-
-use crate::fixture::{LONG, eventually, set_of_one, stage_on};
+use crate::cast::{Cast, FREE, lock, ran, refused};
+use crate::fixture::{LONG, SURVIVING, set_of_one, stage_on};
 
 /// Codes of a server's errors, and the names by which they are reported.
 const ERRORS: [(i32, &str); 40] = [
@@ -58,191 +58,144 @@ const ERRORS: [(i32, &str); 40] = [
     (13, "Unauthorized"),
 ];
 
-struct Ran {
-    code: Option<i32>,
-    error: String,
-}
+/// Errors of a server that is no longer primary. The driver asks such a server for its state, and
+/// may meanwhile report that none is primary.
+const ELECTIONS: [(i32, &str); 7] = [
+    (91, "ShutdownInProgress"),
+    (189, "PrimarySteppedDown"),
+    (10107, "NotWritablePrimary"),
+    (11600, "InterruptedAtShutdown"),
+    (11602, "InterruptedDueToReplStateChange"),
+    (13435, "NotPrimaryNoSecondaryOk"),
+    (13436, "NotPrimaryOrSecondary"),
+];
 
-async fn ran(mut command: Command) -> Ran {
-    let output = command.stdout(Stdio::null()).stderr(Stdio::piped());
-    let output = output.spawn().expect("it starts").wait_with_output();
-    let output = tokio::time::timeout(LONG, output).await;
-    let output = output.expect("it ends").expect("its output");
-    Ran {
-        code: output.status.code(),
-        error: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
-}
+/// Errors that are tried on one set, of several at the same time: a server has one fail point.
+const ERRORS_PER_SET: usize = 7;
+/// Commands of a set that run at the same time. On a busy machine, more of them would not be answered
+/// in time.
+const AT_ONCE: usize = 6;
+const WRITES: [&str; 3] = ["findAndModify", "insert", "update"];
+const READS: [&str; 3] = ["find", "aggregate", "getMore"];
+/// Length of the shortest remedy, "the URI has no user", or a little less.
+const REMEDY_MIN: usize = 10;
+const SHORT: &str = "--lease-duration=4s";
+const BRIEF: &str = "--timeout=2s";
 
-fn lock(stage: &Stage, name: &str, flags: &[&str]) -> Command {
-    let short = ["lock", name, "--lease-duration=3s"];
-    let arguments = [&short[..], flags, &["--", "true"]].concat();
-    stage.command(&stage.set().uri(), &arguments)
-}
+/// Commands that need MongoDB. `orders` is the lease; `held` is a lock that is held.
+const COMMANDS: [&[&str]; 13] = [
+    &["lock", FREE, "-n", SHORT, "--", "true"],
+    &["leases", "--observe=0s", BRIEF],
+    &["describe", "orders", "--observe=0s", BRIEF],
+    &["step-down", "orders", "--no-wait", BRIEF],
+    &[
+        "transfer",
+        "orders",
+        "--to=b",
+        "--force",
+        "--no-wait",
+        BRIEF,
+    ],
+    &["pause", "orders", "--no-wait", BRIEF],
+    &["resume", "orders", "--no-wait", BRIEF],
+    &["cancel", "orders", BRIEF],
+    &["repair", "orders", "--token-at-least=9", BRIEF],
+    &["locks"],
+    &["locks", "break", "held"],
+    &["locks", "break", "held", "--force", "--yes"],
+    &["locks", "prune", "--unused-for=1ms"],
+];
 
-/// Asserts the exit code, and that the last line names the error, its code and a remedy.
-fn refused(what: &str, ran: &Ran, (code, name): (i32, &str)) {
-    let last = ran.error.lines().last().unwrap_or_default();
-    assert_eq!(ran.code, Some(69), "{what}, {name}: {}", ran.error);
-    // Two errors have messages of their own.
-    let says = |text: &str| last.contains(text) || [13, 50].contains(&code);
-    assert!(says(name), "{what}, {name}: {last}");
-    assert!(last.contains(&format!("(code {code}): ")), "{what}: {last}");
-}
+/// Those that write at once, if reads are answered.
+const WRITERS: [&[&str]; 7] = [
+    &["lock", FREE, "--wait=2s", "--", "true"],
+    &["describe", "orders", "--observe=0s", "--candidates", BRIEF],
+    &["step-down", "orders", "--no-wait", BRIEF],
+    &[
+        "transfer",
+        "orders",
+        "--to=b",
+        "--force",
+        "--no-wait",
+        BRIEF,
+    ],
+    &["pause", "orders", "--no-wait", BRIEF],
+    &["locks", "break", "held", "--force", "--yes"],
+    &["locks", "prune", "--unused-for=1ms"],
+];
 
-/// Makes all writes of clients fail, or returns them to normal.
-async fn fail_writes(set: &ReplicaSet, mode: &str, how: Document) {
-    let mut data = doc! { "failCommands": ["findAndModify", "insert"] };
-    data.extend(how);
-    set.fail_command(0, doc! { "mode": mode, "data": data })
+/// Makes commands of clients fail.
+async fn fail(set: &ReplicaSet, commands: &[&str], code: i32) {
+    let data = doc! { "failCommands": commands.to_vec(), "errorCode": code };
+    set.fail_command(0, doc! { "mode": "alwaysOn", "data": data })
         .await;
 }
 
-#[tokio::test]
-async fn each_error_of_a_server_is_named_and_no_lock_command_calls_it_a_conflict() {
-    let set = set_of_one().await;
-    let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
-    let leader = stage.candidate("a").leading(LONG).await;
-    let _follower = stage.candidate("b").following("a", LONG).await;
-    let scratch = Scratch::new();
-    let (held, end) = (scratch.path().join("held"), scratch.path().join("end"));
-    let script = format!(
-        ": > {}; while [ ! -e {} ]; do sleep 0.1; done",
-        held.display(),
-        end.display()
-    );
-    let holds = ["lock", "held", "--", "sh", "-c", &script];
-    let mut holder = stage
-        .command(&set.uri(), &holds)
-        .spawn()
-        .expect("it starts");
-    eventually("the lock is held", async || held.exists()).await;
+/// Runs the commands until each was refused, and its last line names the error and a remedy.
+async fn all_refused(stage: &Stage, commands: &[&[&str]], shown: &str) {
+    let named = format!("({shown}): ");
+    let parts = [named.as_str()];
+    let answers = commands.iter();
+    let answers = answers.map(|arguments| refused(stage, arguments, &parts));
+    let answers: Vec<_> = stream::iter(answers).buffered(AT_ONCE).collect().await;
+    for answer in answers {
+        let remedy = answer.last().split_once(&named).map(|(_, remedy)| remedy);
+        assert!(
+            remedy.is_some_and(|remedy| remedy.len() > REMEDY_MIN),
+            "{}",
+            answer.error
+        );
+    }
+}
 
+async fn each_of(errors: &[(i32, &str)]) {
+    let set = set_of_one().await;
+    let stage = stage_on(&set).timings(SURVIVING);
+    assert_eq!(ran(lock(&stage, FREE, &["-n"])).await.code, Some(0));
+    let mut cast = Cast::start(stage.clone(), "24s").await;
+    for (before, (code, name)) in errors.iter().enumerate() {
+        let shown = format!("{name}, code {code}");
+        fail(&set, &[READS, WRITES].concat(), *code).await;
+        tokio::join!(all_refused(&stage, &COMMANDS, &shown), cast.meet(&shown));
+        fail(&set, &WRITES, *code).await;
+        all_refused(&stage, &WRITERS, &shown).await;
+        set.clear_fail_point(0).await;
+        cast.unharmed(before + 1).await;
+        println!("{code:>6} {name:36} 69 × 20, same token, still held and waited for");
+    }
+    cast.end().await;
+    assert_eq!(ran(lock(&stage, FREE, &["-n"])).await.code, Some(0));
+}
+
+#[tokio::test]
+async fn each_error_of_a_server_is_named_in_each_role_and_recovered_from() {
     println!(
-        "{:>6} {:36} lock -n  lock -w 2  pause  leader, holder afterwards",
+        "{:>6} {:36} commands, leader, holder and waiter",
         "code", "error"
     );
-    for (code, name) in ERRORS {
-        fail_writes(&set, "alwaysOn", doc! { "errorCode": code }).await;
-        let pause = ["pause", stage.lease(), "--no-wait", "--timeout=2s"];
-        let (at_once, waiting, operator) = tokio::join!(
-            ran(lock(&stage, "free", &["-n"])),
-            ran(lock(&stage, "free", &["--wait=2s"])),
-            ran(stage.command(&set.uri(), &pause)),
-        );
-        refused("lock -n", &at_once, (code, name));
-        refused("lock --wait=2s", &waiting, (code, name));
-        assert_eq!(operator.code, Some(69), "{name}: {}", operator.error);
-        let shown = format!("code {code}");
-        assert!(operator.error.contains(&shown), "{}", operator.error);
-        fail_writes(&set, "off", doc! {}).await;
+    join_all(ERRORS.chunks(ERRORS_PER_SET).map(each_of)).await;
+}
+
+#[tokio::test]
+async fn errors_of_a_server_that_is_no_longer_primary_are_not_a_conflict() {
+    let set = set_of_one().await;
+    let stage = stage_on(&set).timings(SURVIVING);
+    let leader = stage.candidate("a").leading(LONG).await;
+    for (code, name) in ELECTIONS {
+        fail(&set, &[READS, WRITES].concat(), code).await;
+        let shown = format!("({name}, code {code}): ");
+        let says = [shown.as_str(), "stepped down", "no primary", "no answer"];
+        let uri = set.uri();
+        let answers = COMMANDS.iter();
+        let answers = answers.map(|arguments| ran(stage.command(&uri, arguments)));
+        let answers: Vec<_> = stream::iter(answers).buffered(AT_ONCE).collect().await;
+        for answer in answers {
+            assert_eq!(answer.code, Some(69), "{name}: {}", answer.error);
+            let said = says.iter().any(|said| answer.last().contains(said));
+            assert!(said, "{name}: {}", answer.error);
+        }
+        set.clear_fail_point(0).await;
         leader.wait_renewal(LONG).await;
         assert_eq!(leader.token(), Some(1), "{name}: {}", leader.logs());
-        assert!(holder.try_wait().expect("its status").is_none(), "{name}");
-        println!("{code:>6} {name:36} 69       69         69     same token, still held");
     }
-    std::fs::write(&end, "").expect("written");
-    assert!(holder.wait().await.expect("its status").success());
-    assert_eq!(ran(lock(&stage, "free", &["-n"])).await.code, Some(0));
-}
-
-async fn admin(set: &Arc<ReplicaSet>, command: Document) {
-    let done = set.command(0, command.clone()).await;
-    done.unwrap_or_else(|failure| panic!("{command}: {failure}"));
-}
-
-#[tokio::test]
-async fn the_real_causes_of_refused_writes_are_named_and_recovered_from() {
-    let set = set_of_one().await;
-    let database = |stage: &Stage| set.client().database(stage.database());
-    println!("{:28} exit  error", "cause");
-    let row = |cause: &str, ran: &Ran, name: &str| {
-        let last = ran.error.lines().last().unwrap_or_default();
-        assert_eq!(ran.code, Some(69), "{cause}: {}", ran.error);
-        assert!(last.contains(name), "{cause}: {last}");
-        println!("{cause:28} 69    {last}");
-    };
-
-    let stage = stage_on(&set);
-    admin(&set, doc! { "setUserWriteBlockMode": 1, "global": true }).await;
-    row(
-        "write block",
-        &ran(lock(&stage, "x", &["-n"])).await,
-        "UserWritesBlocked",
-    );
-    admin(&set, doc! { "setUserWriteBlockMode": 1, "global": false }).await;
-    assert_eq!(ran(lock(&stage, "x", &["-n"])).await.code, Some(0));
-
-    let validator = doc! { "validator": { "owner": { "$exists": true } } };
-    let mut change = doc! { "collMod": stage.collection() };
-    change.extend(validator);
-    database(&stage).run_command(change).await.expect("changed");
-    row(
-        "validator",
-        &ran(lock(&stage, "y", &["-n"])).await,
-        "DocumentValidationFailure",
-    );
-    let change = doc! { "collMod": stage.collection(), "validator": {} };
-    database(&stage).run_command(change).await.expect("changed");
-    assert_eq!(ran(lock(&stage, "y", &["-n"])).await.code, Some(0));
-
-    let index = doc! { "key": { "name": 1 }, "name": "name_1", "unique": true };
-    let stage = stage_on(&set);
-    let create = doc! { "createIndexes": stage.collection(), "indexes": [index] };
-    database(&stage).run_command(create).await.expect("created");
-    assert_eq!(ran(lock(&stage, "first", &["-n"])).await.code, Some(0));
-    row(
-        "foreign unique index",
-        &ran(lock(&stage, "second", &["-n"])).await,
-        "name_1",
-    );
-    let drop = doc! { "dropIndexes": stage.collection(), "index": "name_1" };
-    database(&stage).run_command(drop).await.expect("dropped");
-    assert_eq!(ran(lock(&stage, "second", &["-n"])).await.code, Some(0));
-
-    let stage = stage_on(&set);
-    let view = doc! { "create": stage.collection(), "viewOn": "other", "pipeline": [] };
-    database(&stage).run_command(view).await.expect("created");
-    row(
-        "view",
-        &ran(lock(&stage, "x", &["-n"])).await,
-        "CommandNotSupportedOnView",
-    );
-
-    let stage = stage_on(&set);
-    let other_case = set.client().database(&stage.database().to_uppercase());
-    let made = other_case.run_command(doc! { "create": "x" }).await;
-    made.expect("created");
-    row(
-        "database of another case",
-        &ran(lock(&stage, "x", &["-n"])).await,
-        "DatabaseDifferCase",
-    );
-
-    let stage = stage_on(&set);
-    admin(&set, doc! { "fsync": 1, "lock": true }).await;
-    row(
-        "fsyncLock",
-        &ran(lock(&stage, "x", &["-n"])).await,
-        "operation_timeout",
-    );
-    admin(&set, doc! { "fsyncUnlock": 1 }).await;
-    assert_eq!(ran(lock(&stage, "x", &["-n"])).await.code, Some(0));
-}
-
-#[tokio::test]
-async fn a_primary_without_a_majority_is_not_a_conflict() {
-    let set = Arc::new(ReplicaSet::builder().election_timeout(LONG).start().await);
-    let stage = stage_on(&set);
-    assert_eq!(ran(lock(&stage, "x", &["-n"])).await.code, Some(0));
-    let primary = set.primary().await;
-    for other in (0..3).filter(|other| *other != primary) {
-        set.stop(other);
-    }
-    let refused = ran(lock(&stage, "x", &["-n"])).await;
-    assert_eq!(refused.code, Some(69), "{}", refused.error);
-    for other in (0..3).filter(|other| *other != primary) {
-        set.cont(other);
-    }
-    assert_eq!(ran(lock(&stage, "x", &["--wait=20s"])).await.code, Some(0));
 }

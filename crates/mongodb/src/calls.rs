@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::store::{Answer, CallOutcome, Failure, RetryPolicy};
+use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, UNANSWERED};
 use leasehold_core::election::BootTime;
 
 /// Maximum number of calls in the driver, including those already reported as unknown. Attempts are
 /// at least one `operation_timeout` apart, so at the defaults a connection that hangs for a minute
 /// holds fifteen calls. A call beyond the bound is refused unsent.
 pub(crate) const CALLS_MAX: usize = 16;
+
+/// Name of the outcome of a write that matched no document.
+const REJECTED: &str = "rejected";
 
 /// A store call and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +32,13 @@ pub struct Answered {
     pub failure: Option<Failure>,
     /// True if the call was reported as unknown before.
     pub late: bool,
+}
+
+impl Answered {
+    /// Returns true if the server answered a write that matched no document.
+    pub fn is_rejected(&self) -> bool {
+        self.failure.is_none() && self.outcome == REJECTED
+    }
 }
 
 /// A call that was answered or has timed out.
@@ -142,7 +152,7 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
         } = pending;
         let from = server.map(|server| format!(" from {server}"));
         let after = format!("({} ms)", self.timeout.as_millis());
-        let failure = Failure::new("no answer within operation_timeout", "")
+        let failure = Failure::new("no answer within operation_timeout", UNANSWERED)
             .of(after + &from.unwrap_or_default())
             .with_retry(RetryPolicy::WaitForServer);
         let answer = Answer {
@@ -232,7 +242,7 @@ mod tests {
             assert_eq!(
                 answered.failure.expect("a reason").to_string(),
                 format!(
-                    "no answer within operation_timeout ({} ms) from a:1",
+                    "no answer within operation_timeout ({} ms) from a:1: {UNANSWERED}",
                     TIMEOUT.as_millis()
                 )
             );

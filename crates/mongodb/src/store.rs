@@ -10,6 +10,7 @@ pub mod mongo;
 
 use std::fmt;
 use std::future::Future;
+use std::time::Duration;
 
 pub use self::deployment::{DeploymentId, KnownHome};
 pub use self::failover::FailoverSettings;
@@ -95,6 +96,8 @@ pub struct Failure {
     pub subject: String,
     /// The server's error code.
     pub code: Option<i32>,
+    /// The server's name of the error.
+    pub name: Option<Box<str>>,
     /// The cause and the remedy, for humans.
     pub detail: String,
     /// The condition for a retry to succeed.
@@ -112,6 +115,10 @@ pub enum RetryPolicy {
     Reconfigure,
 }
 
+/// Causes of a call that a server does not answer, and how to find out which one it is.
+pub(crate) const UNANSWERED: &str = "it is overloaded, blocks writes (fsyncLock) or has no majority, or the network is down: see \
+     rs.status() and db.currentOp()";
+
 impl Failure {
     /// Creates a failure that a retry may resolve.
     pub fn new(kind: &'static str, detail: impl Into<String>) -> Self {
@@ -119,9 +126,17 @@ impl Failure {
             kind,
             subject: String::new(),
             code: None,
+            name: None,
             detail: detail.into(),
             retry: RetryPolicy::Retry,
         }
+    }
+
+    /// Creates the failure of a call that was not answered within this time.
+    pub fn no_answer(waited: Duration) -> Self {
+        Self::new("no answer", UNANSWERED)
+            .of(format!("within {} ms", waited.as_millis()))
+            .with_retry(RetryPolicy::WaitForServer)
     }
 
     /// Adds the user, host or file concerned.
@@ -137,6 +152,19 @@ impl Failure {
         self.retry = retry;
         self
     }
+
+    /// Returns what failed, with the server's name and code of the error, without names of servers
+    /// and users.
+    pub fn summary(&self) -> String {
+        let Self {
+            kind, code, name, ..
+        } = self;
+        match (name, code) {
+            (Some(name), Some(code)) => format!("{kind} ({name}, code {code})"),
+            (None, Some(code)) => format!("{kind} (code {code})"),
+            (_, None) => (*kind).to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -145,8 +173,10 @@ impl fmt::Display for Failure {
         if !self.subject.is_empty() {
             write!(f, " {}", self.subject)?;
         }
-        if let Some(code) = self.code {
-            write!(f, " (code {code})")?;
+        match (&self.name, self.code) {
+            (Some(name), Some(code)) => write!(f, " ({name}, code {code})")?,
+            (None, Some(code)) => write!(f, " (code {code})")?,
+            (_, None) => {}
         }
         if !self.detail.is_empty() {
             write!(f, ": {}", self.detail)?;

@@ -80,7 +80,7 @@ the lock is renewed meanwhile. A second such signal 1s or more after the first k
 lock is held until standard input closes, after a signal for workload.stop_grace at most. A standard input that is \
 already at its end, such as /dev/null, or a terminal of another job is refused (64).
 
-Exit codes: the command's own; 64 usage, 69 MongoDB unreachable, 71 the operating system refused what leasehold or \
+Exit codes: the command's own; 64 usage, 69 MongoDB unreachable or refusing, 71 the operating system refused what leasehold or \
 the start of the command needs, 75 not acquired, 76 lost while the command ran, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
 executed / found, 128+N ended by signal N.";
 
@@ -93,7 +93,7 @@ Examples:
   leasehold locks prune --unused-for 30d
                              shrink the documents of unused locks
 
-Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable, 78 configuration,
+Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable or refusing, 78 configuration,
 or the name is a lease's.";
 
 /// Defines `leasehold lock`.

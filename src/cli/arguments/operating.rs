@@ -42,7 +42,7 @@ const OBSERVE_MAX: Duration = Duration::from_secs(3600);
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, or it was so already; 1 refused, or another outcome than requested; 3 under way, not done \
-within --timeout; 64 usage, 69 MongoDB unreachable, 78 configuration, or there is no such lease; 128 + the number of a \
+within --timeout; 64 usage, 69 MongoDB unreachable or refusing, 78 configuration, or there is no such lease; 128 + the number of a \
 signal that ended it, after the line that says how to withdraw the request.";
 
 /// Defines the commands.
@@ -145,7 +145,7 @@ fn repair() -> Command {
          a log, a dashboard (leasehold_token) or a receiver of effects has seen, and raise it before they \
          start. The command watches for the lease duration of the holder in the document (24s if there is none) that \
          no candidate writes to it.\n\nExamples:\n  leasehold repair orders --token-at-least 4711\n\nExit codes: 0 done, or it was not \
-         lower; 1 a candidate writes to the lease, or it was deleted; 64 usage, 69 MongoDB unreachable, 78 configuration, or there is \
+         lower; 1 a candidate writes to the lease, or it was deleted; 64 usage, 69 MongoDB unreachable or refusing, 78 configuration, or there is \
          no such lease.",
     )
     .arg(

@@ -43,7 +43,9 @@ impl LockSurfaces for ContenderLog {
     }
 
     fn lost(&mut self, loss: Loss) {
-        warn!(lock = %self.lock, reason = loss.as_str(), "lost the lock");
+        let why = self.store.failed_write();
+        let why = why.as_ref().map(tracing::field::display);
+        warn!(lock = %self.lock, reason = loss.as_str(), why, "lost the lock");
     }
 
     fn notice(&mut self, notice: &Notice) {
@@ -86,10 +88,13 @@ impl LockSurfaces for ContenderLog {
             Notice::Duplicate { session } => warn!(
                 %lock, %session, "another process renews this entry (cloned machine or edited document)"
             ),
-            Notice::StoreRolledBack { seen, found, wait } => warn!(
-                %lock, token_seen = seen.get(), token_found = found.map(Token::get),
-                wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"
-            ),
+            Notice::StoreRolledBack { seen, found, wait } => {
+                self.store.rolled_back(*wait);
+                warn!(
+                    %lock, token_seen = seen.get(), token_found = found.map(Token::get),
+                    wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"
+                );
+            }
             Notice::TokensExhausted => warn!(%lock, "token exhausted"),
         }
     }

@@ -24,6 +24,10 @@ pub(super) struct StoreState {
     writes: Option<Failing>,
     /// True if the queue is full.
     pub(super) queue_full: bool,
+    /// Time until which a document that is older than before keeps this contender waiting.
+    doubt_until: Option<BootTime>,
+    /// True if the command has reported why it gives up, so that later failures are not logged.
+    given_up: bool,
 }
 
 /// Consecutive failures of one kind of call.
@@ -51,9 +55,12 @@ impl StoreState {
         self.failing().next().is_some()
     }
 
-    /// Returns the reason why calls fail, for humans.
+    /// Returns the reason why calls fail, for humans: one that a server has named, if there is any.
     pub(super) fn failure(&self) -> Option<String> {
-        let failing = self.failing().next();
+        let named = self
+            .failing()
+            .find(|failing| failing.failure.code.is_some());
+        let failing = named.or_else(|| self.failing().next());
         failing.map(|failing| failing.failure.to_string())
     }
 
@@ -61,6 +68,21 @@ impl StoreState {
     pub(super) fn unreachable_until(&self, patience: Duration) -> Option<BootTime> {
         let since = self.failing().map(|failing| failing.since).min();
         since.map(|since| since + patience)
+    }
+
+    /// Describes the wait for holders that an older document does not show.
+    pub(super) fn doubt(&self) -> Option<String> {
+        let left = self.doubt_until?.since(clock::boot_now());
+        let left = (!left.is_zero()).then(|| seconds(left))?;
+        Some(format!(
+            "lock document is older than before (restored or rolled back); holders that it does \
+             not show may exist for another {left}"
+        ))
+    }
+
+    /// Suppresses log lines about failures from now on.
+    pub(super) fn give_up(&mut self) {
+        self.given_up = true;
     }
 
     fn failing(&self) -> impl Iterator<Item = &Failing> {
@@ -104,7 +126,7 @@ impl StoreAnswers {
             late,
             ..
         } = answered;
-        if *late {
+        if *late || self.state.borrow().given_up {
             return;
         }
         let now = clock::boot_now();
@@ -114,13 +136,19 @@ impl StoreAnswers {
             true => &mut self.reads,
             false => &mut self.writes,
         };
+        // A write that matches no document shows no more than a read.
+        let proves_nothing = |failing: &Failing| {
+            answered.is_rejected() && failing.failure.retry != RetryPolicy::WaitForServer
+        };
         match failure {
             Some(failure) => {
-                if errors.failed(failure.kind, now) {
+                if errors.failed_with(failure.kind, failure.code, now) {
                     let (failing_for, failures) = errors.so_far(now);
                     // A refusal is final for a contender without a place.
-                    let retry = match failure.retry {
-                        RetryPolicy::Reconfigure => String::new(),
+                    let retry = match (*operation, failure.retry) {
+                        ("try" | "join" | "create" | "read", RetryPolicy::Reconfigure) => {
+                            String::new()
+                        }
                         _ => format!(", retrying in {}", shown(self.retry_interval)),
                     };
                     let what = match *operation {
@@ -135,6 +163,12 @@ impl StoreAnswers {
                     );
                 }
             }
+            None if self
+                .state
+                .borrow()
+                .writes
+                .as_ref()
+                .is_some_and(proves_nothing) => {}
             None => {
                 if let Some((since, failures)) = errors.over() {
                     let after_ms = millis(now.since(since));
@@ -147,6 +181,9 @@ impl StoreAnswers {
                 // A server that acknowledges a write answers reads too.
                 state.reads = None;
             }
+            if state.writes.as_ref().is_some_and(proves_nothing) {
+                return;
+            }
             let failing = match reads {
                 true => &mut state.reads,
                 false => &mut state.writes,
@@ -157,9 +194,25 @@ impl StoreAnswers {
         });
     }
 
-    /// Records if the queue is full.
+    /// Returns the failure of the newest write, unless a write has succeeded since.
+    pub(super) fn failed_write(&self) -> Option<Failure> {
+        let state = self.state.borrow();
+        state.writes.as_ref().map(|failing| failing.failure.clone())
+    }
+
+    /// Records if the queue is full, which a document shows that was read just now.
     pub(super) fn queue_full(&self, full: bool) {
-        self.state.send_modify(|state| state.queue_full = full);
+        self.state.send_modify(|state| {
+            state.queue_full = full;
+            state.writes = state.writes.take().filter(|_| !full);
+        });
+    }
+
+    /// Records that the document is older than before, so that the contender waits.
+    pub(super) fn rolled_back(&self, wait: Duration) {
+        let until = clock::boot_now() + wait;
+        self.state
+            .send_modify(|state| state.doubt_until = Some(until));
     }
 }
 
@@ -262,6 +315,43 @@ mod tests {
         assert!(state.borrow().failure().is_some());
         answers.answered(&answered(None));
         assert!(!state.borrow().failed());
+    }
+
+    #[test]
+    fn a_join_that_matches_no_document_does_not_end_an_outage_of_writes() {
+        let (mut answers, state) = answers();
+        let patience = Duration::from_secs(240);
+        let refused = Failure::new("MongoDB refused the write", "");
+        answers.answered(&answered(Some(refused)));
+        let first = state.borrow().unreachable_until(patience);
+        let rejected = || Answered {
+            outcome: "rejected",
+            ..answered(None)
+        };
+        answers.answered(&rejected());
+        assert_eq!(state.borrow().unreachable_until(patience), first);
+        // A server that could not be reached is reached now.
+        answers.answered(&answered(Some(Failure::no_answer(Duration::ZERO))));
+        answers.answered(&rejected());
+        assert!(!state.borrow().failed());
+        // A full queue was read from the document.
+        answers.answered(&answered(Some(Failure::new(
+            "MongoDB refused the write",
+            "",
+        ))));
+        answers.queue_full(true);
+        assert!(!state.borrow().failed());
+    }
+
+    #[test]
+    fn the_wait_after_a_rollback_is_named_while_it_lasts() {
+        let (answers, state) = answers();
+        assert_eq!(state.borrow().doubt(), None);
+        answers.rolled_back(Duration::from_secs(60));
+        let doubt = state.borrow().doubt();
+        assert!(doubt.is_some_and(|doubt| doubt.contains("older than before")));
+        answers.rolled_back(Duration::ZERO);
+        assert_eq!(state.borrow().doubt(), None);
     }
 
     #[test]

@@ -226,7 +226,8 @@ impl Watcher {
         };
         let Some(whom) = whom else {
             let failed_last = || locker.last_failure().map(|failure| failure.to_string());
-            let why = answers.failure().or_else(failed_last);
+            let why = answers.failure().or_else(|| answers.doubt());
+            let why = why.or_else(failed_last);
             let why = why.unwrap_or_else(|| match last.store_reached {
                 true => "MongoDB answers too slowly".to_owned(),
                 false => "MongoDB does not answer".to_owned(),
@@ -245,6 +246,7 @@ impl Watcher {
     /// whose response was lost cannot be waited for.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = seconds(clock::boot_now().since(began));
+        self.store.send_modify(StoreState::give_up);
         locker.give_up().await;
         let _ = tokio::time::timeout(UNANSWERED_LEAVE_MAX, locker.wait()).await;
         self.voice.say(&format!("gave up after {waited}: {why}"));

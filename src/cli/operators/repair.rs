@@ -15,10 +15,10 @@ use crate::election::{LEASE_DURATION_MIN, LeaseName, Revision, Timings, Token};
 use crate::exit;
 use crate::publish::render::date;
 use crate::randomness::KernelRandomness;
-use crate::store::Failure;
 use crate::store::mongo::operators::{
     Acted, Action, ActionId, ActionKind, Entry, LeaseRecord, Scope, View, ViewEvent,
 };
+use crate::store::{Failure, RetryPolicy};
 
 const DOING: &str = "repair the lease";
 
@@ -188,13 +188,15 @@ async fn raised(
 }
 
 fn not_written(name: &LeaseName, outcome: Acted, failure: Option<Failure>) -> OperatorError {
-    let failure = failure.unwrap_or_else(|| Failure::new("MongoDB did not answer", ""));
+    let failure =
+        failure.unwrap_or_else(|| Failure::new("MongoDB did not answer", "run leasehold check"));
     match outcome {
-        Acted::Unknown => OperatorError::Unknown {
+        // A server that refuses a write like this one does not apply it later.
+        Acted::Unknown if failure.retry != RetryPolicy::Reconfigure => OperatorError::Unknown {
             name: name.clone(),
             failure,
         },
-        Acted::Applied | Acted::Rejected | Acted::Failed => OperatorError::Store {
+        Acted::Unknown | Acted::Applied | Acted::Rejected | Acted::Failed => OperatorError::Store {
             doing: DOING,
             failure,
         },

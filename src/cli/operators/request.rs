@@ -277,15 +277,16 @@ async fn write(
                 listener(News::Stage(Stage::Recorded));
                 return Ok(Sent::At(sent, Some(action.id)));
             }
-            (Acted::Unknown, failure) => {
-                unknown = failure.clone();
-                failure
-            }
+            // A server that refuses a write like this one does not apply it later.
             (_, Some(failure))
                 if failure.retry == RetryPolicy::Reconfigure && unknown.is_none() =>
             {
                 let doing = "write the request";
                 return Err(OperatorError::Store { doing, failure });
+            }
+            (Acted::Unknown, failure) => {
+                unknown = failure.clone();
+                failure
             }
             (_, failure) => failure,
         };

@@ -85,7 +85,7 @@ impl Tasks {
 }
 
 impl Event {
-    pub(super) fn of_failed_renewal(_: &'static str) -> Option<Self> {
+    pub(super) fn of_failed_renewal(_: String) -> Option<Self> {
         None
     }
 

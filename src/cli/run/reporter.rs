@@ -25,6 +25,8 @@ pub(super) struct Reporter {
     timings: Timings,
     reads: ErrorThrottle,
     writes: ErrorThrottle,
+    /// True if the server refused the last write that failed.
+    refuses_writes: bool,
     watch: ErrorThrottle,
     stream: Stream,
     /// Kind of the last logged failure of hints; `None` while they are followed.
@@ -56,6 +58,7 @@ impl Reporter {
             timings,
             reads: ErrorThrottle::default(),
             writes: ErrorThrottle::default(),
+            refuses_writes: false,
             watch: ErrorThrottle::default(),
             stream: Stream::default(),
             no_hints: None,
@@ -149,8 +152,8 @@ impl Reporter {
         }
     }
 
-    /// Logs a change of role.
-    pub(super) fn transition(&self, transition: &Transition) {
+    /// Logs a change of role, with the reason why writes fail.
+    pub(super) fn transition(&self, transition: &Transition, failed_write: Option<&Failure>) {
         let Transition {
             from,
             to,
@@ -173,7 +176,8 @@ impl Reporter {
         let lasted_ms = millis(*lasted);
         let lease = &self.lease;
         if lost {
-            warn!(%lease, from, to, token, reason, lasted_ms, "role changed");
+            let why = failed_write.map(tracing::field::display);
+            warn!(%lease, from, to, token, reason, why, lasted_ms, "role changed");
         } else {
             info!(%lease, from, to, token, reason, lasted_ms, "role changed");
         }
@@ -276,12 +280,15 @@ impl Reporter {
         let errors = if *operation == "read" {
             &mut self.reads
         } else {
+            if let Some(failure) = failure {
+                self.refuses_writes = failure.retry != RetryPolicy::WaitForServer;
+            }
             &mut self.writes
         };
         match failure {
             Some(failure) => {
                 self.stream.store_answers = false;
-                if errors.failed(failure.kind, now) {
+                if errors.failed_with(failure.kind, failure.code, now) {
                     let (failing_for, failures) = errors.so_far(now);
                     // The registration of a standby is not repeated at this interval.
                     let retry = match *operation {
@@ -296,7 +303,9 @@ impl Reporter {
                 }
             }
             None => {
-                if let Some((since, failures)) = errors.over() {
+                // A write that matches no document shows no more than a read.
+                let proves_nothing = answered.is_rejected() && self.refuses_writes;
+                if !proves_nothing && let Some((since, failures)) = errors.over() {
                     let after_ms = millis(now.since(since));
                     info!(%lease, operation, after_ms, failures, "MongoDB answers again");
                 }
@@ -310,7 +319,10 @@ impl Reporter {
     }
 
     fn no_stream(&mut self, failure: &Failure) {
-        if self.watch.failed(failure.kind, clock::boot_now()) {
+        if self
+            .watch
+            .failed_with(failure.kind, failure.code, clock::boot_now())
+        {
             let (_, failures) = self.watch.so_far(clock::boot_now());
             warn!(
                 lease = %self.lease, why = %failure, failures,

@@ -1,7 +1,9 @@
 //! The newest failure of the store, as long as it lasts.
 //!
-//! Reads and writes are tracked separately, because a read-only role or a missing majority makes
-//! writes fail, but not reads.
+//! Reads and writes are tracked separately, because a read-only role, a full disk or a missing
+//! majority makes writes fail, but not reads.
+
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -14,27 +16,63 @@ use crate::store::{Failure, RetryPolicy};
 #[derive(Debug)]
 pub(super) struct StoreErrors {
     published: watch::Sender<Option<StoreError>>,
+    /// Time after which a write that is no longer attempted does not count as failing.
+    patience: Duration,
     read: Option<Failing>,
     write: Option<Failing>,
 }
 
+/// Consecutive failures of one kind of call.
 #[derive(Debug)]
 struct Failing {
     since: BootTime,
     last: BootTime,
     failure: Failure,
+    /// True if the server refused several calls in a row.
+    repeats: bool,
+    /// True if a read has succeeded since the last failure.
+    read_since: bool,
+    /// True if a write failed after a read had succeeded.
+    despite_reads: bool,
+}
+
+impl Failing {
+    /// Returns the failures so far and one more.
+    fn again(before: Option<Self>, failure: &Failure, now: BootTime) -> Self {
+        let before = before.as_ref();
+        Self {
+            since: before.map_or(now, |before| before.since),
+            last: now,
+            failure: failure.clone(),
+            repeats: before.is_some() && failure.retry == RetryPolicy::Retry,
+            read_since: false,
+            despite_reads: before.is_some_and(|before| before.despite_reads || before.read_since),
+        }
+    }
+
+    /// Returns true if reads that succeed do not show that writes do.
+    fn stands(&self) -> bool {
+        let refused = self.repeats || self.failure.retry == RetryPolicy::Reconfigure;
+        refused || self.despite_reads || !self.read_since
+    }
 }
 
 impl StoreErrors {
     /// Creates a tracker without failures, and the receiver of the published error.
-    pub(super) fn channel() -> (Self, watch::Receiver<Option<StoreError>>) {
+    pub(super) fn channel(patience: Duration) -> (Self, watch::Receiver<Option<StoreError>>) {
         let (published, receiver) = watch::channel(None);
         let errors = Self {
             published,
+            patience,
             read: None,
             write: None,
         };
         (errors, receiver)
+    }
+
+    /// Returns the failure of the newest write, unless a write has succeeded since.
+    pub(super) fn failed_write(&self) -> Option<&Failure> {
+        self.write.as_ref().map(|failing| &failing.failure)
     }
 
     /// Records a result. Returns true if the published error changed.
@@ -46,23 +84,24 @@ impl StoreErrors {
             &mut self.write
         };
         match &answered.failure {
-            Some(failure) => {
-                let since = failing.as_ref().map_or(now, |failing| failing.since);
-                *failing = Some(Failing {
-                    since,
-                    last: now,
-                    failure: failure.clone(),
-                });
+            Some(failure) => *failing = Some(Failing::again(failing.take(), failure, now)),
+            // A write that matches no document shows no more than a read.
+            None if reads || answered.is_rejected() => {
+                if let Some(write) = &mut self.write {
+                    write.read_since = true;
+                }
+                self.read = self.read.take().filter(|_| !reads);
             }
-            None => *failing = None,
+            None => self.write = None,
         }
-        // A candidate that cannot lead may never write again, so a successful read clears a failed
-        // write. A write that was refused stays until a write succeeds.
-        if reads && answered.failure.is_none() {
-            let lasts = |failing: &Failing| failing.failure.retry == RetryPolicy::Reconfigure;
-            self.write = self.write.take().filter(lasts);
-        }
-        let newest = self.read.iter().chain(&self.write).max_by_key(|f| f.last);
+        // A candidate that cannot lead may never write again.
+        let attempted = |write: &Failing| {
+            let lasts = write.failure.retry == RetryPolicy::Reconfigure;
+            lasts || !write.read_since || now.since(write.last) < self.patience
+        };
+        self.write = self.write.take().filter(attempted);
+        let write = self.write.as_ref().filter(|write| write.stands());
+        let newest = self.read.iter().chain(write).max_by_key(|f| f.last);
         let error = newest.map(|failing| StoreError {
             message: failing.failure.to_string(),
             since: failing.since,
@@ -81,10 +120,16 @@ mod tests {
 
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(24);
+
     fn answered(operation: &'static str, failure: Option<Failure>) -> Answered {
         Answered {
             operation,
-            outcome: "",
+            outcome: if failure.is_none() {
+                "applied"
+            } else {
+                "unknown"
+            },
             elapsed: Duration::ZERO,
             failure,
             late: false,
@@ -97,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_error_stands_from_its_beginning_until_the_store_answers() {
-        let (mut errors, shown) = StoreErrors::channel();
+        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
         let failed = |why| answered("read", Some(Failure::new(why, "")));
         assert!(errors.answered(&failed("no primary"), at(1)));
         assert!(!errors.answered(&failed("no primary"), at(2)));
@@ -113,15 +158,60 @@ mod tests {
 
     #[test]
     fn a_refused_write_stays_shown_although_reads_are_answered() {
-        let (mut errors, shown) = StoreErrors::channel();
+        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
         let refused = Failure::new("not authorized", "").with_retry(RetryPolicy::Reconfigure);
         errors.answered(&answered("acquire", Some(refused)), at(1));
         errors.answered(&answered("read", None), at(2));
         assert!(shown.borrow().is_some());
-        // A successful read also resolves a write whose outcome was unknown.
+        // A successful read also resolves one write whose outcome was unknown.
+        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
         let unknown = Failure::new("no answer", "").with_retry(RetryPolicy::WaitForServer);
         errors.answered(&answered("acquire", Some(unknown)), at(3));
         errors.answered(&answered("read", None), at(4));
         assert_eq!(*shown.borrow(), None);
+    }
+
+    #[test]
+    fn refused_writes_stay_shown_from_the_first_one_until_a_write_is_applied() {
+        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
+        let refused = |operation| {
+            let failure = Failure::new("MongoDB refused the write", "");
+            answered(operation, Some(failure))
+        };
+        let since = |shown: &watch::Receiver<Option<StoreError>>| {
+            shown.borrow().as_ref().map(|error| error.since)
+        };
+        errors.answered(&refused("renew"), at(1));
+        errors.answered(&refused("renew"), at(2));
+        errors.answered(&answered("read", None), at(3));
+        assert_eq!(since(&shown), Some(at(1)));
+        errors.answered(&refused("take_over"), at(20));
+        errors.answered(&answered("read", None), at(21));
+        // Without a document, a write that needs one matches nothing, whatever the server refuses.
+        let rejected = Answered {
+            outcome: "rejected",
+            ..answered("acquire", None)
+        };
+        errors.answered(&rejected, at(22));
+        assert_eq!(since(&shown), Some(at(1)));
+        errors.answered(&answered("take_over", None), at(23));
+        assert_eq!(since(&shown), None);
+        assert_eq!(errors.failed_write(), None);
+    }
+
+    #[test]
+    fn writes_that_are_not_answered_stay_shown_while_reads_are_answered() {
+        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
+        let unanswered = answered("take_over", Some(Failure::no_answer(Duration::ZERO)));
+        let read = answered("read", None);
+        errors.answered(&unanswered, at(1));
+        errors.answered(&read, at(2));
+        assert!(shown.borrow().is_none(), "the server is reachable");
+        errors.answered(&unanswered, at(5));
+        errors.answered(&read, at(6));
+        assert!(shown.borrow().is_some(), "and does not write");
+        // Another candidate leads, so this one no longer tries.
+        errors.answered(&read, at(30));
+        assert!(shown.borrow().is_none());
     }
 }

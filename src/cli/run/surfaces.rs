@@ -98,7 +98,8 @@ impl Surfaces for DaemonSurfaces {
     fn transition(&mut self, transition: &Transition) {
         self.rest.disturbed();
         self.metrics.transition(transition.to, transition.reason);
-        self.reporter.transition(transition);
+        let failed_write = self.store_errors.failed_write();
+        self.reporter.transition(transition, failed_write);
         self.report(|| Event::of_transition(transition));
     }
 
@@ -130,9 +131,9 @@ impl Surfaces for DaemonSurfaces {
                 self.files.wake();
             }
             if *operation == "renew"
-                && let Some(Failure { kind, .. }) = failure
+                && let Some(failure) = failure
             {
-                self.report(|| Event::of_failed_renewal(kind));
+                self.report(|| Event::of_failed_renewal(failure.summary()));
             }
         }
         self.reporter.answered(answered);

@@ -1,5 +1,6 @@
 //! The Events reported on the pod, and their texts for humans.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::election::{Identity, Notice, Reason, Role, Token, Transition};
@@ -37,8 +38,8 @@ pub enum Event {
     },
     /// A renewal of this leader was not acknowledged.
     RenewalFailing {
-        /// A constant phrase.
-        why: &'static str,
+        /// A constant phrase, with the server's name and code of the error.
+        why: Cow<'static, str>,
     },
     /// The lease document was deleted or restored.
     StoreRolledBack {
@@ -50,9 +51,10 @@ pub enum Event {
 }
 
 impl Event {
-    /// The Event of a renewal that was not acknowledged; `why` is a constant phrase.
-    pub fn of_failed_renewal(why: &'static str) -> Option<Self> {
-        Some(Self::RenewalFailing { why })
+    /// The Event of a renewal that was not acknowledged; `why` does not change from one renewal to the
+    /// next.
+    pub fn of_failed_renewal(why: String) -> Option<Self> {
+        Some(Self::RenewalFailing { why: why.into() })
     }
 
     /// The Event of a change of role, if it is worth one.
@@ -219,7 +221,7 @@ mod tests {
             (Event::SteppedDown { token, reason }, "SteppedDown"),
             (taken_over, "TakenOver"),
             (Event::WorkloadStuck { token: seen }, "WorkloadStuck"),
-            (Event::RenewalFailing { why: "a" }, "RenewalFailing"),
+            (Event::RenewalFailing { why: "a".into() }, "RenewalFailing"),
             (Event::StoreRolledBack { seen, found }, "StoreWentBack"),
         ] {
             assert_eq!(event.reason(), expected);

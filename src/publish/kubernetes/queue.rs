@@ -147,12 +147,15 @@ impl Line {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::borrow::Cow;
     use std::time::Duration;
 
     use super::*;
     use crate::election::Token;
 
-    const FAILING: Event = Event::RenewalFailing { why: "no answer" };
+    const FAILING: Event = Event::RenewalFailing {
+        why: Cow::Borrowed("no answer"),
+    };
 
     fn wall(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)

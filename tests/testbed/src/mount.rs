@@ -21,10 +21,20 @@ impl Mount {
     /// # Panics
     /// If there is no room for a directory.
     pub fn small_disk() -> Option<Self> {
+        Self::disk("64k")
+    }
+
+    /// Mounts a new disk in memory, of a size such as `600m`. Returns `None`, with a message, if this
+    /// user may not mount.
+    ///
+    /// # Panics
+    /// If there is no room for a directory.
+    pub fn disk(size: &str) -> Option<Self> {
         let scratch = Scratch::new();
         let path = scratch.path().join("disk");
         fs::create_dir(&path).expect("a directory can be made");
-        let arguments = ["-t", "tmpfs", "-o", "size=64k", "leasehold-test"];
+        let size = format!("size={size}");
+        let arguments = ["-t", "tmpfs", "-o", &size, "leasehold-test"];
         Self::mounted(&arguments, path, Some(scratch))
     }
 
@@ -72,7 +82,10 @@ impl Mount {
             .create(true)
             .open(self.filler());
         let mut filler = filler.expect("a file can be made on a full disk");
-        while filler.write_all(&[0; 512]).is_ok() {}
+        // The last blocks are smaller than the first ones.
+        for block in [vec![0; 1 << 20], vec![0; 512]] {
+            while filler.write_all(&block).is_ok() {}
+        }
     }
 
     /// Frees the space that was filled.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
@@ -36,6 +36,7 @@ pub struct ReplicaSetBuilder {
     storage: Storage,
     hosts: Vec<Host>,
     name: String,
+    data: Option<PathBuf>,
 }
 
 /// A network namespace for a member, and its address there.
@@ -63,6 +64,7 @@ impl ReplicaSetBuilder {
             storage: Storage::Memory,
             hosts: Vec::new(),
             name: SET_NAME.to_owned(),
+            data: None,
         }
     }
 
@@ -76,6 +78,12 @@ impl ReplicaSetBuilder {
     /// Gives the set another name than [`SET_NAME`].
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Keeps the data of the only member in an existing directory, and its log elsewhere.
+    pub fn data(mut self, directory: &Path) -> Self {
+        self.data = Some(directory.to_owned());
         self
     }
 
@@ -186,6 +194,7 @@ impl ReplicaSetBuilder {
                 environment: variables.collect(),
                 lifetime: self.lifetime,
                 host: self.hosts.get(index).cloned(),
+                data: self.data.clone(),
             };
             let directory = scratch.path().join(format!("member-{index}"));
             async move { Member::launch(plan, &directory).await }

@@ -32,6 +32,8 @@ pub(super) struct Plan {
     pub(super) lifetime: Lifetime,
     /// On loopback if `None`.
     pub(super) host: Option<Host>,
+    /// The directory of the data; `data` in the directory of the log if `None`.
+    pub(super) data: Option<PathBuf>,
 }
 
 /// One member of a set.
@@ -158,10 +160,12 @@ impl Member {
     /// Starts the process and waits until it accepts connections.
     pub(super) async fn start(&self) -> Result<(), Failure> {
         self.forget_client();
+        let data = || self.directory.join("data");
+        let data = self.plan.data.clone().unwrap_or_else(data);
         let mut launch = Launch::new(&self.plan.binary)
             .arguments(["--port", &self.port().to_string(), "--logappend"])
             .arguments(["--bind_ip", &self.listened()])
-            .arguments(["--dbpath".as_ref(), self.directory.join("data").as_os_str()])
+            .arguments(["--dbpath".as_ref(), data.as_os_str()])
             .arguments(["--logpath".as_ref(), self.log_path().as_os_str()])
             .arguments(&self.plan.arguments)
             .envs(self.plan.environment.iter().cloned())

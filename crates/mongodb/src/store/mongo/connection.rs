@@ -33,7 +33,7 @@ use self::seeds::Seeds;
 use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
-use super::{lock, outcome};
+use super::{lock, outcome, refusals};
 use crate::store::{Answer, CallOutcome, DeploymentId, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Timings};
@@ -357,11 +357,20 @@ impl Deployment {
             SendError::NoPrimary if self.servers.asked().direct => return outcome::not_primary(),
             SendError::NoPrimary => {
                 let kind = "the primary has just stepped down";
-                (kind, String::new(), RetryPolicy::WaitForServer)
+                (
+                    kind,
+                    refusals::ELECTING.to_owned(),
+                    RetryPolicy::WaitForServer,
+                )
             }
             SendError::Late => {
                 let kind = "MongoDB was not reached within operation_timeout";
-                (kind, self.servers.causes(), RetryPolicy::WaitForServer)
+                let causes = self.servers.causes();
+                let why = match causes.is_empty() {
+                    true => "check the network, or raise mongodb.operation_timeout".to_owned(),
+                    false => causes,
+                };
+                (kind, why, RetryPolicy::WaitForServer)
             }
             SendError::Unverified(error) | SendError::Driver(error) => {
                 return self.describe(&error);

@@ -142,7 +142,10 @@ pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
         let pause = match end {
             End::Superseded => continue,
             End::Silent => {
-                let failure = Failure::new("the change stream does not answer", "");
+                let failure = Failure::new(
+                    "the change stream does not answer",
+                    "the server or the network hangs; opening another one",
+                );
                 failed(&listener, failure).await;
                 continue;
             }

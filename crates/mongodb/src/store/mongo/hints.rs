@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use super::connection::Deployment;
 use super::options::WatchMode;
-use super::{document, lock, outcome};
+use super::{document, lock, outcome, refusals};
 use crate::randomness::KernelRandomness;
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::{BootTime, LeaseName, Operation, Randomness};
@@ -308,12 +308,13 @@ impl Refusal {
                 _ => return deployment.describe(error),
             },
         };
-        let code = match self {
-            Self::Missing => None,
-            Self::Error(error) => outcome::code(error),
+        let (code, name) = match self {
+            Self::Missing => (None, None),
+            Self::Error(error) => (outcome::code(error), refusals::name(error)),
         };
         Failure {
             code,
+            name,
             ..Failure::new(kind, detail).with_retry(retry)
         }
     }

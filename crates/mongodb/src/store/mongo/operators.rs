@@ -247,8 +247,7 @@ impl MongoCollection {
     }
 
     fn unanswered(&self) -> Failure {
-        let limit = self.call_max().as_millis();
-        Failure::new("no answer", format!("waited {limit} ms"))
+        Failure::no_answer(self.call_max())
     }
 
     async fn document(&self, name: &str) -> Result<Option<Document>, Failure> {

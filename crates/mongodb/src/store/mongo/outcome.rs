@@ -9,7 +9,7 @@ use mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
 
 use super::servers::{Asked, Login, Servers};
 use super::{refusals, tls};
-use crate::store::{Answer, CallOutcome, Failure, RetryPolicy};
+use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, UNANSWERED};
 
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 pub(super) const UNAUTHORIZED: i32 = 13;
@@ -103,15 +103,13 @@ pub(super) fn code(error: &Error) -> Option<i32> {
 /// Describes what failed, on what, why, and the remedy.
 pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
     let asked = servers.asked();
-    let code = code(error);
     if let Some(index) = refusals::foreign_index(error) {
         let detail = format!(
-            "DuplicateKey: drop the unique index {index}, which is not leasehold's, or use another \
-             collection"
+            "drop the unique index {index}, which is not leasehold's, or use another collection"
         );
         let kind = "a unique index of the collection refuses the document";
         let failure = Failure::new(kind, detail).with_retry(RetryPolicy::Reconfigure);
-        return Failure { code, ..failure };
+        return named(failure, error);
     }
     let failure = match error.kind.as_ref() {
         ErrorKind::ServerSelection { .. } => servers.no_primary(),
@@ -120,17 +118,14 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         ErrorKind::Write(WriteFailure::WriteConcernError(concern))
             if SHUTTING_DOWN.contains(&concern.code) =>
         {
-            Failure::new(
-                "the server is shutting down",
-                "another member is used as soon as it is elected primary",
-            )
+            Failure::new("the server is shutting down", refusals::ELECTING)
         }
         ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => {
-            let (why, retry) = refusals::explain(concern.code, Some(&concern.code_name));
+            let (why, retry) = refusals::explain(concern.code, &concern.message);
             Failure::new("no majority acknowledged the write in time", why).with_retry(retry)
         }
         ErrorKind::Write(WriteFailure::WriteError(write)) => {
-            let (why, retry) = refusals::explain(write.code, write.code_name.as_deref());
+            let (why, retry) = refusals::explain(write.code, &write.message);
             Failure::new("MongoDB refused the write", why).with_retry(retry)
         }
         // The string itself was checked before.
@@ -148,7 +143,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
             servers.no_primary().detail,
         )
         .with_retry(RetryPolicy::WaitForServer),
-        ErrorKind::Shutdown => Failure::new("the client was shut down", ""),
+        ErrorKind::Shutdown => Failure::new("the client was shut down", "this process stops"),
         _ => match servers
             .explain(error)
             .or_else(|| unreachable(error, &asked, servers.answered()))
@@ -156,10 +151,22 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
             Some(why) => {
                 Failure::new("connection failed", why).with_retry(RetryPolicy::WaitForServer)
             }
-            None => Failure::new("the driver failed", ""),
+            None => Failure::new(
+                "the MongoDB driver failed",
+                "report this error if it lasts: it is not one of a server or of the network",
+            ),
         },
     };
-    Failure { code, ..failure }
+    named(failure, error)
+}
+
+/// Adds the server's code and name of the error.
+fn named(failure: Failure, error: &Error) -> Failure {
+    Failure {
+        code: code(error),
+        name: refusals::name(error),
+        ..failure
+    }
 }
 
 /// Describes why a server cannot be used, if the error shows that.
@@ -179,7 +186,10 @@ pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Optio
         ErrorKind::IncompatibleServer { .. } => "the server's version is too old".to_owned(),
         ErrorKind::Authentication { .. } => unauthenticated(asked).to_string(),
         ErrorKind::ConnectionPoolCleared { .. } => "connection lost".to_owned(),
-        ErrorKind::Command(command) => format!("refused ({})", command.code_name),
+        ErrorKind::Command(command) => match refusals::name(error) {
+            Some(name) => format!("refused ({name}, code {})", command.code),
+            None => format!("refused (code {})", command.code),
+        },
         _ => return None,
     })
 }
@@ -277,13 +287,15 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
              write from the loss of this one server",
         ),
         NOT_WRITABLE_PRIMARY if asked.direct => not_primary(),
-        NOT_WRITABLE_PRIMARY => Failure::new("the server is no longer the primary", ""),
+        NOT_WRITABLE_PRIMARY => {
+            Failure::new("the server is no longer the primary", refusals::ELECTING)
+        }
         MAX_TIME_EXPIRED => Failure::new(
             "the server did not finish within operation_timeout",
-            "it is overloaded, or a majority of the members is down",
+            UNANSWERED,
         ),
         code => {
-            let (why, retry) = refusals::explain(code, Some(&error.code_name));
+            let (why, retry) = refusals::explain(code, &error.message);
             Failure::new("MongoDB refused the command", why).with_retry(retry)
         }
     }

@@ -7,6 +7,9 @@ use crate::store::RetryPolicy;
 
 /// The index whose duplicates mean that a document of this name exists.
 const ID_INDEX: &str = "_id_";
+/// Code and text of a server that cannot create or extend a file.
+const UNKNOWN_ERROR: i32 = 8;
+const NO_SPACE: &str = "No space left on device";
 /// Maximum length of a name that is shown.
 const NAME_MAX: usize = 64;
 
@@ -39,12 +42,14 @@ const fn passing(code: i32, name: &'static str, remedy: &'static str) -> Refusal
 }
 
 const OVERLOADED: &str = "the server is overloaded: see its log and db.currentOp()";
-const ELECTING: &str = "another member is used as soon as it is elected primary";
+pub(super) const ELECTING: &str = "another member is used as soon as it is elected primary";
 const NO_MAJORITY: &str = "a majority of the data-bearing members must be up and replicating";
+const DISK_FULL: &str = "free disk space on the primary";
+const VIEW: &str = "the collection is a view: set mongodb.collection to another name";
 const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
 
 /// The known errors. A lasting one ends a wait for a lock, because a retry fails in the same way.
-const KNOWN: [Refusal; 41] = [
+const KNOWN: [Refusal; 42] = [
     passing(6, "HostUnreachable", NO_MAJORITY),
     passing(7, "HostNotFound", NO_MAJORITY),
     passing(11, "UserNotFound", "create the user of the MongoDB URI"),
@@ -81,11 +86,7 @@ const KNOWN: [Refusal; 41] = [
     ),
     passing(133, "FailedToSatisfyReadPreference", ELECTING),
     passing(146, "ExceededMemoryLimit", OVERLOADED),
-    lasting(
-        166,
-        "CommandNotSupportedOnView",
-        "the collection is a view: set mongodb.collection to another name",
-    ),
+    lasting(166, "CommandNotSupportedOnView", VIEW),
     passing(189, "PrimarySteppedDown", ELECTING),
     passing(202, "NetworkInterfaceExceededTimeLimit", NO_MAJORITY),
     lasting(238, "NotImplemented", NOT_MONGODB),
@@ -137,23 +138,55 @@ const KNOWN: [Refusal; 41] = [
     ),
     passing(13435, "NotPrimaryNoSecondaryOk", ELECTING),
     passing(13436, "NotPrimaryOrSecondary", ELECTING),
-    passing(14031, "OutOfDiskSpace", "free disk space on the primary"),
+    passing(14031, "OutOfDiskSpace", DISK_FULL),
+    // Expressions of our projections that a view does not have.
+    lasting(28667, "Location28667", VIEW),
 ];
 
-/// Returns the server's name for an error, the remedy, and the condition for a retry.
-pub(super) fn explain(code: i32, name: Option<&str>) -> (String, RetryPolicy) {
-    match KNOWN.iter().find(|known| known.code == code) {
-        Some(known) => (format!("{}: {}", known.name, known.remedy), known.retry),
-        None => {
-            // The name is an identifier of the server's source; everything else could be data.
-            let is_name = |name: &&str| {
-                name.len() <= NAME_MAX && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
-            };
-            let name = name.filter(is_name).filter(|name| !name.is_empty());
-            let name = name.unwrap_or("no name").to_owned();
-            (name + ": see the log of the server", RetryPolicy::Retry)
-        }
+/// Names of errors whose messages are not in [`KNOWN`]. Servers do not send the names of all.
+const NAMES: [(i32, &str); 10] = [
+    (1, "InternalError"),
+    (2, "BadValue"),
+    (UNKNOWN_ERROR, "UnknownError"),
+    (9, "FailedToParse"),
+    (14, "TypeMismatch"),
+    (outcome::UNAUTHORIZED, "Unauthorized"),
+    (18, "AuthenticationFailed"),
+    (50, "MaxTimeMSExpired"),
+    (10107, "NotWritablePrimary"),
+    (outcome::DUPLICATE_KEY, "DuplicateKey"),
+];
+
+/// Returns the remedy for an error of a server, and the condition for a retry.
+pub(super) fn explain(code: i32, message: &str) -> (&'static str, RetryPolicy) {
+    if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
+        return (DISK_FULL, RetryPolicy::Retry);
     }
+    match KNOWN.iter().find(|known| known.code == code) {
+        Some(known) => (known.remedy, known.retry),
+        None => ("see the log of the server", RetryPolicy::Retry),
+    }
+}
+
+/// Returns the server's name of an error.
+pub(super) fn name(error: &Error) -> Option<Box<str>> {
+    let code = outcome::code(error)?;
+    let known = KNOWN.iter().map(|known| (known.code, known.name));
+    if let Some((_, name)) = known.chain(NAMES).find(|(known, _)| *known == code) {
+        return Some(name.into());
+    }
+    let reported = match error.kind.as_ref() {
+        ErrorKind::Command(command) => Some(&command.code_name),
+        ErrorKind::Write(WriteFailure::WriteError(write)) => write.code_name.as_ref(),
+        ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Some(&concern.code_name),
+        _ => None,
+    };
+    // A name is an identifier of the server's source; everything else could be data.
+    let is_name = |name: &&String| {
+        (1..=NAME_MAX).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    reported.filter(is_name).map(|name| name.as_str().into())
 }
 
 /// Returns the name of the unique index that refuses a document, if it is not the index on `_id`: the
@@ -182,21 +215,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_page_has_each_known_error_and_says_if_it_is_retried() {
+        let page = include_str!("../../../../../docs/mongodb.md");
+        for Refusal {
+            code, name, retry, ..
+        } in &KNOWN
+        {
+            let error = format!("`{name}` ({code})");
+            let mut rows = page.lines().filter(|line| line.contains(&error));
+            let row = rows.next().unwrap_or_else(|| panic!("no row has {error}"));
+            let retried = match retry {
+                RetryPolicy::Reconfigure => "| no |",
+                RetryPolicy::Retry | RetryPolicy::WaitForServer => "| yes |",
+            };
+            assert!(row.ends_with(retried), "{error}: {row}");
+            assert_eq!(rows.next(), None, "{error}");
+        }
+    }
+
+    #[test]
     fn the_known_errors_are_in_order_and_each_has_a_remedy() {
         assert!(KNOWN.is_sorted_by_key(|known| known.code));
         assert!(KNOWN.iter().all(|known| !known.remedy.is_empty()));
-        assert_eq!(
-            explain(14031, None).0,
-            "OutOfDiskSpace: free disk space on the primary"
-        );
-        assert_eq!(
-            explain(1, Some("InternalError")).0,
-            "InternalError: see the log of the server"
-        );
-        assert_eq!(
-            explain(1, Some("{ secret }")).0,
-            "no name: see the log of the server"
-        );
+        let named = |code: i32, code_name: &str| {
+            let error = doc! { "code": code, "codeName": code_name, "errmsg": "" };
+            let error: CommandError = deserialize_from_document(error).expect("an error");
+            name(&ErrorKind::Command(error).into())
+        };
+        assert_eq!(explain(14031, "").0, DISK_FULL);
+        assert_eq!(explain(8, "28: No space left on device").0, DISK_FULL);
+        assert_eq!(named(14031, "").as_deref(), Some("OutOfDiskSpace"));
+        assert_eq!(named(13, "").as_deref(), Some("Unauthorized"));
+        assert_eq!(explain(4, "").0, "see the log of the server");
+        assert_eq!(named(4, "NoSuchKey").as_deref(), Some("NoSuchKey"));
+        assert_eq!(named(4, "{ secret }"), None);
     }
 
     #[test]
