@@ -363,3 +363,6 @@ async fn in_use(deployment: &Weak<Deployment>, client: u64) -> Option<Deployment
     let home = lock(&deployment.home);
     home.has(client).then(|| home.verified()).flatten()
 }
+
+#[cfg(test)]
+mod tests;
