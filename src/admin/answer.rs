@@ -40,6 +40,7 @@ struct StatusAndStore {
 struct StoreDocument {
     kind: &'static str,
     set: Option<String>,
+    set_id: Option<String>,
     database: String,
     collection: String,
 }
@@ -170,6 +171,7 @@ fn full_status(status: &Status, state: &AdminState) -> Answer {
         store: store.map(|s| StoreDocument {
             kind: s.kind.as_str(),
             set: s.set,
+            set_id: s.set_id,
             database: s.database,
             collection: s.collection,
         }),

@@ -62,6 +62,9 @@ struct Store {
     kind: String,
     /// The name of a replica set.
     set: Option<String>,
+    /// Its id, unknown to earlier versions.
+    #[serde(default)]
+    set_id: Option<String>,
     database: String,
     collection: String,
 }
@@ -220,12 +223,13 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
     if unknown > 0 {
         problems.push(format!("{} without a known role", counted(unknown)));
     }
-    let stores: BTreeSet<_> = states
-        .iter()
-        .filter_map(|state| state.store.as_ref())
-        .collect();
-    if stores.len() > 1 {
-        let names: Vec<_> = stores.iter().map(|store| store.name()).collect();
+    let stores = states.iter().filter_map(|state| state.store.as_ref());
+    let ids: BTreeSet<_> = stores.clone().filter_map(|s| s.set_id.as_ref()).collect();
+    let names: BTreeSet<_> = match ids.len() {
+        0 | 1 => stores.map(Store::name).collect(),
+        _ => stores.map(Store::name_with_id).collect(),
+    };
+    if names.len() > 1 {
         problems.push(format!(
             "different stores, so the replicas do not exclude each other: {}",
             joined(names.iter().map(String::as_str))
@@ -259,6 +263,11 @@ impl Store {
     fn name(&self) -> String {
         let deployment = self.set.as_ref().unwrap_or(&self.kind);
         format!("{deployment}/{}.{}", self.database, self.collection)
+    }
+
+    fn name_with_id(&self) -> String {
+        let id = self.set_id.as_deref().unwrap_or("not known");
+        format!("{} (id of the set: {id})", self.name())
     }
 }
 

@@ -36,7 +36,7 @@ async fn agrees(daemon: &Daemon, holder: &Document, token: i64) {
     let mine = if leads { json!(token) } else { Value::Null };
 
     let file = daemon.status();
-    let (code, http) = daemon.http_json("/status").await;
+    let (code, mut http) = daemon.http_json("/status").await;
     assert_eq!(code, 200);
     for status in [&file, &http] {
         assert_eq!(status["lease"], "three", "{status}");
@@ -47,6 +47,13 @@ async fn agrees(daemon: &Daemon, holder: &Document, token: i64) {
         assert_eq!(status["identity"], daemon.identity());
         assert_eq!(status["valid_until_boottime_ns"].is_u64(), leads);
     }
+    let id = http["store"]["set_id"].as_str().map(str::len);
+    assert_eq!(
+        id,
+        Some(24),
+        "the id that the set got when it was initiated"
+    );
+    http["store"].as_object_mut().unwrap().remove("set_id");
     assert_eq!(
         http["store"],
         json!({

@@ -215,6 +215,8 @@ pub struct StoreInfo {
     pub kind: StoreKind,
     /// The replica set's name; `None` without a set.
     pub set: Option<String>,
+    /// The id of the set, as [`DeploymentId::id`]: two sets of one name have different ids.
+    pub set_id: Option<String>,
     /// The database.
     pub database: String,
     /// The collection.

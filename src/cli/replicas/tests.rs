@@ -17,6 +17,7 @@ fn replica(number: u8, leader: bool) -> Replica {
     let store = Store {
         kind: "replica_set".to_owned(),
         set: Some("rs0".to_owned()),
+        set_id: None,
         database: "leasehold".to_owned(),
         collection: "leases".to_owned(),
     };
@@ -149,7 +150,23 @@ fn each_deviation_is_a_problem() {
             store.set = Some("rs1".to_owned());
         }
     };
+    let with_ids = |ids: [&str; 2]| {
+        let mut replicas = vec![replica(1, true), replica(2, false)];
+        for (replica, id) in replicas.iter_mut().zip(ids) {
+            let state = replica.state.as_mut().expect("a state");
+            state.store.as_mut().expect("a store").set_id = Some(id.to_owned());
+        }
+        replicas
+    };
+    let of_one_set = found_in(&with_ids(["6b08", "6b08"]), &args());
+    assert_eq!(of_one_set, Vec::<String>::new());
     for (replicas, problem) in [
+        (
+            with_ids(["6b08", "6b09"]),
+            "different stores, so the replicas do not exclude each other: \
+             rs0/leasehold.leases (id of the set: 6b08), \
+             rs0/leasehold.leases (id of the set: 6b09)",
+        ),
         (
             with(|state| state.leader = true),
             "2 replicas lead: orders-1, orders-2",

@@ -233,7 +233,7 @@ impl Deployment {
             (home.is_new(uri), home.has(*number))
         };
         let compared = self.compare(seeds, (&found, &primary), is_new).await;
-        let set = found.set.clone();
+        let (set, id) = (found.set.clone(), found.id.clone());
         let admitted = {
             let mut home = lock(&self.home);
             match compared {
@@ -249,7 +249,7 @@ impl Deployment {
                 self.keep_comparing(connection, &primary);
             }
             self.note_product(lookalike::by_hello(&hello));
-            self.note_primary(set, kind::by_hello(&hello));
+            self.note_primary((set, id), kind::by_hello(&hello));
             return Ok(());
         };
         let mut slot = self.connection.lock().await;
@@ -416,7 +416,7 @@ impl Deployment {
         if let (Some(kind), false) = (kind, was) {
             if is_home {
                 let set = now.replica_set_name().map(str::to_owned);
-                self.note_primary(set, kind);
+                self.note_primary((set, None), kind);
             }
             // The next call verifies the server if necessary. A refused server is verified by a new
             // client, at the pace of the retries.
@@ -426,9 +426,21 @@ impl Deployment {
         }
     }
 
-    pub(super) fn note_primary(&self, set: Option<String>, kind: StoreKind) {
+    /// Records the set's name and, if known, its id.
+    pub(super) fn note_primary(
+        &self,
+        (set, id): (Option<String>, Option<String>),
+        kind: StoreKind,
+    ) {
+        let before = self
+            .info
+            .borrow()
+            .clone()
+            .filter(|before| before.set == set);
         let info = StoreInfo {
             kind,
+            // Monitors do not ask for the id.
+            set_id: id.or(before.and_then(|before| before.set_id)),
             set,
             database: self.options.database.clone(),
             collection: self.options.collection.clone(),

@@ -111,7 +111,7 @@ fn only_a_server_alone_is_asked_for_less_than_a_linearizable_read() {
         (None, StoreKind::Standalone, ReadConcern::majority()),
     ] {
         let deployment = deployment();
-        deployment.note_primary(set.map(str::to_owned), kind);
+        deployment.note_primary((set.map(str::to_owned), None), kind);
         assert_eq!(deployment.read_concern(true), wanted, "{kind:?}");
         assert_eq!(deployment.read_concern(false), ReadConcern::majority());
     }
