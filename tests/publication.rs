@@ -33,8 +33,12 @@ struct Published {
     metrics: Metrics,
 }
 
+fn orders() -> LeaseName {
+    LeaseName::new("orders").unwrap()
+}
+
 fn publish(path: &Path, first: Status) -> Published {
-    let (directory, _) = StatusDirectory::open(path).unwrap();
+    let (directory, _) = StatusDirectory::open(path, &orders()).unwrap();
     let (sender, status) = watch::channel(first);
     let (_, store) = watch::channel(None);
     let who = Identification {
@@ -101,11 +105,11 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 /// process that another test starts at this time holds a copy of each lock of this process until it
 /// executes its program.
 fn reopen(path: &Path) -> Result<(StatusDirectory, RecoveredState), DirectoryError> {
-    let mut opened = StatusDirectory::open(path);
+    let mut opened = StatusDirectory::open(path, &orders());
     eventually("it is not locked", || {
         let locked = matches!(opened, Err(DirectoryError::Locked { .. }));
         if locked {
-            opened = StatusDirectory::open(path);
+            opened = StatusDirectory::open(path, &orders());
         }
         !locked
     });
@@ -225,12 +229,14 @@ fn a_disk_that_is_full_at_the_start_is_refused_unless_the_record_is_there() {
     let path = disk.path().join("status");
     fs::create_dir(&path).unwrap();
     disk.fill();
-    let error = StatusDirectory::open(&path).unwrap_err();
+    let error = StatusDirectory::open(&path, &orders()).unwrap_err();
     assert!(matches!(error, DirectoryError::Write { .. }), "{error}");
     disk.empty();
     // On so small a disk the kernel counts the free pages per processor, and may notice freed ones
     // late.
-    eventually("room again", || StatusDirectory::open(&path).is_ok());
+    eventually("room again", || {
+        StatusDirectory::open(&path, &orders()).is_ok()
+    });
     disk.fill();
     assert!(reopen(&path).is_ok());
 }
@@ -241,12 +247,12 @@ fn a_read_only_directory_is_a_typed_error() {
         return;
     };
     let path = disk.path().join("status");
-    drop(StatusDirectory::open(&path).unwrap());
+    drop(StatusDirectory::open(&path, &orders()).unwrap());
     // A process that another test has just forked may have the files open until it executes.
     eventually("it is read-only", || disk.make_read_only());
     let error = reopen(&path).unwrap_err();
     assert!(matches!(error, DirectoryError::Write { .. }), "{error}");
-    let error = StatusDirectory::open(&path.join("new")).unwrap_err();
+    let error = StatusDirectory::open(&path.join("new"), &orders()).unwrap_err();
     assert!(matches!(error, DirectoryError::Make { .. }), "{error}");
     let text = error.to_string();
     assert_contains(&text, path.to_str().unwrap());

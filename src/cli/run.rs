@@ -94,8 +94,9 @@ pub fn run(
     }
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
     let patience = workload::outlives_daemon_by(&config);
-    let (directory, memory) = StatusDirectory::open_after(&path, patience, |by| {
-        reporter::directory_locked(&config.lease.name, &path, by);
+    let lease = &config.lease.name;
+    let (directory, memory) = StatusDirectory::open_after(&path, lease, patience, |by| {
+        reporter::directory_locked(lease, &path, by);
     })?;
     files::log_exposure(&config.lease.name, directory.path());
     let cluster = moved::find(&config)?;

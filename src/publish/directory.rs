@@ -46,7 +46,7 @@ pub const DEPLOYMENT_FILE: &str = "deployment";
 /// Name of a file that is created and removed at startup, to check that files can be created.
 const PROBE_FILE: &str = ".probe";
 /// Length of the claim record. The longest record has 265 bytes (two UUIDs, three 20-digit numbers
-/// and an hour, with their names). The next power of two stays inside one page of the page cache,
+/// and an hour, with their names), and 74 more with the name of a lease. The next power of two stays inside one page of the page cache,
 /// so that a kill cannot tear it. Behind the record, guards write down their children.
 pub const RECORD_LENGTH: usize = PLACES_BEGIN;
 /// Mode of the directory. Every user may read it, because the workload may run as another user.
@@ -63,6 +63,7 @@ const GUARD_POLL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct StatusDirectory {
     path: PathBuf,
+    lease: LeaseName,
     claim: File,
     /// Kept open for its lock, which is never shared.
     daemon: File,
@@ -84,6 +85,9 @@ pub struct RecoveredState {
     /// The longest lease duration that the process had seen; `None` if the record of an earlier
     /// version does not contain it.
     pub lease_longest: Option<Duration>,
+    /// True if an earlier process used the directory for another lease. Its state, and the deployment
+    /// that it recorded, say nothing about this lease, and are discarded.
+    pub other_lease: bool,
     /// True if the record or the claim in it could not be parsed. Worth a warning, because an
     /// unreadable record loses its token.
     pub damaged: bool,
@@ -96,6 +100,9 @@ pub struct RecoveredState {
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     schema: u32,
+    /// The lease; earlier versions omit the field.
+    #[serde(default)]
+    lease: Option<String>,
     claim: Option<String>,
     token: i64,
     boot_id: Option<String>,
@@ -115,8 +122,8 @@ impl StatusDirectory {
     ///
     /// # Errors
     /// [`DirectoryError`] if the directory cannot be created or written, or is in use.
-    pub fn open(path: &Path) -> Result<(Self, RecoveredState), DirectoryError> {
-        Self::open_after(path, Duration::ZERO, |_| {})
+    pub fn open(path: &Path, lease: &LeaseName) -> Result<(Self, RecoveredState), DirectoryError> {
+        Self::open_after(path, lease, Duration::ZERO, |_| {})
     }
 
     /// Same as [`StatusDirectory::open`], but waits for the guard of a previous daemon that is
@@ -128,6 +135,7 @@ impl StatusDirectory {
     /// Same as [`StatusDirectory::open`].
     pub fn open_after(
         path: &Path,
+        lease: &LeaseName,
         patience: Duration,
         waiting: impl FnOnce(&[Occupant]),
     ) -> Result<(Self, RecoveredState), DirectoryError> {
@@ -138,6 +146,7 @@ impl StatusDirectory {
         let metadata = claim.metadata().map_err(&write_error)?;
         let directory = Self {
             path: path.to_owned(),
+            lease: lease.clone(),
             claim,
             daemon,
             // Without it, the record proves nothing.
@@ -147,6 +156,10 @@ impl StatusDirectory {
             shares_lock: true,
         };
         let mut memory = directory.read().map_err(&write_error)?;
+        if memory.other_lease {
+            let forget_error = DirectoryError::writing(path, DEPLOYMENT_FILE);
+            directory.forget_deployment().map_err(forget_error)?;
+        }
         // A record that another user may have written is not a proof.
         memory.claim = memory.claim.filter(|_| place::is_ours(metadata.uid()));
         if memory.claim.is_some() && memory.unproven.is_none() {
@@ -234,6 +247,7 @@ impl StatusDirectory {
     ) -> io::Result<()> {
         let record = Record {
             schema: 1,
+            lease: Some(self.lease.as_str().to_owned()),
             claim: claim.filter(|_| self.shares_lock).map(|c| c.to_string()),
             token: token.get(),
             boot_id: self.boot_id.clone(),
@@ -272,6 +286,15 @@ impl StatusDirectory {
         let Some(token) = Token::new(record.token).filter(|_| record.schema == 1) else {
             return Ok(damaged);
         };
+        if record
+            .lease
+            .is_some_and(|lease| lease != self.lease.as_str())
+        {
+            return Ok(RecoveredState {
+                other_lease: true,
+                ..RecoveredState::default()
+            });
+        }
         // A copied directory has another inode, and a restored image another boot; neither proves
         // that the process of this claim has exited. A boot id that cannot be read matches nothing.
         let proven = self.boot_id.is_some()
@@ -285,6 +308,7 @@ impl StatusDirectory {
             lease_longest: record
                 .lease_longest_ms
                 .and_then(|millis| Declared { millis }.valid()),
+            other_lease: false,
             damaged: claim.is_some_and(|c| parse_claim(c).is_none()),
             unproven: (claim.is_some() && !record.children).then_some(Unproven::NotRecorded),
         })

@@ -90,6 +90,13 @@ impl Reporter {
             token_remembered = memory.token.get(),
             "contending for the lease"
         );
+        if memory.other_lease {
+            warn!(
+                lease = %self.lease,
+                directory = %directory.display(),
+                "status directory was used for another lease; its claim record is discarded"
+            );
+        }
         if memory.damaged {
             warn!(
                 lease = %self.lease,

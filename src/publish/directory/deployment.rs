@@ -49,6 +49,14 @@ impl StatusDirectory {
         })?;
         replace_file(&self.deployment_file(), &temporary, 0o600, &text)
     }
+
+    /// Removes the record, which is of another lease.
+    pub(super) fn forget_deployment(&self) -> io::Result<()> {
+        match std::fs::remove_file(self.deployment_file()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
 }
 
 /// Returns the deployment that a process recorded in this status directory.
@@ -73,6 +81,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use super::super::tests::orders;
     use super::*;
 
     fn deployment() -> DeploymentId {
@@ -87,7 +96,7 @@ mod tests {
     #[test]
     fn it_is_kept_for_the_next_process() {
         let place = tempfile::tempdir().unwrap();
-        let (directory, _) = StatusDirectory::open(place.path()).unwrap();
+        let (directory, _) = StatusDirectory::open(place.path(), &orders()).unwrap();
         assert_eq!(directory.deployment().unwrap(), None);
         directory.remember_deployment(&deployment()).unwrap();
         assert_eq!(directory.deployment().unwrap(), Some(deployment()));
@@ -99,7 +108,7 @@ mod tests {
     #[test]
     fn another_file_under_its_name_is_ignored_without_a_delay() {
         let place = tempfile::tempdir().unwrap();
-        let (directory, _) = StatusDirectory::open(place.path()).unwrap();
+        let (directory, _) = StatusDirectory::open(place.path(), &orders()).unwrap();
         let file = directory.deployment_file();
         for damaged in ["", "{", r#"{"schema":1}"#, r#"{"schema":2,"members":[]}"#] {
             fs::write(&file, damaged).unwrap();

@@ -59,7 +59,7 @@ mod tests {
     use std::process::{Child as Started, Command};
 
     use super::*;
-    use crate::publish::directory::tests::{claim, token};
+    use crate::publish::directory::tests::{claim, orders, token};
     use crate::publish::directory::{CLAIM_FILE, DirectoryError, RecoveredState, StatusDirectory};
     use crate::workload::claim_share::{ClaimShare, PLACES_BEGIN, Place};
     use crate::workload::survivors::ProcessId;
@@ -68,7 +68,7 @@ mod tests {
     /// child.
     fn left_with(place: Place, child: Child) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
-        let (daemon, _) = StatusDirectory::open(directory.path()).unwrap();
+        let (daemon, _) = StatusDirectory::open(directory.path(), &orders()).unwrap();
         daemon.record(Some(claim()), token(7), None).unwrap();
         let share = ClaimShare::new(daemon.lock_handle().unwrap(), place);
         share.write(child).unwrap();
@@ -90,7 +90,7 @@ mod tests {
     /// child executes its program.
     fn open(path: &Path, patience: Duration) -> (StatusDirectory, RecoveredState) {
         loop {
-            match StatusDirectory::open_after(path, patience, |_| {}) {
+            match StatusDirectory::open_after(path, &orders(), patience, |_| {}) {
                 Err(DirectoryError::Locked { .. }) => std::thread::yield_now(),
                 opened => return opened.unwrap(),
             }

@@ -11,11 +11,19 @@ pub(super) fn token(n: i64) -> Token {
     Token::new(n).unwrap()
 }
 
+pub(super) fn orders() -> LeaseName {
+    LeaseName::new("orders").unwrap()
+}
+
 /// Opens a directory that is not in use. A child that another test has forked holds every lock of
 /// this process until it executes its program.
 fn opened(path: &Path) -> (StatusDirectory, RecoveredState) {
+    opened_for(&orders(), path)
+}
+
+fn opened_for(lease: &LeaseName, path: &Path) -> (StatusDirectory, RecoveredState) {
     for _ in 0..10_000 {
-        match StatusDirectory::open(path) {
+        match StatusDirectory::open(path, lease) {
             Err(DirectoryError::Locked { .. }) => {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -43,11 +51,36 @@ fn the_longest_record_fits() {
     let place = tempfile::tempdir().unwrap();
     let (mut directory, _) = opened(place.path());
     (directory.inode, directory.device) = (u64::MAX, u64::MAX);
+    directory.lease = LeaseName::new("x".repeat(63)).unwrap();
     directory.boot_id = Some("01234567-0123-0123-0123-0123456789ab".to_owned());
     let hour = crate::election::LEASE_DURATION_MAX;
     directory
         .record(Some(claim()), token(i64::MAX), Some(hour))
         .unwrap();
+}
+
+/// A token of another lease would look like a rollback of this one.
+#[test]
+fn the_state_of_another_lease_is_discarded() {
+    let place = tempfile::tempdir().unwrap();
+    let (directory, _) = opened(place.path());
+    let hour = crate::election::LEASE_DURATION_MAX;
+    directory
+        .record(Some(claim()), token(7), Some(hour))
+        .unwrap();
+    fs::write(directory.deployment_file(), "{}").unwrap();
+    drop(directory);
+    let billing = LeaseName::new("billing").unwrap();
+    let (directory, memory) = opened_for(&billing, place.path());
+    let discarded = RecoveredState {
+        other_lease: true,
+        ..RecoveredState::default()
+    };
+    assert_eq!(memory, discarded);
+    assert_eq!(directory.deployment().unwrap(), None);
+    drop(directory);
+    let (_, memory) = opened_for(&billing, place.path());
+    assert_eq!(memory, RecoveredState::default(), "it is this lease's now");
 }
 
 #[test]
@@ -85,7 +118,7 @@ fn a_record_without_a_believable_lease_duration_is_in_order() {
 fn a_second_daemon_is_refused_until_the_first_and_its_guard_are_gone() {
     let place = tempfile::tempdir().unwrap();
     let (first, _) = opened(place.path());
-    let refused = StatusDirectory::open(place.path()).unwrap_err();
+    let refused = StatusDirectory::open(place.path(), &orders()).unwrap_err();
     assert!(matches!(refused, DirectoryError::Locked { .. }));
     let text = refused.to_string();
     assert!(text.contains(place.path().to_str().unwrap()), "{text}");
@@ -93,7 +126,7 @@ fn a_second_daemon_is_refused_until_the_first_and_its_guard_are_gone() {
 
     let guard = first.lock_handle().unwrap();
     drop(first);
-    assert!(StatusDirectory::open(place.path()).is_err());
+    assert!(StatusDirectory::open(place.path(), &orders()).is_err());
     drop(guard);
     opened(place.path());
 }
@@ -149,9 +182,9 @@ fn a_file_in_the_place_of_the_directory_is_an_error() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("file");
     fs::write(&path, "").unwrap();
-    let error = StatusDirectory::open(&path).unwrap_err();
+    let error = StatusDirectory::open(&path, &orders()).unwrap_err();
     assert!(matches!(error, DirectoryError::Make { .. }), "{error}");
-    assert!(StatusDirectory::open(&path.join("below")).is_err());
+    assert!(StatusDirectory::open(&path.join("below"), &orders()).is_err());
 }
 
 #[test]
@@ -160,7 +193,7 @@ fn a_claim_file_that_is_a_link_is_not_followed() {
     let target = place.path().join("target");
     fs::write(&target, "precious").unwrap();
     std::os::unix::fs::symlink(&target, place.path().join(CLAIM_FILE)).unwrap();
-    assert!(StatusDirectory::open(place.path()).is_err());
+    assert!(StatusDirectory::open(place.path(), &orders()).is_err());
     assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
 }
 
@@ -225,7 +258,7 @@ fn a_fifo_that_was_planted_as_the_probe_holds_nothing_up() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().to_owned();
     fifo(&path.join(".probe"));
-    returns(move || StatusDirectory::open(&path).map(drop)).unwrap();
+    returns(move || StatusDirectory::open(&path, &orders()).map(drop)).unwrap();
 }
 
 #[test]
@@ -233,7 +266,7 @@ fn a_claim_file_that_has_another_name_elsewhere_is_not_written() {
     for name in [CLAIM_FILE, DAEMON_FILE] {
         let (_place, precious, path) = next_to_a_secret();
         fs::hard_link(&precious, path.join(name)).unwrap();
-        let refused = StatusDirectory::open(&path).map(drop);
+        let refused = StatusDirectory::open(&path, &orders()).map(drop);
         assert!(matches!(refused, Err(DirectoryError::Write { .. })));
         assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
     }
@@ -255,7 +288,8 @@ fn another_object_under_the_name_of_our_file_is_refused_by_name() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().to_owned();
         plant(&path.join(name));
-        let refused = returns(move || StatusDirectory::open(&path).map(drop)).unwrap_err();
+        let refused =
+            returns(move || StatusDirectory::open(&path, &orders()).map(drop)).unwrap_err();
         let path = place.path().display();
         let expected =
             format!("cannot write {name} in status directory {path}: it is {what}. Remove it");
@@ -272,7 +306,7 @@ fn a_directory_that_was_removed_is_locked_again_and_proves_nothing() {
     fs::remove_dir_all(&path).unwrap();
     assert!(directory.keep().unwrap());
     assert!(!directory.keep().unwrap());
-    let refused = StatusDirectory::open(&path).unwrap_err();
+    let refused = StatusDirectory::open(&path, &orders()).unwrap_err();
     assert!(matches!(refused, DirectoryError::Locked { .. }));
     // A guard that holds the lock of the removed file may still run.
     directory.record(Some(claim()), token(7), None).unwrap();
@@ -340,7 +374,9 @@ fn a_link_that_another_user_planted_is_not_followed() {
     let (ours, planted) = (link("ours"), link("planted"));
     lchown(&planted, Some(65534), None).unwrap();
     for path in [planted.clone(), planted.join("status")] {
-        let refused = StatusDirectory::open(&path).unwrap_err().to_string();
+        let refused = StatusDirectory::open(&path, &orders())
+            .unwrap_err()
+            .to_string();
         assert!(
             refused.contains("is a symbolic link of another user"),
             "{refused}"

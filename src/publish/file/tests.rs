@@ -8,6 +8,10 @@ use crate::publish::directory::RecoveredState;
 use crate::publish::fixture::{self, leader, token};
 use crate::publish::render::Document;
 
+fn orders() -> crate::election::LeaseName {
+    fixture::who("me").lease
+}
+
 const REFRESH: Duration = Duration::from_millis(100);
 
 fn status(token: i64, left: Duration) -> Status {
@@ -56,7 +60,7 @@ fn spawned(
     first: Status,
     refresh: Duration,
 ) -> (watch::Sender<Status>, Metrics, StatusFileHandle) {
-    let (locked, _) = StatusDirectory::open(directory).unwrap();
+    let (locked, _) = StatusDirectory::open(directory, &orders()).unwrap();
     let (sender, status) = watch::channel(first);
     let metrics = fixture::metrics(status.clone());
     let handle = StatusFile::spawn(locked, status, options(refresh), metrics.clone()).unwrap();
@@ -202,10 +206,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// interval that is too long to matter.
 fn leading() -> (tempfile::TempDir, watch::Sender<Status>, Writer) {
     let place = tempfile::tempdir().unwrap();
-    let (locked, _) = StatusDirectory::open(place.path()).unwrap();
+    let (locked, _) = StatusDirectory::open(place.path(), &orders()).unwrap();
     let (sender, receiver) = watch::channel(status(3, MINUTE));
     let metrics = fixture::metrics(receiver.clone());
-    let options = options(60 * MINUTE);
+    let options = options(20 * MINUTE);
     let records = watch::channel(None).1;
     let mut writer = Writer::new(locked, receiver, records, options, metrics);
     assert_eq!(writer.show_if_due(false), Flushed::Shown);
@@ -256,7 +260,7 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
     let path = place.path();
     let mut opened = None;
     eventually("the lock is free", || {
-        opened = StatusDirectory::open(path).ok();
+        opened = StatusDirectory::open(path, &orders()).ok();
         opened.is_some()
     });
     let (_, memory) = opened.unwrap();
@@ -264,6 +268,7 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
         claim: Some(claim),
         token: token(3),
         lease_longest: longest,
+        other_lease: false,
         damaged: false,
         unproven: None,
     };
@@ -277,7 +282,9 @@ fn dropping_the_handle_ends_the_thread_too() {
     let path = directory.path();
     let (_status, _, handle) = spawned(path, status(3, Duration::from_secs(60)), REFRESH);
     drop(handle);
-    eventually("the lock is free", || StatusDirectory::open(path).is_ok());
+    eventually("the lock is free", || {
+        StatusDirectory::open(path, &orders()).is_ok()
+    });
     assert!(!read(path).leader);
 }
 
@@ -363,7 +370,7 @@ fn a_directory_that_was_removed_is_made_again() {
         path.join(JSON_FILE).exists() && read(path).token == Some(3)
     });
     // No other process gets the new directory.
-    assert!(StatusDirectory::open(path).is_err());
+    assert!(StatusDirectory::open(path, &orders()).is_err());
 }
 
 #[test]
