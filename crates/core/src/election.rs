@@ -145,10 +145,14 @@ struct Attempt {
     /// Every revision of this claim that may be stored.
     chain: Vec<Revision>,
     token: Token,
+    /// Revision and token of the document that this acquisition replaces.
+    replaces: (Revision, Token),
     sent: BootTime,
     timings: Timings,
     /// Evidence since then that this acquisition must not lead.
     overtaken: Option<Overtaken>,
+    /// True if a step-down was requested since then.
+    cancelled: bool,
 }
 
 /// A claim that ended, or an acquisition that must not lead. Neither leads afterwards.
@@ -324,7 +328,10 @@ impl Election {
             Input::WorkloadGone { token } => self.workload_gone(token, turn),
             Input::WorkloadStuck { token } => self.workload_stuck(token, turn),
             Input::Health { healthy } => self.health(healthy, turn),
-            Input::StepDown => self.stop(Reason::Requested, None, turn),
+            Input::StepDown => {
+                self.cancel_acquisitions(turn.now);
+                self.stop(Reason::Requested, None, turn);
+            }
             Input::Shutdown => self.shut_down(turn),
             Input::Reconfigure(tunables) => {
                 self.tunables = tunables;

@@ -24,36 +24,53 @@ pub(super) enum Overtaken {
 }
 
 impl Election {
-    /// Records that a document, trusted or not, showed the token of the acquisition in flight or a
-    /// higher one without its claim. An event may combine the token of one document with the holder
-    /// of another, so only a reply is a proof.
+    /// Records that a document, trusted or not, showed another claim that an open acquisition cannot
+    /// precede in one history: with its token or a higher one, or with a newer state than the one
+    /// that it replaces. An event may combine the token of one document with the holder of another,
+    /// so only a reply is a proof.
     pub(super) fn shown_while_acquiring(&mut self, lease: &Lease, is_reply: bool) {
-        let Some(Doing::Acquiring { attempt, .. } | Doing::Adopting { attempt, .. }) = self.doing()
-        else {
-            return;
-        };
-        if attempt.holds(lease) {
-            return;
+        for attempt in &mut self.pending {
+            attempt.shown(lease, is_reply);
         }
-        let overtaken = match lease.token.cmp(&attempt.token) {
-            Ordering::Less => None,
-            Ordering::Equal if is_reply => Some(Overtaken::InAnotherHistory),
-            Ordering::Equal if lease.holder.is_none() => None,
-            Ordering::Equal | Ordering::Greater => Some(Overtaken::ByToken(lease.token)),
-        };
-        attempt.overtaken = attempt.overtaken.max(overtaken);
+        if let Some(Doing::Acquiring { attempt, .. } | Doing::Adopting { attempt, .. }) =
+            self.doing()
+        {
+            attempt.shown(lease, is_reply);
+        }
+    }
+
+    /// Cancels the acquisitions that may still succeed, because a step-down was requested. Their
+    /// claims never lead, and the cooldown after a requested step-down begins.
+    pub(super) fn cancel_acquisitions(&mut self, now: BootTime) {
+        let mut open = !self.pending.is_empty();
+        for attempt in &mut self.pending {
+            attempt.cancelled = true;
+        }
+        if let Some(Doing::Acquiring { attempt, .. } | Doing::Adopting { attempt, .. }) =
+            self.doing()
+        {
+            attempt.cancelled = true;
+            open = true;
+        }
+        if open {
+            // The cooldown ends early when another claim follows the document as last seen.
+            self.stay_out(self.view.document_token().unwrap_or_default(), now);
+        }
     }
 
     /// Begins a claim after an acknowledged write that was sent at `sent`.
     pub(super) fn begin(
         &mut self,
-        attempt: Attempt,
+        mut attempt: Attempt,
         revision: Revision,
         sent: BootTime,
         lease: Lease,
         from: Predecessor,
         turn: &mut Turn<'_>,
     ) {
+        if planted!(RollbackForgottenAtBegin) {
+            (attempt.overtaken, self.quarantine) = (None, None);
+        }
         let Some(holder) = lease.holder.clone() else {
             return;
         };
@@ -82,11 +99,16 @@ impl Election {
                 self.observe(Found::Lease(lease), turn);
                 return;
             }
-            Some(Overtaken::ByToken(_)) => self.observe_written(Found::Lease(lease), turn),
+            // The other claim may lead. If an event showed it, no read can prove or refute that.
+            Some(Overtaken::ByToken(_)) => {
+                self.quarantine = Some(turn.now + self.view.lease_longest());
+                self.observe_written(Found::Lease(lease), turn);
+            }
             None => self.observe(Found::Lease(lease), turn),
         }
         let asked = self.shutdown.map(|_| Reason::Shutdown);
         let asked = asked.or(self.unhealthy.then_some(Reason::Unhealthy));
+        let asked = asked.or(attempt.cancelled.then_some(Reason::Requested));
         let rolled_back = attempt.overtaken.is_some() || self.quarantine.is_some();
         let barred = asked.or(rolled_back.then_some(Reason::StoreRolledBack));
         if barred.is_some() || tenure.valid_until() <= turn.now {
@@ -121,5 +143,23 @@ impl Election {
         if let Some(lease) = self.view.lease().cloned() {
             self.carry_out_request(&lease, turn);
         }
+    }
+}
+
+impl Attempt {
+    fn shown(&mut self, lease: &Lease, is_reply: bool) {
+        // An operator who raises the token leaves the revision unchanged.
+        if self.holds(lease) || lease.revision == self.replaces.0 {
+            return;
+        }
+        let overtaken = match lease.token.cmp(&self.token) {
+            Ordering::Equal if is_reply => Some(Overtaken::InAnotherHistory),
+            Ordering::Equal if lease.holder.is_none() => None,
+            Ordering::Less if lease.token <= self.replaces.1 => None,
+            Ordering::Less | Ordering::Equal | Ordering::Greater => {
+                Some(Overtaken::ByToken(lease.token))
+            }
+        };
+        self.overtaken = self.overtaken.max(overtaken);
     }
 }

@@ -176,9 +176,11 @@ impl Election {
             claim,
             chain: vec![revision],
             token,
+            replaces: (lease.revision, lease.token),
             sent: turn.now,
             timings,
             overtaken: None,
+            cancelled: false,
         };
         self.start(Doing::Acquiring { attempt, from });
     }

@@ -120,7 +120,7 @@ impl Election {
         // forked machine renews the claim, and it is waited out like another candidate's.
         let pending = self.pending.iter().find(|p| p.claim == holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
-            return if closed {
+            return if closed || attempt.cancelled {
                 self.release_of(attempt.end(entry(Reason::Requested)), now)
             } else {
                 Decision::Adopt(attempt.clone())

@@ -93,8 +93,11 @@ impl Election {
         worth.unwrap_or_default()
     }
 
-    /// Returns the earliest instant of a release, unless the workload confirms before.
+    /// Returns the earliest instant of a release, unless the workload confirms before. After a
+    /// rollback of the store, another candidate may still lead, and those that have not noticed the
+    /// rollback would acquire a lease that is released.
     pub(super) fn release_from(&self) -> BootTime {
-        self.unnoticed.map(|lost| lost.until).unwrap_or_default()
+        let noticed = self.unnoticed.map(|lost| lost.until);
+        noticed.max(self.quarantine).unwrap_or_default()
     }
 }

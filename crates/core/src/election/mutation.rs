@@ -177,6 +177,9 @@ mutations! {
     /// The next token is the document's plus one.
     HighestTokenForgotten:
         "the next token is above the highest that this process has seen",
+    /// A rollback of the store during an acquisition is forgotten when the acquisition succeeds.
+    RollbackForgottenAtBegin:
+        "an acquisition never leads if another claim had its token, or the store went back, since it was sent",
     /// A process starts without the token recorded in its directory.
     TokenNotRemembered:
         "the highest token is kept in the status directory",
@@ -249,6 +252,9 @@ mutations! {
     /// The end of a hook counts as the end of a workload that the hook does not stop.
     AnyHookConfirms:
         "a hook that is not declared to stop the workload does not confirm its end",
+    /// A signal to step down is lost while an acquisition is in flight.
+    SignalLostWhileAcquiring:
+        "an acquisition never leads if a step-down was requested since it was sent",
     /// Effects are carried out before the status is published.
     EffectsBeforeStatus:
         "the status is published before the effects are carried out",
@@ -305,9 +311,11 @@ impl super::Election {
             claim: ended.claim,
             chain: ended.chain.clone(),
             token: ended.entry.token,
+            replaces: (ended.chain[0], ended.entry.token),
             sent: self.now,
             timings: self.tunables.timings,
             overtaken: None,
+            cancelled: false,
         }
     }
 
@@ -318,9 +326,11 @@ impl super::Election {
             claim: holder.claim,
             chain: vec![lease.revision],
             token: lease.token,
+            replaces: (lease.revision, lease.token),
             sent: self.now,
             timings: self.tunables.timings,
             overtaken: None,
+            cancelled: false,
         }
     }
 

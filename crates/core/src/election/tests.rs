@@ -15,6 +15,7 @@ mod late_streams;
 mod losing;
 mod open_claims;
 mod operators;
+mod overtaken;
 mod own_claims;
 mod polling;
 mod priority;

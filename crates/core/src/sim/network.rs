@@ -30,14 +30,15 @@ pub(super) struct Odds {
 pub(super) trait Calls: Protocol {
     const ODDS: Odds;
 
-    /// Interferes with a call that is sent. `roll` decides the fate of the call.
+    /// Interferes with a call that is sent. `roll` decides the fate of the call. Returns the time
+    /// by which it is delayed in addition.
     fn interfere(
         world: &mut World<Self>,
         process: usize,
         operation: &Self::Operation,
         roll: u64,
         quick: u64,
-    );
+    ) -> u64;
 
     /// Returns the time until which a process cannot reach the store, and its operation timeout in
     /// true time.
@@ -89,7 +90,7 @@ impl<P: Calls> World<P> {
         // All random numbers are drawn, regardless of the enabled faults.
         let roll = self.net.below(P::ODDS.rolls);
         let (quick, slow) = (self.net.between(1, 20) * MS, self.net.below(40_000) * MS);
-        P::interfere(self, process, &operation, roll, quick);
+        let quick = quick + P::interfere(self, process, &operation, roll, quick);
         let (soon, later) = (self.now + quick, self.now + quick + slow);
         let operation = Rc::new(operation);
         let flight = |answered| Flight {

@@ -216,3 +216,84 @@ fn a_candidate_with_nothing_open_exits_at_once() {
     a.input(at(0), Input::Shutdown);
     assert!(a.exited, "it does not wait for its first read");
 }
+
+/// Checks that a candidate released its claim after a signal without having led, and that it leads
+/// only after the cooldown, which began at `since`.
+fn was_cancelled(b: &mut Node, since: BootTime, stored: &mut Stored) {
+    assert_eq!(stored.lease().holder, None, "released");
+    assert_eq!(stored.history[0].reason, Reason::Requested);
+    b.run(since + seconds(24) - millis(1), stored);
+    assert_eq!(b.times_leader(), 0);
+    b.run(since + seconds(26), stored);
+    assert_eq!((b.leads(b.now()), b.token()), (true, token(3)));
+}
+
+#[test]
+fn an_acquisition_never_leads_if_a_step_down_was_requested_meanwhile() {
+    let (mut b, mut stored) = acquiring();
+    b.input(at(1), Input::StepDown);
+    b.serve(at(1), &mut stored);
+    was_cancelled(&mut b, at(1), &mut stored);
+}
+
+#[test]
+fn an_adoption_never_leads_if_a_step_down_was_requested_meanwhile() {
+    let (mut b, mut stored) = adopting();
+    let since = b.now();
+    b.input(since, Input::StepDown);
+    b.serve(since, &mut stored);
+    was_cancelled(&mut b, since, &mut stored);
+}
+
+#[test]
+fn an_acquisition_of_unknown_outcome_is_released_after_a_step_down() {
+    let (mut b, mut stored) = unacknowledged();
+    b.input(b.now(), Input::StepDown);
+    look(&mut b, &mut stored);
+    assert_eq!(b.waiting(), ["release"]);
+    b.serve(b.now(), &mut stored);
+    was_cancelled(&mut b, at(1), &mut stored);
+}
+
+#[test]
+fn an_adoption_that_was_cancelled_and_got_no_answer_is_released() {
+    let (mut b, mut stored) = adopting();
+    let since = b.now();
+    b.input(since, Input::StepDown);
+    b.lose_reply(since, &mut stored);
+    look(&mut b, &mut stored);
+    assert_eq!(b.waiting(), ["release"]);
+}
+
+#[test]
+fn a_cancelled_acquisition_is_released_even_after_the_cooldown() {
+    let (mut b, mut stored) = acquiring();
+    b.input(at(1), Input::StepDown);
+    b.lose_reply(at(1), &mut stored);
+    b.run_cut_off(at(60), &Outcome::Failed);
+    look(&mut b, &mut stored);
+    assert_eq!((b.waiting(), b.times_leader()), (vec!["release"], 0));
+}
+
+#[test]
+fn a_cancelled_candidate_contends_again_once_another_led() {
+    let (mut b, mut stored) = acquiring();
+    b.input(at(1), Input::StepDown);
+    let mut c = Node::served("c", at(1), &mut stored);
+    b.serve(at(1), &mut stored);
+    assert_eq!((c.token(), b.role()), (token(2), Role::Follower));
+    c.release(at(2), Input::Shutdown, &mut stored);
+    b.observe(at(2), &mut stored);
+    // It lost a race before, so it spreads out.
+    b.run(at(3), &mut stored);
+    assert!(b.leads(at(3)));
+}
+
+#[test]
+fn a_step_down_without_an_open_acquisition_has_no_effect() {
+    let (mut a, mut b, mut stored) = leader_and_follower();
+    b.input(at(1), Input::StepDown);
+    a.release(at(2), Input::Shutdown, &mut stored);
+    b.observe(at(2), &mut stored);
+    assert!(b.leads(at(2)));
+}

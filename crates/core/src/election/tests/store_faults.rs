@@ -3,9 +3,9 @@
 use super::harness::*;
 use crate::election::*;
 
-const CONFIRMING: Operation = Operation::Read { confirm: true };
+pub(super) const CONFIRMING: Operation = Operation::Read { confirm: true };
 
-fn rolled_back(seen: i64, found: Option<i64>) -> Notice {
+pub(super) fn rolled_back(seen: i64, found: Option<i64>) -> Notice {
     Notice::StoreRolledBack {
         seen: token(seen),
         found: found.map(token),
@@ -350,109 +350,4 @@ fn i1_a_holder_that_is_put_together_of_two_documents_is_not_taken_over() {
     let (_, operation) = taken.expect("a declared 8 s").clone();
     assert_eq!(stored.apply(&b.identity, &operation), Outcome::Rejected);
     assert!(c.leads(at(10)), "c declared 24 s");
-}
-
-/// The store is rolled back while the acquisition is in flight, and the acquisition lands on what
-/// was restored.
-#[test]
-fn i3_an_acquisition_that_lands_in_a_quarantine_never_leads() {
-    let (mut b, mut stored) = acquiring();
-    let (call, outcome) = b.perform(&mut stored);
-    b.input(at(2), Input::Watch(Watch::Unclear));
-    b.answer_with(at(2), MISSING);
-    assert_eq!(b.answer_with(at(2), MISSING), CONFIRMING);
-    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
-    b.reply(at(3), call, outcome);
-    assert!(!b.leads(at(3)));
-    b.serve(at(3), &mut stored);
-    assert_eq!(
-        stored.lease().holder,
-        None,
-        "the claim is ended and released"
-    );
-    b.run(at(26) - millis(1), &mut stored);
-    assert_eq!(b.times_leader(), 0, "another one may still lead");
-    b.run(at(27), &mut stored);
-    assert_eq!((b.leads(at(27)), b.token()), (true, token(3)));
-}
-
-/// An adoption is a renewal in flight of an acquisition in the past.
-#[test]
-fn i3_an_adoption_that_lands_in_a_quarantine_never_leads() {
-    let (mut b, mut stored) = acquiring();
-    b.lose_reply(at(1), &mut stored);
-    b.run(at(1), &mut stored);
-    b.wake();
-    b.serve_up_to("renew", b.now(), &mut stored);
-    let (call, outcome) = b.perform(&mut stored);
-    b.input(at(3), Input::Watch(Watch::Unclear));
-    b.answer_with(at(3), MISSING);
-    assert_eq!(b.answer_with(at(3), MISSING), CONFIRMING);
-    b.reply(at(3), call, outcome);
-    b.serve(at(3), &mut stored);
-    assert_eq!(
-        (b.times_leader(), stored.lease().holder.as_ref()),
-        (0, None)
-    );
-}
-
-/// Returns an acquiring candidate with the reply to its acquisition, after a read or an event has
-/// shown another claim with this token.
-fn overtaken_by(seen: Token, is_reply: bool) -> (Node, Stored, CallId, Outcome) {
-    let (mut b, mut stored) = acquiring();
-    let (_, other) = leader("c", at(0));
-    let lease = Lease {
-        token: seen,
-        revision: Revision::from_bytes([70; 16]),
-        ..other.lease().clone()
-    };
-    if is_reply {
-        b.input(at(2), Input::Watch(Watch::Unclear));
-        let (read, _) = b.calls.pop_back().expect("a read");
-        b.reply(at(2), read, Outcome::Applied(Found::Lease(lease)));
-    } else {
-        b.input(at(2), Input::Watch(Watch::Changed(lease)));
-    }
-    let (call, outcome) = b.perform(&mut stored);
-    assert_eq!(stored.lease().token, token(2));
-    (b, stored, call, outcome)
-}
-
-/// Two claims never have one token in one history of the document.
-#[test]
-fn i3_an_acquisition_whose_token_another_claim_was_seen_with_never_leads() {
-    let (mut b, mut stored, call, outcome) = overtaken_by(token(2), true);
-    b.reply(at(3), call, outcome);
-    assert_eq!(b.notices, [rolled_back(2, Some(2))]);
-    b.run(at(26), &mut stored);
-    assert_eq!(b.times_leader(), 0, "the other one may still lead");
-    b.run(at(60), &mut stored);
-    assert_eq!((b.leads(at(60)), b.token()), (true, token(3)));
-}
-
-/// An event may combine the token of this acquisition with an older holder, which proves nothing.
-/// The candidate leads with a token that was not seen.
-#[test]
-fn i3_an_acquisition_whose_token_an_event_showed_with_another_claim_never_leads() {
-    let (mut b, mut stored, call, outcome) = overtaken_by(token(2), false);
-    b.reply(at(3), call, outcome);
-    assert!(!b.leads(at(3)));
-    b.serve(at(3), &mut stored);
-    assert_eq!((b.leads(at(3)), b.token()), (true, token(3)));
-    assert_eq!(b.notices, []);
-}
-
-#[test]
-fn i3_an_acquisition_after_which_a_higher_token_was_seen_never_leads() {
-    for is_reply in [true, false] {
-        let (mut b, mut stored, call, outcome) = overtaken_by(token(3), is_reply);
-        b.reply(at(3), call, outcome);
-        assert!(!b.leads(at(3)));
-        let reads = b.waiting().iter().all(|operation| *operation == "read");
-        assert!(reads, "{:?}", b.waiting());
-        b.serve(at(3), &mut stored);
-        assert_eq!(b.notices, [rolled_back(3, Some(2))]);
-        b.run(at(26), &mut stored);
-        assert_eq!(b.times_leader(), 0, "the other one may still lead");
-    }
 }

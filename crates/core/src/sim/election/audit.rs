@@ -118,8 +118,10 @@ impl World {
                 ..Turn::quiet(led == Some(token))
             })
         });
+        let cancelled = led.and_then(|token| p.facts.of_token(token));
         let able = leaders_stop_when_they_must::check(Turn {
             unhealthy: p.facts.unhealthy,
+            cancelled: cancelled.is_some_and(|claim| claim.cancelled),
             ..Turn::quiet(led.is_some())
         });
         let begins = stopping.filter(|token| ledger.stopping != Some(*token));

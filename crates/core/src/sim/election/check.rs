@@ -77,6 +77,13 @@ impl World {
         if before.is_none() && after.is_some() {
             p.facts.leads_since = now;
         }
+        if before.is_none()
+            && let Some(authority) = status.authority
+            && let Some(claim) = p.facts.of_token_mut(authority.token)
+            && claim.warned
+        {
+            claim.tolerated_until = 0;
+        }
         if let (None, Some(authority)) = (before, status.authority)
             && let Some(facts) = p.facts.of_token(authority.token)
             && facts.sent.first().map(|(call, _, _)| *call) != acknowledged
@@ -107,6 +114,9 @@ impl World {
             // If this claim is stored again, it counts as another process's, and is waited out.
             if let Some(claim) = led.map(|c| c.claim) {
                 p.ledger.resolve(claim);
+            }
+            for claim in p.facts.claims.iter_mut().filter(|claim| !claim.led) {
+                claim.warned = true;
             }
         }
         let authority = self.processes[process].election.status().authority;
@@ -210,8 +220,12 @@ impl World {
         self.processes[process].hearing.calls(call, operation);
         self.tolerate_a_restarted_twin(process, operation);
         let p = &mut self.processes[process];
-        if let Operation::Read { .. } = operation {
-            p.facts.last_read_at = self.now;
+        match operation {
+            Operation::Read { .. } => p.facts.last_read_at = self.now,
+            Operation::Create { .. } | Operation::Acquire(_) | Operation::TakeOver { .. } => {
+                p.facts.last_write_at = self.now;
+            }
+            _ => {}
         }
         let timings = p.tunables.timings;
         p.facts.calls(decided, call, operation, timings);

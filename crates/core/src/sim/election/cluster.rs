@@ -175,6 +175,7 @@ impl Protocol for Leases {
         let mut others = Rng::new(seed, 13);
         let mut priorities = Rng::new(seed, 14);
         let drawn = drawn.others(&mut others).hinted(seed).routed(seed);
+        let drawn = drawn.restored_under(seed);
         let faults = setup.faults.unwrap_or(drawn);
         let own = Self {
             starts: Rng::new(seed, 5),

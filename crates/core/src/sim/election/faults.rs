@@ -135,6 +135,8 @@ faults! {
     Routers,
     /// A child survives SIGKILL for a while, such as a process in uninterruptible sleep.
     ChildUnkillable,
+    /// An older state is restored while an acquisition is in flight, which then lands on it.
+    RestoredUnder,
 }
 
 /// Faults that are drawn and planned independently, so that the other faults are the same with and
@@ -177,7 +179,8 @@ impl Faults {
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
-            let drawn_apart = [SUPERVISION, OTHERS, OF_HINTS, &[Fault::Routers]];
+            let apart = &[Fault::Routers, Fault::RestoredUnder];
+            let drawn_apart = [SUPERVISION, OTHERS, OF_HINTS, apart];
             if drawn_apart.iter().any(|apart| apart.contains(fault)) {
                 continue;
             }
@@ -222,6 +225,14 @@ impl Faults {
             hints && hit
         });
         drawn.fold(self, |faults, fault| faults.with(*fault))
+    }
+
+    /// Restores the document under acquisitions in a sixth of all runs.
+    pub(super) fn restored_under(self, seed: u64) -> Self {
+        match Rng::new(seed, 20).one_in(6) {
+            true => self.with(Fault::RestoredUnder),
+            false => self,
+        }
     }
 
     /// Puts routers before the store in a quarter of all runs.

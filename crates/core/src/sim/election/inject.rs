@@ -8,7 +8,8 @@ use super::files::Health;
 use super::process::{Class, Cut, TIMINGS_SHORT, timings};
 use crate::election::mutation::planted;
 use crate::election::{
-    Declared, Input, Outcome, Request, RequestKind, Reservation, Revision, Token, Tunables,
+    Acquisition, Declared, Input, Outcome, Request, RequestKind, Reservation, Revision, Token,
+    Tunables,
 };
 use crate::sim::MS;
 use crate::sim::faults::{Kind as _, Planned};
@@ -371,6 +372,42 @@ impl World {
             let until = self.now + rng.between(11_000, 20_000) * MS;
             self.at(self.now + 2, move |world| world.freeze(process, until));
         }
+    }
+
+    /// Lets a signal arrive while an acquisition is in flight, or delays the acquisition and
+    /// restores the document that it was meant for just before it lands. Returns the delay.
+    pub(super) fn disturb_acquisition(
+        &mut self,
+        process: usize,
+        new: &Acquisition,
+        quick: u64,
+        chance: u64,
+    ) -> u64 {
+        let mut rng = Rng::new(chance, 20);
+        if rng.one_in(8) && self.troubles(Fault::Signal) {
+            let at = self.now + rng.below(quick);
+            self.input_at(at, process, Input::StepDown);
+        }
+        let stored = self.set.primary().clone();
+        let meant = stored.lease().map(|it| it.revision) == Some(new.expected);
+        let facts = &self.processes[process].facts;
+        let earlier = facts.claims.iter().rev().skip(1);
+        let same_token = earlier.filter(|claim| claim.token == new.token).count();
+        // The observer distinguishes the claims of one process by their tokens.
+        if !(rng.one_in(4) && meant && same_token == 0 && self.troubles(Fault::RestoredUnder)) {
+            return 0;
+        }
+        self.coverage.hit(Hit::Fault(Fault::RestoredUnder));
+        let timeout = self.stretched(
+            self.processes[process].machine,
+            self.processes[process].operation_timeout,
+        );
+        let delay = rng.between(timeout / 50, timeout * 9 / 10);
+        let at = self.now + quick + delay - MS;
+        self.at_or(AtPeace::Drop, at, move |world| {
+            world.edit(|now| *now = stored);
+        });
+        delay
     }
 
     fn reconfigure(&mut self, machine: usize, tunables: Tunables) {

@@ -77,11 +77,24 @@ impl Calls for Leases {
         other: 12,
     };
 
-    fn interfere(world: &mut World, process: usize, operation: &Operation, _: u64, _: u64) {
+    fn interfere(
+        world: &mut World,
+        process: usize,
+        operation: &Operation,
+        _: u64,
+        quick: u64,
+    ) -> u64 {
         let chance = world.net.next_u64();
         let adopts = matches!(operation, Operation::Renew { .. });
         if adopts && !world.processes[process].facts.holds && world.troubles(Fault::Meddling) {
             world.meddle(process, chance);
+        }
+        match operation {
+            Operation::Acquire(new)
+            | Operation::TakeOver {
+                acquisition: new, ..
+            } => world.disturb_acquisition(process, new, quick, chance),
+            _ => 0,
         }
     }
 

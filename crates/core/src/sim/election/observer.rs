@@ -34,6 +34,11 @@ pub(super) struct ClaimFacts {
     /// True time until which this claim may lead concurrently with another.
     pub(super) tolerated_until: u64,
     pub(super) renewal_sent: BootTime,
+    /// True if its process could know, before it led, that the store was rolled back since its
+    /// acquisition was sent.
+    pub(super) warned: bool,
+    /// True if its process was asked to step down before it led.
+    pub(super) cancelled: bool,
     /// True if its release was sent.
     pub(super) released: bool,
     /// The highest token that its maker had been shown when it made the claim.
@@ -97,6 +102,8 @@ pub(super) struct Facts {
     pub(super) last_read: Option<CallId>,
     /// The true time at which the last read was sent.
     pub(super) last_read_at: u64,
+    /// The true time at which the last creation or acquisition was sent.
+    pub(super) last_write_at: u64,
     /// True if the process leads or drains.
     pub(super) holds: bool,
     /// Time of the last turn.
@@ -129,6 +136,11 @@ impl Facts {
     pub(super) fn of_token(&self, token: Token) -> Option<&ClaimFacts> {
         let acknowledged = |c: &&ClaimFacts| c.token == token && c.until.is_some();
         self.claims.iter().rev().find(acknowledged)
+    }
+
+    pub(super) fn of_token_mut(&mut self, token: Token) -> Option<&mut ClaimFacts> {
+        let acknowledged = |c: &&mut ClaimFacts| c.token == token && c.until.is_some();
+        self.claims.iter_mut().rev().find(acknowledged)
     }
 
     pub(super) fn sight(&self, revision: Revision) -> Option<&Sight> {
@@ -187,6 +199,11 @@ impl Facts {
                     drain.until = drain.until.min(until);
                 }
             }
+            Input::StepDown => {
+                for claim in self.claims.iter_mut().filter(|claim| !claim.led) {
+                    claim.cancelled = true;
+                }
+            }
             Input::Health { healthy } => self.unhealthy = !healthy,
             // The cooldown may be shorter now.
             Input::Reconfigure(_) => self.stay_out = None,
@@ -240,6 +257,10 @@ impl Facts {
     pub(super) fn learned(&mut self, lease: &Lease, order: u64) {
         let Knowledge { informed, newest } = &mut self.knowledge;
         *newest = (*newest).max(order);
+        let holder = lease.holder.as_ref().map(|h| h.claim);
+        for claim in self.claims.iter_mut().filter(|claim| !claim.led) {
+            claim.warned |= lease.token >= claim.token && holder != Some(claim.claim);
+        }
         let declared = lease.holder.as_ref().map(|h| h.lease_duration);
         if declared.is_some_and(|declared| declared.valid().is_some()) {
             *informed = (*informed).max(lease.token);
@@ -307,6 +328,8 @@ impl Facts {
                     led: false,
                     tolerated_until: 0,
                     renewal_sent: decided,
+                    warned: false,
+                    cancelled: false,
                     released: false,
                     known: self.known,
                     knowledge,

@@ -11,10 +11,14 @@ use crate::election::{Operation, Token};
 
 impl World {
     /// Returns true if a majority had this state at any instant since the process sent its last
-    /// read.
+    /// read, or the write whose reply showed it.
     pub(super) fn was_so(&self, process: usize, found: Option<Token>) -> bool {
         let found = found.map_or(Was::Missing, Was::Token);
-        let sent = self.processes[process].facts.last_read_at;
+        let (p, facts) = (&self.processes[process], &self.processes[process].facts);
+        let sent = match p.confirmed {
+            true => facts.last_read_at,
+            false => facts.last_read_at.min(facts.last_write_at),
+        };
         let ends = self.own.was.iter().skip(1).map(|(at, _)| *at);
         let ends = ends.chain([u64::MAX]);
         let mut all = self.own.was.iter().zip(ends);

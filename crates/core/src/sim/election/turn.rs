@@ -69,6 +69,10 @@ impl World {
         if let Input::Reconfigure(tunables) = &input {
             p.tunables = *tunables;
         }
+        let input = match input {
+            Input::StepDown if planted!(SignalLostWhileAcquiring) && !p.facts.holds => Input::Tick,
+            input => input,
+        };
         p.election.handle(now, input, p.random.at(now));
         let after = valid_until(p.election.status());
         p.leads_now = after.is_some();

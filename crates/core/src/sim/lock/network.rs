@@ -50,11 +50,18 @@ impl Calls for Locks {
         other: 8,
     };
 
-    fn interfere(world: &mut World, process: usize, operation: &Operation, roll: u64, quick: u64) {
+    fn interfere(
+        world: &mut World,
+        process: usize,
+        operation: &Operation,
+        roll: u64,
+        quick: u64,
+    ) -> u64 {
         let renews = matches!(operation, Operation::Renew { .. });
         if renews && roll.is_multiple_of(60) && world.troubles(Fault::Freeze) {
             world.freeze_beyond_the_deadline(process, 10 * quick);
         }
+        0
     }
 
     fn link(world: &World, process: usize) -> Link {

@@ -1,7 +1,8 @@
 //! A leader that must stop has no authority after that turn. The causes are a rejection of its
 //! newest renewal, a reply to it that shows a pause or a request which names its token, a document
-//! that is older than before, and an unhealthy workload (*Outcomes*, *Requests*, *The store went
-//! back* and *The workload's health* in `docs/protocol.md`).
+//! that is older than before, an unhealthy workload, and a signal since its acquisition was sent
+//! (*Outcomes*, *Requests*, *The store went back* and *The workload's health* in
+//! `docs/protocol.md`).
 
 use super::{Violation, require, with};
 
@@ -14,6 +15,8 @@ pub(crate) struct Turn {
     pub(crate) paused: bool,
     pub(crate) requested: bool,
     pub(crate) store_went_back: bool,
+    /// True if a step-down was requested after the acquisition was sent, and before it led.
+    pub(crate) cancelled: bool,
     /// True if its workload was last reported unhealthy. No other claim leads then either.
     pub(crate) unhealthy: bool,
 }
@@ -33,6 +36,7 @@ pub(crate) fn check(turn: Turn) -> Option<Violation> {
         turn.rejected,
         turn.paused,
         turn.requested,
+        turn.cancelled,
         turn.store_went_back,
         turn.unhealthy,
     ];
@@ -51,6 +55,7 @@ fn one_that_is_stopped_may_not() {
         with(Turn::quiet(true), |it| it.rejected = true),
         with(Turn::quiet(true), |it| it.paused = true),
         with(Turn::quiet(true), |it| it.requested = true),
+        with(Turn::quiet(true), |it| it.cancelled = true),
         with(Turn::quiet(true), |it| it.store_went_back = true),
         with(Turn::quiet(true), |it| it.unhealthy = true),
     ] {

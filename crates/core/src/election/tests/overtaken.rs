@@ -1,0 +1,168 @@
+//! Acquisitions in flight while the store is rolled back (I1, I3).
+
+use super::harness::*;
+use super::store_faults::*;
+use crate::election::*;
+
+/// The store is rolled back while the acquisition is in flight, and the acquisition lands on what
+/// was restored.
+#[test]
+fn i3_an_acquisition_that_lands_in_a_quarantine_never_leads() {
+    let (mut b, mut stored) = acquiring();
+    let (call, outcome) = b.perform(&mut stored);
+    b.input(at(2), Input::Watch(Watch::Unclear));
+    b.answer_with(at(2), MISSING);
+    assert_eq!(b.answer_with(at(2), MISSING), CONFIRMING);
+    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
+    b.reply(at(3), call, outcome);
+    assert!(!b.leads(at(3)));
+    b.serve(at(3), &mut stored);
+    b.run(at(26) - millis(1), &mut stored);
+    assert_eq!(b.times_leader(), 0, "another one may still lead");
+    assert_eq!(b.count("release"), 0, "others would acquire the lease");
+    b.run(at(27), &mut stored);
+    assert_eq!((b.leads(at(27)), b.token()), (true, token(3)));
+}
+
+/// An adoption is a renewal in flight of an acquisition in the past.
+#[test]
+fn i3_an_adoption_that_lands_in_a_quarantine_never_leads() {
+    let (mut b, mut stored) = acquiring();
+    b.lose_reply(at(1), &mut stored);
+    b.run(at(1), &mut stored);
+    b.wake();
+    b.serve_up_to("renew", b.now(), &mut stored);
+    let (call, outcome) = b.perform(&mut stored);
+    b.input(at(3), Input::Watch(Watch::Unclear));
+    b.answer_with(at(3), MISSING);
+    assert_eq!(b.answer_with(at(3), MISSING), CONFIRMING);
+    b.reply(at(3), call, outcome);
+    b.serve(at(3), &mut stored);
+    assert_eq!((b.times_leader(), b.count("release")), (0, 0));
+}
+
+/// Returns an acquiring candidate with the reply to its acquisition, after a read or an event has
+/// shown another claim with this token.
+fn overtaken_by(seen: Token, is_reply: bool) -> (Node, Stored, CallId, Outcome) {
+    let (mut b, mut stored) = acquiring();
+    let (_, other) = leader("c", at(0));
+    let lease = Lease {
+        token: seen,
+        revision: Revision::from_bytes([70; 16]),
+        ..other.lease().clone()
+    };
+    show(&mut b, at(2), lease, is_reply);
+    let (call, outcome) = b.perform(&mut stored);
+    assert_eq!(stored.lease().token, token(2));
+    (b, stored, call, outcome)
+}
+
+/// Two claims never have one token in one history of the document.
+#[test]
+fn i3_an_acquisition_whose_token_another_claim_was_seen_with_never_leads() {
+    let (mut b, mut stored, call, outcome) = overtaken_by(token(2), true);
+    b.reply(at(3), call, outcome);
+    assert_eq!(b.notices, [rolled_back(2, Some(2))]);
+    b.run(at(26), &mut stored);
+    assert_eq!(b.times_leader(), 0, "the other one may still lead");
+    b.run(at(60), &mut stored);
+    assert_eq!((b.leads(at(60)), b.token()), (true, token(3)));
+}
+
+/// An event may combine the token of this acquisition with an older holder, so it is not a proof of
+/// a rollback. But nothing shows that the other claim does not lead.
+#[test]
+fn i1_a_candidate_waits_if_an_event_showed_its_token_with_another_claim() {
+    let (mut b, mut stored, call, outcome) = overtaken_by(token(2), false);
+    b.reply(at(3), call, outcome);
+    b.serve(at(3), &mut stored);
+    b.run(at(27) - millis(1), &mut stored);
+    assert_eq!(b.times_leader(), 0, "the other one may still lead");
+    assert_eq!(b.count("release"), 0, "others would acquire the lease");
+    b.run(at(28), &mut stored);
+    assert_eq!((b.leads(at(28)), b.token()), (true, token(3)));
+    assert_eq!(b.notices, []);
+}
+
+/// The candidate knows a higher token than the document's, so its own one is higher than that of
+/// the claim that it was shown.
+#[test]
+fn i1_a_claim_between_the_replaced_one_and_an_acquisition_overtakes_it() {
+    for is_reply in [true, false] {
+        let (mut b, mut stored) = acquiring_above(token(6));
+        let lease = Lease {
+            token: token(3),
+            revision: Revision::from_bytes([70; 16]),
+            ..leader("c", at(0)).1.lease().clone()
+        };
+        let (call, outcome) = b.perform(&mut stored);
+        let now = b.now();
+        show(&mut b, now, lease, is_reply);
+        b.reply(now, call, outcome);
+        b.serve(now, &mut stored);
+        b.run(now + seconds(24) - millis(1), &mut stored);
+        assert_eq!(b.times_leader(), 0, "the other one may still lead");
+        b.run(now + seconds(60), &mut stored);
+        assert!(b.leads(b.now()) && b.token() > token(7));
+    }
+}
+
+/// A request to raise the token leaves the revision unchanged, and the acquisition still matches.
+#[test]
+fn a_token_raised_by_hand_does_not_overtake_an_acquisition() {
+    let (mut b, mut stored) = acquiring_above(token(6));
+    stored.lease_mut().token = token(3);
+    let now = b.now();
+    b.event(now, &stored);
+    b.serve(now, &mut stored);
+    assert_eq!((b.leads(now), b.token()), (true, token(7)));
+}
+
+/// Returns a candidate that acquires a free lease with the next token above `known`.
+fn acquiring_above(known: Token) -> (Node, Stored) {
+    let (_, mut stored) = leader("a", at(0));
+    stored.vacate();
+    let mut b = start_with_token("b", at(0), known);
+    while b.waiting() != ["acquire"] {
+        match b.calls.is_empty() {
+            true => drop(b.wake()),
+            false => drop(b.answer(b.now(), &mut stored)),
+        }
+    }
+    (b, stored)
+}
+
+fn show(node: &mut Node, now: BootTime, lease: Lease, is_reply: bool) {
+    if is_reply {
+        node.input(now, Input::Watch(Watch::Unclear));
+        let (read, _) = node.calls.pop_back().expect("a read");
+        node.reply(now, read, Outcome::Applied(Found::Lease(lease)));
+    } else {
+        node.input(now, Input::Watch(Watch::Changed(lease)));
+    }
+}
+
+#[test]
+fn i3_an_acquisition_after_which_a_higher_token_was_seen_never_leads() {
+    for is_reply in [true, false] {
+        let (mut b, mut stored, call, outcome) = overtaken_by(token(3), is_reply);
+        b.reply(at(3), call, outcome);
+        assert!(!b.leads(at(3)));
+        let reads = b.waiting().iter().all(|operation| *operation == "read");
+        assert!(reads, "{:?}", b.waiting());
+        b.serve(at(3), &mut stored);
+        assert_eq!(b.notices, [rolled_back(3, Some(2))]);
+        b.run(at(26), &mut stored);
+        assert_eq!(b.times_leader(), 0, "the other one may still lead");
+    }
+}
+
+/// A candidate that has not noticed the rollback would acquire a lease that is released.
+#[test]
+fn i1_a_shutdown_leaves_a_claim_that_landed_in_a_quarantine_to_expire() {
+    let (mut b, mut stored, call, outcome) = overtaken_by(token(2), false);
+    b.reply(at(3), call, outcome);
+    b.input(at(3), Input::Shutdown);
+    b.run(at(30), &mut stored);
+    assert!(b.exited && stored.lease().holder.is_some());
+}
