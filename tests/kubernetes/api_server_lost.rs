@@ -72,3 +72,29 @@ fn a_returning_api_server_gets_the_newest_value_at_once() {
         assert!(lines.count() <= 8, "{}", daemon.logs());
     });
 }
+
+/// The daemon does not run from shortly after its files are written until every wait of a
+/// step-down is over, as on a node that throttles it.
+#[test]
+fn a_label_that_is_not_changed_does_not_make_the_status_files_count_as_stuck() {
+    in_cluster(async |cluster| {
+        let place = cluster.place("a").await;
+        let proxy = cluster.kubernetes.proxy();
+        let a = cluster
+            .candidate_through(&place, &proxy)
+            .flag("--kubernetes-label-wait=400ms")
+            .leading(LONG)
+            .await;
+        cluster.wait_label("a", "leader").await;
+        proxy.stall();
+        a.term();
+        a.wait_not_leader(LONG).await;
+        a.stop();
+        // The waits are on the clock of the daemon.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        a.cont();
+        assert_eq!(a.wait_exit(LONG).await, 0);
+        assert_eq!(a.logged("without a release"), 0, "{}", a.logs());
+        assert_eq!(cluster.stored().holder().await, None, "released");
+    });
+}

@@ -11,7 +11,8 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 pub(crate) use leasehold_testbed::kubernetes::{Place, routed_to};
 pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{
-    Daemon, DaemonBuilder, DaemonTimings, Kubernetes, Proxy, ReplicaSet, SharedSet, run,
+    Daemon, DaemonBuilder, DaemonTimings, Kubernetes, Proxy, ReplicaSet, SharedSet, StoredLease,
+    run,
 };
 use serde_json::json;
 
@@ -97,6 +98,11 @@ impl Cluster {
         let proxy = self.set.proxy();
         let uri = proxy.uri(&self.set.uri());
         (proxy, self.candidate(place).uri(&uri))
+    }
+
+    /// Returns the lease as it is stored.
+    pub(crate) fn stored(&self) -> StoredLease {
+        StoredLease::new(&self.set.client(), &self.namespace, "leases", LEASE)
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {

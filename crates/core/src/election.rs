@@ -322,7 +322,11 @@ impl Election {
             Input::Reply { call, outcome } => self.reply(call, outcome, turn),
             Input::Watch(watch) => self.watch(watch, turn),
             Input::PrimaryChanged => self.primary_changed(turn),
-            Input::Demoted { shown } => self.demoted(shown, turn.now),
+            Input::Demoted {
+                shown,
+                label_pending,
+            } => self.demoted(shown, label_pending, turn.now),
+            Input::LabelDemoted => self.label_demoted(),
             Input::WorkloadDone { token } => self.workload_done(token),
             Input::WorkloadEnded { token } => self.workload_ended(token, turn),
             Input::WorkloadGone { token } => self.workload_gone(token, turn),

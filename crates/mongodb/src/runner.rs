@@ -27,6 +27,11 @@ pub trait Surfaces: Send {
     /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
     /// file that names a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
+    /// Returns a receiver that completes once the pod's label no longer says leader, or was waited
+    /// for long enough; `None` without a label. Called after [`Surfaces::flush`].
+    fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
+        None
+    }
     /// Sets the desired state of the supervised workload; never called for a candidate that
     /// supervises none.
     fn workload(&mut self, order: Order);
@@ -86,7 +91,10 @@ state_machine!(Election, abandoned: Shutdown, status: Cow::Borrowed);
 pub(crate) struct ElectionHost<S, F> {
     store: Arc<S>,
     surfaces: F,
+    /// The answer of the files to a step-down, until it has come.
     demoting: Option<oneshot::Receiver<bool>>,
+    /// The answer of the label.
+    label: Option<oneshot::Receiver<()>>,
 }
 
 impl<S, F> ElectionHost<S, F> {
@@ -95,6 +103,7 @@ impl<S, F> ElectionHost<S, F> {
             store,
             surfaces,
             demoting: None,
+            label: None,
         }
     }
 }
@@ -121,7 +130,10 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
                 );
             }
             Effect::ReopenStream => self.store.reopen_stream(),
-            Effect::Demote => self.demoting = Some(self.surfaces.flush()),
+            Effect::Demote => {
+                self.demoting = Some(self.surfaces.flush());
+                self.label = self.surfaces.label_demoted();
+            }
             Effect::Workload(order) => self.surfaces.workload(order),
             Effect::Remember {
                 claim,
@@ -171,11 +183,33 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
     }
 
     async fn event(&mut self) -> Input {
-        let shown = match &mut self.demoting {
-            Some(flushed) => flushed.await.unwrap_or(false),
-            None => std::future::pending().await,
-        };
-        self.demoting = None;
-        Input::Demoted { shown }
+        loop {
+            tokio::select! {
+                biased;
+                _ = answer(&mut self.label) => {
+                    self.label = None;
+                    if self.demoting.is_none() {
+                        return Input::LabelDemoted;
+                    }
+                }
+                shown = answer(&mut self.demoting) => {
+                    self.demoting = None;
+                    return Input::Demoted {
+                        shown: shown.unwrap_or(false),
+                        label_pending: self.label.is_some(),
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Waits for an answer that is expected, or without end.
+async fn answer<T>(
+    expected: &mut Option<oneshot::Receiver<T>>,
+) -> Result<T, oneshot::error::RecvError> {
+    match expected {
+        Some(receiver) => receiver.await,
+        None => std::future::pending().await,
     }
 }

@@ -65,20 +65,22 @@ impl Surfaces for DaemonSurfaces {
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, shown) = oneshot::channel();
         let flushed = self.files.flush();
-        let demoted = self.kubernetes.as_ref().map(Kubernetes::demoted);
         tokio::spawn(async move {
-            // The labels get a limited time and do not affect the result, because a label has no
-            // deadline, and the API server must not delay a handoff.
-            let labels = async {
-                if let Some(demoted) = demoted {
-                    demoted.await;
-                }
-            };
-            let (flushed, ()) = tokio::join!(flushed, labels);
             // The runner may have stopped waiting.
-            let _ = answer.send(flushed == Ok(Flushed::Shown));
+            let _ = answer.send(flushed.await == Ok(Flushed::Shown));
         });
         shown
+    }
+
+    fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
+        let demoted = self.kubernetes.as_ref()?.demoted();
+        let (answer, settled) = oneshot::channel();
+        tokio::spawn(async move {
+            demoted.await;
+            // The runner may have stopped waiting.
+            let _ = answer.send(());
+        });
+        Some(settled)
     }
 
     fn workload(&mut self, order: Order) {

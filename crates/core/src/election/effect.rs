@@ -30,8 +30,9 @@ pub enum Effect {
     /// [`Watch::HintsOpened`](super::Watch::HintsOpened) or [`Watch::Lost`](super::Watch::Lost)
     /// follows, as at the start.
     ReopenStream,
-    /// Make every file show the newest status. The answer is
-    /// [`Input::Demoted`](super::Input::Demoted).
+    /// Make every file, and the pod's label, show the newest status. The answers are
+    /// [`Input::Demoted`](super::Input::Demoted) and, if the label takes longer,
+    /// [`Input::LabelDemoted`](super::Input::LabelDemoted).
     Demote,
     /// Start the supervised workload, change its deadlines, or end it. Only candidates that
     /// supervise a workload emit this. The answer is

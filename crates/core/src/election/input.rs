@@ -24,12 +24,17 @@ pub enum Input {
     /// The driver discovered a new primary. A leader renews immediately, even while a renewal hangs
     /// on the old primary.
     PrimaryChanged,
-    /// The answer to [`Effect::Demote`](super::Effect::Demote).
+    /// The answer of the files to [`Effect::Demote`](super::Effect::Demote).
     Demoted {
         /// True if all files say "not leader"; false if a file that names a deadline could be
         /// neither rewritten nor removed.
         shown: bool,
+        /// True if [`Input::LabelDemoted`] follows. The release waits for it, for a limited time.
+        label_pending: bool,
     },
+    /// The pod's label no longer says leader, or the wait for it is over. A label has no deadline,
+    /// so a release does not depend on it.
+    LabelDemoted,
     /// The workload confirmed that it stopped all work under this token.
     WorkloadDone {
         /// The confirmed token.

@@ -15,8 +15,8 @@ use super::time::BootTime;
 use super::view::Plausible;
 use super::{Effect, Election, Shutdown, State, Turn, earliest, push_bounded};
 
-/// Maximum time that a step-down waits for the files; after it they count as stuck. Files in memory
-/// or on a local disk take well under a millisecond. This wait and the release fit into the 1.5 s
+/// Maximum time that a step-down waits for the files, and for the pod's label; after it the files
+/// count as stuck. Files in memory or on a local disk take well under a millisecond. This wait and the release fit into the 1.5 s
 /// that a terminating pod may have.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
@@ -31,6 +31,8 @@ pub(super) struct Stopping {
     reason: Reason,
     reserved_for: Option<Reservation>,
     files: Files,
+    /// Latest instant to wait for the pod's label, which may still say leader.
+    label_until: Option<BootTime>,
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
     stuck_reported: bool,
@@ -241,6 +243,7 @@ impl Election {
                     files: Files::Asked {
                         until: turn.now + DEMOTE_WAIT,
                     },
+                    label_until: None,
                     published_until: tenure.valid_until(),
                     stuck_reported: false,
                     drained_at: turn.now + delay,
@@ -254,8 +257,11 @@ impl Election {
         }
     }
 
-    pub(super) fn demoted(&mut self, shown: bool, now: BootTime) {
+    pub(super) fn demoted(&mut self, shown: bool, label_pending: bool, now: BootTime) {
         if let State::Stopping(stopping) = &mut self.state {
+            if let Files::Asked { until } = stopping.files {
+                stopping.label_until = label_pending.then_some(until);
+            }
             if shown && stopping.files != Files::Demoted {
                 // Readers of the file can notice from now on.
                 stopping.drained_at = stopping.drained_at.max(now + stopping.delay);
@@ -266,6 +272,12 @@ impl Election {
                 Files::Asked { .. } | Files::Stuck if shown => Files::Demoted,
                 unchanged @ (Files::Asked { .. } | Files::Stuck | Files::Demoted) => unchanged,
             };
+        }
+    }
+
+    pub(super) fn label_demoted(&mut self) {
+        if let State::Stopping(stopping) = &mut self.state {
+            stopping.label_until = None;
         }
     }
 
@@ -439,6 +451,7 @@ impl Stopping {
             }
             Files::Asked { .. } | Files::Demoted | Files::Stuck => self.drained_at,
         };
+        let at = at.max(self.label_until.unwrap_or_default());
         if at > now {
             (Some(at), false)
         } else {

@@ -240,12 +240,24 @@ impl Node {
     /// Gives a leader an input that ends its leadership. The files say so immediately.
     pub(super) fn demote(&mut self, now: BootTime, input: Input) {
         self.input(now, input);
-        self.input(now, Input::Demoted { shown: true });
+        self.input(
+            now,
+            Input::Demoted {
+                shown: true,
+                label_pending: false,
+            },
+        );
     }
 
     /// Reports that all files say so, and answers the calls that follow.
     pub(super) fn demoted(&mut self, now: BootTime, stored: &mut Stored) {
-        self.input(now, Input::Demoted { shown: true });
+        self.input(
+            now,
+            Input::Demoted {
+                shown: true,
+                label_pending: false,
+            },
+        );
         self.serve(now, stored);
     }
 

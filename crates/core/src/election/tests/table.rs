@@ -30,7 +30,13 @@ fn stopping(tunables: Tunables, input: Input) -> (Node, Stored) {
 
 fn draining() -> (Node, Stored) {
     let (mut node, stored) = stopping(with_handoff(seconds(10)), Input::StepDown);
-    node.input(at(1), Input::Demoted { shown: true });
+    node.input(
+        at(1),
+        Input::Demoted {
+            shown: true,
+            label_pending: false,
+        },
+    );
     (node, stored)
 }
 
@@ -74,7 +80,13 @@ fn states() -> Vec<Case> {
     let shut_down = |node: &mut Node, _: &mut Stored| node.input(at(1), Input::Shutdown);
     case("draining, shutdown", then(draining(), shut_down));
     let demoted = |node: &mut Node, _: &mut Stored| {
-        node.input(at(1), Input::Demoted { shown: true });
+        node.input(
+            at(1),
+            Input::Demoted {
+                shown: true,
+                label_pending: false,
+            },
+        );
     };
     let releasing = then(stopping(tunables(), Input::StepDown), demoted);
     case("releasing", releasing);
@@ -163,8 +175,21 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
             ("hints: opened", Input::Watch(Watch::HintsOpened)),
             ("hints: one", Input::Watch(Watch::Hint)),
             ("primary changed", Input::PrimaryChanged),
-            ("demoted", Input::Demoted { shown: true }),
-            ("not demoted", Input::Demoted { shown: false }),
+            (
+                "demoted",
+                Input::Demoted {
+                    shown: true,
+                    label_pending: false,
+                },
+            ),
+            (
+                "not demoted",
+                Input::Demoted {
+                    shown: false,
+                    label_pending: false,
+                },
+            ),
+            ("label demoted", Input::LabelDemoted),
             ("workload done", Input::WorkloadDone { token }),
             ("workload ended", Input::WorkloadEnded { token }),
             ("workload gone", Input::WorkloadGone { token }),

@@ -390,7 +390,10 @@ impl World {
                     }
                     // An event is late or in order here, but never lost.
                     Effect::ReopenStream => inputs.push(Input::Watch(Watch::Opened)),
-                    Effect::Demote => inputs.push(Input::Demoted { shown: true }),
+                    Effect::Demote => inputs.push(Input::Demoted {
+                        shown: true,
+                        label_pending: false,
+                    }),
                     Effect::Workload(order) => unreachable!("nobody supervises: {order:?}"),
                     Effect::Remember {
                         claim,

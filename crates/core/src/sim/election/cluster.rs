@@ -117,6 +117,7 @@ pub(super) struct Leases {
     pub(super) last_change: Option<(u64, Change)>,
     pub(super) hints: Hints,
     pub(super) router_dice: Rng,
+    pub(super) label_dice: Rng,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,
     /// The guards from which events may still come.
@@ -183,6 +184,7 @@ impl Protocol for Leases {
             stream_dice: Rng::new(seed, 13),
             hints: Hints::new(seed),
             router_dice: Rng::new(seed, 19),
+            label_dice: Rng::new(seed, 21),
             was: vec![(0, Was::Missing)],
             skewed: !setup.steady,
             ..Self::default()

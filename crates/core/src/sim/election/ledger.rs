@@ -115,7 +115,11 @@ impl Ledger {
             }
             Input::Reply { call, outcome } => self.answered(*call, outcome),
             Input::Health { healthy } => self.heard.unhealthy = !healthy,
-            Input::Tick | Input::Watch(_) | Input::Demoted { .. } | Input::WorkloadDone { .. } => {}
+            Input::Tick
+            | Input::Watch(_)
+            | Input::Demoted { .. }
+            | Input::LabelDemoted
+            | Input::WorkloadDone { .. } => {}
             Input::WorkloadEnded { token } | Input::WorkloadGone { token } => {
                 self.heard.exited = Some(*token);
             }

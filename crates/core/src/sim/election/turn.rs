@@ -268,9 +268,24 @@ impl World {
         self.pump(process);
     }
 
+    /// Draws if the pod's label takes longer than the files. The API server may never answer.
+    fn label_pending(&mut self, process: usize) -> bool {
+        let dice = &mut self.own.label_dice;
+        let (pending, answered) = (dice.one_in(4), !dice.one_in(3));
+        let after = dice.between(1, 600) * MS;
+        if pending && answered {
+            self.input_at(self.now + after, process, Input::LabelDemoted);
+        }
+        pending
+    }
+
     fn flushed(&mut self, process: usize, flushes: usize, shown: bool) {
         for _ in 0..flushes {
-            let input = Input::Demoted { shown };
+            let label_pending = self.label_pending(process);
+            let input = Input::Demoted {
+                shown,
+                label_pending,
+            };
             self.processes[process].deliver(Class::Demoted, input);
         }
     }
