@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use leasehold::cli::status::{Verdict, look};
 use leasehold::clock::{boot_id, boot_now};
-use leasehold::election::{Authority, Claim, Identity, LeaseName, Role, Session, Status, Token};
+use leasehold::election::{
+    Authority, Claim, Identity, LeaseName, Role, Session, Status, TimingSettings, Timings, Token,
+};
 use leasehold::publish::Surface;
 use leasehold::publish::directory::{DirectoryError, RecoveredState, StatusDirectory};
 use leasehold::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
@@ -37,6 +39,19 @@ fn orders() -> LeaseName {
     LeaseName::new("orders").unwrap()
 }
 
+/// Returns durations with the refresh interval as renew_interval.
+fn timings() -> Timings {
+    let settings = TimingSettings {
+        lease_duration: Duration::from_secs(2),
+        renew_deadline: Duration::from_secs(1),
+        renew_interval: REFRESH,
+        retry_interval: REFRESH,
+        operation_timeout: REFRESH,
+        loss_grace: REFRESH,
+    };
+    Timings::new(settings).unwrap()
+}
+
 fn publish(path: &Path, first: Status) -> Published {
     let (directory, _) = StatusDirectory::open(path, &orders()).unwrap();
     let (sender, status) = watch::channel(first);
@@ -49,7 +64,7 @@ fn publish(path: &Path, first: Status) -> Published {
     let metrics = Metrics::new(&who, status.clone(), store).unwrap();
     let options = FileOptions {
         who,
-        refresh: REFRESH,
+        timings: watch::channel(timings()).1,
         store_error: watch::channel(None).1,
         deployment: watch::channel(None).1,
     };

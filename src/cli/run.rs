@@ -191,7 +191,8 @@ impl Begun {
             let metrics = metrics.clone();
             move |lines| metrics.log_lines_lost(lines)
         });
-        let mut reporter = Reporter::new(who.lease.clone(), config.lease.timings);
+        let timings = prepared.timings();
+        let mut reporter = Reporter::new(who.lease.clone(), timings.clone());
         reporter.started(
             &config,
             directory.path(),
@@ -202,7 +203,7 @@ impl Begun {
             StoreErrors::channel(config.lease.timings.lease_duration());
         let file_options = FileOptions {
             who: who.clone(),
-            refresh: config.lease.timings.renew_interval(),
+            timings: timings.clone(),
             store_error: store_error.clone(),
             deployment: prepared.deployment(),
         };
@@ -215,7 +216,7 @@ impl Begun {
                 .lock_handle()
                 .map_err(system("share the lock of the status directory"))?,
             ordered,
-            &inputs,
+            (&inputs, &timings),
             &metrics,
         );
         let on_exit = config.workload.on_exit;
@@ -223,10 +224,9 @@ impl Begun {
         let files = StatusFile::spawn(directory, status.clone(), file_options, metrics.clone())
             .map_err(system("start the thread of the status files"))?;
         let files = Arc::new(files);
-        let refresh = config.lease.timings.renew_interval();
         let lease = who.lease.clone();
         let progress = files.progress();
-        tokio::spawn(files::watch(lease, path, progress, refresh, status.clone()));
+        tokio::spawn(files::watch(lease, path, progress, timings, status.clone()));
 
         let (ready_when, ready_receiver) = watch::channel(config.http.ready_when.into());
         let state = AdminState {

@@ -26,7 +26,7 @@ use super::metrics::Metrics;
 use super::render::{ClockPair, Document, Identification, authority_at, last_status, same_words};
 use super::{StoreError, Surface, directory::CLAIM_FILE};
 use crate::clock::boot_now;
-use crate::election::{BootTime, Claim, Status, Token};
+use crate::election::{BootTime, Claim, Status, Timings, Token};
 use crate::store::DeploymentId;
 
 /// Name of the status file for programs.
@@ -58,9 +58,9 @@ const OTHERS_SETTLE: Duration = Duration::from_millis(50);
 pub struct FileOptions {
     /// The candidate.
     pub who: Identification,
-    /// Maximum time between two rewrites by a follower, equal to renew_interval. A leader's files
-    /// are rewritten at its renewals, and without renewals after 1.5 times this interval.
-    pub refresh: Duration,
+    /// The current durations. A follower's files are rewritten once per renew_interval; a leader's
+    /// at its renewals, and without renewals after 1.5 times this interval.
+    pub timings: watch::Receiver<Timings>,
     /// The current error of the store, if any.
     pub store_error: watch::Receiver<Option<StoreError>>,
     /// The deployment to record for the next process.
@@ -200,7 +200,7 @@ struct Writer {
     claim_record: watch::Receiver<Option<ClaimRecord>>,
     recorded: Option<ClaimRecord>,
     who: Identification,
-    refresh: Duration,
+    timings: watch::Receiver<Timings>,
     metrics: Metrics,
     store_error: watch::Receiver<Option<StoreError>>,
     deployment: watch::Receiver<Option<DeploymentId>>,
@@ -233,7 +233,7 @@ impl Writer {
     ) -> Self {
         let FileOptions {
             who,
-            refresh,
+            timings,
             store_error,
             deployment,
         } = options;
@@ -244,7 +244,7 @@ impl Writer {
             claim_record,
             recorded: None,
             who,
-            refresh,
+            timings,
             metrics,
             store_error,
             deployment,
@@ -296,6 +296,10 @@ impl Writer {
         }
     }
 
+    fn refresh(&self) -> Duration {
+        self.timings.borrow().renew_interval()
+    }
+
     /// Returns the time until the next rewrite, or until the files would say "leader" past the
     /// deadline. Readers check the deadline themselves; this covers readers that use only the bare
     /// field.
@@ -328,8 +332,8 @@ impl Writer {
         // A leader's next renewal is expected exactly when the refresh is due, so a refresh at that
         // time would write the same files twice.
         let refresh = match truth.authority {
-            Some(_) => self.refresh * 3 / 2,
-            None => self.refresh,
+            Some(_) => self.refresh() * 3 / 2,
+            None => self.refresh(),
         };
         self.rewrite_at = now + refresh;
         self.show(&truth)
@@ -390,7 +394,7 @@ impl Writer {
         let mut document =
             Document::new(&truth, &self.who, now).with_store_error(error.as_ref(), now);
         // One refresh of tolerance, because the thread may be late on a busy machine.
-        let due = (!self.stopped).then(|| (self.rewrite_at + self.refresh).as_nanos());
+        let due = (!self.stopped).then(|| (self.rewrite_at + self.refresh()).as_nanos());
         document.rewrite_due_boottime_ns = due;
         document.stopped = self.stopped;
         self.shown_error = error;

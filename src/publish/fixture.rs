@@ -1,10 +1,14 @@
 //! Names and statuses for unit tests.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
 use super::render::Identification;
-use crate::election::{Authority, BootTime, Identity, LeaseName, Role, Session, Status, Token};
+use crate::election::{
+    Authority, BootTime, Identity, LeaseName, Role, Session, Status, TimingSettings, Timings, Token,
+};
 
 /// Returns the candidate `identity` for the lease `orders`.
 pub(crate) fn who(identity: &str) -> Identification {
@@ -17,6 +21,20 @@ pub(crate) fn who(identity: &str) -> Identification {
 
 pub(crate) fn token(number: i64) -> Token {
     Token::new(number).expect("not negative")
+}
+
+/// Returns durations with this renew_interval, between 50 ms and 20 minutes.
+pub(crate) fn timings(renew_interval: Duration) -> watch::Receiver<Timings> {
+    let least = Duration::from_millis(50);
+    let timings = Timings::new(TimingSettings {
+        lease_duration: renew_interval * 2 + Duration::from_secs(1),
+        renew_deadline: renew_interval * 3 / 2 + 4 * least,
+        renew_interval,
+        retry_interval: least,
+        operation_timeout: least,
+        loss_grace: least,
+    });
+    watch::channel(timings.expect("they fit")).1
 }
 
 /// Returns an instant `seconds` after boot.

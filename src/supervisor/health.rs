@@ -18,7 +18,7 @@ use tokio::time::MissedTickBehavior;
 use super::Program;
 use super::program::Unkillable;
 use crate::clock;
-use crate::election::{BootTime, Input, Token};
+use crate::election::{BootTime, Input, Timings, Token};
 
 /// The kind of health check.
 #[derive(Debug, Clone)]
@@ -40,9 +40,9 @@ pub struct HealthOptions {
     pub timeout: Duration,
     /// Consecutive failed checks before the workload is considered unhealthy.
     pub failures: u32,
-    /// Delay after which a workload that was stopped as unhealthy is tried again, if no check can
-    /// determine its health while it is stopped.
-    pub retry_after: Duration,
+    /// The current durations. A workload that was stopped as unhealthy is tried again after a lease
+    /// duration, if no check can determine its health while it is stopped.
+    pub timings: watch::Receiver<Timings>,
 }
 
 /// Monitors the workload's health.
@@ -134,7 +134,7 @@ impl Health {
     pub async fn watch(mut self, inputs: mpsc::Sender<Input>) {
         let mut state = HealthState {
             failures_max: self.options.failures,
-            retry_after: self.options.retry_after,
+            retry_after: Duration::ZERO,
             healthy: self.at_first(),
             failures: 0,
             failed_at: None,
@@ -154,6 +154,7 @@ impl Health {
             if let ProbeOutcome::Unhealthy(why) = &outcome {
                 tracing::debug!(lease = %self.program.lease, why, "health check failed");
             }
+            state.retry_after = self.options.timings.borrow().lease_duration();
             let changed = state.record(&outcome, clock::boot_now());
             if changed || std::mem::take(&mut first) && !state.healthy {
                 self.log(state.healthy, &outcome);

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use leasehold_testbed::{Daemon, HungDisk, Scratch, skip};
+use mongodb::bson::doc;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -47,10 +48,14 @@ impl Settings {
 
 impl Reloaded {
     async fn start(lease: &str) -> Self {
+        Self::start_with(lease, FIRST).await
+    }
+
+    async fn start_with(lease: &str, settings: Settings) -> Self {
         let contest = Contest::new(lease).await;
         let scratch = Scratch::new();
         let file = scratch.path().join("leasehold.toml");
-        std::fs::write(&file, FIRST.text()).unwrap();
+        std::fs::write(&file, settings.text()).unwrap();
         let daemon = Daemon::builder(PROGRAM)
             .lease(lease)
             .uri(&contest.set().uri())
@@ -106,6 +111,34 @@ async fn durations_count_from_the_next_claim_on() {
     daemon.signal(Signal::USR1);
     daemon.wait_leads_with(2, LONG).await;
     assert_eq!(reloaded.declared_ms().await, 4_000);
+}
+
+/// The change stream of a lease of 30 s is silent for up to 10 s, which is longer than the new
+/// lease duration.
+#[tokio::test]
+async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_the_store() {
+    let lease_duration = "30s";
+    let long = Settings {
+        lease_duration,
+        ..FIRST
+    };
+    let reloaded = Reloaded::start_with("reload-idle", long).await;
+    let daemon = &reloaded.daemon;
+    daemon.wait_stream().await;
+    reloaded.contest.stored().set(doc! { "paused": true }).await;
+    daemon.wait_role("paused", LONG).await;
+    reloaded.reload(&FIRST.text());
+    let message = "configuration reloaded; takes effect with the next acquisition";
+    reloaded.logged(message, "lease.lease_duration").await;
+    // A read is due once per lease duration.
+    let reads = daemon.operations("read", "applied").await;
+    daemon.wait_operations("read", "applied", reads + 4.0).await;
+    let unknown = |line: &Value| line["to"] == "unknown";
+    assert!(
+        !daemon.log_records().iter().any(unknown),
+        "{}",
+        daemon.logs()
+    );
 }
 
 #[tokio::test]

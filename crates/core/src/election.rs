@@ -398,7 +398,7 @@ impl Election {
     }
 
     fn contact(&mut self, now: BootTime) {
-        self.view.contact = Some(now);
+        self.view.answers_until = Some(now + self.tunables.timings.lease_duration());
     }
 
     fn tenure(&self) -> Option<&Tenure> {
@@ -434,9 +434,7 @@ impl Election {
 
     /// Returns the instant at which a lease duration has passed without an answer from the store.
     fn expired_at(&self) -> Option<BootTime> {
-        self.view
-            .contact
-            .map(|at| at + self.tunables.timings.lease_duration())
+        self.view.answers_until
     }
 }
 

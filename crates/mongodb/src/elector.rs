@@ -15,7 +15,7 @@ use crate::store::mongo::{MongoStore, StoreOptions};
 use crate::store::{DeploymentId, StoreEvent, StoreInfo};
 use crate::trace::{Drawn, Tracer};
 use leasehold_core::election::{
-    Authority, Candidate, Claim, Election, Input, LeaseName, Status, Token, Tunables,
+    Authority, Candidate, Claim, Election, Input, LeaseName, Status, Timings, Token, Tunables,
 };
 use leasehold_core::trace::Kind;
 
@@ -200,6 +200,12 @@ impl ElectorBuilder {
     /// Returns a receiver of the deployment's identity; updated whenever its members change.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.store.deployment()
+    }
+
+    /// Returns a receiver of the current durations, which [`Input::Reconfigure`] changes. A claim
+    /// keeps those that it was acquired with.
+    pub fn timings(&self) -> watch::Receiver<Timings> {
+        self.store.timings()
     }
 
     /// Returns a sender for inputs from this machine: signals and workload confirmations.

@@ -177,8 +177,10 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
     }
 
     fn received(&mut self, input: &Input) {
-        if let Input::Health { healthy } = input {
-            self.store.set_healthy(*healthy);
+        match input {
+            Input::Health { healthy } => self.store.set_healthy(*healthy),
+            Input::Reconfigure(tunables) => self.store.set_timings(tunables.timings),
+            _ => {}
         }
     }
 

@@ -16,7 +16,7 @@ pub use self::deployment::{DeploymentId, KnownHome};
 pub use self::failover::FailoverSettings;
 pub use self::kind::StoreKind;
 
-use leasehold_core::election::{Operation, Outcome, Watch};
+use leasehold_core::election::{Operation, Outcome, Timings, Watch};
 use leasehold_core::lock;
 
 /// Keeps one document: a lease, unless `P` and `O` name other operations.
@@ -34,6 +34,9 @@ pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
 
     /// Closes the change stream and opens another one, if the store has one.
     fn reopen_stream(&self) {}
+
+    /// Sets the durations of a reload. The limit of one operation stays.
+    fn set_timings(&self, _: Timings) {}
 
     /// Sets the health of the workload that this process reports to operators. Informational.
     fn set_healthy(&self, _: bool) {}

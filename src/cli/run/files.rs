@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use crate::clock;
-use crate::election::{LeaseName, Status};
+use crate::election::{LeaseName, Status, Timings};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
 use crate::publish::directory::{StatusDirectory, closed_root, exposure};
@@ -82,19 +82,19 @@ pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> Know
     }
 }
 
-/// Logs writes of the status files that do not return, at growing intervals. `patience` is the
-/// interval between two rewrites.
+/// Logs writes of the status files that do not return within the interval between two rewrites, at
+/// growing intervals.
 pub(super) async fn watch(
     lease: LeaseName,
     directory: PathBuf,
     progress: Progress,
-    patience: Duration,
+    timings: watch::Receiver<Timings>,
     mut status: watch::Receiver<Status>,
 ) {
-    let patience = patience.max(LOOK_INTERVAL_MIN);
-    let idle = IDLE_LOOK.max(2 * patience);
     let mut throttle = ErrorThrottle::starting_with(REPEAT_MIN);
     loop {
+        let patience = timings.borrow().renew_interval().max(LOOK_INTERVAL_MIN);
+        let idle = IDLE_LOOK.max(2 * patience);
         // The event loop is awake when it publishes a status, which it does at each renewal. Only a
         // write that takes long, or a status that stays the same, is worth a wake-up of its own.
         match progress.busy_for(clock::boot_now()) {

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
 use crate::cli::UNSUPPORTED;
@@ -22,7 +23,7 @@ use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreInfo};
 /// Writes the log of one candidate.
 pub(super) struct Reporter {
     lease: LeaseName,
-    timings: Timings,
+    timings: watch::Receiver<Timings>,
     reads: ErrorThrottle,
     writes: ErrorThrottle,
     /// True if the server refused the last write that failed.
@@ -52,7 +53,7 @@ struct Stream {
 }
 
 impl Reporter {
-    pub(super) fn new(lease: LeaseName, timings: Timings) -> Self {
+    pub(super) fn new(lease: LeaseName, timings: watch::Receiver<Timings>) -> Self {
         Self {
             lease,
             timings,
@@ -142,7 +143,7 @@ impl Reporter {
                 (FailoverSettings::default(), assumed)
             }
         };
-        let needed = Needed::of(&self.timings, &settings);
+        let needed = Needed::of(&self.timings.borrow(), &settings);
         let arithmetic = &needed.arithmetic;
         let mut remedy = needed.remedy();
         if settings_hidden {
@@ -300,7 +301,10 @@ impl Reporter {
                     // The registration of a standby is not repeated at this interval.
                     let retry = match *operation {
                         "register" | "withdraw" => String::new(),
-                        _ => format!(", retrying in {}", shown(self.timings.retry_interval())),
+                        _ => format!(
+                            ", retrying in {}",
+                            shown(self.timings.borrow().retry_interval())
+                        ),
                     };
                     warn!(
                         %lease, operation, outcome, elapsed_ms, why = %failure, failures,

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::cli::store_options::stopping;
 use crate::config::{Config, HealthCheck};
-use crate::election::Input;
+use crate::election::{Input, Timings};
 use crate::exit;
 use crate::publish::file::status_file;
 use crate::publish::metrics::Metrics;
@@ -132,7 +132,7 @@ impl Workload {
         directory: &Path,
         lock: OwnedFd,
         orders: Option<watch::Receiver<Option<Ordered>>>,
-        inputs: &mpsc::Sender<Input>,
+        (inputs, timings): (&mpsc::Sender<Input>, &watch::Receiver<Timings>),
         metrics: &Metrics,
     ) -> Self {
         let mut tasks = JoinSet::new();
@@ -176,7 +176,7 @@ impl Workload {
                 period: health.period,
                 timeout: health.timeout,
                 failures: health.failures,
-                retry_after: config.lease.timings.lease_duration(),
+                timings: timings.clone(),
             };
             let health = Health::new(options, program, runs);
             if !health.at_first() {

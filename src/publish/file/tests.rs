@@ -70,7 +70,7 @@ fn spawned(
 fn options(refresh: Duration) -> FileOptions {
     FileOptions {
         who: fixture::who("me"),
-        refresh,
+        timings: fixture::timings(refresh),
         store_error: watch::channel(None).1,
         deployment: watch::channel(None).1,
     }
@@ -192,7 +192,7 @@ fn a_wake_up_is_enough_and_the_files_are_refreshed_without_one() {
 fn i4_the_bare_field_falls_at_the_deadline_too() {
     // The refresh interval is too long to matter here.
     let first = status(3, Duration::from_millis(50));
-    let place = start_with(first, Duration::from_secs(3600));
+    let place = start_with(first, 20 * MINUTE);
     let path = place.path();
     eventually("not leader", || {
         path.join(JSON_FILE).exists() && read(path).reason.as_deref() == Some("deadline")

@@ -84,7 +84,7 @@ impl Election {
         if let State::Leading(tenure) = &self.state {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
-        self.status.store_reached = self.view.contact.is_some();
+        self.status.store_reached = self.view.answers_until.is_some();
     }
 
     /// Returns the leader as far as this candidate knows. Its own name never appears without

@@ -21,8 +21,9 @@ pub(super) struct View {
     /// The longest valid lease duration seen by this process or the previous one, and at least the
     /// candidate's own.
     lease_longest: Duration,
-    /// Instant at which the store last answered.
-    pub(super) contact: Option<BootTime>,
+    /// Instant until which the last answer of the store counts. A reload does not shorten it, since
+    /// the stream still reports at the pace of the durations before.
+    pub(super) answers_until: Option<BootTime>,
 }
 
 /// The stored content as last seen.
@@ -53,7 +54,7 @@ impl View {
             behind: true,
             document_token: (remembered > Token::ZERO).then_some(remembered),
             lease_longest,
-            contact: None,
+            answers_until: None,
         }
     }
 

@@ -44,7 +44,7 @@ use self::hints::Hints;
 use self::ignored_request::IgnoredRequest;
 use self::roll_call::RollCallId;
 use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
-use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Watch};
+use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Timings, Watch};
 
 /// A lease in a MongoDB collection.
 #[derive(Clone)]
@@ -98,6 +98,11 @@ impl MongoStore {
     /// change.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.shared.deployment.found()
+    }
+
+    /// Returns a receiver of the current durations: those of the start, or of the last reload.
+    pub fn timings(&self) -> watch::Receiver<Timings> {
+        self.shared.deployment.current_timings()
     }
 
     /// Follows the change stream indefinitely, retrying after failures.
@@ -214,6 +219,10 @@ impl Store for MongoStore {
 
     fn set_healthy(&self, healthy: bool) {
         *lock(&self.shared.healthy) = Some(healthy);
+    }
+
+    fn set_timings(&self, timings: Timings) {
+        self.shared.deployment.set_timings(timings);
     }
 }
 

@@ -190,6 +190,23 @@ fn an_idle_stream_is_contact_enough() {
     assert_eq!(a.role(), Role::Unknown);
 }
 
+/// The stream still reports at the pace of the durations before.
+#[test]
+fn a_shorter_lease_duration_does_not_make_the_last_answer_old() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.release(at(1), Input::StepDown, &mut stored);
+    stored.lease_mut().paused = true;
+    a.event(at(2), &stored);
+    let short = TimingSettings::of_millis([3_000, 2_000, 300, 200, 300, 200]);
+    a.input(at(10), Input::Reconfigure(with_timings(short)));
+    assert_eq!(a.role(), Role::Paused);
+    a.input(at(11), Input::Watch(Watch::Alive));
+    a.tick(at(14) - millis(1));
+    assert_eq!(a.role(), Role::Paused);
+    a.tick(at(14));
+    assert_eq!(a.role(), Role::Unknown);
+}
+
 #[test]
 fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() {
     let mut stored = Stored::default();

@@ -65,9 +65,10 @@ pub(super) struct Deployment {
     seeds: Mutex<Option<Arc<Seeds>>>,
     /// The product, if a server was recognized as not being MongoDB.
     other_product: Mutex<Option<&'static str>>,
-    /// Time without an answer after which the client is replaced. A client reads certificate files
-    /// and resolves names only once in its life.
-    give_up_after: Duration,
+    /// The current durations, which a reload changes. A client that gets no answer for a lease
+    /// duration is replaced, because it reads certificate files and resolves names only once in its
+    /// life.
+    timings: watch::Sender<Timings>,
     /// Start of the period in which no server has answered a call.
     unanswered_since: Mutex<Option<BootTime>>,
 }
@@ -120,7 +121,7 @@ impl Deployment {
         let deployment = Self {
             home: Mutex::new(Home::new(options.home.clone())),
             seeds: Mutex::new(None),
-            give_up_after: options.timings.lease_duration(),
+            timings: watch::Sender::new(options.timings),
             options,
             monitoring,
             observers: Mutex::default(),
@@ -406,8 +407,22 @@ impl Deployment {
         &self.options
     }
 
-    pub(super) const fn timings(&self) -> Timings {
-        self.options.timings
+    pub(super) fn timings(&self) -> Timings {
+        *self.timings.borrow()
+    }
+
+    /// Returns a receiver of the current durations.
+    pub(super) fn current_timings(&self) -> watch::Receiver<Timings> {
+        self.timings.subscribe()
+    }
+
+    /// Sets the durations of a reload.
+    pub(super) fn set_timings(&self, timings: Timings) {
+        self.timings.send_if_modified(|current| {
+            let changed = *current != timings;
+            *current = timings;
+            changed
+        });
     }
 
     /// The time limit of one operation.

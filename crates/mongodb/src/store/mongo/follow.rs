@@ -118,11 +118,12 @@ enum End {
 /// driver are never dropped, because a write may land later. A getMore changes nothing, and the
 /// driver closes the connection on which it was waiting.
 pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
-    let timings = listener.deployment().timings();
-    let silence_max = await_max(timings) + timings.operation_timeout();
+    let mut changes = listener.deployment().current_timings();
     let mut refusals = 0;
     let mut clients = listener.deployment().clients();
     loop {
+        let timings = *changes.borrow_and_update();
+        let silence_max = await_max(timings) + timings.operation_timeout();
         let (signs, mut alive) = watch::channel(());
         // Dropping the set aborts the stream.
         let mut stream = JoinSet::new();
@@ -136,6 +137,8 @@ pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
                     Err(_) => break End::Silent,
                 },
                 () = reopen.notified() => break End::Superseded,
+                // The server reports at least once in the time that was set at the opening.
+                Ok(()) = changes.changed() => break End::Superseded,
             }
         };
         drop(stream);

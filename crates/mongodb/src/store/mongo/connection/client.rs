@@ -269,7 +269,7 @@ impl Deployment {
             return false;
         }
         let now = leasehold_clock::boot_now();
-        let given_up = now.since(*since.get_or_insert(now)) >= self.give_up_after;
+        let given_up = now.since(*since.get_or_insert(now)) >= self.timings().lease_duration();
         if given_up {
             *since = None;
         }
@@ -338,8 +338,8 @@ impl Deployment {
         // instead of "unknown".
         options.server_selection_timeout = Some(timeout * 9 / 10);
         options.connect_timeout = Some(self.connect_timeout());
-        let (heartbeat, timings) = (self.options.heartbeat, &self.options.timings);
-        self.monitoring.apply(&mut options, heartbeat, timings);
+        let (heartbeat, timings) = (self.options.heartbeat, self.timings());
+        self.monitoring.apply(&mut options, heartbeat, &timings);
         options.max_pool_size = Some(CONNECTIONS_MAX);
         options.max_connecting = Some(CONNECTIONS_MAX);
         Ok(options)

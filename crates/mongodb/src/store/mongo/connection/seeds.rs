@@ -334,7 +334,7 @@ impl Deployment {
         }
         let (deployment, number) = (Arc::downgrade(self), connection.number);
         let primary = primary.to_owned();
-        let every = self.timings().lease_duration();
+        let timings = self.current_timings();
         let limit = self.connect_timeout();
         tokio::spawn(async move {
             while let Some(home) = in_use(&deployment, number).await {
@@ -348,6 +348,7 @@ impl Deployment {
                 }
                 seeds.ask_others(&home, &primary, limit).await;
                 if seeds.stranger(&home, &primary).is_none() {
+                    let every = timings.borrow().lease_duration();
                     let _ = tokio::time::timeout(every, seeds.changed.notified()).await;
                 }
             }

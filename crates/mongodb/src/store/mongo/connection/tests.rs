@@ -6,10 +6,11 @@ use std::time::Duration;
 use mongodb::options::{AuthMechanism, ClientOptions, ReadConcern, ServerMonitoringMode};
 
 use super::client::{CONNECTIONS_MAX, adapt_login};
-use super::{Deployment, Monitoring, StoreOptions};
+use super::{Deployment, Monitoring, StoreOptions, lock};
 use crate::store::StoreKind;
 use crate::uri::{OPTIONS, Treatment, UriOption};
-use leasehold_core::election::Identity;
+use leasehold_core::election::{Identity, Timings};
+use leasehold_core::lock::scaled;
 
 fn deployment() -> Arc<Deployment> {
     let uri = Arc::new(|| Err("none".to_owned()));
@@ -119,12 +120,15 @@ fn only_a_server_alone_is_asked_for_less_than_a_linearizable_read() {
 
 #[test]
 fn a_client_that_gets_no_answer_is_given_up_after_a_while() {
-    let mut deployment = deployment();
+    let deployment = deployment();
     assert!(!deployment.is_given_up(false), "it is a first failure");
-    let only = Arc::get_mut(&mut deployment).expect("one owner");
-    only.give_up_after = Duration::ZERO;
+    let five_seconds_ago = leasehold_clock::boot_now() - Duration::from_secs(5);
+    *lock(&deployment.unanswered_since) = Some(five_seconds_ago);
+    assert!(!deployment.is_given_up(false), "the default is 24 s");
+    let short = scaled(&Timings::default(), Duration::from_secs(4)).expect("legal");
+    deployment.set_timings(short);
+    assert!(deployment.is_given_up(false), "a reload takes effect");
     assert!(!deployment.is_given_up(true));
-    assert!(deployment.is_given_up(false));
 }
 
 #[tokio::test]
