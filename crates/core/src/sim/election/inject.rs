@@ -275,14 +275,18 @@ impl World {
     /// Lets a revision repeat under another claim, as when a part of the document is restored: a
     /// follower misses a change of leaders, and finds the revision that it knows.
     fn repeat_revision(&mut self, rng: &mut Rng) {
-        let mut live = self.live.iter().copied();
-        let leader = live.find(|p| self.processes[*p].leads_now);
-        let follower = self.live[rng.index(self.live.len())];
-        let known = self.processes[follower].election.revision_seen();
-        let (Some(leader), Some(known)) = (leader.filter(|it| *it != follower), known) else {
+        let leads = |p: &usize| self.processes[*p].leads_now;
+        let (leaders, followers): (Vec<usize>, Vec<usize>) =
+            self.live.iter().partition(|p| leads(p));
+        let (Some(leader), false) = (leaders.first().copied(), followers.is_empty()) else {
+            return;
+        };
+        let follower = followers[rng.index(followers.len())];
+        let Some(known) = self.processes[follower].election.revision_seen() else {
             return;
         };
         let back = self.now + rng.between(25_000, 70_000) * MS;
+        self.stream_hangs(follower);
         self.freeze(follower, back);
         self.input(leader, Class::Machine, Input::StepDown);
         let at = back - rng.below(2_000) * MS;
@@ -297,7 +301,7 @@ impl World {
     }
 
     fn inject_into_document(&mut self, fault: Fault, rng: &mut Rng) {
-        if fault == Fault::EditRevision && rng.one_in(2) {
+        if fault == Fault::EditRevision && !rng.one_in(4) {
             return self.repeat_revision(rng);
         }
         let backup = match self.own.archive.backups.len() {
