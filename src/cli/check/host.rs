@@ -247,14 +247,19 @@ mod tests {
 
     #[test]
     fn the_path_of_an_unusable_directory_is_shown_whole() {
-        let path = std::path::PathBuf::from("/proc/St. Ives. Set it/orders");
-        let check = status_directory(&path);
-        let detail = format!(
-            "cannot create status directory {}: entity not found",
-            path.display()
+        let error = DirectoryError::Locked {
+            path: "/srv/St. Ives. Set it/orders".into(),
+            file: "daemon",
+            by: Vec::new(),
+        };
+        let detail = error.why();
+        assert!(
+            detail.contains("/srv/St. Ives. Set it/orders: "),
+            "{detail}"
         );
-        let remedy = "Set status.directory to a place where this user may write";
-        assert_eq!(check, Check::failed(Name::StatusDirectory, detail, remedy));
+        let remedy = "Stop that process, or give each daemon a status.directory of its own";
+        let expected = Check::failed(Name::StatusDirectory, detail, remedy);
+        assert_eq!(unusable(&error), expected);
     }
 
     #[test]
