@@ -3,6 +3,7 @@
 //! A peer cannot lock others out. A new connection replaces the longest idle connection of the peer
 //! address that has the most.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -113,14 +114,14 @@ impl Places {
     }
 
     fn gives_way(&self) -> Option<usize> {
-        let places_of = |peer| {
-            self.ordinary()
-                .filter(|(_, place)| place.peer == peer)
-                .count()
-        };
+        // Counted once: a flood needs a place for each of its connections.
+        let mut places_of = HashMap::<_, usize>::new();
+        for (_, place) in self.ordinary() {
+            *places_of.entry(place.peer).or_default() += 1;
+        }
         let choice = self.ordinary().max_by_key(|(_, place)| {
             let last = place.activity.last.load(Ordering::Relaxed);
-            (places_of(place.peer), std::cmp::Reverse(last))
+            (places_of.get(&place.peer), std::cmp::Reverse(last))
         });
         choice.map(|(index, _)| index)
     }
