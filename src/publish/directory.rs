@@ -46,8 +46,9 @@ pub const DEPLOYMENT_FILE: &str = "deployment";
 /// Name of a file that is created and removed at startup, to check that files can be created.
 const PROBE_FILE: &str = ".probe";
 /// Length of the claim record. The longest record has 265 bytes (two UUIDs, three 20-digit numbers
-/// and an hour, with their names), and 74 more with the name of a lease. The next power of two stays inside one page of the page cache,
-/// so that a kill cannot tear it. Behind the record, guards write down their children.
+/// and an hour, with their names), and 74 more with the name of a lease. The next power of two stays
+/// inside one page of the page cache, so that a kill cannot tear it. Behind the record, guards write
+/// down their children.
 pub const RECORD_LENGTH: usize = PLACES_BEGIN;
 /// Mode of the directory. Every user may read it, because the workload may run as another user.
 const MODE: u32 = 0o755;

@@ -16,8 +16,8 @@ use super::view::Plausible;
 use super::{Effect, Election, Shutdown, State, Turn, earliest, push_bounded};
 
 /// Maximum time that a step-down waits for the files, and for the pod's label; after it the files
-/// count as stuck. Files in memory or on a local disk take well under a millisecond. This wait and the release fit into the 1.5 s
-/// that a terminating pod may have.
+/// count as stuck. Files in memory or on a local disk take well under a millisecond. This wait and
+/// the release fit into the 1.5 s that a terminating pod may have.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
 /// Two losses by deadline within this window make a candidate wait.

@@ -20,6 +20,18 @@ impl Randomness for Counter {
     }
 }
 
+/// The answer that all files say "not leader"; there is no label.
+pub(super) const FILES_DEMOTED: Input = Input::Demoted {
+    shown: true,
+    label_pending: false,
+};
+
+/// The answer that a file cannot be rewritten.
+pub(super) const FILES_STUCK: Input = Input::Demoted {
+    shown: false,
+    label_pending: false,
+};
+
 pub(super) fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -240,24 +252,12 @@ impl Node {
     /// Gives a leader an input that ends its leadership. The files say so immediately.
     pub(super) fn demote(&mut self, now: BootTime, input: Input) {
         self.input(now, input);
-        self.input(
-            now,
-            Input::Demoted {
-                shown: true,
-                label_pending: false,
-            },
-        );
+        self.input(now, FILES_DEMOTED);
     }
 
     /// Reports that all files say so, and answers the calls that follow.
     pub(super) fn demoted(&mut self, now: BootTime, stored: &mut Stored) {
-        self.input(
-            now,
-            Input::Demoted {
-                shown: true,
-                label_pending: false,
-            },
-        );
+        self.input(now, FILES_DEMOTED);
         self.serve(now, stored);
     }
 

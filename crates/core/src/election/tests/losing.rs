@@ -35,13 +35,7 @@ fn a_graceful_stop_says_so_first_and_renews_while_the_workload_drains() {
     a.input(at(1), Input::Shutdown);
     assert_eq!((a.role(), a.demotions_asked), (Role::Stopping, 1));
     assert!(!a.leads(at(1)));
-    a.input(
-        at(1),
-        Input::Demoted {
-            shown: true,
-            label_pending: false,
-        },
-    );
+    a.input(at(1), FILES_DEMOTED);
     a.run(at(10), &mut stored);
     assert_eq!(a.count("release"), 0);
     // No other candidate may take over while it drains.
@@ -69,13 +63,7 @@ fn i6_no_release_before_the_files_say_not_leader() {
     let (mut a, _) = leader("a", at(0));
     a.input(at(1), Input::StepDown);
     assert_eq!(a.waiting(), Vec::<&str>::new());
-    a.input(
-        at(1),
-        Input::Demoted {
-            shown: true,
-            label_pending: false,
-        },
-    );
+    a.input(at(1), FILES_DEMOTED);
     assert_eq!(a.waiting(), ["release"]);
 }
 
@@ -84,13 +72,7 @@ fn a_file_that_cannot_be_rewritten_holds_the_release_back_to_its_deadline() {
     let (mut a, mut stored) = leader("a", at(0));
     a.run(at(3), &mut stored);
     a.input(at(4), Input::StepDown);
-    a.input(
-        at(4),
-        Input::Demoted {
-            shown: false,
-            label_pending: false,
-        },
-    );
+    a.input(at(4), FILES_STUCK);
     // A reader of the file believes it until 21 s.
     a.sends_nth(1, "release", at(21), &mut stored);
 }
@@ -252,24 +234,12 @@ fn i6_the_wait_begins_when_the_file_says_so_or_with_the_deadline_in_it() {
     let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(2)));
     let mut stuck = (a.clone(), stored.clone());
     a.input(at(1), Input::StepDown);
-    a.input(
-        at(1) + millis(400),
-        Input::Demoted {
-            shown: true,
-            label_pending: false,
-        },
-    );
+    a.input(at(1) + millis(400), FILES_DEMOTED);
     a.sends_nth(1, "release", at(3) + millis(400), &mut stored);
 
     let (b, stored) = (&mut stuck.0, &mut stuck.1);
     b.input(at(1), Input::StepDown);
-    b.input(
-        at(1),
-        Input::Demoted {
-            shown: false,
-            label_pending: false,
-        },
-    );
+    b.input(at(1), FILES_STUCK);
     // A reader believes it until 18 s.
     b.sends_nth(1, "release", at(20), stored);
 }
@@ -411,20 +381,8 @@ fn an_unresponsive_store_after_a_loss_is_not_counted_as_another_loss() {
 fn i6_a_file_that_is_reported_stuck_twice_is_still_stuck() {
     let (mut a, mut stored) = leader("a", at(0));
     a.input(at(1), Input::StepDown);
-    a.input(
-        at(1),
-        Input::Demoted {
-            shown: false,
-            label_pending: false,
-        },
-    );
-    a.input(
-        at(2),
-        Input::Demoted {
-            shown: false,
-            label_pending: false,
-        },
-    );
+    a.input(at(1), FILES_STUCK);
+    a.input(at(2), FILES_STUCK);
     a.run(at(18) - millis(1), &mut stored);
     assert_eq!(a.count("release"), 0, "a reader believes it until 18 s");
 }
@@ -433,12 +391,11 @@ fn i6_a_file_that_is_reported_stuck_twice_is_still_stuck() {
 fn labelled() -> (Node, Stored) {
     let (mut a, stored) = leader("a", at(0));
     a.input(at(1), Input::StepDown);
-    let (shown, label_pending) = (true, true);
     a.input(
         at(1) + millis(5),
         Input::Demoted {
-            shown,
-            label_pending,
+            shown: true,
+            label_pending: true,
         },
     );
     (a, stored)

@@ -292,13 +292,7 @@ fn a_handover_to_a_standby_is_not_undone_by_a_lost_release() {
         a.event(at(INTERVAL + 3), &stored);
         let gave_way = at(INTERVAL + ANSWER);
         a.run(gave_way, &mut stored);
-        a.input(
-            gave_way,
-            Input::Demoted {
-                shown: true,
-                label_pending: false,
-            },
-        );
+        a.input(gave_way, FILES_DEMOTED);
         assert_eq!(a.answer_with(gave_way, lost).as_str(), "release");
         a.run(gave_way + seconds(3), &mut stored);
         assert_eq!((a.count("take_over"), a.count("release")), (0, 2));

@@ -174,13 +174,7 @@ fn its_own_end_gives_the_lease_to_others_first() {
     let (mut a, mut stored) = supervisor("a");
     a.input(at(1), Input::WorkloadEnded { token: token(1) });
     a.assert_role(Role::Stopping, Reason::WorkloadExit);
-    a.input(
-        at(1),
-        Input::Demoted {
-            shown: true,
-            label_pending: false,
-        },
-    );
+    a.input(at(1), FILES_DEMOTED);
     a.input(at(1), gone(1));
     a.serve(at(1), &mut stored);
     assert_eq!(stored.history[0].reason, Reason::WorkloadExit);
@@ -210,13 +204,7 @@ fn quick_exits_are_tried_again_ever_more_seldom_and_a_long_life_starts_anew() {
     let later = now + seconds(24);
     a.run(later, &mut stored);
     a.input(later, gone(8));
-    a.input(
-        later,
-        Input::Demoted {
-            shown: true,
-            label_pending: false,
-        },
-    );
+    a.input(later, FILES_DEMOTED);
     a.run(later + seconds(1), &mut stored);
     assert!(a.leads(later + seconds(1)));
 }

@@ -30,13 +30,7 @@ fn stopping(tunables: Tunables, input: Input) -> (Node, Stored) {
 
 fn draining() -> (Node, Stored) {
     let (mut node, stored) = stopping(with_handoff(seconds(10)), Input::StepDown);
-    node.input(
-        at(1),
-        Input::Demoted {
-            shown: true,
-            label_pending: false,
-        },
-    );
+    node.input(at(1), FILES_DEMOTED);
     (node, stored)
 }
 
@@ -80,13 +74,7 @@ fn states() -> Vec<Case> {
     let shut_down = |node: &mut Node, _: &mut Stored| node.input(at(1), Input::Shutdown);
     case("draining, shutdown", then(draining(), shut_down));
     let demoted = |node: &mut Node, _: &mut Stored| {
-        node.input(
-            at(1),
-            Input::Demoted {
-                shown: true,
-                label_pending: false,
-            },
-        );
+        node.input(at(1), FILES_DEMOTED);
     };
     let releasing = then(stopping(tunables(), Input::StepDown), demoted);
     case("releasing", releasing);
@@ -175,20 +163,8 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
             ("hints: opened", Input::Watch(Watch::HintsOpened)),
             ("hints: one", Input::Watch(Watch::Hint)),
             ("primary changed", Input::PrimaryChanged),
-            (
-                "demoted",
-                Input::Demoted {
-                    shown: true,
-                    label_pending: false,
-                },
-            ),
-            (
-                "not demoted",
-                Input::Demoted {
-                    shown: false,
-                    label_pending: false,
-                },
-            ),
+            ("demoted", FILES_DEMOTED),
+            ("not demoted", FILES_STUCK),
             ("label demoted", Input::LabelDemoted),
             ("workload done", Input::WorkloadDone { token }),
             ("workload ended", Input::WorkloadEnded { token }),
