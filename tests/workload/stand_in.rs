@@ -264,7 +264,15 @@ async fn keep(directory: &Path, script: &str) {
         tokio::select! {
             progress = workload.changed() => {
                 append(&directory.join("told"), &format!("{progress:?}\n"));
-                if matches!(progress, Progress::Gone(_)) {
+                if let Progress::Gone(ended) = progress {
+                    // The end of this process would end the thread that records it.
+                    let record = File::open(directory.join("claim")).unwrap();
+                    while ended.guard_lost
+                        && children(&record).unwrap()[0] != Child::Gone
+                        && boot_now() < began + 3 * LONG
+                    {
+                        tokio::time::sleep(millis(1)).await;
+                    }
                     return;
                 }
             }
