@@ -159,14 +159,14 @@ test("a lock ends with its process, also if a fork lives longer", async (t) => {
   const holding = script(
     t,
     `import { fork } from "node:child_process";
-    await hold("node-killed");
+    await hold("node-killed-holder");
     say(String(fork(${JSON.stringify(file)}).pid));`,
   );
   const child = Number(await holding.line());
   t.after(() => process.kill(child, "SIGKILL"));
-  assert(!(await free("node-killed")));
+  assert(!(await free("node-killed-holder")));
   holding.process.kill("SIGKILL");
-  await eventually(() => free("node-killed"));
+  await eventually(() => free("node-killed-holder"));
   process.kill(child, 0);
 });
 
