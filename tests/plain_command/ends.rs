@@ -85,7 +85,7 @@ const SITUATIONS: &[(&str, &str)] = &[
     ("ended by timeout(1)", "exec timeout 0.5 RUN sleep 60"),
     (
         "ended by timeout(1), and exits 0",
-        "exec timeout --preserve-status 0.5 RUN sh -c 'trap \"exit 0\" TERM; sleep 60 & wait'",
+        "exec timeout --preserve-status 3 RUN sh -c 'trap \"exit 0\" TERM; sleep 60 & wait'",
     ),
 ];
 

@@ -239,7 +239,7 @@ impl DeadlinePolicy {
             Phase::Running | Phase::LeaderEnded => {
                 let expiry = (!self.expired).then_some(self.order.terms.valid_until);
                 let kill = (!self.killed).then(|| self.kill_at());
-                let left_behind = self.left_behind_at.filter(|_| !self.signalled);
+                let left_behind = self.left_behind_at.filter(|_| !self.stop_requested());
                 expiry.into_iter().chain(kill).chain(left_behind).min()
             }
         }

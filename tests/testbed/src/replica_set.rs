@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use mongodb::Client;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
+use mongodb::error::ErrorKind;
 use rustix::process::Signal;
 
 use crate::{Certificates, Failure, Proxy, Scratch};
@@ -26,6 +27,8 @@ const PRIMARY_DEADLINE: Duration = Duration::from_secs(60);
 /// Timeout of `hello`. A frozen member never answers; a running one does within milliseconds.
 const HELLO_MAX: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(5);
+/// The code of an error of createUser.
+const USER_EXISTS: i32 = 51003;
 
 /// A running replica set, or a standalone mongod. Dropping it ends the processes.
 ///
@@ -351,7 +354,18 @@ impl ReplicaSet {
             .as_ref()
             .expect("the set was started with TLS");
         let user = User::with_certificate(&certificates.client_subject());
-        self.create_user("$external", &user.creation(roles)).await;
+        let external = self.client.database("$external");
+        let made = external.run_command(user.creation(roles.clone())).await;
+        match made.map_err(|error| *error.kind) {
+            Ok(_) => {}
+            // All tests of a set share its certificate, and so the user.
+            Err(ErrorKind::Command(error)) if error.code == USER_EXISTS => {
+                let grant = doc! { "grantRolesToUser": user.name(), "roles": roles };
+                let granted = external.run_command(grant).await;
+                granted.unwrap_or_else(|error| panic!("grant roles: {error}"));
+            }
+            Err(error) => panic!("make user: {error}"),
+        }
         user
     }
 

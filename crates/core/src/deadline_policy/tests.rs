@@ -226,6 +226,21 @@ fn lingering_descendants_are_stopped_at_the_deadline_and_on_request() {
 }
 
 #[test]
+fn after_the_kill_a_guard_does_not_wake_for_descendants_that_lingered() {
+    let mut guard = lingering();
+    guard.handle(at(2), Input::LeaderEnded);
+    let kill = Order {
+        kill: true,
+        ..order(40)
+    };
+    guard.handle(at(3), Input::Order(kill));
+    assert_eq!(decide(&mut guard, 3), Some(Action::Kill));
+    assert_eq!(guard.next_wakeup(), Some(at(40)), "to take notice of it");
+    assert_eq!(decide(&mut guard, 40), None);
+    assert_eq!(guard.next_wakeup(), None);
+}
+
+#[test]
 fn the_stop_signal_may_go_to_the_leader_alone() {
     let mut guard = running().with_scope(StopScope::Main);
     guard.handle(at(4), Input::Order(stopping(40, 30)));

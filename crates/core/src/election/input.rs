@@ -30,6 +30,7 @@ pub enum Input {
         /// neither rewritten nor removed.
         shown: bool,
         /// True if [`Input::LabelDemoted`] follows. The release waits for it, for a limited time.
+        #[cfg_attr(feature = "serde", serde(default))]
         label_pending: bool,
     },
     /// The pod's label no longer says leader, or the wait for it is over. A label has no deadline,

@@ -283,16 +283,24 @@ impl World {
     fn check_lost(&mut self, process: usize, claim: Claim) {
         let ledger = &self.processes[process].ledger;
         let entry = self.committed_entry(claim);
-        // A join that lands after everything else is a ghost, which its owner cannot know about.
+        // A join that lands after everything else is a ghost, which its owner cannot know about. The
+        // other twin's leave removes an entry that both have written, and a twin that renews the ghost
+        // after that has lost its place all the same.
         let stored = entry.is_some_and(|entry| {
             ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
-        });
+        }) && !self.has_twin_that_left(process, claim);
         self.found(live_entries_stay::check(live_entries_stay::Taken {
             owner_runs: true,
             reliable: false,
             stored,
             evicted: false,
         }));
+    }
+
+    /// Returns true if another twin of the process's machine has left with their claim.
+    fn has_twin_that_left(&self, process: usize, claim: Claim) -> bool {
+        let mut left = self.own.observer.left.keys();
+        self.is_of_twins(claim) && left.any(|(left, by)| *left == claim && *by != process)
     }
 
     pub(super) fn check_loss(&mut self, process: usize, loss: Loss) {

@@ -376,9 +376,10 @@ impl MongoLocks {
     pub async fn list(&self) -> Result<Vec<Listed>, Failure> {
         // The server's limit does not end the wait for an answer that the network has lost.
         let limit = self.deployment.operation_timeout() * 2;
-        let listed = tokio::time::timeout(limit, self.find()).await;
-        let listed = listed.unwrap_or(Err(SendError::Late));
-        listed.map_err(|error| self.deployment.failure(error))
+        match tokio::time::timeout(limit, self.find()).await {
+            Ok(listed) => listed.map_err(|error| self.deployment.failure(error)),
+            Err(_) => Err(Failure::no_answer(limit)),
+        }
     }
 
     /// Returns one lock of the collection, for reads and single writes by the same client.
