@@ -267,6 +267,16 @@ impl Election {
             // The reply to an old read. The filters protect a foreign document from being written
             // to, but the next write should still be preceded by a read.
             Outcome::Applied(Found::Foreign(_)) => self.fall_behind(turn.now),
+            // It shows a claim that follows the document as last seen. If that document is stored
+            // again, the claim may still lead, which only a read can notice.
+            Outcome::Applied(Found::Lease(lease))
+                if (self.view.lease()).is_some_and(|known| lease.token > known.token) =>
+            {
+                self.view.behind = true;
+                if self.reading.is_none() {
+                    self.read_soon(turn.now);
+                }
+            }
             Outcome::Applied(_) | Outcome::Unknown => {}
         }
     }

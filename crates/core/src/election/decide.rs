@@ -60,7 +60,8 @@ impl Election {
     /// Returns the instant before which the candidate leaves the lease to others.
     fn gate(&self) -> BootTime {
         let stay_out = self.stay_out.map(|out| out.until);
-        stay_out.max(self.quarantine).unwrap_or_default()
+        let closed = stay_out.max(self.quarantine).max(self.shown_until());
+        closed.unwrap_or_default()
     }
 
     /// Returns true if the lease is left to others indefinitely, because the workload here cannot

@@ -93,6 +93,12 @@ impl Election {
         worth.unwrap_or_default()
     }
 
+    /// Returns the instant until which a status file that could not be replaced names the lost
+    /// leadership. Another one of this process must not begin before (I1).
+    pub(super) fn shown_until(&self) -> Option<BootTime> {
+        self.unnoticed.map(|lost| lost.shown_until)
+    }
+
     /// Returns the earliest instant of a release, unless the workload confirms before. After a
     /// rollback of the store, another candidate may still lead, and those that have not noticed the
     /// rollback would acquire a lease that is released.
