@@ -62,18 +62,22 @@ fn fields_of(container: &Value, expected: &Value) -> Value {
     }
 }
 
+async fn wait_for_injection(installed: &Installed, plain: &Value) {
+    found("pods are injected", async || {
+        let tried = create(installed, &asking("trial", plain), true)
+            .await
+            .ok()?;
+        tried["spec"]["initContainers"].is_array().then_some(())
+    })
+    .await;
+}
+
 #[test]
 fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
     run(async {
         let installed = Installed::new("injector", &[]).await;
         let plain = json!({"containers": [container("app")]});
-        found("pods are injected", async || {
-            let tried = create(&installed, &asking("trial", &plain), true)
-                .await
-                .ok()?;
-            tried["spec"]["initContainers"].is_array().then_some(())
-        })
-        .await;
+        wait_for_injection(&installed, &plain).await;
 
         let pod = create(&installed, &asking("plain", &plain), false)
             .await
@@ -216,13 +220,7 @@ fn a_pod_that_would_run_without_its_sidecar_is_refused_in_words() {
     run(async {
         let installed = Installed::new("injector", &[]).await;
         let plain = json!({"containers": [container("app")]});
-        found("pods are injected", async || {
-            let tried = create(&installed, &asking("trial", &plain), true)
-                .await
-                .ok()?;
-            tried["spec"]["initContainers"].is_array().then_some(())
-        })
-        .await;
+        wait_for_injection(&installed, &plain).await;
         found("the policy that refuses is in force", async || {
             let own = json!({"initContainers": [container("leasehold")], "containers": [container("app")]});
             create(&installed, &asking("trial", &own), true).await.err()

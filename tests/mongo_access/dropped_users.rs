@@ -3,6 +3,7 @@
 //! Method: each kind of process that stays, under one user that is dropped under it.
 
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_testbed::{DaemonTimings, Scratch, Stage};
@@ -90,8 +91,16 @@ async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     .await;
 }
 
+/// The outage lasts as long as all commands take, which is more than the default deadline on a busy
+/// machine.
+const SURVIVING: DaemonTimings = DaemonTimings {
+    lease_duration: Duration::from_secs(60),
+    renew_deadline: Duration::from_secs(45),
+    ..DaemonTimings::DEFAULT
+};
+
 async fn stops_no_process(name: &str, dropped: Dropped) {
-    let stage = stage().await.timings(DaemonTimings::DEFAULT);
+    let stage = stage().await.timings(SURVIVING);
     let set = stage.set();
     let (database, collection) = (stage.database(), stage.collection());
     let user = set
@@ -112,6 +121,7 @@ async fn stops_no_process(name: &str, dropped: Dropped) {
         "lock",
         "job",
         "--identity=holder",
+        "--lease-duration=60s",
         "--",
         "sh",
         "-c",
@@ -119,7 +129,14 @@ async fn stops_no_process(name: &str, dropped: Dropped) {
     ];
     let mut holder = Job::start(stage.command(&uri, &job), &scratch, "holder");
     eventually("the lock is held", async || held.exists()).await;
-    let job = ["lock", "job", "--identity=waiter", "--", "true"];
+    let job = [
+        "lock",
+        "job",
+        "--identity=waiter",
+        "--lease-duration=60s",
+        "--",
+        "true",
+    ];
     let mut waiter = Job::start(stage.command(&uri, &job), &scratch, "waiter");
     waiter.logs("waiting").await;
     let mut watch = stage.command(&uri, &["leases", "--watch"]);

@@ -68,7 +68,8 @@ fn a_process_that_stays_is_stopped_after_the_linger_and_reported() {
     let place = Place::new();
     for tool in TOOLS {
         let scene = place.scene(tool);
-        let script = "export LEASEHOLD_WORKLOAD__LINGER=100ms
+        // Long enough for a busy machine to see it begin and end.
+        let script = "export LEASEHOLD_WORKLOAD__LINGER=2s
              exec RUN sh -c 'sleep 60 & echo $! > stays; exit 3'";
         let mut child = started(&scene, script);
         assert_eq!(shown(child.wait().unwrap()), "exit code 3", "{tool:?}");

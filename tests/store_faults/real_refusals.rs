@@ -194,8 +194,13 @@ async fn a_primary_without_a_majority_is_named_and_recovered_from() {
 #[tokio::test]
 async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing() {
     let set = Arc::new(ReplicaSet::start().await);
-    let stage = stage_on(&set).timings(SURVIVING);
-    let mut cast = Cast::start(stage.clone(), "24s").await;
+    // The outage lasts as long as all commands take.
+    let stage = stage_on(&set).timings(DaemonTimings {
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(45),
+        ..SURVIVING
+    });
+    let mut cast = Cast::start(stage.clone(), "60s").await;
     let primary = set.primary().await;
     let freeze = async |seconds: i32| {
         for member in 0..3 {

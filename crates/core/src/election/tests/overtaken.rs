@@ -166,3 +166,19 @@ fn i1_a_shutdown_leaves_a_claim_that_landed_in_a_quarantine_to_expire() {
     b.run(at(30), &mut stored);
     assert!(b.exited && stored.lease().holder.is_some());
 }
+
+/// The reply to a read that was given up shows a claim whose document is then replaced by an older
+/// one. Only a read can notice that.
+#[test]
+fn i1_a_late_reply_that_shows_a_later_document_precedes_a_read() {
+    let (_, mut b, stored) = leader_and_follower();
+    let lease = Lease {
+        token: token(2),
+        revision: Revision::from_bytes([70; 16]),
+        ..stored.lease().clone()
+    };
+    b.reply(at(1), CallId(999), Outcome::Applied(Found::Lease(lease)));
+    assert_eq!(b.waiting(), ["read"]);
+    b.tick(at(60));
+    assert_eq!(b.count("take_over"), 0, "it is not answered");
+}

@@ -152,6 +152,21 @@ fn i10_a_workload_that_survives_its_kill_costs_the_lease_and_no_release() {
 }
 
 #[test]
+fn i1_no_leadership_begins_while_a_file_that_hangs_names_the_lost_one() {
+    let (mut a, mut stored) = supervisor("a");
+    a.input(at(1), Input::WorkloadEnded { token: token(1) });
+    a.input(at(1), FILES_STUCK);
+    a.run(at(2), &mut stored);
+    a.input(at(2), stuck(1));
+    a.input(at(3), gone(1));
+    // A reader of the file believes it until 18 s.
+    a.run(at(18) - millis(1), &mut stored);
+    assert_eq!(a.times_leader(), 1);
+    a.run(at(30), &mut stored);
+    assert_eq!((a.leads(at(30)), a.token()), (true, token(2)));
+}
+
+#[test]
 fn i10_a_shutdown_leaves_a_workload_that_survives_its_kill() {
     for lost in [false, true] {
         let (mut a, mut stored) = supervisor("a");
