@@ -199,6 +199,14 @@ impl Cast {
         }
     }
 
+    /// Waits until the holder and the waiter cannot renew.
+    pub(crate) async fn cannot_renew(&self) {
+        for job in [&self.holder, &self.waiter] {
+            let failing = ["failed (attempt", r#""operation":"renew""#];
+            job.wait_logged(&failing, 1).await;
+        }
+    }
+
     /// Waits until all of them work again as before, after so many failures.
     pub(crate) async fn unharmed(&mut self, failures: usize) {
         for job in [&self.holder, &self.waiter] {

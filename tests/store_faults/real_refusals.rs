@@ -225,6 +225,7 @@ async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing()
         !store_error(&cast.leader).await.is_empty()
     })
     .await;
+    cast.cannot_renew().await;
     freeze(0).await;
     cast.unharmed(1).await;
     cast.end().await;
