@@ -199,6 +199,20 @@ impl Terminal {
         let keyboard = script.stdin.take();
         Self { script, keyboard }
     }
+
+    /// Presses keys once the shell waits: a shell that has started the command and does not wait
+    /// for it yet dies of Ctrl-C, whatever the command does.
+    fn press(&mut self, keys: &str) {
+        let children = format!("/proc/{0}/task/{0}/children", self.script.id());
+        let children = std::fs::read_to_string(children).unwrap();
+        let status = format!("/proc/{}/status", children.trim());
+        eventually("the shell waits", || {
+            let status = std::fs::read_to_string(&status);
+            status.is_ok_and(|text| text.contains("State:\tS"))
+        });
+        let keyboard = self.keyboard.as_mut().unwrap();
+        keyboard.write_all(keys.as_bytes()).unwrap();
+    }
 }
 
 impl Drop for Terminal {
@@ -223,10 +237,7 @@ fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
             Sees(line) => eventually(&format!("{name}, {:?}: {line}", scene.tool), || {
                 scene.read("noted").contains(&format!("{line}\n"))
             }),
-            Presses(keys) => {
-                let keyboard = terminal.keyboard.as_mut().unwrap();
-                keyboard.write_all(keys.as_bytes()).unwrap();
-            }
+            Presses(keys) => terminal.press(keys),
             HangsUp => {
                 let _ = terminal.script.kill();
                 end = Some("hung up".to_owned());
@@ -254,8 +265,7 @@ fn is_interrupted(place: &Place, words: &[&str], redirection: &str, (file, text)
     eventually(&format!("{words:?} has begun"), || {
         scene.read(file).contains(text)
     });
-    let keyboard = terminal.keyboard.as_mut().unwrap();
-    keyboard.write_all(CTRL_C.as_bytes()).unwrap();
+    terminal.press(CTRL_C);
     let end = shown(terminal.script.wait().unwrap());
     let noted = scene.read("noted");
     assert_eq!(

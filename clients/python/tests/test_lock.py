@@ -35,7 +35,7 @@ def running():
     def state(child):
         try:
             return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             return "X"  # Another thread has waited for it.
 
     return [child for child in children() if state(child) not in "XZ"]
