@@ -75,20 +75,16 @@ pub(crate) async fn refused(stage: &Stage, arguments: &[&str], parts: &[&str]) -
     }
 }
 
-/// Returns the arguments that take a lock for a moment.
-fn lock_arguments<'a>(name: &'a str, flags: &[&'a str]) -> Vec<&'a str> {
-    let short = ["lock", name, "--lease-duration=3s"];
-    [&short[..], flags, &["--", "true"]].concat()
-}
-
-/// Returns a command that takes a lock without waiting for another holder.
+/// Returns a command that takes a lock for a moment, with time for a busy server to answer.
 pub(crate) fn lock(stage: &Stage, name: &str, flags: &[&str]) -> Command {
-    stage.command(&stage.set().uri(), &lock_arguments(name, flags))
+    let arguments = [&["lock", name], flags, &["--", "true"]].concat();
+    stage.command(&stage.set().uri(), &arguments)
 }
 
 /// Takes a lock without waiting until that is refused with these parts in the last line.
 pub(crate) async fn lock_refused(stage: &Stage, name: &str, parts: &[&str]) {
-    let _ = refused(stage, &lock_arguments(name, &["-n"]), parts).await;
+    let arguments = ["lock", name, "--lease-duration=3s", "-n", "--", "true"];
+    let _ = refused(stage, &arguments, parts).await;
 }
 
 /// A process whose standard error goes into a file.

@@ -138,7 +138,7 @@ async fn a_guard_that_is_killed_leaves_the_claim_locked_until_its_shim_is_gone()
     assert!(!free(), "the shim may still write");
     drop(frozen);
     let ended = workload.ended().await;
-    assert!(ended.guard_lost && !exists(shim));
+    assert!(ended.guard_lost && !exists(shim), "{ended:?}, {:?}", state(shim));
     eventually("the lock is free", free).await;
     assert!(!fixture.path("pid").exists(), "it never ran");
     drop(disk);
