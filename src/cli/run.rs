@@ -199,8 +199,7 @@ impl Begun {
             &memory,
             self.http.as_ref().map(Bound::address),
         );
-        let (store_errors, store_error) =
-            StoreErrors::channel(config.lease.timings.lease_duration());
+        let (store_errors, store_error) = StoreErrors::channel(timings.clone());
         let file_options = FileOptions {
             who: who.clone(),
             timings: timings.clone(),

@@ -14,7 +14,7 @@ mod refused;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ impl StatusDirectory {
 
     /// Same as [`StatusDirectory::open`], but waits for the guard of a previous daemon that is
     /// still stopping its workload. In that case `waiting` is called, and the wait lasts at most
-    /// `patience`. A workload whose guard was killed is also waited for briefly. The function
+    /// `patience`, or the longest lease duration in its record. A workload whose guard was killed is also waited for briefly. The function
     /// blocks, so call it before the event loop starts.
     ///
     /// # Errors
@@ -403,12 +403,16 @@ fn lock_after(
     patience: Duration,
     waiting: impl FnOnce(&[Occupant]),
 ) -> Result<File, DirectoryError> {
-    let until = clock::boot_now() + patience;
+    let since = clock::boot_now();
+    let mut until = since + patience;
     let mut waiting = Some(waiting);
     loop {
         match lock(directory, CLAIM_FILE) {
             Err(DirectoryError::Locked { .. }) if clock::boot_now() < until => {
                 if let Some(waiting) = waiting.take() {
+                    // Its guard keeps the deadline of the claim that it was started under.
+                    let longest = lease_longest(&directory.join(CLAIM_FILE));
+                    until = until.max(since + longest.unwrap_or_default());
                     waiting(&occupant::of_file(&directory.join(CLAIM_FILE)));
                 }
                 std::thread::sleep(GUARD_POLL);
@@ -416,6 +420,20 @@ fn lock_after(
             locked => return locked,
         }
     }
+}
+
+/// Returns the longest lease duration of the claims in a claim file, if one is recorded.
+fn lease_longest(claim_file: &Path) -> Option<Duration> {
+    let mut bytes = Vec::new();
+    let file = File::open(claim_file).ok()?;
+    file.take(RECORD_LENGTH as u64)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    let record: Record = serde_json::from_slice(&bytes).ok()?;
+    Declared {
+        millis: record.lease_longest_ms?,
+    }
+    .valid()
 }
 
 fn lock(directory: &Path, name: &'static str) -> Result<File, DirectoryError> {

@@ -10,9 +10,12 @@ use leasehold::workload::claim_share::{Child, ClaimShares, Place, children, no_c
 use leasehold::workload::{End, Ended, Progress, Terms, Workload};
 use leasehold_testbed::pid::{self, exists, state};
 use leasehold_testbed::{FreezableDisk, Frozen};
+use rustix::process::Signal;
 
-use crate::fixture::{Fixture, LONG, SEEN_LATE, eventually, millis, terms};
+use crate::fixture::{Fixture, LONG, STARTS, eventually, millis, terms};
 
+/// How often in a row the shim is seen waiting.
+const SEEN_WAITING: u32 = 20;
 const SCRIPT: &str = "echo $$ > pid; exec sleep 60";
 
 /// A claim file on a disk that can be frozen.
@@ -40,9 +43,13 @@ impl Claim {
         let frozen = self.disk.freeze();
         let workload = Workload::start(&fixture.script(SCRIPT), terms, Some(share)).unwrap();
         let mut shim = None;
+        // Other waits of the same state, as for a page, are short.
+        let mut seen = 0;
         eventually("the shim waits for the disk", || {
             shim = pid::children(workload.guard()).first().copied();
-            shim.is_some_and(|shim| state(shim) == Some('D'))
+            let waits = shim.is_some_and(|shim| state(shim) == Some('D'));
+            seen = if waits { seen + 1 } else { 0 };
+            seen == SEEN_WAITING
         })
         .await;
         (workload, shim.unwrap(), frozen)
@@ -53,10 +60,29 @@ impl Claim {
     }
 }
 
+/// True if SIGKILL is pending for a process, which waits for a disk.
+fn killed(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = u64::from_str_radix(pending.unwrap().trim(), 16).unwrap();
+    pending & (1 << (Signal::KILL.as_raw() - 1)) != 0
+}
+
 /// Waits for the end of the workload while the disk hangs.
 async fn ended(workload: &mut Workload) -> Ended {
-    let ended = tokio::time::timeout(SEEN_LATE, workload.ended()).await;
-    ended.expect("the guard does not wait for the disk")
+    let ended = tokio::time::timeout(LONG, workload.ended()).await;
+    ended.unwrap_or_else(|_| {
+        let guard = workload.guard();
+        let children = pid::children(guard);
+        let states: Vec<_> = children
+            .iter()
+            .map(|child| (child, state(*child)))
+            .collect();
+        panic!(
+            "the guard waits for the disk: {:?}, children {states:?}",
+            state(guard)
+        )
+    })
 }
 
 #[tokio::test]
@@ -90,7 +116,7 @@ async fn the_deadline_of_a_command_passes_before_it_is_recorded() {
     let (fixture, Some(claim)) = (Fixture::new(), Claim::new()) else {
         return;
     };
-    let deadline = terms(millis(700), millis(300));
+    let deadline = terms(STARTS, millis(300));
     let (mut workload, _, frozen) = claim.start_frozen(&fixture, deadline).await;
     let ended = ended(&mut workload).await;
     assert!(boot_now() >= deadline.kill_at, "not before");
@@ -131,14 +157,23 @@ async fn a_guard_that_is_killed_leaves_the_claim_locked_until_its_shim_is_gone()
     let lock = claim.shares.share(Place::OnLead, LONG).await.unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
-    pid::signal(workload.guard(), rustix::process::Signal::KILL);
+    pid::signal(workload.guard(), Signal::KILL);
     // This process holds no descriptor of the claim any longer, as if it had been killed too.
     let Claim { disk, shares } = claim;
     drop((lock, shares));
     assert!(!free(), "the shim may still write");
+    // Otherwise the shim could execute the command before.
+    eventually("the shim is killed as soon as it continues", || {
+        killed(shim)
+    })
+    .await;
     drop(frozen);
     let ended = workload.ended().await;
-    assert!(ended.guard_lost && !exists(shim), "{ended:?}, {:?}", state(shim));
+    assert!(
+        ended.guard_lost && !exists(shim),
+        "{ended:?}, {:?}",
+        state(shim)
+    );
     eventually("the lock is free", free).await;
     assert!(!fixture.path("pid").exists(), "it never ran");
     drop(disk);

@@ -3,12 +3,10 @@
 //! Reads and writes are tracked separately, because a read-only role, a full disk or a missing
 //! majority makes writes fail, but not reads.
 
-use std::time::Duration;
-
 use tokio::sync::watch;
 
 use crate::calls::Answered;
-use crate::election::BootTime;
+use crate::election::{BootTime, Timings};
 use crate::publish::StoreError;
 use crate::store::{Failure, RetryPolicy};
 
@@ -16,8 +14,8 @@ use crate::store::{Failure, RetryPolicy};
 #[derive(Debug)]
 pub(super) struct StoreErrors {
     published: watch::Sender<Option<StoreError>>,
-    /// Time after which a write that is no longer attempted does not count as failing.
-    patience: Duration,
+    /// After its lease duration, a write that is no longer attempted does not count as failing.
+    timings: watch::Receiver<Timings>,
     read: Option<Failing>,
     write: Option<Failing>,
 }
@@ -59,11 +57,13 @@ impl Failing {
 
 impl StoreErrors {
     /// Creates a tracker without failures, and the receiver of the published error.
-    pub(super) fn channel(patience: Duration) -> (Self, watch::Receiver<Option<StoreError>>) {
+    pub(super) fn channel(
+        timings: watch::Receiver<Timings>,
+    ) -> (Self, watch::Receiver<Option<StoreError>>) {
         let (published, receiver) = watch::channel(None);
         let errors = Self {
             published,
-            patience,
+            timings,
             read: None,
             write: None,
         };
@@ -95,9 +95,10 @@ impl StoreErrors {
             None => self.write = None,
         }
         // A candidate that cannot lead may never write again.
+        let patience = self.timings.borrow().lease_duration();
         let attempted = |write: &Failing| {
             let lasts = write.failure.retry == RetryPolicy::Reconfigure;
-            lasts || !write.read_since || now.since(write.last) < self.patience
+            lasts || !write.read_since || now.since(write.last) < patience
         };
         self.write = self.write.take().filter(attempted);
         let write = self.write.as_ref().filter(|write| write.stands());
@@ -120,7 +121,9 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(24);
+    fn timings() -> watch::Receiver<Timings> {
+        watch::channel(Timings::default()).1
+    }
 
     fn answered(operation: &'static str, failure: Option<Failure>) -> Answered {
         Answered {
@@ -142,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_error_stands_from_its_beginning_until_the_store_answers() {
-        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
+        let (mut errors, shown) = StoreErrors::channel(timings());
         let failed = |why| answered("read", Some(Failure::new(why, "")));
         assert!(errors.answered(&failed("no primary"), at(1)));
         assert!(!errors.answered(&failed("no primary"), at(2)));
@@ -158,13 +161,13 @@ mod tests {
 
     #[test]
     fn a_refused_write_stays_shown_although_reads_are_answered() {
-        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
+        let (mut errors, shown) = StoreErrors::channel(timings());
         let refused = Failure::new("not authorized", "").with_retry(RetryPolicy::Reconfigure);
         errors.answered(&answered("acquire", Some(refused)), at(1));
         errors.answered(&answered("read", None), at(2));
         assert!(shown.borrow().is_some());
         // A successful read also resolves one write whose outcome was unknown.
-        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
+        let (mut errors, shown) = StoreErrors::channel(timings());
         let unknown = Failure::new("no answer", "").with_retry(RetryPolicy::WaitForServer);
         errors.answered(&answered("acquire", Some(unknown)), at(3));
         errors.answered(&answered("read", None), at(4));
@@ -173,7 +176,7 @@ mod tests {
 
     #[test]
     fn refused_writes_stay_shown_from_the_first_one_until_a_write_is_applied() {
-        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
+        let (mut errors, shown) = StoreErrors::channel(timings());
         let refused = |operation| {
             let failure = Failure::new("MongoDB refused the write", "");
             answered(operation, Some(failure))
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn writes_that_are_not_answered_stay_shown_while_reads_are_answered() {
-        let (mut errors, shown) = StoreErrors::channel(PATIENCE);
+        let (mut errors, shown) = StoreErrors::channel(timings());
         let unanswered = answered("take_over", Some(Failure::no_answer(Duration::ZERO)));
         let read = answered("read", None);
         errors.answered(&unanswered, at(1));

@@ -98,6 +98,35 @@ fn the_longest_lease_duration_is_kept_whatever_else_the_record_proves() {
 }
 
 #[test]
+fn the_guard_of_a_longer_lease_is_waited_for() {
+    let place = tempfile::tempdir().unwrap();
+    let (directory, _) = opened(place.path());
+    let longest = Some(Duration::from_secs(60));
+    directory.record(Some(claim()), token(7), longest).unwrap();
+    let guard = std::cell::Cell::new(directory.lock_handle().ok());
+    drop(directory);
+    let patience = Duration::from_millis(1);
+    let guard_ends = |_: &[Occupant]| {
+        let guard = guard.take();
+        let ends = clock::boot_now() + 20 * patience;
+        std::thread::spawn(move || {
+            while clock::boot_now() < ends {
+                std::thread::yield_now();
+            }
+            drop(guard);
+        });
+    };
+    let memory = loop {
+        match StatusDirectory::open_after(place.path(), &orders(), patience, guard_ends) {
+            // The lock of the daemon, as in `opened`.
+            Err(DirectoryError::Locked { file, .. }) if file == DAEMON_FILE => {}
+            done => break done.unwrap().1,
+        }
+    };
+    assert_eq!(memory.claim, Some(claim()), "it is gone");
+}
+
+#[test]
 fn a_record_without_a_believable_lease_duration_is_in_order() {
     for longest in ["", r#","lease_longest_ms":0"#, r#","lease_longest_ms":-5"#] {
         let place = tempfile::tempdir().unwrap();

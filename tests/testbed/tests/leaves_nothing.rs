@@ -91,8 +91,21 @@ fn an_entry_in_the_real_home_is_named() {
     if !may_mount() {
         return;
     }
-    let script = "touch \"$(dirname \"$XDG_CACHE_HOME\")/leasehold-history\"";
-    assert!(strays(script).contains("leasehold-history"));
+    for name in ["leasehold-history", "history"] {
+        let script = format!("touch \"$(dirname \"$XDG_CACHE_HOME\")/{name}\"");
+        assert!(strays(&script).contains(&format!("home/{name}")), "{name}");
+    }
+}
+
+#[test]
+fn a_cache_of_another_program_is_listed() {
+    if !may_mount() {
+        return;
+    }
+    let output = run("mkdir -p \"$XDG_CACHE_HOME/font\"");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let named = String::from_utf8_lossy(&output.stderr);
+    assert!(named.contains("nothing was left behind"), "{named}");
 }
 
 /// Runs a script while this process makes an entry in a watched directory.
