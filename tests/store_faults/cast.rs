@@ -230,9 +230,13 @@ impl Cast {
             self.leader.log_records().iter().any(is_loss)
         };
         eventually(&format!("the leader lost it by {why}"), lost).await;
+        // A late answer may be the last reason, but not the only one.
+        let logs = self.leader.logs();
+        assert!(logs.contains(why), "the leader never says {why}: {logs}");
         let exit = self.holder.exits().await;
-        assert_eq!(exit.code(), Some(76), "{}", self.holder.log());
         let log = self.holder.log();
+        assert_eq!(exit.code(), Some(76), "{log}");
+        assert!(log.contains(why), "the holder never says {why}: {log}");
         let lost = log.lines().find(|line| line.contains("lost the lock"));
         assert!(lost.is_some_and(|line| says(line, why)), "{log}");
         assert!(self.waiter.runs(), "{}", self.waiter.log());
