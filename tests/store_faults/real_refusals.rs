@@ -232,6 +232,25 @@ async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing()
 }
 
 #[tokio::test]
+async fn a_collection_that_only_check_refuses_serves_each_role() {
+    let set = set_of_one().await;
+    let serves = async |options: Document| {
+        let stage = stage_on(&set).timings(SURVIVING);
+        let mut create = doc! { "create": stage.collection() };
+        create.extend(options);
+        run(&stage, create).await;
+        let mut cast = Cast::start(stage.clone(), "24s").await;
+        cast.unharmed(0).await;
+        assert_eq!(ran(lock(&stage, FREE, &["-n"])).await.code, Some(0));
+        cast.end().await;
+    };
+    tokio::join!(
+        serves(doc! { "capped": true, "size": 1 << 20 }),
+        serves(doc! { "collation": { "locale": "en", "strength": 2 } }),
+    );
+}
+
+#[tokio::test]
 async fn a_full_disk_is_named_and_recovered_from() {
     let Some(disk) = Mount::disk("700m") else {
         return;
