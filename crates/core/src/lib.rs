@@ -3,9 +3,12 @@
 //! [`Election`](election::Election) is a candidate for a lease, [`lock`] a contender for a lock,
 //! and [`deadline_policy`] decides when the guard of a supervised command ends it. Each receives
 //! the time and an input, and returns effects. None has a clock, a network, a thread or a
-//! dependency, unless the feature `serde` is on: with it inputs and effects can be recorded. [`election::reference`] is an executable specification of the writes;
-//! `docs/protocol.md` has the rules and the reasons why they are safe. The simulations and the
+//! dependency, unless the feature `serde` is on: with it inputs and effects can be recorded.
+//! [`election::reference`] is an executable specification of the writes; `docs/protocol.md` has the rules and the reasons why they are safe. The simulations and the
 //! exhaustive model that check them are compiled for tests only.
+//!
+//! The enums of the rules are exhaustive: a host must decide about each new case, and a wildcard
+//! would decide for it.
 //!
 //! ```
 //! use leasehold_core::election::{BootTime, Candidate, Effect, Election, Identity, Input};
@@ -31,6 +34,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 /// Expands to `false`, because planted bugs exist only in this crate's own tests.
 #[cfg(not(test))]

@@ -3,6 +3,7 @@
 //! This module makes no decisions. After the timeout a call is reported as unknown and continues;
 //! its true outcome is reported when it arrives.
 
+use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -56,6 +57,14 @@ pub struct Reply<I, O> {
 pub struct Calls<I, O> {
     timeout: Duration,
     waits: JoinSet<Returned<I, O>>,
+}
+
+impl<I, O> fmt::Debug for Calls<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls")
+            .field("in_flight", &self.waits.len())
+            .finish_non_exhaustive()
+    }
 }
 
 enum Returned<I, O> {

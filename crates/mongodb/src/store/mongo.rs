@@ -29,6 +29,7 @@ mod roll_call;
 mod servers;
 mod tls;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mongodb::Collection;
@@ -50,6 +51,14 @@ use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Timings, Wa
 #[derive(Clone)]
 pub struct MongoStore {
     shared: Arc<Shared>,
+}
+
+impl fmt::Debug for MongoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoStore")
+            .field("lease", &self.shared.lease)
+            .finish_non_exhaustive()
+    }
 }
 
 struct Shared {

@@ -10,6 +10,7 @@ mod wake;
 #[cfg(test)]
 mod any_bson;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::TryStreamExt;
@@ -36,6 +37,14 @@ const LISTED_MAX: usize = 10_000;
 #[derive(Clone)]
 pub struct MongoLockStore {
     shared: Arc<Shared>,
+}
+
+impl fmt::Debug for MongoLockStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoLockStore")
+            .field("name", &self.shared.name)
+            .finish_non_exhaustive()
+    }
 }
 
 struct Shared {
@@ -350,6 +359,12 @@ impl StreamHandler for Follower {
 /// The locks of one collection, for humans.
 pub struct MongoLocks {
     deployment: Arc<Deployment>,
+}
+
+impl fmt::Debug for MongoLocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoLocks").finish_non_exhaustive()
+    }
 }
 
 /// A lock in a listing.

@@ -12,6 +12,7 @@ mod view;
 #[cfg(test)]
 mod any_bson;
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,12 @@ impl Scope {
 pub struct MongoCollection {
     deployment: Arc<Deployment>,
     info: watch::Receiver<Option<StoreInfo>>,
+}
+
+impl fmt::Debug for MongoCollection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoCollection").finish_non_exhaustive()
+    }
 }
 
 impl MongoCollection {

@@ -12,6 +12,7 @@ mod latency;
 mod settings;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use mongodb::bson::{Document, doc};
@@ -42,6 +43,14 @@ const REFUSED_ID: [&str; 1] = ["leasehold check"];
 pub struct StoreProbe {
     deployment: Arc<Deployment>,
     lease: LeaseName,
+}
+
+impl fmt::Debug for StoreProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreProbe")
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The user that the deployment has authenticated.

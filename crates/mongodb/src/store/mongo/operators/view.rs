@@ -2,6 +2,7 @@
 //! documents where an event does not say enough.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,12 @@ pub enum ViewEvent {
 pub struct View {
     events: mpsc::Receiver<ViewEvent>,
     _tasks: JoinSet<()>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
 }
 
 impl View {

@@ -5,6 +5,7 @@
 //! chain's validity is found by verifying the chain at later dates, with the verifier that accepts
 //! connections. This covers every certificate of the chain, and needs no second parser.
 
+use std::fmt;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -48,6 +49,14 @@ pub struct Certificates {
     client: Vec<CertificateDer<'static>>,
     /// False with `tlsAllowInvalidCertificates`.
     verified: bool,
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates")
+            .field("verified", &self.verified)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Certificates {
