@@ -94,7 +94,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn start(mut command: Command, log: PathBuf) -> Self {
+    pub(crate) fn start(mut command: Command, log: PathBuf) -> Self {
         let file = std::fs::File::create(&log).expect("a file");
         let child = command.stdout(Stdio::null()).stderr(file).spawn();
         Self {

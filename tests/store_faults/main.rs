@@ -17,6 +17,7 @@ mod hints;
 mod history;
 mod hung_uri;
 mod late_landings;
+mod lock_waits;
 mod majority_lost;
 mod mongodb_elections;
 mod moved_uri;

@@ -6,6 +6,7 @@
 mod error;
 mod guard;
 mod host;
+mod store_health;
 
 use std::fmt;
 use std::io;
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 
 pub use self::error::LockError;
 pub use self::guard::{Lock, LockGuard};
+pub use self::store_health::{StoreHealth, waits_for_others};
 
 use self::host::LockHost;
 use crate::calls::Answered;

@@ -49,6 +49,7 @@ impl LockSurfaces for ContenderLog {
     }
 
     fn notice(&mut self, notice: &Notice) {
+        self.store.notice(notice);
         let lock = &self.lock;
         match notice {
             Notice::Swept {
@@ -74,11 +75,9 @@ impl LockSurfaces for ContenderLog {
                 }
             ),
             Notice::PlaceLost => {
-                self.store.queue_full(false);
                 warn!(%lock, "lost the place in the queue, rejoining at the end")
             }
             Notice::QueueFull => {
-                self.store.queue_full(true);
                 warn!(%lock, "queue full ({QUEUE_MAX}), retrying")
             }
             Notice::InvalidLeaseDuration { identity, millis } => warn!(
@@ -89,7 +88,6 @@ impl LockSurfaces for ContenderLog {
                 %lock, %session, "another process renews this entry (cloned machine or edited document)"
             ),
             Notice::StoreRolledBack { seen, found, wait } => {
-                self.store.rolled_back(*wait);
                 warn!(
                     %lock, token_seen = seen.get(), token_found = found.map(Token::get),
                     wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"

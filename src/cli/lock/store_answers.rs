@@ -9,71 +9,24 @@ use tracing::{info, warn};
 use crate::calls::Answered;
 
 use crate::clock;
-use crate::election::{BootTime, Identity, LeaseName};
-use crate::lock::{Standing, Status};
+use crate::election::{Identity, LeaseName};
+use crate::lock::Notice;
+use crate::locker::StoreHealth;
 use crate::log::{ErrorThrottle, millis, shown};
 use crate::store::{Failure, RetryPolicy};
 
 /// Current state of the store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StoreState {
-    /// The failing reads; `None` while they succeed.
-    reads: Option<Failing>,
-    /// The failing writes. Reads that succeed do not end them: a server that refuses writes, or does
-    /// not acknowledge them, may answer reads.
-    writes: Option<Failing>,
-    /// True if the queue is full.
-    pub(super) queue_full: bool,
-    /// Time until which a document that is older than before keeps this contender waiting.
-    doubt_until: Option<BootTime>,
+    pub(super) health: StoreHealth,
     /// True if the command has reported why it gives up, so that later failures are not logged.
     given_up: bool,
 }
 
-/// Consecutive failures of one kind of call.
-#[derive(Debug, Clone)]
-struct Failing {
-    /// Reason of the newest.
-    failure: Failure,
-    /// Time of the first.
-    since: BootTime,
-}
-
 impl StoreState {
-    /// Returns the failure if waiting is useless because MongoDB rejects the calls until an
-    /// operator changes something. A waiter that is already in the queue continues, because it may
-    /// have been admitted with credentials that are being replaced.
-    pub(super) fn refusal(&self, status: &Status) -> Option<&Failure> {
-        let joining = matches!(status.standing, Standing::Joining);
-        let lasts = |failing: &&Failing| failing.failure.retry == RetryPolicy::Reconfigure;
-        let lasting = self.failing().find(lasts).filter(|_| joining);
-        lasting.map(|failing| &failing.failure)
-    }
-
-    /// Returns true if calls of one kind fail.
-    pub(super) fn failed(&self) -> bool {
-        self.failing().next().is_some()
-    }
-
-    /// Returns the reason why calls fail, for humans: one that a server has named, if there is any.
-    pub(super) fn failure(&self) -> Option<String> {
-        let named = self
-            .failing()
-            .find(|failing| failing.failure.code.is_some());
-        let failing = named.or_else(|| self.failing().next());
-        failing.map(|failing| failing.failure.to_string())
-    }
-
-    /// Returns when calls of one kind will have failed for `patience`; `None` while both succeed.
-    pub(super) fn unreachable_until(&self, patience: Duration) -> Option<BootTime> {
-        let since = self.failing().map(|failing| failing.since).min();
-        since.map(|since| since + patience)
-    }
-
     /// Describes the wait for holders that an older document does not show.
     pub(super) fn doubt(&self) -> Option<String> {
-        let left = self.doubt_until?.since(clock::boot_now());
-        let left = (!left.is_zero()).then(|| seconds(left))?;
+        let left = seconds(self.health.doubt(clock::boot_now())?);
         Some(format!(
             "lock document is older than before (restored or rolled back); holders that it does \
              not show may exist for another {left}"
@@ -83,10 +36,6 @@ impl StoreState {
     /// Suppresses log lines about failures from now on.
     pub(super) fn give_up(&mut self) {
         self.given_up = true;
-    }
-
-    fn failing(&self) -> impl Iterator<Item = &Failing> {
-        self.writes.iter().chain(&self.reads)
     }
 }
 
@@ -136,10 +85,6 @@ impl StoreAnswers {
             true => &mut self.reads,
             false => &mut self.writes,
         };
-        // A write that matches no document shows no more than a read.
-        let proves_nothing = |failing: &Failing| {
-            answered.is_rejected() && failing.failure.retry != RetryPolicy::WaitForServer
-        };
         match failure {
             Some(failure) => {
                 if errors.failed_with(failure.kind, failure.code, now) {
@@ -163,12 +108,7 @@ impl StoreAnswers {
                     );
                 }
             }
-            None if self
-                .state
-                .borrow()
-                .writes
-                .as_ref()
-                .is_some_and(proves_nothing) => {}
+            None if self.state.borrow().health.is_unchanged_by(answered) => {}
             None => {
                 if let Some((since, failures)) = errors.over() {
                     let after_ms = millis(now.since(since));
@@ -176,43 +116,20 @@ impl StoreAnswers {
                 }
             }
         }
-        self.state.send_modify(|state| {
-            if failure.is_none() && !reads {
-                // A server that acknowledges a write answers reads too.
-                state.reads = None;
-            }
-            if state.writes.as_ref().is_some_and(proves_nothing) {
-                return;
-            }
-            let failing = match reads {
-                true => &mut state.reads,
-                false => &mut state.writes,
-            };
-            let since = failing.as_ref().map_or(now, |failing| failing.since);
-            let failure = failure.clone();
-            *failing = failure.map(|failure| Failing { failure, since });
-        });
+        self.state
+            .send_modify(|state| state.health.answered(answered, now));
     }
 
     /// Returns the failure of the newest write, unless a write has succeeded since.
     pub(super) fn failed_write(&self) -> Option<Failure> {
-        let state = self.state.borrow();
-        state.writes.as_ref().map(|failing| failing.failure.clone())
+        self.state.borrow().health.failed_write().cloned()
     }
 
-    /// Records if the queue is full, which a document shows that was read just now.
-    pub(super) fn queue_full(&self, full: bool) {
-        self.state.send_modify(|state| {
-            state.queue_full = full;
-            state.writes = state.writes.take().filter(|_| !full);
-        });
-    }
-
-    /// Records that the document is older than before, so that the contender waits.
-    pub(super) fn rolled_back(&self, wait: Duration) {
-        let until = clock::boot_now() + wait;
+    /// Records a notice of the contender.
+    pub(super) fn notice(&self, notice: &Notice) {
+        let now = clock::boot_now();
         self.state
-            .send_modify(|state| state.doubt_until = Some(until));
+            .send_modify(|state| state.health.notice(notice, now));
     }
 }
 
@@ -227,7 +144,8 @@ pub(super) fn seconds(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::{Claim, Session, Token};
+    use crate::election::{BootTime, Claim, Session, Token};
+    use crate::lock::{Standing, Status};
 
     fn status(standing: Standing) -> Status {
         Status {
@@ -271,30 +189,42 @@ mod tests {
             holding: 0,
             ahead: Vec::new(),
         };
-        assert!(state.borrow().refusal(&status(Standing::Joining)).is_some());
-        assert!(state.borrow().refusal(&status(waiting)).is_none());
+        assert!(
+            state
+                .borrow()
+                .health
+                .refusal(&status(Standing::Joining))
+                .is_some()
+        );
+        assert!(state.borrow().health.refusal(&status(waiting)).is_none());
         let away = Failure::new("no primary", "").with_retry(RetryPolicy::WaitForServer);
         answers.answered(&answered(Some(away)));
-        assert!(state.borrow().refusal(&status(Standing::Joining)).is_none());
+        assert!(
+            state
+                .borrow()
+                .health
+                .refusal(&status(Standing::Joining))
+                .is_none()
+        );
     }
 
     #[test]
     fn an_outage_is_counted_from_the_first_failure_until_an_answer() {
         let (mut answers, state) = answers();
         let patience = Duration::from_secs(240);
-        assert_eq!(state.borrow().unreachable_until(patience), None);
+        assert_eq!(state.borrow().health.unreachable_until(patience), None);
         let away = || {
             answered(Some(
                 Failure::new("no primary", "").with_retry(RetryPolicy::WaitForServer),
             ))
         };
         answers.answered(&away());
-        let first = state.borrow().unreachable_until(patience);
+        let first = state.borrow().health.unreachable_until(patience);
         answers.answered(&away());
         assert!(first.is_some());
-        assert_eq!(state.borrow().unreachable_until(patience), first);
+        assert_eq!(state.borrow().health.unreachable_until(patience), first);
         answers.answered(&answered(None));
-        assert_eq!(state.borrow().unreachable_until(patience), None);
+        assert_eq!(state.borrow().health.unreachable_until(patience), None);
     }
 
     #[test]
@@ -305,16 +235,16 @@ mod tests {
             "MongoDB refused the write",
             "",
         ))));
-        let first = state.borrow().unreachable_until(patience);
+        let first = state.borrow().health.unreachable_until(patience);
         assert!(first.is_some());
         answers.answered(&Answered {
             operation: "read",
             ..answered(None)
         });
-        assert_eq!(state.borrow().unreachable_until(patience), first);
-        assert!(state.borrow().failure().is_some());
+        assert_eq!(state.borrow().health.unreachable_until(patience), first);
+        assert!(state.borrow().health.failure().is_some());
         answers.answered(&answered(None));
-        assert!(!state.borrow().failed());
+        assert!(!state.borrow().health.failed());
     }
 
     #[test]
@@ -323,34 +253,67 @@ mod tests {
         let patience = Duration::from_secs(240);
         let refused = Failure::new("MongoDB refused the write", "");
         answers.answered(&answered(Some(refused)));
-        let first = state.borrow().unreachable_until(patience);
+        let first = state.borrow().health.unreachable_until(patience);
         let rejected = || Answered {
             outcome: "rejected",
             ..answered(None)
         };
         answers.answered(&rejected());
-        assert_eq!(state.borrow().unreachable_until(patience), first);
+        assert_eq!(state.borrow().health.unreachable_until(patience), first);
         // A server that could not be reached is reached now.
         answers.answered(&answered(Some(Failure::no_answer(Duration::ZERO))));
         answers.answered(&rejected());
-        assert!(!state.borrow().failed());
+        assert!(!state.borrow().health.failed());
         // A full queue was read from the document.
         answers.answered(&answered(Some(Failure::new(
             "MongoDB refused the write",
             "",
         ))));
-        answers.queue_full(true);
-        assert!(!state.borrow().failed());
+        answers.notice(&Notice::QueueFull);
+        assert!(!state.borrow().health.failed());
+    }
+
+    #[test]
+    fn others_keep_the_lock_unless_calls_fail_for_a_renew_deadline() {
+        let (mut answers, state) = answers();
+        let renew_deadline = Duration::from_secs(18);
+        let waiting = status(Standing::Waiting {
+            position: 0,
+            holding: 1,
+            ahead: Vec::new(),
+        });
+        let kept = |status: &Status, later: u64| {
+            let now = clock::boot_now() + Duration::from_secs(later);
+            let state = state.borrow();
+            state.health.is_kept_by_others(status, now, renew_deadline)
+        };
+        assert!(kept(&waiting, 3600));
+        assert!(!kept(&status(Standing::Joining), 0));
+        answers.notice(&Notice::QueueFull);
+        assert!(kept(&status(Standing::Joining), 3600));
+        answers.answered(&answered(Some(Failure::new(
+            "MongoDB refused the write",
+            "",
+        ))));
+        for status in [waiting, status(Standing::Joining)] {
+            assert!(kept(&status, 10), "{status:?}");
+            assert!(!kept(&status, 19), "{status:?}");
+        }
     }
 
     #[test]
     fn the_wait_after_a_rollback_is_named_while_it_lasts() {
+        let rolled_back = |wait| Notice::StoreRolledBack {
+            seen: Token::ZERO,
+            found: None,
+            wait,
+        };
         let (answers, state) = answers();
         assert_eq!(state.borrow().doubt(), None);
-        answers.rolled_back(Duration::from_secs(60));
+        answers.notice(&rolled_back(Duration::from_secs(60)));
         let doubt = state.borrow().doubt();
         assert!(doubt.is_some_and(|doubt| doubt.contains("older than before")));
-        answers.rolled_back(Duration::ZERO);
+        answers.notice(&rolled_back(Duration::ZERO));
         assert_eq!(state.borrow().doubt(), None);
     }
 

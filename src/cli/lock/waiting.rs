@@ -18,7 +18,7 @@ use super::voice::Voice;
 use crate::clock;
 use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, WallMillis};
 use crate::lock::{Ahead, End, QUEUE_MAX, Standing, Status};
-use crate::locker::Locker;
+use crate::locker::{Locker, waits_for_others};
 use crate::publish::render::date;
 use crate::signals::{Stop, Stops};
 
@@ -165,7 +165,7 @@ impl Watcher {
                 return Waited::NeverHeld;
             }
             let answers = store.borrow_and_update().clone();
-            if let Some(refusal) = answers.refusal(&now) {
+            if let Some(refusal) = answers.health.refusal(&now) {
                 let why = refusal.to_string();
                 return self.unanswered(locker, began, &why).await;
             }
@@ -173,7 +173,7 @@ impl Watcher {
                 return self.give_up(locker, patience, &now, began).await;
             }
             self.log_holders(&now, &mut said);
-            let silent = answers.unreachable_until(patience.silence);
+            let silent = answers.health.unreachable_until(patience.silence);
             let silent = until(silent.filter(|_| limit.is_none()));
             tokio::select! {
                 biased;
@@ -193,13 +193,14 @@ impl Watcher {
                 },
                 () = until(limit) => {
                     let first_answer = began + FIRST_ANSWER_MIN;
-                    if now.store_reached || answers.failed() || clock::boot_now() >= first_answer {
+                    if now.store_reached || answers.health.failed() || clock::boot_now() >= first_answer {
                         return self.give_up(locker, patience, &now, began).await;
                     }
                     (limit, over) = (Some(first_answer), true);
                 }
                 () = silent => {
-                    let why = answers.failure().unwrap_or_default();
+                    let why = answers.health.failure().map(ToString::to_string);
+                    let why = why.unwrap_or_default();
                     return self.unanswered(locker, began, &why).await;
                 }
                 Ok(()) = status.changed() => {}
@@ -217,23 +218,20 @@ impl Watcher {
         began: BootTime,
     ) -> Waited {
         let answers = self.store.borrow().clone();
-        // Only another holder or a full queue is a conflict. Without one, MongoDB refuses or does not
-        // acknowledge the writes.
-        let whom = match wait_reason(last).filter(|_| waits_for_others(last)) {
-            Some(whom) => Some(whom),
-            None if answers.queue_full => Some(format!("queue is full ({QUEUE_MAX} waiting)")),
-            None => None,
-        };
-        let Some(whom) = whom else {
+        // Only another holder or a full queue is a conflict.
+        if !(answers.health).is_kept_by_others(last, clock::boot_now(), patience.store) {
             let failed_last = || locker.last_failure().map(|failure| failure.to_string());
-            let why = answers.failure().or_else(|| answers.doubt());
+            let failed = answers.health.failure().map(ToString::to_string);
+            let why = failed.or_else(|| answers.doubt());
             let why = why.or_else(failed_last);
             let why = why.unwrap_or_else(|| match last.store_reached {
                 true => "MongoDB answers too slowly".to_owned(),
                 false => "MongoDB does not answer".to_owned(),
             });
             return self.unanswered(locker, began, &why).await;
-        };
+        }
+        let whom = wait_reason(last).filter(|_| waits_for_others(last));
+        let whom = whom.unwrap_or_else(|| format!("queue is full ({QUEUE_MAX} waiting)"));
         locker.give_up().await;
         let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
         let wait = humantime::format_duration(patience.limit().unwrap_or_default());
@@ -326,14 +324,6 @@ async fn until(bound: Option<BootTime>) {
         Some(bound) => tokio::time::sleep(bound.since(clock::boot_now())).await,
         None => pending().await,
     }
-}
-
-/// Returns true if MongoDB has responded and the lock cannot be acquired immediately.
-fn waits_for_others(status: &Status) -> bool {
-    matches!(
-        status.standing,
-        Standing::Waiting { position, holding, .. } if position > 0 || holding > 0
-    )
 }
 
 /// Describes the holders and the position in the queue.

@@ -11,11 +11,12 @@ use leasehold_core::lock::{Ahead, Loss};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Others held the lock during the whole wait.
+    /// Others held the lock during the whole wait, or filled its queue.
     TimedOut,
-    /// The store did not answer during the whole wait.
+    /// The wait ended because of the store: it did not answer, refused the writes, or did not
+    /// acknowledge them.
     Unreachable {
-        /// Reason why the newest call failed, if one has failed.
+        /// The reason, if known.
         failure: Option<Failure>,
     },
     /// The store refuses the calls until its configuration or that of this program changes: the
@@ -69,8 +70,8 @@ impl fmt::Display for LockError {
             }
             Self::Unreachable {
                 failure: Some(failure),
-            } => write!(f, "lock not acquired: MongoDB did not answer: {failure}"),
-            Self::Refused { failure } => write!(f, "lock not acquired: {failure}"),
+            }
+            | Self::Refused { failure } => write!(f, "lock not acquired: {failure}"),
             Self::NotExclusive => {
                 f.write_str("lock not acquired: once_per requires an exclusive lock")
             }

@@ -10,15 +10,16 @@ use mongodb::options::UpdateModifications;
 use tokio::sync::watch;
 
 use super::error::LockError;
+use super::store_health::StoreHealth;
 use super::{Finished, LockSurfaces, Locker, LockerOptions};
 use crate::calls::Answered;
 use crate::fenced::{self, Fence, FencedError};
+use crate::store::Failure;
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::LockClient;
-use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::{Authority, LeaseName, Token};
 use leasehold_core::lock::{
-    AtLeast, End, Loss, Observations, OncePer, Slots, Standing, Status, Want, WorkKey,
+    AtLeast, End, Loss, Notice, Observations, OncePer, Slots, Standing, Status, Want, WorkKey,
 };
 
 /// A lock, exclusive by default, that this program can acquire.
@@ -92,16 +93,20 @@ struct SaveObservations {
     cache: Arc<Mutex<ObservationCache>>,
     /// The observations with which the contender started.
     before: Observations,
-    /// Reason why the newest call failed; `None` while the store answers.
-    failure: watch::Sender<Option<Failure>>,
+    health: watch::Sender<StoreHealth>,
     _running: Running,
 }
 
 impl LockSurfaces for SaveObservations {
     fn answered(&mut self, answered: &Answered) {
-        if !answered.late {
-            self.failure.send_replace(answered.failure.clone());
-        }
+        let now = leasehold_clock::boot_now();
+        self.health
+            .send_modify(|health| health.answered(answered, now));
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        let now = leasehold_clock::boot_now();
+        self.health.send_modify(|health| health.notice(notice, now));
     }
 
     fn finished(&mut self, finished: &Finished) {
@@ -203,7 +208,7 @@ impl Lock {
             Ok(held) => held,
             // The lock may have been granted at this very moment.
             Err(_) if waiting.authority().is_some() => Ok(()),
-            Err(_) if waiting.status.borrow().store_reached => Err(LockError::TimedOut),
+            Err(_) if waiting.is_kept_by_others() => Err(LockError::TimedOut),
             Err(_) => Err(LockError::Unreachable {
                 failure: waiting.failure(),
             }),
@@ -224,18 +229,20 @@ impl Lock {
         let surfaces = SaveObservations {
             cache: Arc::clone(&self.cache),
             before: options.observations.clone(),
-            failure: watch::channel(None).0,
+            health: watch::channel(StoreHealth::default()).0,
             _running: Running::of(&self.contenders),
         };
-        let failure = surfaces.failure.subscribe();
+        let health = surfaces.health.subscribe();
+        let renew_deadline = options.store.timings.renew_deadline();
         let withdrawal_max = 2 * options.store.timings.operation_timeout();
         let locker = Locker::start_with(options, Some(&self.client), surfaces)?;
         let status = locker.status();
         Ok(LockGuard {
             locker,
             status,
-            failure,
+            health,
             want,
+            renew_deadline,
             withdrawal_max,
             name: self.options.name.clone(),
             may_have_begun: false,
@@ -249,8 +256,8 @@ impl Lock {
 pub struct LockGuard {
     locker: Locker,
     status: watch::Receiver<Status>,
-    /// Reason why the newest call failed.
-    failure: watch::Receiver<Option<Failure>>,
+    health: watch::Receiver<StoreHealth>,
+    renew_deadline: Duration,
     /// Maximum time to wait for the withdrawal of an acquisition that failed.
     withdrawal_max: Duration,
     name: LeaseName,
@@ -293,10 +300,32 @@ impl LockGuard {
         Err(error)
     }
 
-    /// Returns why the store does not answer, as far as known.
+    /// Returns true if other contenders, and not the store, keep the lock from this one.
+    fn is_kept_by_others(&self) -> bool {
+        let now = leasehold_clock::boot_now();
+        let status = self.status.borrow();
+        let health = self.health.borrow();
+        health.is_kept_by_others(&status, now, self.renew_deadline)
+    }
+
+    /// Returns the reason why the store keeps the lock from this contender, as far as known.
     fn failure(&self) -> Option<Failure> {
-        let failure = self.failure.borrow().clone();
-        failure.or_else(|| self.locker.last_failure())
+        let health = self.health.borrow();
+        if let Some(failure) = health.failure() {
+            return Some(failure.clone());
+        }
+        let doubt = health.doubt(leasehold_clock::boot_now());
+        let doubt = doubt.map(|left| {
+            let left = format!(
+                "holders that it does not show may exist for {} s",
+                left.as_secs()
+            );
+            Failure::new(
+                "lock document is older than before (restored or rolled back)",
+                left,
+            )
+        });
+        doubt.or_else(|| self.locker.last_failure())
     }
 
     /// Returns the authority at this instant; `None` if the lock was lost.
@@ -389,7 +418,7 @@ impl LockGuard {
 
     /// Waits until the lock is held.
     async fn held(&mut self) -> Result<(), LockError> {
-        let refused = refused(self.failure.clone(), self.locker.status());
+        let refused = refused(self.health.clone(), self.locker.status());
         tokio::select! {
             biased;
             held = decided(&mut self.locker, &mut self.status) => held,
@@ -401,17 +430,18 @@ impl LockGuard {
 /// Waits until the store refuses the calls of a contender without a place. One in the queue goes on,
 /// because credentials may just be rotating.
 async fn refused(
-    mut failures: watch::Receiver<Option<Failure>>,
+    mut health: watch::Receiver<StoreHealth>,
     status: watch::Receiver<Status>,
 ) -> Failure {
     loop {
-        let failure = failures.borrow_and_update().clone();
-        let joining = matches!(status.borrow().standing, Standing::Joining);
-        let refused = failure.filter(|it| joining && it.retry == RetryPolicy::Reconfigure);
-        if let Some(failure) = refused {
+        let refusal = health
+            .borrow_and_update()
+            .refusal(&status.borrow())
+            .cloned();
+        if let Some(failure) = refusal {
             return failure;
         }
-        if failures.changed().await.is_err() {
+        if health.changed().await.is_err() {
             // The contender has ended, which its status shows.
             std::future::pending().await
         }

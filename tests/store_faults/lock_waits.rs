@@ -1,0 +1,86 @@
+//! Goal: a wait for a lock that ends while MongoDB refuses writes names the refusal, and not holders
+//! that have lost the lock since.
+//! Method: writes are blocked on a real server until the holder has lost the lock and the wait ends.
+
+use std::time::Duration;
+
+use leasehold::election::{Identity, LeaseName, Timings};
+use leasehold::lock::scaled;
+use leasehold::locker::{Lock, LockError, LockGuard};
+use leasehold::store::mongo::StoreOptions;
+use leasehold_testbed::{Scratch, Stage};
+use mongodb::bson::doc;
+
+use crate::cast::Job;
+use crate::fixture::{LONG, eventually, set_of_one, stage_on};
+
+const LEASE: Duration = Duration::from_secs(3);
+/// Several lease durations.
+const WAIT: Duration = Duration::from_secs(15);
+/// Code of `UserWritesBlocked`.
+const BLOCKED: i32 = 371;
+
+fn lock(stage: &Stage, name: &str) -> Lock {
+    let identity = Identity::new("program").expect("legal");
+    let mut options = StoreOptions::new(stage.set().uri(), identity);
+    options.database = stage.database().to_owned();
+    options.collection = stage.collection().to_owned();
+    options.timings = scaled(&Timings::default(), LEASE).expect("they keep the rules");
+    Lock::new(options, LeaseName::new(name).expect("legal"))
+}
+
+#[track_caller]
+fn is_refused(acquired: Result<LockGuard, LockError>) {
+    match acquired {
+        Err(LockError::Unreachable {
+            failure: Some(failure),
+        }) => assert_eq!(failure.code, Some(BLOCKED), "{failure}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_while_writes_are_blocked_names_the_refusal() {
+    let set = set_of_one().await;
+    let stage = stage_on(&set);
+    let scratch = Scratch::new();
+    let held = scratch.path().join("held");
+    let lease = format!("--lease-duration={}s", LEASE.as_secs());
+    let wait = format!("--wait={}s", WAIT.as_secs());
+    let job = |identity: &str, flags: &[&str], script: &str| {
+        let name = format!("--identity={identity}");
+        let command = [
+            &["lock", "held", &name, &lease],
+            flags,
+            &["--", "sh", "-c", script],
+        ];
+        let command = stage.command(&set.uri(), &command.concat());
+        Job::start(command, scratch.path().join(identity))
+    };
+    let script = format!(": > {}; exec sleep 1000", held.display());
+    let mut holder = job("holder", &[], &script);
+    eventually("the lock is held", async || held.exists()).await;
+    let mut waiter = job("waiter", &[&wait, "-E", "0"], "true");
+    waiter.wait_logged(&["waiting for the lock"], 1).await;
+    let program = lock(&stage, "held");
+    let behind = tokio::spawn(async move { program.acquire_within(WAIT).await });
+    let (free, tried) = (lock(&stage, "free"), lock(&stage, "tried"));
+    let known = free.acquire_within(LONG).await.expect("it is free");
+    known.release().await.expect("it was held to the end");
+
+    let block = doc! { "setUserWriteBlockMode": 1, "global": true };
+    set.command(0, block).await.expect("writes are blocked");
+    let (free, tried) = tokio::join!(free.acquire_within(LEASE), tried.try_acquire());
+    is_refused(free);
+    is_refused(tried);
+    assert_eq!(holder.exits().await.code(), Some(76), "{}", holder.log());
+    let exit = waiter.exits().await;
+    let log = waiter.log();
+    assert_eq!(exit.code(), Some(69), "{log}");
+    let last = log.lines().last().unwrap_or_default();
+    assert!(
+        last.contains("gave up after") && last.contains("UserWritesBlocked"),
+        "{log}"
+    );
+    is_refused(behind.await.expect("no panic"));
+}
