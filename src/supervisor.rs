@@ -401,10 +401,10 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 let command = word.display().to_string();
                 error!(%lease, token, command, why, errno, "failed to execute the workload");
             }
-            End::Exited(_) | End::Signalled(_) => {
+            End::Exited(_) | End::Signalled(_) if finished.by_itself() => {
                 warn!(%lease, token, code, "workload exited by itself");
             }
-            End::Refused | End::Unknown => {
+            End::Exited(_) | End::Signalled(_) | End::Refused | End::Unknown => {
                 warn!(%lease, token, "workload stopped by its guard");
             }
         }

@@ -95,7 +95,12 @@ impl Standby {
             guard = guard.keeping(descriptor);
         }
         let workload = guard.start(environment, terms, claim)?;
-        Ok(Supervised::new(workload, self.stopping, terms))
+        let leftover_grace = self.command.grace_of_leftovers(terms);
+        Ok(Supervised::new(
+            workload,
+            (self.stopping, leftover_grace),
+            terms,
+        ))
     }
 
     /// Ends a guard that still waits. PID 1 of a container may not reap orphans, so its end is
@@ -111,6 +116,8 @@ impl Standby {
 pub(crate) struct Supervised {
     workload: Workload,
     stopping: Stopping,
+    /// Time between the stop signal and SIGKILL for processes that the command left.
+    leftover_grace: Duration,
     terms: Terms,
     /// True if the command exited by itself. A stop after that is for the processes that it left.
     exited: bool,
@@ -126,6 +133,10 @@ pub(crate) struct Supervised {
     stuck: bool,
     /// Time from which descendants of a command that has exited may end by themselves.
     lingers_since: Option<BootTime>,
+    /// True if they were ended before, because the authority was lost or the command was killed.
+    cut_off: bool,
+    /// Time at which the guard stopped those that had not ended by themselves.
+    leftovers_stopped_at: Option<BootTime>,
 }
 
 /// An event of a running command.
@@ -147,8 +158,12 @@ pub(crate) enum Event {
 pub(crate) struct Finished {
     /// The end of the command and all its descendants.
     pub(crate) ended: Ended,
-    /// True if the command exited by itself, and processes that it left were stopped or not.
+    /// True if the command exited by itself, and the processes that it left had their time to end,
+    /// or were stopped on request.
     pub(crate) exited: bool,
+    /// True if the command exited by itself, and processes that it left were ended before their time,
+    /// because the authority was lost or the command was killed.
+    pub(crate) cut_off: bool,
     /// Time that the command took to end after it was first told to; `None` if it was not.
     pub(crate) stopped_after: Option<Duration>,
     /// True if the authority was lost before the command was gone, as noticed by this process or
@@ -166,10 +181,15 @@ impl Finished {
 }
 
 impl Supervised {
-    fn new(workload: Workload, stopping: Stopping, terms: Terms) -> Self {
+    fn new(
+        workload: Workload,
+        (stopping, leftover_grace): (Stopping, Duration),
+        terms: Terms,
+    ) -> Self {
         Self {
             workload,
             stopping,
+            leftover_grace,
             terms,
             exited: false,
             stopped_at: None,
@@ -179,6 +199,8 @@ impl Supervised {
             killed: false,
             stuck: false,
             lingers_since: None,
+            cut_off: false,
+            leftovers_stopped_at: None,
         }
     }
 
@@ -213,6 +235,7 @@ impl Supervised {
     pub(crate) fn lose(&mut self, kill_at: BootTime) {
         self.record_stop();
         self.lost = true;
+        self.cut_off |= self.lingers_since.is_some();
         self.kill_by(kill_at);
         self.workload.stop(self.stopping.signal, kill_at);
     }
@@ -222,6 +245,7 @@ impl Supervised {
         let now = self.record_stop();
         self.kill_by(now);
         self.killed |= !self.lost;
+        self.cut_off |= self.lingers_since.is_some();
         self.workload.kill();
     }
 
@@ -256,19 +280,22 @@ impl Supervised {
                 // The authority is kept while descendants end by themselves.
                 Progress::Ending { lingers: true, .. } => {
                     self.lingers_since.get_or_insert_with(clock::boot_now);
+                    self.cut_off |= self.lost || self.killed;
                 }
                 Progress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
+                    self.leftovers_stopped_at
+                        .get_or_insert_with(clock::boot_now);
                     if self.lingers_since.take().is_some() {
                         self.report_leftovers();
                     }
                     return Event::Exited;
                 }
                 Progress::Gone(ended) => {
+                    let now = clock::boot_now();
+                    let elapsed = self.lingers_since.take().map(|at| now.since(at));
+                    // A process that was frozen past the deadline has not noticed the loss.
+                    self.cut_off |= elapsed.is_some() && self.is_expired(now);
                     // The end of the time may be unread.
-                    let elapsed = self
-                        .lingers_since
-                        .take()
-                        .map(|at| clock::boot_now().since(at));
                     if elapsed.is_some_and(|elapsed| elapsed >= self.stopping.linger) {
                         self.report_leftovers();
                     }
@@ -284,16 +311,23 @@ impl Supervised {
     }
 
     /// Returns the time from which the command counts as stuck, unless it is gone before: SIGKILL
-    /// and then `loss_grace` and [`CONFIRMED_WITHIN`].
+    /// and then `loss_grace` and [`CONFIRMED_WITHIN`]. Processes that it left get SIGKILL after a grace
+    /// of their own.
     fn stuck_at(&self) -> Option<BootTime> {
-        self.stopped_at.filter(|_| !self.stuck)?;
+        if self.stuck {
+            return None;
+        }
         let Terms {
             valid_until,
             kill_at,
         } = self.terms;
         let killed_at = [self.grace_ends, self.kill_at].into_iter().flatten();
         let killed_at = killed_at.fold(kill_at, BootTime::min);
-        Some(killed_at + kill_at.since(valid_until) + CONFIRMED_WITHIN)
+        let loss_grace = kill_at.since(valid_until);
+        let command = self.stopped_at.map(|_| killed_at + loss_grace);
+        let leftovers = self.leftovers_stopped_at.map(|at| at + self.leftover_grace);
+        let killed = [command, leftovers].into_iter().flatten().min();
+        killed.map(|at| at + CONFIRMED_WITHIN)
     }
 
     /// Reports that descendants of the command did not end by themselves in time.
@@ -309,17 +343,24 @@ impl Supervised {
         now
     }
 
+    fn is_expired(&self, now: BootTime) -> bool {
+        self.terms.valid_until <= now
+    }
+
     fn finished(&self, ended: Ended) -> Finished {
         let now = clock::boot_now();
         // A process that was frozen past the deadline may receive the end of the command before it
         // notices the loss. If only the guard was lost, the authority may last.
-        let expired = self.terms.valid_until <= now;
-        let unnoticed = self.stopped_at.is_none() && ended.by_us && (expired || !ended.guard_lost);
+        let expired = self.is_expired(now);
+        let by_guard = ended.by_us && (expired || !ended.guard_lost) || self.cut_off;
+        let unnoticed = self.stopped_at.is_none() && by_guard;
+        let exited = self.exited && !self.cut_off;
         Finished {
             ended,
-            exited: self.exited,
+            exited,
+            cut_off: self.cut_off,
             stopped_after: (self.stopped_at)
-                .filter(|_| !self.exited)
+                .filter(|_| !exited)
                 .map(|at| now.since(at)),
             lost: self.lost || unnoticed,
             killed: self.killed,

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use leasehold_testbed::assert_contains;
-use leasehold_testbed::pid::{exists, parent, signal};
+use leasehold_testbed::pid::{exists, is_alive, parent, signal};
 use rustix::process::Signal;
 
-use crate::job::{PROGRAM, Place, eventually};
+use crate::job::{Job, PROGRAM, Place, eventually};
 
 /// Interval between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
@@ -56,6 +56,34 @@ fn an_unresponsive_store_ends_the_command_with_76() {
     let output = job.output();
     assert!(!exists(pid));
     output.says(76, "lost the lock");
+}
+
+#[test]
+fn a_loss_that_cuts_off_a_lingering_filter_ends_with_76() {
+    let place = Place::new();
+    let proxy = place.set.proxy();
+    let uri = place.set.proxied_uri(&proxy);
+    let place = place.reached_by(uri);
+    // A filter that writes its file at the end of its input, as a compressor does.
+    let (backup, holds) = (place.path("backup"), place.note("holds"));
+    let filter = format!("(cat; sleep 1000; : > {}) & exit 0", backup.display());
+    let script = format!("{holds}; {filter}");
+    let mut job = place.command(&[
+        "lock",
+        "lingers",
+        "--lease-duration=3s",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    job.env("LEASEHOLD_WORKLOAD__LINGER", "60s");
+    let job = Job::start(job);
+    let pid = place.wait_noted("holds")[2].parse().unwrap();
+    eventually("the command has exited", || !is_alive(pid));
+    proxy.stall();
+    job.output().says(76, "lost the lock");
+    assert!(!backup.exists(), "the filter was cut off");
 }
 
 #[test]

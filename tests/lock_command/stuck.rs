@@ -1,5 +1,6 @@
 //! Goal: a command that survives SIGKILL ends its job, which does not release the lock meanwhile (I6).
-//! Method: a command of another user, which a job without CAP_KILL can neither stop nor kill.
+//! Method: a command or a leftover process of another user, which a job without CAP_KILL can neither stop
+//! nor kill.
 
 use std::process::Command;
 
@@ -20,6 +21,18 @@ impl Drop for Foreign {
     }
 }
 
+/// Runs a job that may signal processes of its own user only.
+fn powerless() -> Command {
+    let mut powerless = Command::new("setpriv");
+    powerless.args(["--bounding-set=-kill", "--inh-caps=-kill"]);
+    powerless
+}
+
+fn is_foreign(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    status.is_ok_and(|status| status.contains("Uid:\t65534"))
+}
+
 #[test]
 fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
     if !rustix::process::geteuid().is_root() {
@@ -33,14 +46,9 @@ fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
     );
     let mut job = place.command(&["lock", "stuck", lease, "--", "sh", "-c", &script]);
     job.env("LEASEHOLD_WORKLOAD__STOP_GRACE", "1s");
-    let mut powerless = Command::new("setpriv");
-    powerless.args(["--bounding-set=-kill", "--inh-caps=-kill"]);
-    let mut job = Job::start(through(powerless, &job));
+    let mut job = Job::start(through(powerless(), &job));
     let command = Foreign(place.wait_noted("holds")[2].parse().unwrap());
-    eventually("the command is another user's", || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", command.0));
-        status.is_ok_and(|status| status.contains("Uid:\t65534"))
-    });
+    eventually("the command is another user's", || is_foreign(command.0));
     job.signal(Signal::TERM);
     job.wait_logged("command still runs after SIGKILL");
     // Its guard remains, and has its standard error open.
@@ -53,5 +61,40 @@ fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
     assert_eq!((next.code, next.stdout.trim()), (0, "token 2"), "{next:?}");
     assert!(exists(command.0), "the lock expired beside it");
     drop(command);
+    job.output().says(76, "");
+}
+
+#[test]
+fn i6_a_process_that_survives_the_end_of_its_linger_ends_the_job() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("needs root, to run a process as another user");
+    }
+    let place = Place::new();
+    let left = format!(
+        "sh -c '{}; exec setpriv --reuid=65534 --clear-groups sleep 60'",
+        place.note("left")
+    );
+    let wait = format!(
+        "while [ ! -e {} ]; do sleep 0.02; done",
+        place.path("go").display()
+    );
+    let script = format!("{left} & {wait}; exit 0");
+    let lease = "--lease-duration=6s";
+    let mut job = place.command(&["lock", "left", lease, "--", "sh", "-c", &script]);
+    job.env("LEASEHOLD_WORKLOAD__LINGER", "1s");
+    let mut job = Job::start(through(powerless(), &job));
+    let left = Foreign(place.wait_noted("left")[2].parse().unwrap());
+    eventually("the process is another user's", || is_foreign(left.0));
+    std::fs::write(place.path("go"), "").unwrap();
+    job.wait_logged("command still runs after SIGKILL");
+    // Its guard remains, and has its standard error open.
+    eventually("the job has exited", || !is_alive(job.id()));
+    assert!(exists(left.0), "nothing could end it");
+    place
+        .run_under("left", &[lease, "--no-wait"], "true")
+        .says(75, "held by");
+    let next = place.run_under("left", &[lease], "echo token $LEASEHOLD_TOKEN");
+    assert_eq!((next.code, next.stdout.trim()), (0, "token 2"), "{next:?}");
+    drop(left);
     job.output().says(76, "");
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::Daemon;
+use leasehold_testbed::pid::is_alive;
+use leasehold_testbed::{Daemon, DaemonTimings};
 use mongodb::bson::Bson;
 
 use crate::contest::{Contest, LONG, eventually};
@@ -61,6 +62,30 @@ async fn a_graceful_stop_exits_0_whatever_the_command_says_then() {
     let daemon = contest.candidate("a").workload(command).start();
     eventually("it would exit with 9", async || ready.exists()).await;
     assert_eq!(daemon.term_and_exit(LONG).await, 0);
+}
+
+#[tokio::test]
+async fn a_loss_that_cuts_off_a_lingering_filter_is_not_an_exit_of_the_command() {
+    let (contest, journal) = (Contest::new("lingers").await, Journal::new());
+    let (proxy, candidate) = contest.behind_proxy(DaemonTimings::SHORT);
+    let starts = journal.path("starts");
+    let script = "echo $$ >> \"$0\"; sleep 1000 & exit 0";
+    let command = ["sh", "-c", script, starts.to_str().unwrap()];
+    let candidate = candidate.flag("--workload-linger=60s").workload(command);
+    let daemon = candidate.start();
+    let started = || std::fs::read_to_string(&starts).unwrap_or_default();
+    let exited = |text: &str| text.trim().parse().is_ok_and(|pid| !is_alive(pid));
+    eventually("the command has exited", async || exited(&started())).await;
+    proxy.stall();
+    daemon.wait_not_leader(LONG).await;
+    proxy.resume();
+    eventually("it leads again, or exits", async || {
+        started().lines().count() > 1 || daemon.exit_code().is_some()
+    })
+    .await;
+    assert_eq!(daemon.exit_code(), None, "{}", daemon.logs());
+    let logs = daemon.logs();
+    assert!(!logs.contains("exited by itself"), "{logs}");
 }
 
 fn crash_looping(contest: &Contest, journal: &Journal, identity: &str) -> Daemon {

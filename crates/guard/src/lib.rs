@@ -186,6 +186,13 @@ impl Command {
         self
     }
 
+    /// Returns the time that descendants have after that signal, if the command starts with these
+    /// terms.
+    pub fn grace_of_leftovers(&self, terms: Terms) -> Duration {
+        let of_terms = || terms.kill_at.since(terms.valid_until);
+        self.leftover_grace.unwrap_or_else(of_terms)
+    }
+
     /// Runs the command without standard input and without the terminal, and redirects its standard
     /// output to standard error, where the log is. Used for hooks.
     #[must_use]
@@ -329,8 +336,7 @@ impl StandbyGuard {
             stop_scope: self.command.stop_scope,
             leftovers: Leftovers {
                 linger: self.command.linger,
-                grace: (self.command.leftover_grace)
-                    .unwrap_or_else(|| terms.kill_at.since(terms.valid_until)),
+                grace: self.command.grace_of_leftovers(terms),
             },
             foreground,
             place: claim.as_ref().map_or(Place::Command, ClaimShare::place),

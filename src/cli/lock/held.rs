@@ -102,6 +102,7 @@ impl Work<'_> {
                 },
                 number = relays.next() => command.signal(number),
                 event = command.next() => match event {
+                    // The lock is kept until nothing of the command is left.
                     Event::Started { .. } | Event::Exited => {}
                     Event::Stuck => {
                         error!(
@@ -241,7 +242,7 @@ impl Work<'_> {
     fn exit_code(&self, finished: &Finished, stopped: Option<Stop>) -> u8 {
         let ended = finished.ended;
         // Whichever process was first to send the signal: on busy cores the guard may be late.
-        if finished.killed && ended.by_us {
+        if finished.killed && (ended.by_us || finished.cut_off) {
             return exit::KILLED;
         }
         if ended.guard_lost {
@@ -250,8 +251,9 @@ impl Work<'_> {
                 .say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // A command that ended by itself in time has completed its work.
-        if finished.lost && ended.by_us {
+        // A command that ended by itself in time has completed its work, unless a filter that it left
+        // has not.
+        if finished.lost && (ended.by_us || finished.cut_off) {
             return exit::LOCK_LOST;
         }
         if let Some(error) = ended.end.not_executed() {
@@ -417,6 +419,7 @@ mod tests {
                 guard_lost: false,
             },
             exited: false,
+            cut_off: false,
             stopped_after: None,
             lost: true,
             killed,

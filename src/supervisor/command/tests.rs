@@ -5,6 +5,7 @@ use crate::supervisor::{Ordered, Phase, apply_order};
 use crate::workload::{End, StopScope};
 
 const GRACE: Duration = Duration::from_secs(30);
+const LEFTOVER_GRACE: Duration = Duration::from_millis(1);
 
 fn after(seconds: u64) -> BootTime {
     clock::boot_now() + Duration::from_secs(seconds)
@@ -27,7 +28,7 @@ fn supervised() -> (Supervised, watch::Sender<Progress>) {
         grace: GRACE,
     };
     (
-        Supervised::new(workload, stopping, terms(after(3600))),
+        Supervised::new(workload, (stopping, LEFTOVER_GRACE), terms(after(3600))),
         progress,
     )
 }
@@ -136,6 +137,67 @@ async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
         };
         assert!(finished.by_itself() && finished.stopped_after.is_none());
     }
+}
+
+#[tokio::test]
+async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself() {
+    let linger = |lingers| Progress::Ending {
+        end: End::Exited(0),
+        by_us: false,
+        lingers,
+    };
+    let cut: [fn(&mut Supervised); 3] = [
+        |command| command.lose(after(5)),
+        Supervised::kill,
+        // A process that was frozen does not notice the loss.
+        |command| command.extend(terms(clock::boot_now())),
+    ];
+    for (number, cut) in cut.into_iter().enumerate() {
+        for noticed in [true, false] {
+            let (mut command, progress) = supervised();
+            command.stopping.linger = GRACE;
+            progress.send_replace(linger(true));
+            if noticed {
+                let soon = Duration::from_millis(20);
+                let event = tokio::time::timeout(soon, command.next()).await;
+                assert_eq!(event.ok(), None);
+            }
+            cut(&mut command);
+            if !noticed {
+                let soon = Duration::from_millis(20);
+                let event = tokio::time::timeout(soon, command.next()).await;
+                assert_eq!(event.ok(), None);
+            }
+            progress.send_replace(Progress::Gone(ended(false, false)));
+            let Event::Gone(finished) = command.next().await else {
+                panic!("all of it is gone");
+            };
+            assert!(finished.cut_off && !finished.by_itself(), "{number}");
+            assert_eq!(finished.lost, !finished.killed, "{number}");
+        }
+    }
+    // After their time they are not cut off by a loss.
+    let (mut command, progress) = supervised();
+    progress.send_replace(linger(false));
+    assert_eq!(command.next().await, Event::Exited);
+    command.lose(after(5));
+    progress.send_replace(Progress::Gone(ended(false, false)));
+    let Event::Gone(finished) = command.next().await else {
+        panic!("all of it is gone");
+    };
+    assert!(!finished.cut_off && finished.by_itself());
+}
+
+#[tokio::test]
+async fn leftover_processes_that_survive_sigkill_are_stuck_without_a_stop() {
+    let (mut command, progress) = supervised();
+    progress.send_replace(Progress::Ending {
+        end: End::Exited(0),
+        by_us: false,
+        lingers: false,
+    });
+    assert_eq!(command.next().await, Event::Exited);
+    assert_eq!(command.next().await, Event::Stuck);
 }
 
 #[test]
