@@ -74,7 +74,7 @@ pub struct LockArgs {
     pub verbose: bool,
     /// Print the exit code on standard output at the end, for a parent that cannot wait for it.
     pub report_exit_code: bool,
-    /// Do not report that others hold the lock.
+    /// Do not report that others hold the lock, neither while waiting nor at the end.
     pub quiet: bool,
     /// Command to run; if empty, the lock is held until standard input closes.
     pub command: Vec<OsString>,

@@ -108,6 +108,26 @@ fn an_announced_wait_is_followed_by_its_end() {
 }
 
 #[test]
+fn a_quiet_job_does_not_report_the_holder_it_waits_for() {
+    let place = Place::new();
+    let holder = place.holder("quiet", &[]);
+    for flags in [&["-q", "--wait=2s"][..], &["-q", "--no-wait"]] {
+        let refused = place.run_empty("quiet", flags);
+        assert_eq!(
+            (refused.code, refused.stderr.as_str()),
+            (75, ""),
+            "{flags:?}"
+        );
+    }
+    let waiter = place.start_empty("quiet", &["-q"]);
+    place.wait_listed("waits");
+    holder.signal(Signal::TERM);
+    let acquired = waiter.output();
+    assert_eq!((acquired.code, acquired.stderr.as_str()), (0, ""));
+    assert_eq!(holder.output().code, 128 + 15);
+}
+
+#[test]
 fn retries_are_further_tries() {
     let place = Place::new();
     // Long enough for several tries, even on a busy machine.

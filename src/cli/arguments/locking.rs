@@ -218,7 +218,7 @@ pub(super) fn lock_command() -> Command {
         Arg::new("quiet")
             .long("quiet")
             .short('q')
-            .help("Do not report that others hold the lock; the exit code tells it")
+            .help("Do not report that others hold the lock, neither while waiting nor at the end; the exit code tells it")
             .action(ArgAction::SetTrue)
             .conflicts_with("verbose"),
     )

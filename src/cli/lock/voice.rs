@@ -34,6 +34,11 @@ impl Voice {
         Self { quiet, ..self }
     }
 
+    /// Returns true if a lock that others hold is not reported.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Reports why the command ends.
     pub(super) fn say(&self, what: &str) {
         if self.json {

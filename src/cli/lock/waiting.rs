@@ -303,6 +303,9 @@ impl Watcher {
 
     /// Reports the holders: on a terminal after each change, otherwise once in the log.
     fn log_holders(&self, status: &Status, said: &mut String) {
+        if self.voice.is_quiet() {
+            return;
+        }
         // A contender with a least time is granted a free lock, and waits only for its own write.
         let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != said);
         let Some(whom) = whom else {
