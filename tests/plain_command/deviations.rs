@@ -142,4 +142,9 @@ pub(crate) const SIGNALS: &[Deviation] = &[
 ];
 
 /// Deviations on a terminal.
-pub(crate) const TERMINAL: &[Deviation] = &[];
+pub(crate) const TERMINAL: &[Deviation] = &[deviation(
+    "it sends itself SIGINT",
+    "",
+    &[Run, Lock],
+    "the command in the foreground of a terminal ends itself by SIGINT or SIGQUIT",
+)];

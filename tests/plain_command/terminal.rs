@@ -96,6 +96,12 @@ fn situations() -> Vec<Situation> {
             runs_and(CTRL_C),
         ),
         situation(
+            "it sends itself SIGINT",
+            "bash",
+            "RUN sh -c 'kill -INT $$'\necho next $? >> noted",
+            vec![],
+        ),
+        situation(
             "Ctrl-\\",
             // Bash ignores SIGQUIT.
             "sh",
