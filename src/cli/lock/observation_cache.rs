@@ -23,7 +23,7 @@ use crate::publish::directory::{make_directory, read_regular, replace_file, root
 /// names cannot begin with a dot.
 const DIRECTORY: &str = ".locks";
 
-/// Maximum size of a record. 64 holders and 512 waiters take some 300 KiB; a larger file is not
+/// Maximum size of a record. 256 holders and 512 waiters take some 400 KiB; a larger file is not
 /// ours.
 const BYTES_MAX: u64 = 1024 * 1024;
 
