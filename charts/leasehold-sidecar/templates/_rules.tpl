@@ -41,14 +41,23 @@ label of the series. It is `scaled` where replicas should run: then an alert not
 {{- /* The leader may be in another cluster, whose series are elsewhere; the candidates here know it. A paused lease has no leader. */}}
 {{- $noLeader := printf "max by (%[2]s) (leasehold_leader{%[1]s}) == 0 unless on (%[2]s) leasehold_holder_info{%[1]s} unless on (%[2]s) leasehold_paused{%[1]s} == 1" $match $group -}}
 {{- if .scaled -}}
-{{- $noLeader = printf "%s or label_replace(absent(leasehold_leader{%s}), \"namespace\", %q, \"\", \"\")" $noLeader $match .root.Release.Namespace -}}
+{{- $namespace := .root.Release.Namespace -}}
+{{- /* The series of another namespace are those of another lease. Some scrapes add no namespace. */}}
+{{- $here := ternary (printf "%s,namespace=~\"%s|\"" $match $namespace) $match (has "namespace" $apart) -}}
+{{- $noLeader = printf "%s or label_replace(absent(leasehold_leader{%s}), \"namespace\", %q, \"\", \"\")" $noLeader $here $namespace -}}
 {{- end -}}
+{{- /*
+Two jobs may scrape one pod under two values of `instance`, so a pod counts once for each start of its process. Pods of two clusters may
+have one name, but hardly start within one second. A host counts by `instance`: a copy of a virtual machine shares its other values.
+*/}}
+{{- $pods := printf "count_values by (%s) (\"started\", (leasehold_leader{%s,pod!=\"\"} == 1) * ignoring (lease) group_left () process_start_time_seconds)" (concat (list "lease") $apart (list "pod") | uniq | join ", ") $match -}}
+{{- $others := printf "max by (%s) (leasehold_leader{%s} == 1 unless ignoring (lease) process_start_time_seconds{pod!=\"\"})" $replica $match -}}
 {{- $alerts := list
   (dict "name" "LeaseholdNoLeader" "expr" $noLeader "lease" .known
     "summary" (printf "No replica leads %s" $lease)
     "description" "No replica leads, or none is scraped. MongoDB may have no primary, or no pod runs.")
   (dict "name" "LeaseholdMoreThanOneLeader"
-    "expr" (printf "sum by (%s) (max by (%s) (leasehold_leader{%s})) > 1" $group $replica $match)
+    "expr" (printf "count by (%s) (%s or %s) > 1" $group $pods $others)
     "summary" (printf "{{ $value }} replicas lead %s" $lease)
     "description" "Most likely they contend on different stores (compare leasehold_store_info), or a clock was stopped. Stop all but one.")
   (dict "name" "LeaseholdStoresDiffer"
