@@ -210,7 +210,8 @@ class Failures(unittest.TestCase):
         program = self.printing("printf '%s' '" + "x" * 5000 + "'; exec sleep 1000\n")
         self.assertRaises(LockError, Lock("it", program=program).acquire)
         # The same with the end of the line.
-        program = self.printing(f"printf '%s\\n' '{held}'; cat >/dev/null\n")
+        released = '{"lock":"it","exit_code":0}'
+        program = self.printing(f"echo '{held}'; cat >/dev/null; echo '{released}'\n")
         with Lock("it", program=program) as lock_:
             self.assertEqual(lock_.token, 1)
 

@@ -1,11 +1,11 @@
 """Ctrl-C at each line, other threads at each moment, and no threads at all: no lock is left."""
 
-import contextvars
 import gc
 import itertools
 import linecache
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -15,12 +15,14 @@ from pathlib import Path
 from unittest import mock
 
 from leasehold import Lock, LockLost, lock
-from testbed import eventually
+from testbed import LONG, eventually
 from test_lock import children, running
 
+HELD = '{"lock":"it","token":1}'
 HOLDS = """#!/bin/sh
 echo '{"lock":"it","token":1}'
 cat > /dev/null
+echo '{"lock":"it","exit_code":0}'
 """
 
 
@@ -31,6 +33,24 @@ def reap():
             os.waitpid(-1, 0)
         except ChildProcessError:
             pass  # A thread has waited for it.
+
+
+def ended(test, release, expected, message):
+    """Asserts that a release raises an error in time, although it may hang."""
+    raised = []
+
+    def run():
+        try:
+            release()
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(LONG)
+    test.assertFalse(thread.is_alive(), "the release does not end")
+    test.assertEqual([type(error) for error in raised], [expected])
+    test.assertIn(message, str(raised[0]))
 
 
 watched = lock._Program.watch
@@ -78,8 +98,7 @@ class Interrupts(unittest.TestCase):
 
     def no_line_leaves_the_lock(self, use):
         for number in itertools.count(1):
-            # In a context without the blocks that an interrupt has kept from being forgotten.
-            at = contextvars.Context().run(self.interrupted, use, number)
+            at = self.interrupted(use, number)
             gc.collect()
             try:
                 eventually(lambda: not running())
@@ -163,6 +182,63 @@ class Interrupts(unittest.TestCase):
             with self.assertRaises(lock.LockError):
                 Lock("it", program=self.program).acquire()
         os.kill(int(Path(self.program + ".pid").read_text()), signal.SIGKILL)
+
+    def test_a_descendant_that_keeps_the_output_open_does_not_delay_the_release(self):
+        self.script(
+            f"#!/bin/sh\nsleep 1000 & echo $! > {self.program}.pid; echo '{HELD}'; wait\n",
+        )
+        held = Lock("it", program=self.program).acquire()
+        descendant = int(Path(self.program + ".pid").read_text())
+        self.addCleanup(os.kill, descendant, signal.SIGKILL)
+        with mock.patch.object(lock, "RELEASE_SECONDS", 0.2):
+            ended(self, held.release, LockLost, "did not confirm")
+        self.assertEqual(children(), [])
+
+    def test_a_program_that_survives_sigkill_does_not_delay_the_release(self):
+        self.script(f"#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups sh -c 'echo \"$0\"; kill -STOP $$' '{HELD}'\n")
+        if os.geteuid() != 0:
+            self.skipTest("needs root, to run a program as another user")
+        # Without the right to signal processes of other users.
+        powerless = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill", sys.executable, "-B", "-c"]
+        text = (
+            "import time\n"
+            "from leasehold import Lock, LockLost, lock\n"
+            f"held = Lock('it', program={self.program!r}).acquire()\n"
+            "print(held._program._process.pid, flush=True)\n"
+            "lock.RELEASE_SECONDS = 0.2\n"
+            "try: held.release()\n"
+            "except LockLost as error: print(error, error.code, flush=True)\n"
+        )
+        with subprocess.Popen([*powerless, text], stdout=subprocess.PIPE, text=True) as process:
+            self.addCleanup(process.kill)
+            survivor = int(process.stdout.readline())
+            self.addCleanup(os.kill, survivor, signal.SIGKILL)
+            said = []
+            reader = threading.Thread(target=lambda: said.append(process.stdout.readline()))
+            reader.start()
+            reader.join(LONG)
+            self.assertIn("did not confirm the release None", said[0] if said else "nothing")
+            self.assertEqual(Path(f"/proc/{survivor}/status").read_text().count("Uid:\t65534"), 1)
+            os.kill(survivor, signal.SIGKILL)
+            self.assertEqual(process.wait(LONG), 0)
+
+    def test_an_exit_code_that_nobody_knows_is_no_release(self):
+        # A parent that ignores SIGCHLD gets 0 from Python for each exit.
+        before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGCHLD, before)
+        killed = f"#!/bin/sh\necho '{HELD}'; cat > /dev/null; kill -KILL $$\n"
+        frozen = f"#!/bin/sh\necho '{HELD}'; exec sleep 1000\n"
+        with mock.patch.object(lock, "RELEASE_SECONDS", 0.5):
+            for script in (killed, frozen):
+                self.script(script)
+                held = Lock("it", program=self.program).acquire()
+                ended(self, held.release, LockLost, "did not confirm")
+        self.script(HOLDS)
+        Lock("it", program=self.program).acquire().release()
+
+    def test_the_exit_code_of_another_program_around_it_is_no_release(self):
+        self.script(f"#!/bin/sh\necho '{HELD}'; cat > /dev/null; exit 0\n")
+        ended(self, Lock("it", program=self.program).acquire().release, LockLost, "did not confirm")
 
 
 if __name__ == "__main__":

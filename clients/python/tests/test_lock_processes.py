@@ -1,6 +1,7 @@
 """Threads, tasks, forks, signals, cancellation and collection: a block releases only its own lock."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import resource
@@ -11,6 +12,7 @@ import threading
 import time
 import unittest
 import warnings
+import weakref
 
 from leasehold import LockError, LockNotAcquired
 from testbed import PROGRAM, STORE, eventually
@@ -87,6 +89,103 @@ class Blocks(unittest.TestCase):
         for held in (*one, *other):
             held.check()
             held.release()
+
+    def test_generators_that_end_in_any_order_release_their_own_locks(self):
+        shared = of("python-generators", slots=2)
+
+        @contextlib.contextmanager
+        def job():
+            with shared as held:
+                yield held
+
+        one, other = job(), job()
+        first, second = one.__enter__(), other.__enter__()
+        one.__exit__(None, None, None)
+        self.assertFalse(first.is_valid())
+        second.check()
+        other.__exit__(None, None, None)
+        self.assertFalse(second.is_valid())
+
+    def test_a_generator_that_is_dropped_releases_its_own_lock(self):
+        shared = of("python-dropped-generator", slots=2)
+
+        def job():
+            with shared as held:
+                yield held
+
+        generator = job()
+        first = next(generator)
+        with shared as second:
+            # Another thread drops it, in a block of its own.
+            dropping = [generator]
+            del generator
+
+            def drop():
+                dropping.clear()
+                gc.collect()
+
+            thread = threading.Thread(target=drop)
+            thread.start()
+            thread.join()
+            self.assertFalse(first.is_valid())
+            second.check()
+
+    def test_an_asynchronous_generator_that_another_task_closes_releases_its_own_lock(self):
+        shared = of("python-asynchronous-generator", slots=2)
+
+        async def job():
+            with shared as held:
+                yield held
+
+        async def main():
+            generator = job()
+            first = await asyncio.create_task(generator.__anext__())
+
+            async def close():
+                with shared as held:
+                    await generator.aclose()
+                    held.check()
+
+            await asyncio.create_task(close())
+            self.assertFalse(first.is_valid())
+
+        asyncio.run(main())
+
+    def test_nested_blocks_of_one_function_are_released_in_their_order(self):
+        shared = of("python-nested", slots=2)
+        with shared as outer:
+            with shared as inner:
+                pass
+            self.assertFalse(inner.is_valid())
+            outer.check()
+        self.assertFalse(outer.is_valid())
+
+    def test_blocks_that_cannot_be_told_apart_release_nothing(self):
+        shared = of("python-stacks", slots=2)
+        one, other = contextlib.ExitStack(), contextlib.ExitStack()
+        held = [one.enter_context(shared), other.enter_context(shared)]
+        for stack in (one, other):
+            with self.assertRaisesRegex(RuntimeError, "To fix: with lock.acquire"):
+                stack.close()
+        for lock in held:
+            lock.check()
+            lock.release()
+        with contextlib.ExitStack() as stack:
+            held = stack.enter_context(shared.acquire())
+        self.assertFalse(held.is_valid())
+
+    def test_a_block_keeps_nothing_after_its_end(self):
+        class Local:
+            pass
+
+        shared = of("python-frames")
+
+        def job():
+            local = Local()
+            with shared:
+                return weakref.ref(local)
+
+        self.assertIsNone(job()())
 
     def test_a_lock_that_is_held_is_a_block(self):
         with of("python-held-block").acquire() as held:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextvars
 import itertools
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -15,14 +15,16 @@ import time
 import warnings
 import weakref
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Callable, List, Optional, Sequence, Set, Tuple, Type
+from types import FrameType, TracebackType
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
 _NOT_ACQUIRED = 75
 # Codes of `leasehold` after its input was closed: done, or done after a stop signal.
 _RELEASED = (0, 128 + 1, 128 + 2, 128 + 3, 128 + 15)
 # `leasehold` waits for MongoDB for at most 5 s.
 RELEASE_SECONDS = 10.0
+# An exit takes no longer after SIGKILL, or after the end of the output.
+EXIT_SECONDS = 1.0
 _LINE_BYTES_MAX = 4096
 
 
@@ -74,7 +76,11 @@ class _Program:
         self.ended = threading.Event()
         self.abandoned = False
         """True if nobody waits for a loss."""
+        self.reported: Optional[int] = None
+        """The exit code that its last line reports. It proves a release: the code of the exit may be
+        that of another program around `leasehold`, or unknown."""
         self.code: Optional[int] = None
+        """The exit code for messages."""
         self._reading = threading.Lock()
         """Held by the thread that reads the output to its end."""
         with _forking:
@@ -109,7 +115,8 @@ class _Program:
     def is_running(self) -> bool:
         if os.getpid() != self.owner:
             return False
-        return self._process.poll() is None and not self.ended.is_set()
+        # The end of the output closes it.
+        return self._process.poll() is None and not self.output.closed
 
     def shut_down(self) -> None:
         """Closes the input of the program, which releases the lock or leaves the queue. Does not
@@ -131,16 +138,15 @@ class _Program:
         """Ends a program that holds nothing, and returns its exit code."""
         self.abandoned = True
         self.shut_down()
-        self._process.terminate()  # It may be another program than `leasehold`.
+        self._signal(signal.SIGTERM)  # It may be another program than `leasehold`.
         self._finish(name, rest, RELEASE_SECONDS)
         return self.code
 
-    def wait(self) -> Optional[int]:
-        """Waits until the watched program has exited, and returns its code."""
+    def wait(self) -> None:
+        """Waits until the watched program has exited. Kills it after a limit, and does not wait for
+        the thread that reads the output: a descendant may keep the output open."""
         if not self.ended.wait(RELEASE_SECONDS):
-            self._process.kill()
-            self.ended.wait()
-        return self.code
+            self.code = self._kill()
 
     def _watch(self, name: str, on_lost: Optional[Callable[[], object]]) -> None:
         self._finish(name, b"")
@@ -152,28 +158,48 @@ class _Program:
         program after ``limit`` seconds. Needs no other thread, since none may be available."""
         end = None if limit is None else time.monotonic() + limit
         if not self._reading.acquire(timeout=-1 if limit is None else limit):
-            self._process.kill()
-            self._reading.acquire()
+            self._kill()
+            return
         try:
             if self.ended.is_set():
                 return
             with self.output as output:
                 for part in iter(lambda: self._read(output, end), b""):
                     text = (text + part)[-_LINE_BYTES_MAX:]
-            # A parent that ignores SIGCHLD, or reaps all its children, does not know the exit code.
-            code = _reported(name, text)
-            waited = self._process.wait()
-            self.code = waited if code is None else code
+            self.reported = _reported(name, text)
+            code = self._exit_code()
+            if code is None:
+                code = self._kill()
+            self.code = code if self.reported is None else self.reported
             self.ended.set()
         finally:
             self._reading.release()
+
+    def _exit_code(self) -> Optional[int]:
+        """Waits for the exit, which has no code if this takes too long. Nor does 0 count: it is what
+        Python returns if it ignores SIGCHLD, or if another part of it reaps all children."""
+        try:
+            return self._process.wait(EXIT_SECONDS) or None
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _kill(self) -> Optional[int]:
+        """Kills the program, and returns its exit code; None if it survives."""
+        self._signal(signal.SIGKILL)
+        return self._exit_code()
+
+    def _signal(self, number: int) -> None:
+        try:
+            self._process.send_signal(number)
+        except PermissionError:
+            pass  # It runs as another user.
 
     def _read(self, output: Any, end: Optional[float]) -> bytes:
         if end is not None:
             readable = select.poll()
             readable.register(output, select.POLLIN)
             if not readable.poll(max(end - time.monotonic(), 0.0) * 1000):
-                self._process.kill()
+                self._kill()
                 return b""  # A descendant may keep the output open.
         return bytes(output.read(_LINE_BYTES_MAX))
 
@@ -233,15 +259,18 @@ class HeldLock:
         return self._program.ended.wait(timeout)
 
     def release(self) -> None:
-        """Releases the lock. Raises :class:`LockLost` if it was lost before. Does nothing in a
-        forked process, which does not hold it."""
+        """Releases the lock. Raises :class:`LockLost` if it was lost before, or if `leasehold` does
+        not confirm the release in time. Does nothing in a forked process, which does not hold it."""
         if os.getpid() != self._program.owner or next(self._releases) > 0:
             return
         lost = not self.is_valid()
         self._end()
-        code = self._program.wait()
-        if lost or code not in _RELEASED:
-            raise LockLost(f"lock {self.name} was lost", code)
+        self._program.wait()
+        if lost or self._program.reported not in _RELEASED:
+            why = "was lost"
+            if not lost and self._program.reported is None:
+                why = "may still be held until it expires: leasehold did not confirm the release"
+            raise LockLost(f"lock {self.name} {why}", self._program.code)
 
     def _end(self) -> None:
         """Releases the lock without waiting."""
@@ -273,23 +302,6 @@ def _drop(program: _Program, name: str) -> None:
         warnings.warn(f"lock {name} was dropped without a release", ResourceWarning, stacklevel=2)
 
 
-# The blocks that this thread or task has entered: lock, what it holds, thread and task. A task
-# inherits those of its parent, which are not its own.
-_Block = Tuple["Lock", HeldLock, int, object]
-_blocks: "contextvars.ContextVar[Tuple[_Block, ...]]" = contextvars.ContextVar(
-    "leasehold_blocks", default=()
-)
-
-
-def _owner() -> "Tuple[int, object]":
-    asyncio = sys.modules.get("asyncio")
-    try:
-        task = None if asyncio is None else asyncio.current_task()
-    except RuntimeError:
-        task = None  # No event loop runs in this thread.
-    return threading.get_ident(), task
-
-
 class Lock:
     """A lock to acquire. In a ``with`` statement it is held until the end of the block::
 
@@ -299,8 +311,9 @@ class Lock:
                 report(part, fencing_token=held.token)
 
     The end of the block raises :class:`LockLost` if the lock was lost, unless another exception
-    leaves it. Threads and tasks may share this object; each of their blocks acquires and releases
-    for itself. Use ``with lock.acquire() as held`` for a block that another thread leaves.
+    leaves it. Threads, tasks and generators may share this object: each ``with`` statement releases
+    what it has acquired, in any order. A block without a ``with`` statement of its own, as in an
+    :class:`contextlib.ExitStack`, needs ``stack.enter_context(lock.acquire())``.
     """
 
     def __init__(
@@ -326,7 +339,9 @@ class Lock:
             self._command.append("--shared")
         if slots is not None:
             self._command.append(f"--slots={slots}")
-        self._open: Set[HeldLock] = set()
+        # The open blocks. The frame of a `with` statement identifies it: it is the same at both of its
+        # ends, and the statements of one frame end in the reverse order.
+        self._open: Dict[HeldLock, Optional[FrameType]] = {}
 
     def acquire(self) -> HeldLock:
         """Waits for the lock. The caller must release the result, and keep it until then: it is
@@ -388,7 +403,8 @@ class Lock:
             raise LockError(f"lock {self._name}: leasehold printed an unexpected line: {line!r}")
         if code == _NOT_ACQUIRED:
             raise LockNotAcquired(f"lock {self._name} is held by another process", code)
-        raise LockError(f"lock {self._name}: leasehold exited with code {code}", code)
+        how = "was ended, and its exit code is unknown" if code is None else f"exited with code {code}"
+        raise LockError(f"lock {self._name}: leasehold {how}", code)
 
     def _holder(self, line: bytes) -> "Optional[Tuple[int, Optional[int]]]":
         """Returns the token and the slot that a complete line of this lock has."""
@@ -402,11 +418,9 @@ class Lock:
     def __enter__(self) -> HeldLock:
         held = self.acquire()
         try:
-            self._open.add(held)
-            _blocks.set((*_blocks.get(), (self, held, *_owner())))
+            self._open[held] = sys._getframe().f_back
             return held
         except BaseException:  # The block is not entered, and thus not left.
-            held._end()
             self._forget(held)
             raise
 
@@ -416,29 +430,27 @@ class Lock:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
+        held = None
         try:
-            self._left().__exit__(kind, error, trace)
+            held = self._left(sys._getframe().f_back)
+            held.__exit__(kind, error, trace)
         finally:
-            # Also if Ctrl-C has interrupted the release.
-            held = self._left()
-            held._end()
-            self._forget(held)
+            # Also if Ctrl-C has interrupted the search, or the release.
+            self._forget(held or self._left(sys._getframe().f_back))
 
     def _forget(self, held: HeldLock) -> None:
-        self._open.discard(held)
-        # Also without those that Ctrl-C has kept from being forgotten.
-        _blocks.set(tuple(block for block in _blocks.get() if block[1] in block[0]._open))
+        held._end()
+        self._open.pop(held, None)
 
-    def _left(self) -> HeldLock:
-        """Returns what the block holds that is left."""
-        owner = _owner()
-        for lock, held, *its_owner in reversed(_blocks.get()):
-            if lock is self and tuple(its_owner) == owner and held in self._open:
+    def _left(self, frame: Optional[FrameType]) -> HeldLock:
+        """Returns what the block holds that a frame leaves."""
+        blocks = self._open.copy()  # In one step, since other threads enter and leave blocks.
+        for held, entered in reversed(blocks.items()):
+            if frame is not None and entered is frame:
                 return held
-        # Another thread or task has entered the block.
-        if len(self._open) == 1:
-            return next(iter(self._open))
+        if len(blocks) == 1:
+            return next(iter(blocks))
         raise RuntimeError(
-            f"lock {self._name}: several blocks are open, and another thread or task entered the "
-            "one that was left; nothing was released. To fix: with lock.acquire() as held"
+            f"lock {self._name}: {len(blocks)} blocks are open, and the one that ended was not entered "
+            "by the same with statement; nothing was released. To fix: with lock.acquire() as held"
         )
