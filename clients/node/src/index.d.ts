@@ -96,7 +96,8 @@ export class HeldLock {
   isValid(): boolean;
   /** Throws the reason of `signal` unless the lock is held. Call it before each effect. */
   check(): void;
-  /** Releases the lock. Rejects with `LockLost` if it was lost before. */
+  /** Releases the lock. Rejects with `LockLost` if it was lost before, or if `leasehold` does not
+   * confirm the release in time. */
   release(): Promise<void>;
   /** The same, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;

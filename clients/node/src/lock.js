@@ -14,7 +14,8 @@ const SPAWN_DESCRIPTORS = 6;
 export const timing = {
   // `leasehold` waits for MongoDB for at most 5 s.
   release: 10_000,
-  // A process whose output has ended is about to exit.
+  // An exit takes no longer after SIGKILL, or after the end of the output.
+  exit: 1_000,
   poll: 10,
 };
 
@@ -87,7 +88,8 @@ export class HeldLock {
     const isLost = !this.isValid();
     this.#end(new LockError(`lock ${this.name} was released`));
     const code = await this.#program.close();
-    if (isLost || !RELEASED.includes(code)) throw lost(this.name, code);
+    const reported = this.#program.reported();
+    if (isLost || !RELEASED.includes(reported)) throw lost(this.name, code, !isLost && reported === null);
   }
 
   #end(reason) {
@@ -95,8 +97,9 @@ export class HeldLock {
   }
 }
 
-function lost(name, code) {
-  return new LockLost(`lock ${name} was lost`, code);
+function lost(name, code, isUnconfirmed = false) {
+  const unconfirmed = "may still be held until it expires: leasehold did not confirm the release";
+  return new LockLost(`lock ${name} ${isUnconfirmed ? unconfirmed : "was lost"}`, code);
 }
 
 /** Throws without the descriptors for a process. Node would leave some of them open for ever. */
@@ -114,30 +117,52 @@ class Program {
   #name;
   #last = "";
   #closing = null;
+  /** True after its exit, or after the end of its output, whichever is noticed first. */
+  #isOver = false;
 
   constructor(name, path, flags) {
     this.#name = name;
     requireDescriptors();
     // In a session of its own, since Ctrl-C is for this process, whose end closes the input.
     this.child = spawn(path, flags, { stdio: ["pipe", "pipe", "inherit"], detached: true });
-    this.exited = new Promise((resolve) => {
-      // Without a code it was ended by a signal, or its code is unknown.
-      this.child.on("exit", (code) => resolve(code));
-      this.child.on("error", (error) => {
-        if (this.child.pid !== undefined) return; // A signal could not be sent.
-        this.error = error;
-        resolve(null);
-      });
-      // If another part of this process has waited for it, there is no event.
-      const gone = () => {
-        if (this.#state() === "") resolve(this.reported());
-        else setTimeout(gone, timing.poll).unref();
-      };
-      this.child.stdout?.on("close", gone);
-    });
-    this.exited.then(() => this.child.unref()); // Otherwise Node waits for the missing event.
+    this.exited = this.#exit();
     // The streams are missing if there are no descriptors for them.
     this.child.stdin?.on("error", () => {}); // It has exited.
+  }
+
+  /**
+   * Resolves with the exit code after the exit and the end of the output. One of them may be missing:
+   * a descendant may keep the output open, another part of this process may have waited for it, or
+   * SIGKILL may not end it.
+   */
+  async #exit() {
+    const { child } = this;
+    let exit = null; // Its code is null if it was ended by a signal.
+    await new Promise((resolve) => {
+      let deadline = null;
+      const check = () => {
+        this.#isOver = true;
+        deadline ??= performance.now() + timing.exit;
+        const hasEnded = !child.stdout || child.stdout.closed;
+        const isComplete = hasEnded && (exit !== null || this.#state() === "");
+        if (isComplete || performance.now() >= deadline) resolve();
+        else setTimeout(check, timing.poll).unref();
+      };
+      child.on("exit", (code) => {
+        exit = { code };
+        check();
+      });
+      child.stdout?.on("close", check);
+      child.on("error", (error) => {
+        if (child.pid !== undefined) return; // A signal could not be sent.
+        this.error = error;
+        resolve();
+      });
+    });
+    child.unref(); // Otherwise Node waits for a missing event.
+    child.stdin?.destroy();
+    child.stdout?.destroy();
+    return this.reported() ?? exit?.code ?? null;
   }
 
   /** Returns the first line, incomplete if it ends or is too long. */
@@ -171,7 +196,7 @@ class Program {
 
   /** Returns true if it has exited, also if no event has reported that yet. */
   hasExited() {
-    return ["", "X", "Z"].includes(this.#state());
+    return this.#isOver || ["", "X", "Z"].includes(this.#state());
   }
 
   /** Returns the state of the process: empty if there is none, null if it is unknown. */
@@ -201,7 +226,8 @@ class Program {
       this.child.stdout?.destroy(); // A descendant may keep the other end open.
     };
     const timer = setTimeout(kill, timing.release);
-    this.child.stdin?.destroy();
+    // A shutdown, since a process that a library in C has forked may keep the other copies open.
+    this.child.stdin?.end();
     const code = await this.exited;
     clearTimeout(timer);
     return code;
@@ -209,7 +235,8 @@ class Program {
 
   /** Ends a program that holds nothing, which may be another one than `leasehold`. */
   abandon() {
-    this.child.kill("SIGTERM");
+    // After that, another process may have its id.
+    if (!this.hasExited()) this.child.kill("SIGTERM");
     return this.close();
   }
 }

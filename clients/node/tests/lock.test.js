@@ -152,13 +152,36 @@ test("a loss that no check noticed is an error of the release", async () => {
 });
 
 test("a stop signal does not take it from the work", async (t) => {
-  const program = printing(t, `exec '${PROGRAM}' "$@" 2> "$0.log"\n`);
-  const held = await hold("node-signalled", { program });
-  process.kill(children()[0], "SIGTERM");
-  await eventually(() => readFileSync(`${program}.log`, "utf8").includes("stop signal received"));
-  await refused("node-signalled");
-  held.check();
-  await held.release();
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]) {
+    const program = printing(t, `exec '${PROGRAM}' "$@" 2> "$0.log"\n`);
+    const held = await hold("node-signalled", { program });
+    process.kill(children()[0], signal);
+    await eventually(() => readFileSync(`${program}.log`, "utf8").includes("stop signal received"));
+    await refused("node-signalled");
+    held.check();
+    await held.release(); // By then leasehold has reported its code, and dies of the signal.
+  }
+});
+
+test("the end of the output is the end of the lock", async (t) => {
+  const { release } = timing;
+  t.after(() => (timing.release = release));
+  timing.release = 200;
+  // As after the exit, when another process has got its id.
+  const program = printing(t, `echo '{"lock":"it","token":1}'; exec sleep 1000 >&-\n`);
+  const held = await acquire("it", { program });
+  const [other] = children();
+  await aborted(held.signal);
+  assert.throws(() => held.check(), LockLost);
+  await assert.rejects(held.release(), LockLost);
+  assert.deepEqual(children(), [other]);
+  process.kill(other, "SIGKILL");
+  await eventually(() => children().length === 0);
+});
+
+test("an exit without a report is no release", async (t) => {
+  const program = printing(t, `echo '{"lock":"it","token":1}'; cat > /dev/null; exit 0\n`);
+  await assert.rejects((await acquire("it", { program })).release(), /did not confirm/);
 });
 
 test("a frozen program is killed at the release", async (t) => {
@@ -199,7 +222,7 @@ test("an unexpected line is not a lock", async (t) => {
     const program = printing(t, `printf '%s\\n' '${line}'; cat >/dev/null\n`);
     await assert.rejects(acquire("it", { program }), /unexpected/, line);
   }
-  const program = printing(t, `echo '{"lock":"it","token":1}'; cat >/dev/null\n`);
+  const program = printing(t, `echo '{"lock":"it","token":1}'; cat >/dev/null; echo '{"lock":"it","exit_code":0}'\n`);
   await assert.rejects(acquire("it", { program, slots: 2 }), /unexpected/);
   await (await acquire("it", { program })).release();
 });

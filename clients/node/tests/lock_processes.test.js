@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, fork, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { readFileSync, readdirSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
@@ -44,9 +44,9 @@ async function waiters(name) {
 }
 
 /** Starts Node with a script, which is killed at the end of the test. Its lines can be iterated. */
-function script(test, text, { flags = [], ...options } = {}) {
+function script(test, text, { flags = [], powers = [], ...options } = {}) {
   const words = [...flags, "--input-type=module", "--eval", PROLOGUE + text];
-  const process = spawn("setpriv", ["--pdeathsig", "KILL", globalThis.process.execPath, ...words], {
+  const process = spawn("setpriv", [...powers, "--pdeathsig", "KILL", globalThis.process.execPath, ...words], {
     stdio: ["pipe", "pipe", "inherit"],
     ...options,
   });
@@ -57,6 +57,19 @@ function script(test, text, { flags = [], ...options } = {}) {
   });
   const lines = createInterface({ input: process.stdout })[Symbol.asyncIterator]();
   return { process, exited, line: async () => (await lines.next()).value };
+}
+
+/** Returns the id of a child process; undefined if there is none. */
+function childOf(pid) {
+  const isChild = (child) => {
+    try {
+      const stat = readFileSync(`/proc/${child}/stat`, "utf8");
+      return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]) === pid;
+    } catch {
+      return false; // It has exited.
+    }
+  };
+  return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).find(isChild);
 }
 
 /** Returns the process id of the program that holds a lock. */
@@ -274,7 +287,50 @@ test("a release of a program that leaves its output open ends", async (t) => {
   const held = await acquire("it", { program });
   const descendant = Number(readFileSync(`${program}.pid`, "utf8"));
   t.after(() => process.kill(descendant, "SIGKILL"));
-  await assert.rejects(held.release(), LockLost);
+  await assert.rejects(held.release(), /did not confirm/);
+});
+
+test("a program that survives SIGKILL does not delay the release", async (t) => {
+  if (process.geteuid() !== 0) return t.skip("needs root, to run a program as another user");
+  const stopped = `echo '{"lock":"it","token":1}'; kill -STOP $$`;
+  const program = printing(t, `exec setpriv --reuid=65534 --clear-groups sh -c "$(cat "$0.sh")"\n`);
+  writeFileSync(`${program}.sh`, stopped);
+  const text = `
+    import { timing } from ${JSON.stringify(new URL("../src/lock.js", import.meta.url).href)};
+    timing.release = 200;
+    const held = await acquire("it", { program: ${JSON.stringify(program)} });
+    const error = await held.release().catch((error) => error);
+    say(error.name + " " + error.message);`;
+  // Without the right to signal processes of other users.
+  const powerless = ["--bounding-set=-kill", "--inh-caps=-kill"];
+  const releasing = script(t, text, { powers: powerless });
+  const survivor = await eventually(() => childOf(releasing.process.pid));
+  t.after(() => process.kill(survivor, "SIGKILL"));
+  assert.match(await releasing.line(), /^LockLost .*did not confirm/);
+  process.kill(survivor, 0);
+  assert.deepEqual(await releasing.exited, [0, null]);
+});
+
+test("a process that has copies of the descriptors does not delay the release", async (t) => {
+  const sockets = () => {
+    const isSocket = (fd) => {
+      try {
+        return readlinkSync(`/proc/self/fd/${fd}`).startsWith("socket:");
+      } catch {
+        return false; // That of the directory is closed.
+      }
+    };
+    return readdirSync("/proc/self/fd").filter(isSocket).map(Number);
+  };
+  const before = sockets();
+  const held = await hold("node-copied");
+  const copies = sockets().filter((fd) => !before.includes(fd));
+  assert.equal(copies.length, 2);
+  const copying = spawn("sleep", ["1000"], { stdio: ["ignore", "ignore", "ignore", ...copies] });
+  t.after(() => copying.kill("SIGKILL"));
+  await once(copying, "spawn");
+  await held.release();
+  assert.equal(copying.exitCode, null);
 });
 
 test("a cancelled acquire leaves no listener and no lock", async (t) => {
