@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -48,7 +48,7 @@ type HeldLock struct {
 	name    string
 	holder  holder
 	process *process
-	over    atomic.Bool // Release was called.
+	release sync.Once
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 }
@@ -120,7 +120,7 @@ func newHeldLock(ctx context.Context, name string, holder holder, process *proce
 	held.ctx, cancel = context.WithCancelCause(ctx)
 	held.cancel = cancel
 	go func() {
-		<-process.exited
+		<-process.ended
 		cancel(ErrLockLost) // Without effect after a release.
 	}()
 	runtime.SetFinalizer(held, func(held *HeldLock) { go held.Release() })
@@ -190,7 +190,7 @@ func (h *HeldLock) Slot() (int, bool) {
 // Check returns [ErrLockLost] if the lock was lost, [ErrReleased] if it was released, and nil if it
 // is held, as far as leasehold has reported. Call it before each effect.
 func (h *HeldLock) Check() error {
-	if h.process.hasExited() {
+	if h.process.hasEnded() {
 		h.cancel(ErrLockLost)
 	}
 	return context.Cause(h.ctx)
@@ -205,18 +205,23 @@ func (h *HeldLock) Context() context.Context {
 	return context.WithValue(h.ctx, holding{}, h)
 }
 
-// Release releases the lock. The error is [ErrLockLost] if it was lost before. Further calls only
-// wait for the end of the first, and return nil.
-func (h *HeldLock) Release() error {
-	if h.over.Swap(true) {
-		<-h.process.exited
-		return nil
-	}
+// Release releases the lock. The error is [ErrLockLost] if it was lost before, or if leasehold does
+// not confirm the release in time. Further calls only wait for the end of the first, and return nil.
+func (h *HeldLock) Release() (err error) {
+	h.release.Do(func() { err = h.end() })
+	return err
+}
+
+func (h *HeldLock) end() error {
 	runtime.SetFinalizer(h, nil)
-	lost := h.process.hasExited()
+	lost := h.process.hasEnded()
 	h.cancel(ErrReleased) // Without effect after a loss.
-	if code := h.process.close(); lost || !released(code) {
-		return fmt.Errorf("lock %s: %w (exit code %d)", h.name, ErrLockLost, code)
+	result := h.process.close()
+	if !lost && !result.reported {
+		return fmt.Errorf("lock %s: %w: leasehold did not confirm the release, so it may be held until it expires", h.name, ErrLockLost)
+	}
+	if lost || !released(result.code) {
+		return fmt.Errorf("lock %s: %w (exit code %d)", h.name, ErrLockLost, result.code)
 	}
 	return nil
 }

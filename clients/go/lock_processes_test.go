@@ -3,12 +3,14 @@ package leasehold
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,6 +114,7 @@ func TestACancelledAcquireReturnsNoLock(t *testing.T) {
 		trap '' TERM
 		: > `+held+`
 		cat > /dev/null
+		echo '{"lock":"it","exit_code":0}'
 		: > `+released+"\n")
 	for range [30]struct{}{} {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -322,6 +325,83 @@ func TestAReleaseOfAProgramThatLeavesItsOutputOpenEnds(t *testing.T) {
 		exec.Command("kill", pid).Run()
 	})
 	if err := held.Release(); !errors.Is(err, ErrLockLost) {
+		t.Fatal(err)
+	}
+}
+
+func TestAReleaseThatNobodyReportsIsALoss(t *testing.T) {
+	held := acquire(t, printing(t, `echo '{"lock":"it","token":1}'; cat > /dev/null; exit 0`+"\n"))
+	if err := held.Release(); !errors.Is(err, ErrLockLost) || !strings.Contains(err.Error(), "did not confirm") {
+		t.Fatal(err)
+	}
+}
+
+func TestTheEndOfTheOutputIsTheEndOfTheLock(t *testing.T) {
+	defer func(before time.Duration) { releaseMax = before }(releaseMax)
+	releaseMax = 200 * time.Millisecond
+	held := acquire(t, printing(t, `echo '{"lock":"it","token":1}'; exec sleep 1000 >&-`+"\n"))
+	ended(t, held, ErrLockLost)
+	if err := held.Release(); !errors.Is(err, ErrLockLost) {
+		t.Fatal(err)
+	}
+}
+
+func TestAProgramThatSurvivesSIGKILLDoesNotDelayTheRelease(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to run a program as another user")
+	}
+	if role() == "" {
+		// Without the right to signal processes of other users.
+		command := again(t, "powerless")
+		command.Args = append([]string{"setpriv", "--bounding-set=-kill", "--inh-caps=-kill", command.Path}, command.Args[1:]...)
+		command.Path = must(exec.LookPath("setpriv"))
+		output, err := command.CombinedOutput()
+		if _, pid, found := strings.Cut(string(output), "survivor "); found {
+			pid, _, _ = strings.Cut(pid, "\n")
+			err = errors.Join(err, syscall.Kill(must(strconv.Atoi(pid)), syscall.SIGKILL))
+		}
+		if err != nil {
+			t.Fatal(string(output), err)
+		}
+		return
+	}
+	releaseMax = 200 * time.Millisecond
+	// Without the standard error, whose end the first process waits for.
+	lock := printing(t, `exec setpriv --reuid=65534 --clear-groups sh -c "$(cat "$0.sh")" 2>/dev/null`+"\n")
+	stubborn := `echo '{"lock":"it","token":1}'; kill -STOP $$`
+	if err := os.WriteFile(lock.Program+".sh", []byte(stubborn), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	held, err := lock.Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := held.process.command.Process.Pid
+	fmt.Printf("survivor %d\n", pid)
+	released := make(chan error, 1)
+	go func() { released <- held.Release() }()
+	select {
+	case err := <-released:
+		if !errors.Is(err, ErrLockLost) || !strings.Contains(err.Error(), "did not confirm") {
+			t.Fatal(err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatal("the release does not end")
+	}
+	if err := syscall.Kill(pid, 0); err != syscall.EPERM {
+		t.Fatal("it has not survived: ", err)
+	}
+}
+
+func TestACopyOfTheInputDoesNotDelayTheRelease(t *testing.T) {
+	held := acquire(t, of(t, "go-copied"))
+	// As after a fork by a library in C.
+	connection := must(held.process.input.SyscallConn())
+	err := connection.Control(func(descriptor uintptr) {
+		copied := must(syscall.Dup(int(descriptor)))
+		t.Cleanup(func() { syscall.Close(copied) })
+	})
+	if err := errors.Join(err, held.Release()); err != nil {
 		t.Fatal(err)
 	}
 }

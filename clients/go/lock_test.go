@@ -74,7 +74,7 @@ func waiters(t *testing.T, name string) int {
 func program(t *testing.T, lock string) int {
 	t.Helper()
 	for _, path := range must(filepath.Glob("/proc/[0-9]*/cmdline")) {
-		words, _ := os.ReadFile(path)
+		words, _ := os.ReadFile(path) // Empty if it has exited.
 		if strings.HasPrefix(string(words), setting(t, "PROGRAM")+"\x00lock\x00"+lock+"\x00") {
 			return must(strconv.Atoi(strings.Split(path, "/")[2]))
 		}
@@ -207,6 +207,12 @@ func TestALossThatNoCheckNoticedIsAnErrorOfTheRelease(t *testing.T) {
 }
 
 func TestAStopSignalDoesNotTakeItFromTheWork(t *testing.T) {
+	for _, stop := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		t.Run(stop.String(), func(t *testing.T) { stopSignal(t, stop) })
+	}
+}
+
+func stopSignal(t *testing.T, stop syscall.Signal) {
 	lock := of(t, "go-signalled")
 	log, theirs, err := os.Pipe()
 	if err != nil {
@@ -218,7 +224,7 @@ func TestAStopSignalDoesNotTakeItFromTheWork(t *testing.T) {
 	held := acquire(t, lock)
 	os.Stderr = stderr
 	theirs.Close()
-	syscall.Kill(program(t, lock.Name), syscall.SIGTERM)
+	syscall.Kill(program(t, lock.Name), stop)
 	for lines := bufio.NewScanner(log); ; {
 		if !lines.Scan() {
 			t.Fatal("it has exited")

@@ -15,6 +15,9 @@ const lineBytesMax = 4096
 // releaseMax bounds the wait for the program, which waits for MongoDB for at most 5 s.
 var releaseMax = 10 * time.Second
 
+// exitMax bounds the wait for the exit after SIGKILL.
+const exitMax = time.Second
+
 // process is a running leasehold lock. It does not refer to a [HeldLock], which is thus collected
 // if nobody else does.
 type process struct {
@@ -22,13 +25,21 @@ type process struct {
 	command       *exec.Cmd
 	input, output *os.File
 	first         chan []byte   // The first line, incomplete if the output ends or the line is too long.
-	exited        chan struct{} // Closed after code was set.
-	code          int
+	ended         chan struct{} // Closed at the end of the output.
+	exited        chan struct{} // Closed after result was set.
+	result        result
+}
+
+// result is the exit code of the program, -1 if it is unknown, and whether its last line reports
+// it. Only that proves a release: the code may be that of another program around leasehold.
+type result struct {
+	code     int
+	reported bool
 }
 
 // startProcess starts the program, or leaves no descriptor open.
 func startProcess(lock string, command *exec.Cmd) (*process, error) {
-	theirInput, input, err := os.Pipe()
+	theirInput, input, err := newInput()
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +59,7 @@ func startProcess(lock string, command *exec.Cmd) (*process, error) {
 	}
 	p := &process{
 		lock: lock, command: command, input: input, output: output,
-		first: make(chan []byte, 1), exited: make(chan struct{}),
+		first: make(chan []byte, 1), ended: make(chan struct{}), exited: make(chan struct{}),
 	}
 	go p.read()
 	return p, nil
@@ -69,20 +80,21 @@ func (p *process) read() {
 		}
 	}
 	p.output.Close()
+	close(p.ended)
 	// A program that ignores SIGCHLD, or reaps all its children, does not know the exit code.
 	code, reported := reportedCode(p.lock, last)
 	p.command.Wait()
 	if !reported {
 		code = p.command.ProcessState.ExitCode()
 	}
-	p.code = code
+	p.result = result{code, reported}
 	close(p.exited)
 }
 
-// hasExited returns true if the end of the program was noticed.
-func (p *process) hasExited() bool {
+// hasEnded returns true if the end of the program was noticed.
+func (p *process) hasEnded() bool {
 	select {
-	case <-p.exited:
+	case <-p.ended:
 		return true
 	default:
 		return false
@@ -90,19 +102,25 @@ func (p *process) hasExited() bool {
 }
 
 // close closes the input of the program, which releases the lock or leaves the queue, waits for its
-// exit, and returns its code.
-func (p *process) close() int {
-	p.input.Close()
-	timer := time.AfterFunc(releaseMax, p.kill)
-	defer timer.Stop()
-	<-p.exited
-	return p.code
+// exit, and returns its result, which is unknown if it survives SIGKILL.
+func (p *process) close() result {
+	closeInput(p.input)
+	kill := time.AfterFunc(releaseMax, p.kill)
+	defer kill.Stop()
+	limit := time.NewTimer(releaseMax + exitMax)
+	defer limit.Stop()
+	select {
+	case <-p.exited:
+		return p.result
+	case <-limit.C:
+		return result{code: -1}
+	}
 }
 
 // abandon ends a program that holds nothing, which may be another one than leasehold.
 func (p *process) abandon() int {
 	p.command.Process.Signal(syscall.SIGTERM)
-	return p.close()
+	return p.close().code
 }
 
 func (p *process) kill() {

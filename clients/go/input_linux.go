@@ -1,0 +1,26 @@
+package leasehold
+
+import (
+	"os"
+	"syscall"
+)
+
+// newInput returns both ends of the program's input. Unlike a pipe, a socket is shut down for all
+// processes that have it, so a process that a library in C has forked delays no release.
+func newInput() (theirs, ours *os.File, err error) {
+	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	return os.NewFile(uintptr(ends[0]), "input"), os.NewFile(uintptr(ends[1]), "input"), nil
+}
+
+// closeInput closes our end, and shuts its copies down.
+func closeInput(ours *os.File) {
+	if connection, err := ours.SyscallConn(); err == nil {
+		connection.Control(func(descriptor uintptr) {
+			syscall.Shutdown(int(descriptor), syscall.SHUT_RDWR)
+		})
+	}
+	ours.Close()
+}
