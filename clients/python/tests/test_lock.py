@@ -133,10 +133,11 @@ class Locks(unittest.TestCase):
                 eventually(lambda: not running())
 
     def test_a_stop_signal_does_not_take_it_from_the_block(self):
-        with of("python-signalled") as held:
-            os.kill(int(children()[0]), signal.SIGTERM)
-            self.assertFalse(held.wait(0.5))
-            self.assertRaises(LockNotAcquired, of("python-signalled", wait=0).acquire)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            with self.subTest(number), of("python-signalled") as held:
+                os.kill(int(children()[0]), number)
+                self.assertFalse(held.wait(0.5))
+                self.assertRaises(LockNotAcquired, of("python-signalled", wait=0).acquire)
 
     def test_a_frozen_program_is_killed_at_the_release(self):
         held = of("python-frozen-lock").acquire()
