@@ -1,6 +1,7 @@
-//! Goal: the dashboard and the rules query only what the daemon exposes.
+//! Goal: the dashboard and the rules query only what the daemon exposes, and each panel is right in
+//! each topology of the docs.
 //! Method: every metric and label in an expression has to be listed in docs/metrics.md, which
-//! matches a scrape; promtool checks the expressions.
+//! matches a scrape; promtool evaluates the panels on the series of dashboard.test.yaml.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -47,6 +48,17 @@ fn dashboard() -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// Each query of the dashboard, with its panel.
+fn targets() -> Vec<(Value, Value)> {
+    let mut found = Vec::new();
+    for panel in dashboard()["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            found.push((panel.clone(), target.clone()));
+        }
+    }
+    found
+}
+
 /// Every expression of the dashboard and the rules, with its location.
 fn expressions() -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -54,10 +66,8 @@ fn expressions() -> Vec<(String, String)> {
         let expression = of["expr"].as_str().unwrap();
         found.push((place.to_string(), expression.to_owned()));
     };
-    for panel in dashboard()["panels"].as_array().unwrap() {
-        for target in panel["targets"].as_array().unwrap() {
-            add(&panel["title"], target);
-        }
+    for (panel, target) in targets() {
+        add(&panel["title"], &target);
     }
     for annotation in dashboard()["annotations"]["list"].as_array().unwrap() {
         add(&annotation["name"], annotation);
@@ -114,6 +124,9 @@ fn every_metric_and_label_is_one_that_the_daemon_exposes() {
             .collect();
         assert!(!metrics.is_empty(), "{place}: {expression}");
         let mut known: BTreeSet<_> = TARGET_LABELS.map(str::to_owned).into();
+        if expression.contains("label_replace(") && expression.contains("\"replica\", \"$1\"") {
+            known.insert("replica".to_owned());
+        }
         for metric in metrics {
             let labels = exposed.get(&metric);
             let labels = labels.unwrap_or_else(|| panic!("{place}: no metric {metric}"));
@@ -141,6 +154,93 @@ fn promtool_understands_every_expression_of_the_dashboard() {
     let file = json!({"groups": [{"name": "dashboard", "rules": rules}]});
     fs::write(&path, file.to_string()).unwrap();
     succeed(tool("promtool").args(["check", "rules"]).arg(&path));
+}
+
+/// The queries of the dashboard as recording rules, for all namespaces and for one.
+fn recorded() -> BTreeMap<String, String> {
+    let mut queries = Vec::new();
+    for (panel, target) in targets() {
+        let query = target["refId"].as_str().unwrap();
+        queries.push((format!("panel_{}_{query}", panel["id"]), target));
+    }
+    let annotations = dashboard()["annotations"]["list"].clone();
+    for (index, annotation) in annotations.as_array().unwrap().iter().enumerate() {
+        queries.push((format!("annotation_{index}"), annotation.clone()));
+    }
+    let selections = [("all", all_namespaces()), ("shop", "shop".to_owned())];
+    let mut rules = BTreeMap::new();
+    for (selection, namespace) in &selections {
+        for (name, query) in &queries {
+            let expression = query["expr"].as_str().unwrap();
+            let expression = expression
+                .replace("$__rate_interval", "1m")
+                .replace("$lease", "shop.orders")
+                .replace("$namespace", namespace);
+            rules.insert(format!("{selection}:{name}"), expression);
+        }
+    }
+    rules
+}
+
+/// Returns the regular expression that the variable stands for while no namespace is chosen.
+fn all_namespaces() -> String {
+    let variables = dashboard()["templating"]["list"].clone();
+    let mut variables = variables.as_array().unwrap().iter();
+    let namespace = variables.find(|variable| variable["name"] == "namespace");
+    namespace.unwrap()["allValue"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn each_panel_is_right_in_each_topology() {
+    let tests = fs::read_to_string(root().join("tests/chart/dashboard.test.yaml")).unwrap();
+    let rules: Vec<_> = recorded()
+        .into_iter()
+        .map(|(name, expression)| json!({"record": name, "expr": expression}))
+        .collect();
+    let directory = tempfile::tempdir().unwrap();
+    let file = json!({"groups": [{"name": "dashboard", "rules": rules}]});
+    fs::write(
+        directory.path().join("dashboard.rules.yaml"),
+        file.to_string(),
+    )
+    .unwrap();
+    let path = directory.path().join("dashboard.test.yaml");
+    fs::write(&path, &tests).unwrap();
+    succeed(tool("promtool").args(["test", "rules"]).arg(&path));
+
+    let tests: Value = serde_saphyr::from_str(&tests).unwrap();
+    let mut shown = BTreeSet::new();
+    for test in tests["tests"].as_array().unwrap() {
+        for case in test["promql_expr_test"].as_array().unwrap() {
+            if case["exp_samples"] != json!([]) {
+                shown.insert(case["expr"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    for name in recorded().keys().filter(|name| name.starts_with("all:")) {
+        assert!(shown.contains(name), "no sample of {name} is expected");
+    }
+}
+
+/// A host has no pod, so a legend or a group by the pod alone would merge all hosts.
+#[test]
+fn legends_name_labels_that_the_query_keeps_and_hosts_have() {
+    for (panel, target) in targets() {
+        let (title, expression) = (&panel["title"], target["expr"].as_str().unwrap());
+        let kept = labels(expression);
+        let legend = target["legendFormat"].as_str().unwrap_or_default();
+        for name in legend.split("{{").skip(1) {
+            let name = name.split("}}").next().unwrap();
+            assert!(kept.contains(name) && name != "pod", "{title}: {legend}");
+        }
+        for list in expression.split(" by (").skip(1) {
+            let (list, rest) = list.split_once(')').unwrap();
+            let merges = list.split(", ").any(|label| label == "pod")
+                && !list.contains("instance")
+                && !(rest.starts_with(" (\"started\"") && rest.contains("pod!=\"\""));
+            assert!(!merges, "{title}: by ({list}) merges hosts");
+        }
+    }
 }
 
 #[test]
