@@ -5,7 +5,8 @@
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
 
-use crate::fixture::{LONG, eventually, set_of_one, stage_on, throughout};
+use crate::cast::{FREE, ran};
+use crate::fixture::{LONG, SURVIVING, eventually, set_of_one, stage_on, throughout};
 
 /// A refusal is logged once, and then at growing intervals.
 const REFUSED: &str = "MongoDB URI refused: ";
@@ -52,7 +53,7 @@ async fn nobody_leads(stage: &Stage, servers: [String; 2], options: &str, names:
     .await;
     for candidate in &candidates {
         let led = candidate.log_records();
-        let led = led.iter().any(|record| record["message"] == "leading");
+        let led = led.iter().any(|record| record["to"] == "leader");
         assert!(!led && candidate.token().is_none(), "{}", candidate.logs());
     }
 }
@@ -140,4 +141,40 @@ async fn names_of_one_set_that_it_does_not_list_are_no_other_set() {
     .await;
     let record = std::fs::read_to_string(a.status_directory().join("deployment"));
     assert!(record.expect("readable").contains(r#""id":""#));
+}
+
+/// Runs the commands that connect anew with a string that names all members and one more server.
+async fn everyone_is_served(stage: &Stage, servers: &[String], silent: &str) {
+    let uri = string_of(servers, "");
+    let a = stage.candidate("a").uri(&uri).leading(LONG).await;
+    // The last two have nothing to do.
+    let commands: [(&[&str], i32); 5] = [
+        (&["lock", FREE, "--no-wait", "--", "true"], 0),
+        (&["lock", FREE, "--wait=3s", "--", "true"], 0),
+        (&["locks"], 0),
+        (&["locks", "prune", "--unused-for=1h"], 1),
+        (&["locks", "break", "unused"], 1),
+    ];
+    for (command, code) in commands {
+        let ran = ran(stage.command(&uri, command)).await;
+        assert_eq!(ran.code, Some(code), "{silent}, {command:?}: {}", ran.error);
+    }
+    a.wait_renewal(LONG).await;
+}
+
+#[tokio::test]
+async fn a_named_server_that_is_silent_costs_nobody_an_answer() {
+    let set = std::sync::Arc::new(ReplicaSet::start().await);
+    let members: Vec<_> = (0..3).map(|member| set.node(member).address()).collect();
+    let stage = stage_on(&set).timings(SURVIVING);
+    let secondary = (set.primary().await + 1) % 3;
+    set.stop(secondary);
+    everyone_is_served(&stage, &members, "a frozen member").await;
+    set.cont(secondary);
+    // A port that nothing listens on.
+    let removed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = removed.local_addr().expect("its address").to_string();
+    drop(removed);
+    let servers = [members, vec![address]].concat();
+    everyone_is_served(&stage_on(&set).timings(SURVIVING), &servers, "removed").await;
 }

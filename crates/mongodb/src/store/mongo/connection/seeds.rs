@@ -15,6 +15,7 @@ use mongodb::bson::Document;
 use mongodb::options::{
     ClientOptions, SelectionCriteria, ServerAddress, ServerMonitoringMode, Tls,
 };
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::super::home::{self, canonical};
@@ -187,6 +188,13 @@ impl Seeds {
 
     /// Asks one server what it is, on a connection of its own without a login.
     async fn ask(&self, server: &ServerAddress, limit: Duration) {
+        // The driver would try a server that refuses connections again until the limit.
+        if let ServerAddress::Tcp { .. } = server {
+            let reached = tokio::time::timeout(limit, TcpStream::connect(server.to_string()));
+            if !reached.await.is_ok_and(|reached| reached.is_ok()) {
+                return self.unreachable(&server.to_string());
+            }
+        }
         let options = ClientOptions::builder()
             .hosts(vec![server.clone()])
             .direct_connection(true)
@@ -294,8 +302,9 @@ impl Deployment {
         is_new: bool,
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
-            // A server that does not answer within this time is compared as soon as it does.
-            let limit = self.connect_timeout();
+            // A server that does not answer within this time is compared as soon as it does. The
+            // first call must still be made in the time that is left of it.
+            let limit = self.connect_timeout() * 2 / 3;
             let monitored = seeds.others(primary).map(|(_, address)| address.as_str());
             let is_monitored = |address: &&str| seeds.monitored && home.members.contains(*address);
             let monitored: Vec<_> = monitored.filter(is_monitored).collect();
