@@ -131,8 +131,8 @@ pub(crate) struct Supervised {
     killed: bool,
     /// True once [`Event::Stuck`] was returned.
     stuck: bool,
-    /// Time from which descendants of a command that has exited may end by themselves.
-    lingers_since: Option<BootTime>,
+    /// True while descendants of a command that has exited may end by themselves.
+    lingers: bool,
     /// True if they were ended before, because the authority was lost or the command was killed.
     cut_off: bool,
     /// Time at which the guard stopped those that had not ended by themselves.
@@ -198,7 +198,7 @@ impl Supervised {
             lost: false,
             killed: false,
             stuck: false,
-            lingers_since: None,
+            lingers: false,
             cut_off: false,
             leftovers_stopped_at: None,
         }
@@ -235,7 +235,7 @@ impl Supervised {
     pub(crate) fn lose(&mut self, kill_at: BootTime) {
         self.record_stop();
         self.lost = true;
-        self.cut_off |= self.lingers_since.is_some();
+        self.cut_off |= self.lingers;
         self.kill_by(kill_at);
         self.workload.stop(self.stopping.signal, kill_at);
     }
@@ -245,7 +245,7 @@ impl Supervised {
         let now = self.record_stop();
         self.kill_by(now);
         self.killed |= !self.lost;
-        self.cut_off |= self.lingers_since.is_some();
+        self.cut_off |= self.lingers;
         self.workload.kill();
     }
 
@@ -279,24 +279,24 @@ impl Supervised {
                 Progress::Running { pid } => return Event::Started { pid },
                 // The authority is kept while descendants end by themselves.
                 Progress::Ending { lingers: true, .. } => {
-                    self.lingers_since.get_or_insert_with(clock::boot_now);
+                    self.lingers = true;
                     self.cut_off |= self.lost || self.killed;
                 }
                 Progress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
                     self.leftovers_stopped_at
                         .get_or_insert_with(clock::boot_now);
-                    if self.lingers_since.take().is_some() {
+                    if std::mem::take(&mut self.lingers) {
                         self.report_leftovers();
                     }
                     return Event::Exited;
                 }
                 Progress::Gone(ended) => {
                     let now = clock::boot_now();
-                    let elapsed = self.lingers_since.take().map(|at| now.since(at));
+                    let lingered = std::mem::take(&mut self.lingers);
                     // A process that was frozen past the deadline has not noticed the loss.
-                    self.cut_off |= elapsed.is_some() && self.is_expired(now);
-                    // The end of the time may be unread.
-                    if elapsed.is_some_and(|elapsed| elapsed >= self.stopping.linger) {
+                    self.cut_off |= lingered && self.is_expired(now);
+                    // The end of their time may be unread.
+                    if lingered && !ended.lingered && !self.cut_off && self.stopped_at.is_none() {
                         self.report_leftovers();
                     }
                     return Event::Gone(self.finished(ended));

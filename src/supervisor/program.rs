@@ -129,6 +129,7 @@ mod tests {
         end: End::Signalled(9),
         by_us: true,
         interrupted: false,
+        lingered: false,
         guard_lost: false,
     };
 

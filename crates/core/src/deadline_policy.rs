@@ -250,9 +250,11 @@ impl DeadlinePolicy {
         self.signalled || self.killed
     }
 
-    /// Returns true while descendants of a CMD that has exited may end by themselves.
+    /// Returns true while descendants of a CMD that has exited may end by themselves, and afterwards
+    /// if they did.
     pub fn lingers(&self) -> bool {
-        self.phase == Phase::LeaderEnded && self.left_behind_at.is_some() && !self.stop_requested()
+        let leader_ended = matches!(self.phase, Phase::LeaderEnded | Phase::Done);
+        leader_ended && self.left_behind_at.is_some() && !self.stop_requested()
     }
 
     /// Returns true if the policy has ordered SIGKILL for CMD.

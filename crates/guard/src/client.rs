@@ -165,22 +165,29 @@ impl GuardClient {
         let _ = waitid(guard, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         if !self.is_gone() {
             let (end, by_us) = self.end_what_is_left().await;
-            self.gone(end, by_us, true);
+            self.gone(Ended {
+                guard_lost: true,
+                ..self.ended(end, by_us)
+            });
             if let Some(claim) = self.claim.take() {
                 record_end(claim);
             }
         }
     }
 
-    /// Publishes that CMD and all its descendants are gone.
-    fn gone(&self, end: End, by_us: bool, guard_lost: bool) {
+    fn ended(&self, end: End, by_us: bool) -> Ended {
         let key = matches!(end, End::Signalled(SIGINT | SIGQUIT));
-        let ended = Ended {
+        Ended {
             end,
             by_us,
             interrupted: key && self.had_foreground && !by_us,
-            guard_lost,
-        };
+            lingered: false,
+            guard_lost: false,
+        }
+    }
+
+    /// Publishes that CMD and all its descendants are gone.
+    fn gone(&self, ended: Ended) {
         if let Some(terminal) = &self.terminal {
             terminal.take_back();
         }
@@ -273,7 +280,10 @@ impl GuardClient {
                         lingers: report.lingers,
                     });
                 }
-                Stage::Gone => self.gone(end_of(report.end), report.by_us, false),
+                Stage::Gone => self.gone(Ended {
+                    lingered: report.lingers,
+                    ..self.ended(end_of(report.end), report.by_us)
+                }),
             }
         }
         if report.stopped != 0 && report.stopped != stopped_before {

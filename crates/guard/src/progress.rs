@@ -61,6 +61,8 @@ pub struct Ended {
     /// True if a key of the terminal (Ctrl-C, Ctrl-\) ended CMD, which means that the user wants
     /// the daemon to end too.
     pub interrupted: bool,
+    /// True if CMD left descendants that ended by themselves, before they were asked to.
+    pub lingered: bool,
     /// True if the guard was lost. CMD was ended for that reason, and the claim should end too.
     pub guard_lost: bool,
 }

@@ -416,6 +416,7 @@ mod tests {
                 end,
                 by_us: true,
                 interrupted: false,
+                lingered: false,
                 guard_lost: false,
             },
             exited: false,

@@ -38,6 +38,7 @@ fn ended(by_us: bool, guard_lost: bool) -> Ended {
         end: End::Signalled(15),
         by_us,
         interrupted: false,
+        lingered: false,
         guard_lost,
     }
 }

@@ -125,7 +125,8 @@ pub(crate) struct Report {
     pub(crate) expired: bool,
     /// True if SIGKILL was sent, so the guard has enforced its part of the deadline.
     pub(crate) killed: bool,
-    /// True while descendants of a CMD that has exited may end by themselves.
+    /// True while descendants of a CMD that has exited may end by themselves, and afterwards if they
+    /// did.
     pub(crate) lingers: bool,
     /// The signal that stopped (not ended) CMD; 0 while CMD runs.
     pub(crate) stopped: i32,
