@@ -251,6 +251,27 @@ async fn a_collection_that_only_check_refuses_serves_each_role() {
 }
 
 #[tokio::test]
+async fn a_document_without_room_is_named_and_recovered_from() {
+    let set = set_of_one().await;
+    let stage = stage_on(&set).timings(SURVIVING);
+    assert_eq!(ran(lock(&stage, FREE, &["-n"])).await.code, Some(0));
+    let locks = database(&stage).collection::<Document>(stage.collection());
+    let stored = locks.find_one_and_delete(doc! {}).await.expect("deleted");
+    let mut stored = stored.expect("the lock");
+    let used = mongodb::bson::serialize_to_vec(&stored).expect("a document");
+    // With the name, the type and the lengths of the field, the largest document but some bytes.
+    let rest = "x".repeat(16 * 1024 * 1024 - used.len() - 32);
+    stored.insert("notes", rest);
+    locks.insert_one(stored).await.expect("inserted");
+    let command = ["lock", FREE, "-n", "--", "true"];
+    let named = "(Location17419, code 17419): the document of this name is too large";
+    refused(&stage, &command, &[named]).await;
+    let emptied = doc! { "$unset": { "notes": 1 } };
+    locks.update_one(doc! {}, emptied).await.expect("updated");
+    assert_eq!(ran(lock(&stage, FREE, &["-n"])).await.code, Some(0));
+}
+
+#[tokio::test]
 async fn a_full_disk_is_named_and_recovered_from() {
     let Some(disk) = Mount::disk("700m") else {
         return;

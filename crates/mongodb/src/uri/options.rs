@@ -241,7 +241,9 @@ impl UriOption {
     /// Returns true if an empty value is a mistake: without the value, other servers are reached or
     /// trusted, or another user logs in.
     pub(super) fn requires_value(&self) -> bool {
-        self.treatment == Treatment::Applied && self.accepts == Accepts::Text
+        // These three concern this client alone.
+        let harmless = ["appName", "localThresholdMS", "maxIdleTimeMS"];
+        self.treatment == Treatment::Applied && !harmless.contains(&self.name)
     }
 
     /// Returns the accepted values, if this one is not among them.

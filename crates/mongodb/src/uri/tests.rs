@@ -44,6 +44,13 @@ fn problems_of_connection_strings_are_distinguished() {
         ),
         ("mongodb://h/?replicaSet", Err(NoValue("replicaSet"))),
         ("mongodb://h/?replicaSet=", Err(NoValue("replicaSet"))),
+        ("mongodb://h/?tls=", Err(NoValue("tls"))),
+        ("mongodb://h/?ssl=", Err(NoValue("tls"))),
+        (
+            "mongodb://h/?directConnection=",
+            Err(NoValue("directConnection")),
+        ),
+        ("mongodb+srv://h/?srvMaxHosts=", Err(NoValue("srvMaxHosts"))),
         ("mongodb://h/?authSource=", Err(NoValue("authSource"))),
         ("mongodb://h/?tls=true&ssl=true&TLS=true", Ok(())),
         ("mongodb://h/?tls=true&ssl=false", Err(Ambiguous("tls"))),

@@ -138,11 +138,10 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
             Failure::new("TLS configuration refused", tls::unusable(&asked.files))
                 .with_retry(RetryPolicy::Reconfigure)
         }
-        ErrorKind::ConnectionPoolCleared { .. } => Failure::new(
-            "connection lost before the call was sent",
-            servers.no_primary().detail,
-        )
-        .with_retry(RetryPolicy::WaitForServer),
+        ErrorKind::ConnectionPoolCleared { .. } => {
+            Failure::new("connection lost", servers.no_primary().detail)
+                .with_retry(RetryPolicy::WaitForServer)
+        }
         ErrorKind::Shutdown => Failure::new("the client was shut down", "this process stops"),
         _ => match servers
             .explain(error)

@@ -46,10 +46,12 @@ pub(super) const ELECTING: &str = "another member is used as soon as it is elect
 const NO_MAJORITY: &str = "a majority of the data-bearing members must be up and replicating";
 const DISK_FULL: &str = "free disk space on the primary";
 const VIEW: &str = "the collection is a view: set mongodb.collection to another name";
+const TOO_LARGE: &str =
+    "the document of this name is too large: remove the fields that are not leasehold's";
 const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
 
 /// The known errors. A lasting one ends a wait for a lock, because a retry fails in the same way.
-const KNOWN: [Refusal; 42] = [
+const KNOWN: [Refusal; 43] = [
     passing(6, "HostUnreachable", NO_MAJORITY),
     passing(7, "HostNotFound", NO_MAJORITY),
     passing(11, "UserNotFound", "create the user of the MongoDB URI"),
@@ -119,11 +121,7 @@ const KNOWN: [Refusal; 42] = [
         "CannotGrowDocumentInCappedNamespace",
         "the collection is capped: set mongodb.collection to another name",
     ),
-    lasting(
-        10334,
-        "BSONObjectTooLarge",
-        "the document of this name is too large: remove the fields that are not leasehold's",
-    ),
+    lasting(10334, "BSONObjectTooLarge", TOO_LARGE),
     passing(11600, "InterruptedAtShutdown", ELECTING),
     passing(
         11601,
@@ -139,6 +137,7 @@ const KNOWN: [Refusal; 42] = [
     passing(13435, "NotPrimaryNoSecondaryOk", ELECTING),
     passing(13436, "NotPrimaryOrSecondary", ELECTING),
     passing(14031, "OutOfDiskSpace", DISK_FULL),
+    lasting(17419, "Location17419", TOO_LARGE),
     // Expressions of our projections that a view does not have.
     lasting(28667, "Location28667", VIEW),
 ];
