@@ -16,6 +16,7 @@ mod event_policy;
 mod helm;
 mod helm_test;
 mod injection;
+mod instances;
 mod kustomize;
 mod leases;
 mod metadata;

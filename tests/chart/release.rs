@@ -57,7 +57,7 @@ impl Place {
     }
 
     /// Runs `helm` or `helm3`.
-    fn helm_of(&self, version: &str, arguments: &[&str]) -> Result<String, String> {
+    pub(crate) fn helm_of(&self, version: &str, arguments: &[&str]) -> Result<String, String> {
         let output = self.command_of(version, arguments).output().unwrap();
         if output.status.success() {
             Ok(String::from_utf8(output.stdout).unwrap())
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-fn path(path: &Path) -> &str {
+pub(crate) fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 

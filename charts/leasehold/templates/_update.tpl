@@ -40,6 +40,34 @@ kind: {{ .Values.workload.kind }}
 name: {{ include "leasehold.fullname" . | quote }}
 {{- end -}}
 
+{{/*
+Notes the record of this instance in `.Release`, which all charts of a release share. Helm renders templates in deeper directories first,
+so every instance is noted before one is checked.
+*/}}
+{{- define "app.noteInstance" -}}
+{{- $_ := set .Release "leaseholdRecords" (append (.Release.leaseholdRecords | default list) (include "app.recordName" .)) -}}
+{{- end -}}
+
+{{/*
+The records of objects that this instance may replace, as JSON: its own record. A new instance has none, and may have been renamed: then all
+records of the release whose instance is not rendered any longer.
+*/}}
+{{- define "app.recordsBefore" -}}
+{{- $own := include "app.recordName" . -}}
+{{- $rendered := .Release.leaseholdRecords | default list -}}
+{{- $gone := list -}}
+{{- $mine := list -}}
+{{- range (lookup "v1" "ConfigMap" .Release.Namespace "").items -}}
+{{- $of := get (.metadata.annotations | default dict) "meta.helm.sh/release-name" -}}
+{{- if eq .metadata.name $own -}}
+{{- $mine = append $mine .data -}}
+{{- else if and (eq $of $.Release.Name) (hasSuffix ".leasehold" .metadata.name) (not (has .metadata.name $rendered)) -}}
+{{- $gone = append $gone .data -}}
+{{- end -}}
+{{- end -}}
+{{- $mine | default $gone | toJson -}}
+{{- end -}}
+
 {{/* Annotations of the workload's object, which tell a later update what the pods contend for. */}}
 {{- define "app.contendsAnnotations" -}}
 leasehold.dev/contends-for: {{ include "app.contendsFor" . | quote }}
@@ -87,8 +115,15 @@ true
 {{- end -}}
 
 {{- define "app.checkUpdate" -}}
-{{- $record := (lookup "v1" "ConfigMap" .Release.Namespace (include "app.recordName" .)).data -}}
-{{- if $record -}}
+{{- range include "app.recordsBefore" . | fromJsonArray -}}
+{{- include "app.checkReplaced" (list $ .) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Refuses to replace the object of a record: a list of the root and the record. */}}
+{{- define "app.checkReplaced" -}}
+{{- $record := index . 1 -}}
+{{- with index . 0 -}}
 {{- $api := ternary "batch/v1" "apps/v1" (has $record.kind (list "Job" "CronJob")) -}}
 {{- $object := lookup $api $record.kind .Release.Namespace $record.name -}}
 {{- if $object -}}
@@ -101,7 +136,7 @@ true
 {{- $key := "leasehold.dev/contends-for" -}}
 {{- $was := get $before $key -}}
 {{- if and $was (ne $was (get $now $key)) (or $runs $fixed) -}}
-{{- fail (printf "leasehold: the replicas contend for %s, and with these values they would contend for %s: during the update two would lead; %s, or take back the change of workload.kind, mode, leasehold.leaseName, leasehold.config.mongodb or the name of the release" $was (get $now $key) (include "app.updateRemedy" (dict "object" $object "same" $same))) -}}
+{{- fail (printf "leasehold: the replicas contend for %s, and with these values they would contend for %s: during the update two would lead; %s, or take back the change of workload.kind, mode, leasehold.leaseName, leasehold.config.mongodb or the name of the release or dependency" $was (get $now $key) (include "app.updateRemedy" (dict "object" $object "same" $same))) -}}
 {{- end -}}
 {{- $key = "leasehold.dev/label" -}}
 {{- $was = get $before $key -}}

@@ -1,0 +1,95 @@
+//! Goal: a dependency that gets another alias does not lead together with its former self.
+//! Method: helm upgrades charts that depend on ours, on the real API server.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use leasehold_testbed::{assert_contains, run};
+use tempfile::TempDir;
+
+use crate::helm::{chart, values};
+use crate::release::{Place, path};
+
+/// A chart that depends on ours under these aliases, with the minimal values for each.
+fn umbrella(aliases: &[&str]) -> TempDir {
+    let around = tempfile::tempdir().unwrap();
+    fs::create_dir(around.path().join("charts")).unwrap();
+    symlink(chart(), around.path().join("charts/leasehold")).unwrap();
+    let minimal = fs::read_to_string(values("minimal")).unwrap();
+    let minimal = minimal.replace('\n', "\n  ");
+    let mut text = "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies:\n".to_owned();
+    let mut given = String::new();
+    for alias in aliases {
+        let version = env!("CARGO_PKG_VERSION");
+        text += &format!(
+            "- {{name: leasehold, alias: {alias}, version: {version}, repository: file://x}}\n"
+        );
+        given += &format!("{alias}:\n  {minimal}\n");
+    }
+    fs::write(around.path().join("Chart.yaml"), text).unwrap();
+    fs::write(around.path().join("values.yaml"), given).unwrap();
+    around
+}
+
+#[test]
+fn a_dependency_under_another_alias_is_refused_while_the_old_pods_would_go_on() {
+    run(async {
+        for version in ["helm", "helm3"] {
+            let place = Place::new().await;
+            let helm = |verb: &str, aliases: &[&str], more: &[&str]| {
+                let chart = umbrella(aliases);
+                place.helm_of(
+                    version,
+                    &[&[verb, "prod", path(chart.path())], more].concat(),
+                )
+            };
+            helm("install", &["orders"], &[]).unwrap();
+            let refused = helm("upgrade", &["sales"], &[]).unwrap_err();
+            let namespace = &place.namespace;
+            for words in [
+                &format!("contend for the lease {namespace}.prod-orders in leasehold.leases"),
+                &format!("would contend for the lease {namespace}.prod-sales"),
+                "set deployment.replicas to 0 in an update of the Deployment prod-orders before",
+            ] {
+                assert_contains(&refused, words);
+            }
+            // An instance that is added or removed by itself renames nothing. Helm 3 refuses the
+            // schema of a chart with two aliases.
+            if version == "helm" {
+                helm("upgrade", &["orders", "billing"], &[]).unwrap();
+                let refused = helm("upgrade", &["sales", "billing"], &[]).unwrap_err();
+                assert_contains(&refused, "an update of the Deployment prod-orders before");
+                helm("upgrade", &["orders"], &[]).unwrap();
+            }
+
+            // Pods of both names contend for one lease.
+            let lease = format!("sales.leasehold.leaseName={namespace}.prod-orders");
+            helm("upgrade", &["sales"], &["--set", &lease]).unwrap();
+            helm(
+                "upgrade",
+                &["sales"],
+                &["--set", &lease, "--set", "sales.deployment.replicas=0"],
+            )
+            .unwrap();
+            helm("upgrade", &["orders"], &[]).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_chart_that_becomes_a_dependency_is_refused_while_its_pods_would_go_on() {
+    run(async {
+        let place = Place::new().await;
+        place.chart("install", "one", &[]).unwrap();
+        let around = umbrella(&["orders"]);
+        let into = || place.helm_of("helm", &["upgrade", "one", path(around.path())]);
+        let remedy = "set deployment.replicas to 0 in an update of the Deployment one before";
+        assert_contains(&into().unwrap_err(), remedy);
+        place
+            .chart("upgrade", "one", &["--set", "deployment.replicas=0"])
+            .unwrap();
+        into().unwrap();
+        let back = place.chart("upgrade", "one", &[]).unwrap_err();
+        assert_contains(&back, "an update of the Deployment one-orders before");
+    });
+}
