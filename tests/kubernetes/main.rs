@@ -20,6 +20,7 @@ mod label_is_repaired;
 mod label_turns_before_release;
 mod no_connection_is_kept;
 mod other_pods;
+mod policy_is_missing;
 mod publisher;
 mod refusals;
 mod start;

@@ -41,7 +41,7 @@ pub struct TokenUser {
 /// A request that the API server did not grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// Refused by an admission policy, or as invalid.
+    /// Refused by an admission policy, as invalid, or because the right is missing.
     Policy,
     /// Not answered, or refused for another reason.
     Failed(String),
@@ -138,7 +138,8 @@ impl Examiner {
         self.send(request).await.map(drop)
     }
 
-    /// Tries a patch of the pod that is not leasehold's to make.
+    /// Tries a patch of the pod that is not leasehold's to make. The token must have the right to
+    /// patch the pod's status: without it, the API server refuses the patch in the same way.
     ///
     /// # Errors
     /// [`Refusal::Policy`] if an admission policy restricts the token, as it should.
@@ -153,7 +154,8 @@ impl Examiner {
     }
 }
 
-/// The reviews have told before if the token has the right, so 403 is a policy's refusal too.
+/// Interprets a refusal. 403 is also the refusal of a token without the right: callers must ask
+/// [`Examiner::grants`] first.
 fn refusal(error: &ApiError) -> Refusal {
     match (error.status, error.retry) {
         (Some(403 | 422), RetryPolicy::Person) => Refusal::Policy,

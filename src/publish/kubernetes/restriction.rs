@@ -4,10 +4,10 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, error};
 
-use super::examination::{Examiner, Refusal};
+use super::examination::{Examiner, Refusal, Right};
 use super::reconciler::REQUEST_TIME_MAX;
 
 /// Attempts before the policy counts as missing. helm creates policies after the pods, and an API
@@ -16,6 +16,9 @@ const ATTEMPTS: u32 = 4;
 
 /// Interval between attempts.
 const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Longest wait for the right, in intervals. A pod whose Role is missing asks once a minute.
+const UNGRANTED_FACTOR_MAX: u32 = 6;
 
 /// Logs an error if no policy restricts the token. Then waits indefinitely, because the end of a
 /// task is a fault.
@@ -32,30 +35,65 @@ pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> 
     pending().await
 }
 
-/// Tries, as a dry run, a change that a policy must refuse. Returns false if the last attempt was
-/// accepted, and `None` if it was not answered within `answer_max`.
+/// Changes of pods that the API server grants the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grant {
+    /// No change of any pod's status, because the Role or its binding is missing.
+    Nothing,
+    /// Changes of pods' status, restricted by an admission policy.
+    Restricted,
+    /// Any change of any pod's status in the namespace.
+    Unrestricted,
+}
+
+/// Asks until a policy restricts the token, or the attempts are used up. Waits while the token has
+/// no right that a policy could restrict. Returns false if the last attempt was accepted, and `None`
+/// if it was not answered within `answer_max`.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
-    let mut answer = None;
-    for attempt in 0..ATTEMPTS {
-        if attempt > 0 {
-            tokio::time::sleep(interval).await;
+    let mut attempts = 0;
+    let mut until_granted = interval;
+    loop {
+        let examined = timeout(answer_max, examine(examiner)).await;
+        let granted = examined.ok().and_then(Result::ok);
+        match granted {
+            Some(Grant::Restricted) => return Some(true),
+            Some(Grant::Nothing) => {
+                debug!("admission policy not verified yet: patch pods/status is not granted");
+                sleep(until_granted).await;
+                until_granted = (2 * until_granted).min(UNGRANTED_FACTOR_MAX * interval);
+                continue;
+            }
+            Some(Grant::Unrestricted) | None => attempts += 1,
         }
-        answer = match timeout(answer_max, examiner.try_more_than_the_label()).await {
-            Ok(Err(Refusal::Policy)) => return Some(true),
-            Ok(Err(Refusal::Failed(_))) | Err(_) => None,
-            Ok(Ok(())) => Some(false),
-        };
+        if attempts >= ATTEMPTS {
+            return granted.map(|_| false);
+        }
+        sleep(interval).await;
     }
-    answer
+}
+
+/// Tries, as a dry run, a change that a policy must refuse. A missing right is examined first,
+/// because the API server refuses the change for it too.
+async fn examine(examiner: &Examiner) -> Result<Grant, Refusal> {
+    if !examiner.grants(Right::PatchPodStatus).await? {
+        return Ok(Grant::Nothing);
+    }
+    match examiner.try_more_than_the_label().await {
+        Ok(()) => Ok(Grant::Unrestricted),
+        Err(Refusal::Policy) => Ok(Grant::Restricted),
+        Err(failed) => Err(failed),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use hyper::{Request, Response};
     use kube::Client;
     use kube::client::Body;
+    use serde_json::json;
     use tower::BoxError;
     use tower::util::service_fn;
 
@@ -66,13 +104,27 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(30);
 
-    async fn answered(statuses: &'static [u16]) -> Option<bool> {
-        let asked = std::sync::Arc::new(AtomicUsize::new(0));
+    /// Answers reviews with the granted rights in turn, and patches with the statuses in turn. The
+    /// last one of each is repeated.
+    async fn answered(granted: &'static [bool], statuses: &'static [u16]) -> Option<bool> {
+        let counters = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let api = Api::over("https://api".to_owned(), move || {
-            let status = statuses[asked.fetch_add(1, Ordering::SeqCst).min(statuses.len() - 1)];
-            let service = service_fn(move |_: Request<Body>| async move {
+            let counters = Arc::clone(&counters);
+            let service = service_fn(move |request: Request<Body>| {
+                let next = |counter: usize, length: usize| {
+                    counters[counter]
+                        .fetch_add(1, Ordering::SeqCst)
+                        .min(length - 1)
+                };
+                let (status, body) = if request.uri().path().ends_with("accessreviews") {
+                    let allowed = granted[next(0, granted.len())];
+                    (201, json!({ "status": { "allowed": allowed } }).to_string())
+                } else {
+                    (statuses[next(1, statuses.len())], String::new())
+                };
                 let answer = Response::builder().status(status);
-                Ok::<_, BoxError>(answer.body(Body::empty()).unwrap())
+                let answer = answer.body(Body::from(body.into_bytes()));
+                async move { Ok::<_, BoxError>(answer.unwrap()) }
             });
             Ok(Client::new(service, "shop"))
         });
@@ -98,9 +150,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_policy_that_is_late_is_awaited_and_one_that_never_comes_is_missing() {
-        assert_eq!(answered(&[403]).await, Some(true));
-        assert_eq!(answered(&[200, 200, 422]).await, Some(true));
-        assert_eq!(answered(&[200]).await, Some(false));
-        assert_eq!(answered(&[500]).await, None);
+        let granted = &[true];
+        assert_eq!(answered(granted, &[403]).await, Some(true));
+        assert_eq!(answered(granted, &[200, 200, 422]).await, Some(true));
+        assert_eq!(answered(granted, &[200]).await, Some(false));
+        assert_eq!(answered(granted, &[500]).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_missing_right_is_not_taken_for_a_policy() {
+        // Longer than the attempts last.
+        let late = &[false, false, false, false, false, false, true];
+        assert_eq!(answered(late, &[200]).await, Some(false));
+        assert_eq!(answered(late, &[403]).await, Some(true));
+        let never = timeout(Duration::from_millis(200), answered(&[false], &[403]));
+        assert!(never.await.is_err(), "the right is awaited");
     }
 }

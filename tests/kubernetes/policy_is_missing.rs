@@ -1,0 +1,71 @@
+//! Goal: a daemon that a chart rendered reports that no admission policy restricts its token, and
+//! does not take a missing Role for a policy.
+
+use std::time::Duration;
+
+use leasehold_testbed::{Daemon, run};
+
+use crate::cluster::{Cluster, LONG, Place, eventually, in_cluster};
+
+/// Text of the error.
+const MISSING: &str = "no admission policy restricts the token of this pod";
+/// Text while the token has no right that a policy could restrict.
+const NOT_GRANTED: &str = "admission policy not verified yet";
+
+async fn rendered(cluster: &Cluster, place: &Place) -> Daemon {
+    let place_of_chart = format!("{}/orders", cluster.namespace);
+    let builder = cluster.candidate(place).flag("--log-level=debug");
+    let builder = builder.flag(&format!("--kubernetes-rendered-for={place_of_chart}"));
+    builder.leading(LONG).await
+}
+
+async fn wait_error(daemon: &Daemon) {
+    let errors = || {
+        let records = daemon.log_records().into_iter();
+        records
+            .filter(|record| record.to_string().contains(MISSING))
+            .collect::<Vec<_>>()
+    };
+    // The attempts last 30 s, because a policy that was just created is applied late.
+    let wait = async || {
+        eventually("the missing policy is reported", async || {
+            !errors().is_empty()
+        })
+        .await
+    };
+    let _: Duration = wait().await;
+    let errors = errors();
+    assert_eq!(errors.len(), 1, "{}", daemon.logs());
+    assert!(
+        errors[0].to_string().to_lowercase().contains("error"),
+        "{}",
+        daemon.logs()
+    );
+}
+
+#[test]
+fn a_missing_policy_is_reported_once() {
+    in_cluster(async |cluster| {
+        let place = cluster.place("a").await;
+        let daemon = rendered(&cluster, &place).await;
+        wait_error(&daemon).await;
+        assert!(!daemon.logs().contains(NOT_GRANTED), "{}", daemon.logs());
+        assert!(daemon.leads());
+    });
+}
+
+#[test]
+fn a_role_that_comes_late_is_not_taken_for_a_policy() {
+    run(async {
+        let cluster = Cluster::without_rights().await;
+        let place = cluster.place("a").await;
+        let daemon = rendered(&cluster, &place).await;
+        eventually("the missing right is noticed", async || {
+            daemon.logs().contains(NOT_GRANTED)
+        })
+        .await;
+        // The label is retried after a minute, so it is not waited for.
+        cluster.grant().await;
+        wait_error(&daemon).await;
+    });
+}
