@@ -163,7 +163,7 @@ async fn everyone_is_served(stage: &Stage, servers: &[String], silent: &str) {
 }
 
 #[tokio::test]
-async fn a_named_server_that_is_silent_costs_nobody_an_answer() {
+async fn a_named_server_that_does_not_respond_costs_no_answer() {
     let set = std::sync::Arc::new(ReplicaSet::start().await);
     let members: Vec<_> = (0..3).map(|member| set.node(member).address()).collect();
     let stage = stage_on(&set).timings(SURVIVING);
