@@ -14,8 +14,8 @@ const SPAWN_DESCRIPTORS = 6;
 export const timing = {
   // `leasehold` waits for MongoDB for at most 5 s.
   release: 10_000,
-  // An exit takes no longer after SIGKILL, or after the end of the output.
-  exit: 1_000,
+  // An exit takes no longer after SIGKILL, or after the end of the output, on busy cores.
+  exit: 5_000,
   poll: 10,
 };
 
