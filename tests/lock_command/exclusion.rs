@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use leasehold_testbed::INVARIANT_VIOLATED;
 use rustix::process::Signal;
 
 use crate::job::{Job, Output, Place, eventually};
 
-/// Returns the maximum number of jobs that ran simultaneously.
-fn most_at_once(place: &Place) -> usize {
+/// Returns the maximum number of jobs that ran simultaneously, which must not exceed `limit`.
+fn most_at_once(place: &Place, limit: usize) -> usize {
     let (mut now, mut most) = (0, 0);
     for line in place.journal() {
         match line[0].as_str() {
@@ -17,6 +18,11 @@ fn most_at_once(place: &Place) -> usize {
         }
         most = most.max(now);
     }
+    let journal = place.journal();
+    assert!(
+        most <= limit,
+        "{INVARIANT_VIOLATED}: {most} jobs run, limit {limit}: {journal:?}"
+    );
     assert_eq!(now, 0, "each that began has ended");
     most
 }
@@ -51,7 +57,7 @@ fn all_succeed(jobs: Vec<Job>) {
 fn one_at_a_time() {
     let place = Place::new();
     all_succeed(jobs(&place, 8, &["one"]));
-    assert_eq!(most_at_once(&place), 1);
+    assert_eq!(most_at_once(&place, 1), 1);
     let lines = place.journal();
     let mut tokens: Vec<i64> = lines.iter().map(|line| line[1].parse().unwrap()).collect();
     tokens.dedup();
@@ -70,7 +76,7 @@ fn readers_together_and_a_writer_alone() {
     started.extend(jobs(&place, 2, &["readers"]));
     started.extend(jobs(&place, 4, &["readers", "--shared"]));
     all_succeed(started);
-    assert!(most_at_once(&place) >= 4, "{:?}", place.journal());
+    assert!(most_at_once(&place, 8) >= 4, "{:?}", place.journal());
 }
 
 #[test]
@@ -78,7 +84,7 @@ fn so_many_slots_and_no_more() {
     let place = Place::new();
     let together = until_begun(&place, 3);
     all_succeed(jobs_that(&place, 9, &["slots", "--slots=3"], &together));
-    assert_eq!(most_at_once(&place), 3);
+    assert_eq!(most_at_once(&place, 3), 3);
 }
 
 /// Jobs of one name share the numbers, and each number has one job at a time.
@@ -95,7 +101,11 @@ fn each_slot_has_one_holder_at_a_time() {
         let slot: u32 = line[1].parse().unwrap();
         seen.insert(slot);
         match line[0].as_str() {
-            "begin" => assert!(held.insert(slot), "two have {slot}: {:?}", place.journal()),
+            "begin" => assert!(
+                held.insert(slot),
+                "{INVARIANT_VIOLATED}: two have {slot}: {:?}",
+                place.journal()
+            ),
             _ => assert!(held.remove(&slot)),
         }
     }

@@ -8,7 +8,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use leasehold_testbed::{DaemonBuilder, Scratch};
+use leasehold_testbed::{DaemonBuilder, INVARIANT_VIOLATED, Scratch};
 
 use crate::contest::eventually;
 
@@ -121,7 +121,7 @@ impl Journal {
         for line in &lines {
             assert!(
                 line.token >= newest,
-                "token {} ran beside {newest}: {line:?}",
+                "{INVARIANT_VIOLATED}: token {} ran at the time of {newest}: {line:?}",
                 line.token
             );
             newest = line.token;

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::daemon::{StatusFile, boottime_ns, leads};
-use crate::{Daemon, eventually};
+use crate::{Daemon, eventually, report_violation};
 
 /// Sampling interval, short enough to observe a handoff between two leaders.
 const INTERVAL: Duration = Duration::from_millis(3);
@@ -132,11 +132,11 @@ impl Drop for LeaderMonitor {
     fn drop(&mut self) {
         self.end();
         let record = lock(&self.record);
-        if !std::thread::panicking() {
-            let Record {
-                reigns, violations, ..
-            } = &*record;
-            assert!(violations.is_empty(), "{violations:#?} among {reigns:#?}");
+        let Record {
+            reigns, violations, ..
+        } = &*record;
+        if !violations.is_empty() {
+            report_violation(&format!("{violations:#?} among {reigns:#?}"));
         }
     }
 }

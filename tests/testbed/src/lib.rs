@@ -84,6 +84,22 @@ pub fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
+/// Marks a failure that proves the violation of an invariant. The suite never runs such a test
+/// again, because a violation that occurs rarely is a bug, too.
+pub const INVARIANT_VIOLATED: &str = "invariant violated";
+
+/// Fails the test because of a violation. If the test has failed already, the violation is printed
+/// with its output. For destructors, which must not panic then.
+///
+/// # Panics
+/// Unless the thread panics already.
+#[allow(clippy::print_stderr, reason = "the output of the test")]
+pub fn report_violation(what: &str) {
+    let text = format!("{INVARIANT_VIOLATED}: {what}");
+    assert!(std::thread::panicking(), "{text}");
+    eprintln!("{text}");
+}
+
 /// Asserts that a text contains another one.
 #[track_caller]
 pub fn assert_contains(text: &str, part: &str) {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use leasehold_trace_check::{Checked, Checker, Violation};
 
-use crate::Changes;
 use crate::shared::run_apart;
+use crate::{Changes, report_violation};
 
 /// The environment variable that names the file.
 pub const VARIABLE: &str = "LEASEHOLD_TRACE";
@@ -38,7 +38,8 @@ fn open(file: &Path) -> BufReader<File> {
     BufReader::new(opened.unwrap_or_else(|error| panic!("open {file:?}: {error}")))
 }
 
-/// A trace that is checked when this value is dropped, unless the test has failed anyway.
+/// A trace that is checked when this value is dropped. If the test has failed anyway, violations are
+/// printed.
 #[derive(Debug)]
 pub struct CheckedTrace {
     path: PathBuf,
@@ -83,27 +84,31 @@ impl CheckedTrace {
         }
     }
 
-    fn check(&mut self) {
-        let mut changes = self.changes.take();
-        if let Some(changes) = &mut changes {
-            let drained = run_apart(changes.drain());
-            drained.expect("no change is missed");
-        }
-        let recordings: Vec<_> = changes.iter().map(Changes::path).collect();
+    /// Checks the trace, and all changes in these recordings against it.
+    fn check(&self, recordings: &[&Path]) {
         let traces = match self.path.try_exists() {
             Ok(false) => &[][..],
             _ => &[self.path.as_path()],
         };
-        if let Err(violations) = check(&recordings, traces) {
-            panic!("the trace {:?} has violations: {violations:#?}", self.path);
+        if let Err(violations) = check(recordings, traces) {
+            report_violation(&format!("in the trace {:?}: {violations:#?}", self.path));
         }
     }
 }
 
 impl Drop for CheckedTrace {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.check();
+        if std::thread::panicking() {
+            // Changes may be missing from the recording, because the test did not end all writers.
+            self.check(&[]);
+            return;
         }
+        let mut changes = self.changes.take();
+        if let Some(changes) = &mut changes {
+            let drained = run_apart(changes.drain());
+            drained.expect("no change is missed");
+        }
+        let recordings: Vec<_> = changes.iter().map(Changes::path).collect();
+        self.check(&recordings);
     }
 }

@@ -48,6 +48,14 @@ fn does_not_panic_once() {
 }
 
 #[test]
+fn violates_once() {
+    assert!(
+        earlier_runs("violates_once") >= 1,
+        "invariant violated: two leaders"
+    );
+}
+
+#[test]
 fn fails_twice() {
     assert!(earlier_runs("fails_twice") >= 2, "one of the first runs");
 }
