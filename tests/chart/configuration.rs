@@ -105,6 +105,52 @@ fn the_flags_are_a_configuration() {
     assert!(checked > 15, "{checked}");
 }
 
+/// No template reads the ConfigMaps and Secrets of an `envFrom`.
+#[test]
+fn no_variable_changes_the_lease_the_database_or_the_collection() {
+    for (installation, lease, collection) in [
+        ("minimal", "shop.orders", "leasehold.leases"),
+        ("everything", "orders.main", "elections.orders"),
+        ("supervisor", "shop.orders", "leasehold.leases"),
+    ] {
+        let objects = Objects::of(installation, &[]);
+        let labels = &objects.template()["metadata"]["labels"];
+        assert_eq!(labels["contends.leasehold.dev/in"], collection);
+        let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+            .args(["config", "--output", "json"])
+            .args(&flags(&objects)[1..])
+            .env_clear()
+            .envs(["POD_NAME", "POD_NAMESPACE", "POD_UID"].map(|name| (name, "x")))
+            .envs(["LEASE__NAME", "MONGODB__DATABASE", "MONGODB__COLLECTION"].map(other))
+            .env("LEASEHOLD_MONGODB__URI", "mongodb://other.example")
+            .output()
+            .unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{installation}: {complaint}");
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let value = |key: &str| shown[key]["value"].as_str().unwrap();
+        assert_eq!(value("lease.name"), lease);
+        let used = [value("mongodb.database"), value("mongodb.collection")].join(".");
+        assert_eq!(used, collection, "{installation}");
+        assert_eq!(value("mongodb.uri_file"), "/etc/leasehold/mongodb/uri");
+        assert!(!shown.to_string().contains("other.example"), "{shown}");
+    }
+    for (installation, containers) in [("job", 1), ("leases", 3), ("injector", 1), ("web", 2)] {
+        let rendered = render(installation, &[]).unwrap();
+        for flag in ["--mongodb-database=", "--mongodb-collection="] {
+            assert_eq!(
+                rendered.matches(flag).count(),
+                containers,
+                "{installation}: {flag}"
+            );
+        }
+    }
+}
+
+fn other(key: &str) -> (String, &str) {
+    (format!("LEASEHOLD_{key}"), "other")
+}
+
 /// Collects the keys of a section of the schema and of its subsections.
 fn keys(section: &str, schema: &Value, into: &mut BTreeSet<String>) {
     for (name, schema) in schema["properties"].as_object().unwrap() {

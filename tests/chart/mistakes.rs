@@ -85,6 +85,52 @@ fn leaseholds_parts_of_the_pod_are_not_the_workloads() {
     render("minimal", &[both]).unwrap();
 }
 
+/// The checks of an update would not see them.
+#[test]
+fn the_configuration_is_not_set_by_variables() {
+    refused(
+        r#"
+        minimal: leasehold.extraEnv=[{"name":"LEASEHOLD_MONGODB__DATABASE","value":"x"}]
+            leave LEASEHOLD_MONGODB__DATABASE out of leasehold.extraEnv
+            set leasehold.config.mongodb.database
+
+        minimal: leasehold.extraEnv=[{"name":"LEASEHOLD_MONGODB__COLLECTION","valueFrom":{"secretKeyRef":{"name":"a","key":"b"}}}]
+            leave LEASEHOLD_MONGODB__COLLECTION out of leasehold.extraEnv
+            set leasehold.config.mongodb.collection
+
+        leases: leasehold.extraEnv=[{"name":"LEASEHOLD_LEASE__NAME","value":"x"}]
+            leave LEASEHOLD_LEASE__NAME out of leasehold.extraEnv: set leasehold.leaseName
+
+        injector: leasehold.extraEnv=[{"name":"LEASEHOLD_MONGODB__URI","value":"x"}]
+            leave LEASEHOLD_MONGODB__URI out of leasehold.extraEnv
+            the Secret that leasehold.mongodb.secretName names
+
+        web: leasehold.extraEnv=[{"name":"LEASEHOLD_WORKLOAD__HEALTH__URL","value":"x"}]
+            leave LEASEHOLD_WORKLOAD__HEALTH__URL out of leasehold.extraEnv
+            set leasehold.config.workload.health.url
+
+        supervisor: workload.env=[{"name":"LEASEHOLD_MONGODB__DATABASE","value":"x"}]
+            leave LEASEHOLD_MONGODB__DATABASE out of workload.env
+            set leasehold.config.mongodb.database
+
+        cron-job: workload.env=[{"name":"LEASEHOLD_LEASE__LEASE_DURATION","value":"9s"}]
+            leave LEASEHOLD_LEASE__LEASE_DURATION out of workload.env
+            set leasehold.config.lease.lease_duration
+
+        minimal: leasehold.config.mongodb.database="$(DATABASE)"
+            leasehold.config.mongodb.database is $(DATABASE)
+            write the name itself
+
+        minimal: leasehold.extraLeases={"a":{"port":9500,"config":{"mongodb":{"collection":"$(A)"}}}}
+            leasehold.extraLeases.a.config.mongodb.collection is $(A)
+            write the name itself
+        "#,
+    );
+    // Next to a sidecar they are the workload's own, such as for a lock that it takes.
+    let own = r#"workload.env=[{"name":"LEASEHOLD_MONGODB__DATABASE","value":"x"}]"#;
+    render("minimal", &[own]).unwrap();
+}
+
 #[test]
 fn a_pod_is_not_born_with_a_label_of_leaseholds() {
     refused(

@@ -29,6 +29,7 @@ fn the_page_has_a_user_and_a_token_of_its_own() {
             "--allow-actions",
             "--by=orders-web.shop",
             "--log-level=debug",
+            "--mongodb-collection=leases",
             "--mongodb-database=elections",
         ])
     );

@@ -185,6 +185,7 @@ fn a_job_in_supervisor_mode_runs_under_a_lock_and_its_account_has_no_permission(
             "--lease-renew-deadline=10s",
             "--lease-renew-interval=2s",
             "--mongodb-collection=jobs",
+            "--mongodb-database=leasehold",
             "--workload-stop-grace=20s",
             "--",
             "/orders",

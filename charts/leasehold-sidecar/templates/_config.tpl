@@ -4,26 +4,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 */}}
 {{- define "leasehold.check" -}}
 {{- $at := .Values.leasehold.configAt | default "leasehold.config" -}}
-{{- $own := .Values.leasehold.at | default "leasehold" -}}
-{{- $set := dict
-  "lease.name" (printf "set %s.leaseName" $own)
-  "identity.name" "it is the name of the pod"
-  "mongodb.uri" "put it into the Secret that leasehold.mongodb.secretName names"
-  "mongodb.uri_file" "put it into the Secret that leasehold.mongodb.secretName names"
-  "status.directory" (printf "set %s.statusDirectory, where the workload sees it" $own)
-  "http.listen" (ternary "set leasehold.http.address and leasehold.http.port" (printf "set leasehold.http.address and %s.port" $own) (eq $own "leasehold"))
-  "workload.ends_first" "the chart knows: it is true for native sidecars, and not asked where leasehold runs the workload"
-  "kubernetes.enabled" "set leasehold.kubernetes.enabled"
-  "kubernetes.pod_name" "it comes from the pod"
-  "kubernetes.pod_namespace" "it comes from the pod"
-  "kubernetes.pod_uid" "it comes from the pod"
-  "kubernetes.pod_account" "it comes from the pod"
-  "kubernetes.rendered_for" "the chart knows"
-  "kubernetes.credentials" "the chart mounts them"
-  "kubernetes.label_prefix" "set leasehold.kubernetes.labelPrefix"
-  "kubernetes.demote_others" "set leasehold.kubernetes.demoteOthers"
-  "kubernetes.events" "set leasehold.kubernetes.events"
--}}
+{{- $set := include "leasehold.setElsewhere" . | fromJson -}}
 {{- $counts := list "workload.health.failures" "identity.priority" -}}
 {{- range $key, $value := include "leasehold.settings" . | fromJson -}}
 {{- with get $set $key -}}
@@ -31,6 +12,13 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- end -}}
 {{- if and (kindIs "float64" $value) (not (has $key $counts)) -}}
 {{- fail (printf "leasehold: %s.%s is a duration and has a unit: write \"%vs\" if seconds are meant" $at $key $value) -}}
+{{- end -}}
+{{- end -}}
+{{- include "leasehold.checkEnv" (dict "root" . "env" .Values.leasehold.extraEnv "key" "leasehold.extraEnv") -}}
+{{- $settings := include "leasehold.settings" . | fromJson -}}
+{{- range list "mongodb.database" "mongodb.collection" -}}
+{{- if contains "$(" (get $settings .) -}}
+{{- fail (printf "leasehold: %s.%s is %s, which Kubernetes replaces by a variable: write the name itself, so that an update to another one is noticed" $at . (get $settings .)) -}}
 {{- end -}}
 {{- end -}}
 {{- $prefix := .Values.leasehold.kubernetes.labelPrefix -}}
@@ -53,7 +41,51 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- end -}}
 {{- end -}}
 
-{{/* The configured values, by the full names of the keys, as JSON. A section may have sections of its own. */}}
+{{/* The keys that the chart sets itself, each with the remedy for a configuration that has it, as JSON. */}}
+{{- define "leasehold.setElsewhere" -}}
+{{- $own := .Values.leasehold.at | default "leasehold" -}}
+{{- dict
+  "lease.name" (printf "set %s.leaseName" $own)
+  "identity.name" "it is the name of the pod"
+  "mongodb.uri" "put it into the Secret that leasehold.mongodb.secretName names"
+  "mongodb.uri_file" "put it into the Secret that leasehold.mongodb.secretName names"
+  "status.directory" (printf "set %s.statusDirectory, where the workload sees it" $own)
+  "http.listen" (ternary "set leasehold.http.address and leasehold.http.port" (printf "set leasehold.http.address and %s.port" $own) (eq $own "leasehold"))
+  "workload.ends_first" "the chart knows: it is true for native sidecars, and not asked where leasehold runs the workload"
+  "kubernetes.enabled" "set leasehold.kubernetes.enabled"
+  "kubernetes.pod_name" "it comes from the pod"
+  "kubernetes.pod_namespace" "it comes from the pod"
+  "kubernetes.pod_uid" "it comes from the pod"
+  "kubernetes.pod_account" "it comes from the pod"
+  "kubernetes.rendered_for" "the chart knows"
+  "kubernetes.credentials" "the chart mounts them"
+  "kubernetes.label_prefix" "set leasehold.kubernetes.labelPrefix"
+  "kubernetes.demote_others" "set leasehold.kubernetes.demoteOthers"
+  "kubernetes.events" "set leasehold.kubernetes.events"
+  | toJson
+-}}
+{{- end -}}
+
+{{/*
+Refuses `env`, the value of `key`, with a key of the configuration. The checks of a release and of its updates would not see it, and a
+flag of the chart would replace it silently.
+*/}}
+{{- define "leasehold.checkEnv" -}}
+{{- $set := include "leasehold.setElsewhere" .root | fromJson -}}
+{{- $at := .root.Values.leasehold.configAt | default "leasehold.config" -}}
+{{- $list := .key -}}
+{{- range .env -}}
+{{- if regexMatch "^LEASEHOLD_[A-Z]+__" .name -}}
+{{- $key := trimPrefix "LEASEHOLD_" .name | lower | replace "__" "." -}}
+{{- fail (printf "leasehold: leave %s out of %s: %s" .name $list (get $set $key | default (printf "set %s.%s; Kubernetes replaces $(NAME) in it by another variable" $at $key))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The configured values, by the full names of the keys, as JSON. A section may have sections of its own. The database and the collection
+are always there: as flags they take precedence over variables, which also come from Secrets and ConfigMaps that no template sees.
+*/}}
 {{- define "leasehold.settings" -}}
 {{- $settings := dict -}}
 {{- range $section, $keys := .Values.leasehold.config -}}
@@ -66,6 +98,9 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- $_ := set $settings (printf "%s.%s" $section $key) $value -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- range $key, $default := dict "mongodb.database" "leasehold" "mongodb.collection" "leases" -}}
+{{- $_ := set $settings $key (get $settings $key | default $default) -}}
 {{- end -}}
 {{- toJson $settings -}}
 {{- end -}}

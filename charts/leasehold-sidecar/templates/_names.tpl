@@ -28,8 +28,8 @@ contends.leasehold.dev/in: {{ $collection | quote }}
 {{- end -}}
 
 {{- define "leasehold.collection" -}}
-{{- $mongodb := (.Values.leasehold.config | default dict).mongodb | default dict -}}
-{{- printf "%s.%s" ($mongodb.database | default "leasehold") ($mongodb.collection | default "leases") -}}
+{{- $settings := include "leasehold.settings" . | fromJson -}}
+{{- printf "%s.%s" (get $settings "mongodb.database") (get $settings "mongodb.collection") -}}
 {{- end -}}
 
 {{/*

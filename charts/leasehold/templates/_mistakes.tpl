@@ -39,6 +39,9 @@
 {{- include "leasehold.checkLabels" (dict "root" $ "labels" $values.deployment.podLabels "key" "deployment.podLabels") -}}
 {{- include "app.checkKind" . -}}
 {{- include "app.checkPodFields" . -}}
+{{- if $supervised -}}
+{{- include "leasehold.checkEnv" (dict "root" . "env" $values.workload.env "key" "workload.env") -}}
+{{- end -}}
 {{- $locks := eq (include "app.locks" .) "true" -}}
 {{- range $name, $port := include "leasehold.allPorts" . | fromJson -}}
 {{- range ternary list $values.workload.ports $locks -}}
