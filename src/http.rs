@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 pub(crate) use self::answer::{
-    Answer, EventBody, Feed, HTML, event_body, event_stream, full, json, respond, text,
+    Answer, EventBody, Feed, HTML, event_body, event_stream, full, json, respond, retry_later, text,
 };
 pub(crate) use self::hosts::is_misdirected;
 pub(crate) use self::streams::StreamPlace;

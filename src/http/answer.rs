@@ -19,7 +19,7 @@ pub(crate) const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
-/// Time after which a client that found all places taken should retry, in seconds.
+/// Time after which a client that found the server busy should retry, in seconds.
 const RETRY_AFTER: &str = "5";
 
 pub(crate) fn text(code: StatusCode, message: &str) -> Answer {
@@ -91,9 +91,12 @@ pub(crate) fn full(code: StatusCode, max: usize) -> Answer {
     let why = format!(
         "all {max} places for event streams and waits are taken, or the server is stopping"
     );
-    let mut answer = text(code, &why);
-    answer
-        .headers_mut()
-        .insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+    retry_later(text(code, &why))
+}
+
+/// Adds to an answer when the client should retry.
+pub(crate) fn retry_later(mut answer: Answer) -> Answer {
+    let headers = answer.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
     answer
 }

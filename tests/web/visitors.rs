@@ -1,15 +1,19 @@
 //! Goal: beyond a loopback address, only visitors with the token of the file see anything.
 
-use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use leasehold_testbed::{HungDisk, skip};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::server::{Events, Server, eventually, run, shared_stage};
+use crate::server::{Events, LONG, Server, eventually, run, shared_stage};
 
 fn token(directory: &Path, token: &str, mode: u32) -> PathBuf {
     let path = directory.join("token");
@@ -118,6 +122,113 @@ async fn a_wrong_token_takes_its_time_in_a_header_too() {
     let answer = server.request("GET", "/events", &[wrong], "").await;
     assert_eq!(answer.code, 401);
     assert!(begun.elapsed() >= Duration::from_millis(500));
+}
+
+/// As many connections as the server keeps, without those of a probe and a visitor.
+const FLOOD: usize = 62;
+/// The address of the flood. All of 127.0.0.0/8 is this machine.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Sends wrong tokens from one address, on [`FLOOD`] connections without a pause, until it is dropped.
+struct Flood {
+    _connections: JoinSet<()>,
+    answers: watch::Receiver<Vec<String>>,
+}
+
+impl Flood {
+    /// Begins to send, and waits until a wrong token has been answered.
+    async fn of(server: &Server, from: Ipv4Addr) -> Self {
+        let (answered, answers) = watch::channel(Vec::new());
+        let mut connections = JoinSet::new();
+        for _ in 0..FLOOD {
+            let (host, answered) = (server.host(), answered.clone());
+            connections.spawn(async move {
+                loop {
+                    // The server closes connections of the flood for those of others.
+                    let head = guess(&host, from).await;
+                    answered.send_modify(|answers| answers.extend(head.ok()));
+                }
+            });
+        }
+        let mut flood = Self {
+            _connections: connections,
+            answers,
+        };
+        flood.answered("HTTP/1.1 401").await;
+        flood
+    }
+
+    /// Waits for an answer that begins so, and returns it.
+    async fn answered(&mut self, start: &str) -> String {
+        let is_it = |answer: &&String| answer.starts_with(start);
+        let answered = self
+            .answers
+            .wait_for(|all| all.iter().any(|one| is_it(&one)));
+        let all = timeout(2 * LONG, answered).await.expect("it is answered");
+        all.unwrap().iter().find(is_it).unwrap().clone()
+    }
+}
+
+/// Sends a wrong token, and returns the head of the answer.
+async fn guess(host: &str, from: Ipv4Addr) -> io::Result<String> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    let mut stream = socket.connect(host.parse().unwrap()).await?;
+    let request = format!(
+        "GET /document?name=x HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+         Authorization: Bearer wrong\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let head = answer.split_once("\r\n\r\n").map(|(head, _)| head);
+    head.map(str::to_owned)
+        .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+#[tokio::test]
+async fn wrong_tokens_of_one_address_delay_no_other() {
+    let stage = shared_stage().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = token(directory.path(), "s3cret", 0o600);
+    let server = Server::start(&stage, &["--token-file", path.to_str().unwrap()]).await;
+    let origin = server.origin();
+    let _flood = Flood::of(&server, ELSEWHERE).await;
+    let begun = Instant::now();
+    let bearer = ("Authorization", "Bearer s3cret");
+    assert_eq!(server.request("GET", "/", &[bearer], "").await.code, 200);
+    let own = [("Origin", origin.as_str())];
+    let entered = server.request("POST", "/login", &own, "token=s3cret");
+    assert_eq!(entered.await.code, 303);
+    // Half of the time after which a visitor whose turn does not come is refused.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(2500), "{took:?}");
+}
+
+#[tokio::test]
+async fn an_address_that_floods_gets_429_and_keeps_its_open_stream() {
+    let stage = shared_stage().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = token(directory.path(), "s3cret", 0o600);
+    let server = Server::start(&stage, &["--token-file", path.to_str().unwrap()]).await;
+    let bearer = "Authorization: Bearer s3cret\r\n";
+    let mut events = Events::open(&server, bearer).await;
+    events.next().await.expect("a stream");
+    let mut flood = Flood::of(&server, Ipv4Addr::LOCALHOST).await;
+    let refused = flood.answered("HTTP/1.1 429");
+    let stays = async {
+        loop {
+            let before = Instant::now();
+            events.next().await.expect("the stream goes on");
+            // The page takes 6 s without an event for a lost connection.
+            assert!(before.elapsed() < Duration::from_secs(5));
+        }
+    };
+    let refused = tokio::select! {
+        refused = refused => refused,
+        () = stays => unreachable!(),
+    };
+    assert!(refused.contains("\r\nretry-after: "), "{refused}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod access;
 mod board;
 mod document;
 mod feed;
+mod guesses;
 mod page;
 mod site;
 

@@ -8,19 +8,20 @@ use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
 use std::hint::black_box;
 use std::io::{self, Read as _};
+use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderValue};
 use rustix::fs::OFlags;
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tracing::warn;
 
+use super::guesses::Guesses;
 use crate::clock::boot_now;
 use crate::election::BootTime;
 use crate::http::policy::nonce;
@@ -34,13 +35,6 @@ const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
 /// Timeout of a read of the file. It is shorter than the time after which the page gives up an event
 /// stream.
 const READ_MAX: Duration = Duration::from_secs(3);
-/// Maximum number of tokens that are compared at the same time. A wrong one takes [`WRONG_TOKEN`],
-/// so that few can be tried.
-const GUESSES_MAX: usize = 4;
-/// Time that a wrong token takes.
-const WRONG_TOKEN: Duration = Duration::from_millis(500);
-/// Maximum time that a visitor waits while others give wrong tokens.
-const GUESS_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Permissions of others to a file.
 const OTHERS: u32 = 0o007;
 
@@ -58,16 +52,24 @@ pub(super) struct Access {
     file: Option<TokenFile>,
     sessions: Mutex<VecDeque<Session>>,
     cookie: String,
-    guesses: Arc<Semaphore>,
+    guesses: Guesses,
 }
 
-/// The reason why a visitor was not logged in.
+/// The reason why a visitor is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotLoggedIn {
-    /// The token is wrong, or the file is not usable.
+pub(super) enum Refused {
+    /// The token is missing or wrong, or the file is not usable.
     Wrong,
-    /// Too many wrong tokens were given at the same time.
+    /// The visitor's address gives too many wrong tokens.
     Busy,
+}
+
+/// A proof that a request carries.
+enum Proof<'a> {
+    /// A bearer token.
+    Token(&'a [u8]),
+    /// The id of a session.
+    Session(&'a [u8]),
 }
 
 #[derive(Debug)]
@@ -115,7 +117,7 @@ impl Access {
             file,
             sessions: Mutex::default(),
             cookie: format!("leasehold_{port}"),
-            guesses: Arc::new(Semaphore::new(GUESSES_MAX)),
+            guesses: Guesses::default(),
         })
     }
 
@@ -124,19 +126,42 @@ impl Access {
         self.file.is_some()
     }
 
-    /// Returns true if the headers of a request prove that the visitor has the token.
-    pub(super) async fn permits(&self, headers: &HeaderMap) -> bool {
+    /// Permits a request whose headers prove that the visitor has the token. A wrong token takes its
+    /// time.
+    pub(super) async fn permit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Refused> {
+        if !self.needs_token() {
+            return Ok(());
+        }
+        let token = self.token().await.ok_or(Refused::Wrong)?;
+        match self.proof(headers) {
+            Some(Proof::Token(given)) => self.compare(given, &token, peer).await,
+            Some(Proof::Session(id)) if self.has_session(id, &token) => Ok(()),
+            Some(Proof::Session(_)) | None => Err(Refused::Wrong),
+        }
+    }
+
+    /// Returns true if a request that was permitted still would be. It does not wait for wrong tokens
+    /// of others, because only a replaced token can differ here.
+    pub(super) async fn still_permits(&self, headers: &HeaderMap) -> bool {
         let Some(token) = self.token().await else {
             return !self.needs_token();
         };
+        match self.proof(headers) {
+            Some(Proof::Token(given)) => is_same(given, token.as_bytes()),
+            Some(Proof::Session(id)) => self.has_session(id, &token),
+            None => false,
+        }
+    }
+
+    /// Returns the proof that a request carries: its bearer token, or else its session.
+    fn proof<'a>(&self, headers: &'a HeaderMap) -> Option<Proof<'a>> {
         let bearer = headers.get(header::AUTHORIZATION);
         let bearer = bearer.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        if let Some(bearer) = bearer {
-            return self.compare(bearer, &token).await == Some(true);
-        }
-        let Some(id) = self.session_id(headers) else {
-            return false;
-        };
+        let session = || self.session_id(headers).map(Proof::Session);
+        bearer.map(Proof::Token).or_else(session)
+    }
+
+    fn has_session(&self, id: &[u8], token: &str) -> bool {
         let now = boot_now();
         let sessions = locked(&self.sessions);
         sessions.iter().any(|session| {
@@ -146,31 +171,24 @@ impl Access {
         })
     }
 
-    /// Compares the token of a visitor; `None` if too many others give wrong ones meanwhile.
-    async fn compare(&self, given: &[u8], token: &str) -> Option<bool> {
-        let guess = Arc::clone(&self.guesses).acquire_owned();
-        let guess = timeout(GUESS_WAIT_MAX, guess).await.ok()?.ok()?;
+    /// Compares the token of a visitor.
+    async fn compare(&self, given: &[u8], token: &str, peer: IpAddr) -> Result<(), Refused> {
+        let guess = self.guesses.begin(peer).await.ok_or(Refused::Busy)?;
         if is_same(given, token.as_bytes()) {
-            return Some(true);
+            return Ok(());
         }
-        // A task of its own, because a visitor may close the connection and try again.
-        let slowed = tokio::spawn(async move {
-            sleep(WRONG_TOKEN).await;
-            drop(guess);
-        });
-        // The task does not panic.
-        let _ = slowed.await;
-        Some(false)
+        guess.wrong().await;
+        Err(Refused::Wrong)
     }
 
     /// Returns the cookie of a new session; `None` if the browser cannot be sent one.
-    pub(super) async fn log_in(&self, given: &str) -> Result<Option<HeaderValue>, NotLoggedIn> {
-        let token = self.token().await.ok_or(NotLoggedIn::Wrong)?;
-        match self.compare(given.as_bytes(), &token).await {
-            Some(true) => {}
-            Some(false) => return Err(NotLoggedIn::Wrong),
-            None => return Err(NotLoggedIn::Busy),
-        }
+    pub(super) async fn log_in(
+        &self,
+        given: &str,
+        peer: IpAddr,
+    ) -> Result<Option<HeaderValue>, Refused> {
+        let token = self.token().await.ok_or(Refused::Wrong)?;
+        self.compare(given.as_bytes(), &token, peer).await?;
         let id = nonce();
         let cookie = self.set_cookie(&id, SESSION_TIME);
         let mut sessions = locked(&self.sessions);
@@ -318,6 +336,15 @@ mod tests {
 
     use super::*;
 
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// Returns true if a new request is permitted, which one that was permitted before then is too.
+    async fn permits(access: &Access, headers: &HeaderMap) -> bool {
+        let permitted = access.permit(headers, PEER).await.is_ok();
+        assert_eq!(access.still_permits(headers).await, permitted);
+        permitted
+    }
+
     fn file(directory: &Path, token: &str, mode: u32) -> PathBuf {
         let path = directory.join("token");
         fs::write(&path, token).expect("written");
@@ -361,39 +388,25 @@ mod tests {
         let path = file(directory.path(), "first\n", 0o600);
         let access = Access::new(Some(path), 9403).await.expect("usable");
         let bearer = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
-        assert!(access.permits(&bearer("first")).await);
-        assert!(!access.permits(&bearer("firs")).await && !access.permits(&HeaderMap::new()).await);
-        assert_eq!(access.log_in("wrong").await, Err(NotLoggedIn::Wrong));
-        let cookie = access.log_in("first").await.expect("right");
+        assert!(permits(&access, &bearer("first")).await);
+        assert!(
+            !permits(&access, &bearer("firs")).await && !permits(&access, &HeaderMap::new()).await
+        );
+        assert_eq!(access.log_in("wrong", PEER).await, Err(Refused::Wrong));
+        let cookie = access.log_in("first", PEER).await.expect("right");
         let cookie = cookie.expect("a cookie");
         let cookie = cookie.to_str().expect("a text");
         assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
         let (pair, _) = cookie.split_once(';').expect("attributes");
         let sent = headers(header::COOKIE, &format!("other=1; {pair}"));
-        assert!(access.permits(&sent).await);
+        assert!(permits(&access, &sent).await);
         file(directory.path(), "second", 0o600);
-        assert!(!access.permits(&sent).await, "the token was replaced");
-        assert!(access.permits(&bearer("second")).await);
+        assert!(!permits(&access, &sent).await, "the token was replaced");
+        assert!(permits(&access, &bearer("second")).await);
         file(directory.path(), "third", 0o644);
         assert!(
-            !access.permits(&bearer("second")).await && !access.permits(&bearer("third")).await
+            !permits(&access, &bearer("second")).await && !permits(&access, &bearer("third")).await
         );
-    }
-
-    #[tokio::test]
-    async fn wrong_tokens_take_their_time_even_if_the_visitor_does_not_wait() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = file(directory.path(), "right", 0o600);
-        let access = Access::new(Some(path), 1).await.expect("usable");
-        let bearer = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
-        let wrong = bearer("wrong");
-        for _ in 0..GUESSES_MAX {
-            let impatient = timeout(Duration::from_millis(20), access.permits(&wrong));
-            assert!(impatient.await.is_err(), "answered at once");
-        }
-        assert_eq!(access.guesses.available_permits(), 0);
-        // It waits its turn instead of being refused.
-        assert!(access.permits(&bearer("right")).await);
     }
 
     #[tokio::test]
@@ -402,7 +415,7 @@ mod tests {
         let access = Access::new(Some(file(directory.path(), "t", 0o600)), 1)
             .await
             .expect("usable");
-        let cookie = access.log_in("t").await.expect("right");
+        let cookie = access.log_in("t", PEER).await.expect("right");
         let cookie = cookie.expect("a cookie");
         let (pair, _) = cookie
             .to_str()
@@ -410,8 +423,8 @@ mod tests {
             .split_once(';')
             .expect("attributes");
         let sent = headers(header::COOKIE, pair);
-        assert!(access.permits(&sent).await);
+        assert!(permits(&access, &sent).await);
         access.log_out(&sent);
-        assert!(!access.permits(&sent).await);
+        assert!(!permits(&access, &sent).await);
     }
 }

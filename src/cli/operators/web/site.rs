@@ -1,5 +1,6 @@
 //! The answers to requests of browsers.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http_body_util::{BodyExt, Limited};
@@ -14,7 +15,7 @@ use tracing::info;
 use super::super::{
     Author, OperatorError, REASON_MAX, RequestArgs, RequestKind, Session, is_reason, request,
 };
-use super::access::{Access, NotLoggedIn, is_same};
+use super::access::{Access, Refused, is_same};
 use super::board::Board;
 use super::{STREAMS_MAX, document, feed, page};
 use crate::clock::boot_now;
@@ -22,13 +23,15 @@ use crate::election::{Identity, LeaseName, RESERVATION_DEFAULT, Token};
 use crate::exit;
 use crate::http::{
     self, Answer, Client, HTML, Site, TRANSFER_TIME_MAX, full, is_misdirected, json, policy,
-    respond, text,
+    respond, retry_later, text,
 };
 
 /// Maximum length of a request's body: a name, an identity and a reason, each escaped.
 const BODY_BYTES_MAX: usize = 8 * 1024;
 /// Maximum number of actions that are waited for at the same time.
 const ACTIONS_MAX: usize = 16;
+/// Answer to a visitor whose address gives too many wrong tokens.
+const BUSY: &str = "Too many wrong tokens from this address: try again in a few seconds.";
 /// Request header with the value that only this server's page knows.
 const PAGE_HEADER: &str = "x-leasehold-page";
 
@@ -97,19 +100,22 @@ impl Site for Web {
         let shared = &self.shared;
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let is_post = *request.method() == Method::POST;
-        let path = request.uri().path();
+        let (path, peer) = (request.uri().path(), client.peer.ip());
         match path {
             "/livez" if is_read => return text(StatusCode::OK, "ok"),
             "/readyz" if is_read => return shared.ready(),
             "/login" if is_read => return page::login(StatusCode::OK, ""),
-            "/login" if is_post => return shared.log_in(request).await,
+            "/login" if is_post => return shared.log_in(request, peer).await,
             _ => {}
         }
-        if !shared.access.permits(request.headers()).await {
-            return match path {
-                "/" => redirect("/login"),
-                _ => text(StatusCode::UNAUTHORIZED, "the visitors' token is required"),
-            };
+        let permitted = shared.access.permit(request.headers(), peer).await;
+        match permitted {
+            Ok(()) => {}
+            Err(Refused::Busy) => return retry_later(text(StatusCode::TOO_MANY_REQUESTS, BUSY)),
+            Err(Refused::Wrong) if path == "/" => return redirect("/login"),
+            Err(Refused::Wrong) => {
+                return text(StatusCode::UNAUTHORIZED, "the visitors' token is required");
+            }
         }
         match path {
             "/" if is_read => shared.page(),
@@ -144,7 +150,7 @@ impl Web {
             move || collection.info().unwrap_or_default(),
             move || {
                 let (shared, headers) = (Arc::clone(&shared), headers.clone());
-                Box::pin(async move { shared.access.permits(&headers).await })
+                Box::pin(async move { shared.access.still_permits(&headers).await })
             },
             place,
         );
@@ -235,7 +241,7 @@ impl Shared {
         }
     }
 
-    async fn log_in(&self, request: Request<Incoming>) -> Answer {
+    async fn log_in(&self, request: Request<Incoming>, peer: IpAddr) -> Answer {
         if let Err(why) = same_origin(request.headers()) {
             return text(StatusCode::FORBIDDEN, why);
         }
@@ -248,14 +254,10 @@ impl Shared {
             .strip_prefix("token=")
             .map(|token| token.replace('+', " "));
         let token = token.as_deref().and_then(decoded).unwrap_or_default();
-        match self.access.log_in(token.trim()).await {
+        match self.access.log_in(token.trim(), peer).await {
             Ok(Some(cookie)) => with_cookie(redirect("/"), cookie),
-            Ok(None) | Err(NotLoggedIn::Wrong) => {
-                page::login(StatusCode::UNAUTHORIZED, "Wrong token.")
-            }
-            Err(NotLoggedIn::Busy) => {
-                page::login(StatusCode::TOO_MANY_REQUESTS, "Busy: try again.")
-            }
+            Ok(None) | Err(Refused::Wrong) => page::login(StatusCode::UNAUTHORIZED, "Wrong token."),
+            Err(Refused::Busy) => retry_later(page::login(StatusCode::TOO_MANY_REQUESTS, BUSY)),
         }
     }
 
