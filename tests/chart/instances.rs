@@ -1,5 +1,5 @@
-//! Goal: a dependency that gets another alias does not lead together with its former self.
-//! Method: helm upgrades charts that depend on ours, on the real API server.
+//! Goal: a dependency that gets another alias does not lead together with its former self, and two releases share no lease by accident.
+//! Method: helm installs and upgrades our chart, and charts that depend on it, on the real API server.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -91,5 +91,49 @@ fn a_chart_that_becomes_a_dependency_is_refused_while_its_pods_would_go_on() {
         into().unwrap();
         let back = place.chart("upgrade", "one", &[]).unwrap_err();
         assert_contains(&back, "an update of the Deployment one-orders before");
+    });
+}
+
+#[test]
+fn two_releases_share_a_lease_only_if_one_of_them_names_it() {
+    run(async {
+        for version in ["helm", "helm3"] {
+            let place = Place::new().await;
+            let with = |verb: &str, release: &str, set: &[&str]| {
+                let values: Vec<_> = set.iter().flat_map(|set| ["--set", set]).collect();
+                place.chart_of(version, verb, release, &values)
+            };
+            let port = "leasehold.extraLeases.reports.port=9403";
+            with("install", "orders", &[port]).unwrap();
+            let shared = format!("{}.orders-reports", place.namespace);
+            let refused = with("install", "orders-reports", &[]).unwrap_err();
+            for words in [
+                &format!("the release orders contends for {shared} in leasehold.leases, too"),
+                &format!("set leasehold.leaseName to another name, or to {shared} to share it"),
+            ] {
+                assert_contains(&refused, words);
+            }
+            let lock = [
+                "mode=supervisor,workload.kind=CronJob,workload.command={/report},cronJob.schedule=@daily",
+            ];
+            assert_contains(
+                &with("install", "orders-reports", &lock).unwrap_err(),
+                &shared,
+            );
+
+            let other = "leasehold.leaseName=reports";
+            with("install", "orders-reports", &[other]).unwrap();
+            place
+                .helm_of(version, &["uninstall", "orders-reports"])
+                .unwrap();
+            let named = format!("leasehold.leaseName={shared}");
+            with("install", "orders-reports", &[&named]).unwrap();
+            with("upgrade", "orders", &[port]).unwrap();
+            place.helm_of(version, &["uninstall", "orders"]).unwrap();
+            with("upgrade", "orders-reports", &[]).unwrap();
+            let key = "leasehold.extraLeases.reports.leaseName";
+            let refused = with("install", "orders", &[port]).unwrap_err();
+            assert_contains(&refused, &format!("set {key} to another name"));
+        }
     });
 }

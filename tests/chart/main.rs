@@ -28,6 +28,7 @@ mod policy;
 mod published;
 mod release;
 mod renders;
+mod rollback;
 mod supervisor;
 mod templates;
 mod values_documented;

@@ -86,6 +86,26 @@ fn the_condition_of_a_dependency_and_the_globals_of_others_are_accepted() {
     assert_contains(&complaint, "set deployment.enabled");
 }
 
+/// Two different values can result in one name, of which one pod of both would lead.
+#[test]
+fn two_uses_in_one_release_share_no_lease_by_default() {
+    let further = |key: &str, more: &str| {
+        format!("orders: {{leasehold: {{extraLeases: {{{key}: {{port: 9403{more}}}}}}}}}")
+    };
+    let complaint = umbrella(&further("billing", "")).unwrap_err();
+    for words in [
+        "another use of the chart in this release contends for shop.orders-billing in leasehold.leases, too",
+        "leaseName to another name, or to shop.orders-billing to share it",
+    ] {
+        assert_contains(&complaint, words);
+    }
+    umbrella(&further("reports", "")).unwrap();
+    umbrella(&further("billing", ", leaseName: shop.orders-billing")).unwrap();
+    // They are on two databases.
+    let apart = "billing: {leasehold: {config: {mongodb: {database: other}}}}";
+    umbrella(&format!("{}\n{apart}", further("billing", ""))).unwrap();
+}
+
 /// Returns the name that each container with leasehold contends for.
 fn contended(objects: &Objects) -> Vec<String> {
     let all: Vec<_> = objects.iter().map(Value::to_string).collect();

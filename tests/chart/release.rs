@@ -71,7 +71,7 @@ impl Place {
         self.chart_of("helm", verb, release, more)
     }
 
-    fn chart_of(
+    pub(crate) fn chart_of(
         &self,
         version: &str,
         verb: &str,
@@ -84,7 +84,7 @@ impl Place {
     }
 
     /// Deletes a workload and waits until it is gone.
-    async fn delete<K>(&self, name: &str)
+    pub(crate) async fn delete<K>(&self, name: &str)
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
         K: Clone + DeserializeOwned + Debug,
@@ -310,6 +310,9 @@ fn a_stateful_set_is_deleted_without_its_claims_and_an_extra_lease_keeps_its_nam
         );
         assert_contains(&refused, "use another key");
         place.chart("upgrade", "orders", &other).unwrap();
+        assert_contains(&with_extra(&second).unwrap_err(), "use another key");
+        let none = [&other[..], &["--set", "deployment.replicas=0"]].concat();
+        place.chart("upgrade", "orders", &none).unwrap();
         with_extra(&second).unwrap();
     });
 }

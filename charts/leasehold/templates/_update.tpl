@@ -12,7 +12,7 @@ changed the record.
 {{- printf "the %s %s in %s" (ternary "lock" "lease" (include "app.locks" . | eq "true")) (include "leasehold.lease" .) (include "leasehold.collection" .) -}}
 {{- end -}}
 
-{{/* The same for each of `extraLeases`, by its key, as JSON: one can be added or removed, but not changed. */}}
+{{/* The same for each of `extraLeases`, by its key, as JSON. */}}
 {{- define "app.contendsAlsoFor" -}}
 {{- $all := dict -}}
 {{- range $name, $_ := .Values.leasehold.extraLeases -}}
@@ -38,6 +38,20 @@ each path.
 {{- define "app.record" -}}
 kind: {{ .Values.workload.kind }}
 name: {{ include "leasehold.fullname" . | quote }}
+defaultNames: {{ include "app.defaultNames" . | quote }}
+extraLeases: {{ include "app.extraLeasesEver" . | quote }}
+{{- end -}}
+
+{{/*
+The leases of `extraLeases`, now and before, by their keys, as JSON. A key keeps its lease even if it is removed and added again: a rollback
+could return to its first lease while pods of the second one run.
+*/}}
+{{- define "app.extraLeasesEver" -}}
+{{- $ever := dict -}}
+{{- range include "app.recordsBefore" . | fromJsonArray -}}
+{{- $ever = mergeOverwrite $ever (.extraLeases | default "{}" | fromJson) -}}
+{{- end -}}
+{{- mergeOverwrite $ever (include "app.contendsAlsoFor" . | fromJson) | toJson -}}
 {{- end -}}
 
 {{/*
@@ -45,7 +59,11 @@ Notes the record of this instance in `.Release`, which all charts of a release s
 so every instance is noted before one is checked.
 */}}
 {{- define "app.noteInstance" -}}
-{{- $_ := set .Release "leaseholdRecords" (append (.Release.leaseholdRecords | default list) (include "app.recordName" .)) -}}
+{{- $names := dict -}}
+{{- if .Values.deployment.enabled -}}
+{{- $names = include "app.defaultNames" . | fromJson -}}
+{{- end -}}
+{{- $_ := set .Release "leaseholdRecords" (set (.Release.leaseholdRecords | default dict) (include "app.recordName" .) $names) -}}
 {{- end -}}
 
 {{/*
@@ -54,14 +72,14 @@ records of the release whose instance is not rendered any longer.
 */}}
 {{- define "app.recordsBefore" -}}
 {{- $own := include "app.recordName" . -}}
-{{- $rendered := .Release.leaseholdRecords | default list -}}
+{{- $rendered := .Release.leaseholdRecords | default dict -}}
 {{- $gone := list -}}
 {{- $mine := list -}}
 {{- range (lookup "v1" "ConfigMap" .Release.Namespace "").items -}}
 {{- $of := get (.metadata.annotations | default dict) "meta.helm.sh/release-name" -}}
 {{- if eq .metadata.name $own -}}
 {{- $mine = append $mine .data -}}
-{{- else if and (eq $of $.Release.Name) (hasSuffix ".leasehold" .metadata.name) (not (has .metadata.name $rendered)) -}}
+{{- else if and (eq $of $.Release.Name) (hasSuffix ".leasehold" .metadata.name) (not (hasKey $rendered .metadata.name)) -}}
 {{- $gone = append $gone .data -}}
 {{- end -}}
 {{- end -}}
@@ -115,6 +133,7 @@ true
 {{- end -}}
 
 {{- define "app.checkUpdate" -}}
+{{- include "app.checkOthers" . -}}
 {{- range include "app.recordsBefore" . | fromJsonArray -}}
 {{- include "app.checkReplaced" (list $ .) -}}
 {{- end -}}
@@ -145,10 +164,11 @@ true
 {{- fail (printf "leasehold: the label of the pods is %s, and with these values it would be %s: during the update a Service would find no leader; set %s for this update, or take back the change of leasehold.kubernetes.labelPrefix" $was (get $now $key) (ternary "deployment.strategy.type to Recreate" "deployment.replicas to 0" (eq $kind "Deployment"))) -}}
 {{- end -}}
 {{- $also := include "app.contendsAlsoFor" . | fromJson -}}
-{{- range $name, $was := get $before "leasehold.dev/contends-also-for" | default "{}" | fromJson -}}
+{{- $ever := $record.extraLeases | default "{}" | fromJson -}}
+{{- range $name, $was := mergeOverwrite $ever (get $before "leasehold.dev/contends-also-for" | default "{}" | fromJson) -}}
 {{- $is := get $also $name -}}
 {{- if and $runs $is (ne $was $is) -}}
-{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, and with these values they would contend for %s: during the update two would lead; use another key for another lease, or take back the change" $name $was $is) -}}
+{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, or did before, and with these values they would contend for %s: during the update or a rollback two would lead; use another key for another lease, set deployment.replicas to 0 in an update before this one, or take back the change" $name $was $is) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,122 @@
+//! Goal: helm rollback, which runs no template, does what the table of docs/kubernetes.md says about each change that an upgrade
+//! notices.
+//! Method: helm 3 and 4 on the real API server.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::Api;
+use leasehold_testbed::{assert_contains, run};
+
+use crate::release::Place;
+
+/// A change of a release, with the update before it that lets an upgrade make it.
+struct Change {
+    values: &'static str,
+    /// Values of that update. The Deployment is deleted instead if there are none.
+    before: Option<&'static str>,
+    /// True if the API server refuses to go back.
+    refused: bool,
+}
+
+const NO_PODS: Option<&str> = Some("deployment.replicas=0");
+
+const CHANGES: [Change; 7] = [
+    Change {
+        values: "leasehold.leaseName=else",
+        before: None,
+        refused: true,
+    },
+    Change {
+        values: "leasehold.config.mongodb.database=else",
+        before: None,
+        refused: true,
+    },
+    Change {
+        values: "leasehold.config.mongodb.collection=else",
+        before: None,
+        refused: true,
+    },
+    Change {
+        values: "fullnameOverride=web",
+        before: NO_PODS,
+        refused: false,
+    },
+    Change {
+        values: "workload.kind=StatefulSet,leasehold.leaseName=else",
+        before: NO_PODS,
+        refused: false,
+    },
+    Change {
+        values: "leasehold.extraLeases.reports.leaseName=else",
+        before: NO_PODS,
+        refused: false,
+    },
+    Change {
+        values: "leasehold.kubernetes.labelPrefix=lead.example.com",
+        before: NO_PODS,
+        refused: false,
+    },
+];
+
+#[test]
+fn a_rollback_past_each_change_is_refused_or_accepted_as_documented() {
+    run(async {
+        for version in ["helm", "helm3"] {
+            let place = Place::new().await;
+            let deployments: Api<Deployment> = place.kubernetes.objects(&place.namespace);
+            for (index, change) in CHANGES.iter().enumerate() {
+                let release = format!("orders-{index}");
+                let with = |verb: &str, more: &str| {
+                    let port = "leasehold.extraLeases.reports.port=9403";
+                    let values = ["--set", port, "--set", more];
+                    place.chart_of(version, verb, &release, &values)
+                };
+                with("install", "deployment.replicas=1").unwrap();
+                with("upgrade", change.values).unwrap_err();
+                match change.before {
+                    Some(values) => drop(with("upgrade", values).unwrap()),
+                    None => place.delete::<Deployment>(&release).await,
+                }
+                with("upgrade", change.values).unwrap();
+                let back = place.helm_of(version, &["rollback", &release, "1"]);
+                if change.refused {
+                    assert_contains(&back.unwrap_err(), "field is immutable");
+                    continue;
+                }
+                back.unwrap_or_else(|error| panic!("{version} {}: {error}", change.values));
+                let there = deployments.get(&release).await.unwrap();
+                assert_eq!(there.spec.unwrap().replicas, Some(1));
+            }
+        }
+    });
+}
+
+/// Else a rollback would return to the first lease of the key while pods of the second one run.
+#[test]
+fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
+    run(async {
+        for version in ["helm", "helm3"] {
+            let place = Place::new().await;
+            let port = "leasehold.extraLeases.reports.port=9403";
+            let with = |verb: &str, more: &[&str]| {
+                let values: Vec<_> = more.iter().flat_map(|set| ["--set", set]).collect();
+                place.chart_of(version, verb, "orders", &values)
+            };
+            with("install", &[port]).unwrap();
+            with("upgrade", &[]).unwrap();
+            with("upgrade", &["workload.args={--serve}"]).unwrap();
+            let other = [port, "leasehold.extraLeases.reports.leaseName=second"];
+            let refused = with("upgrade", &other).unwrap_err();
+            let first = format!("contend for the lease {}.orders-reports", place.namespace);
+            for words in [&first, "use another key", "or a rollback"] {
+                assert_contains(&refused, words);
+            }
+            with("upgrade", &[port]).unwrap();
+            // Another key has no lease yet.
+            let key = "leasehold.extraLeases.second.port=9404";
+            with("upgrade", &[key]).unwrap();
+            place
+                .helm_of(version, &["rollback", "orders", "1"])
+                .unwrap();
+        }
+    });
+}
