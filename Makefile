@@ -144,7 +144,7 @@ replay-locks: ## one simulated run of a lock, SEED=N, line by line (MUTATION=Nam
 	RUST_BACKTRACE=0 REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
 		$(CARGO) test --workspace --lib sim::lock::run::replay -- --exact --nocapture
 
-model: ## all explorations of the model, with their figures (about 12 minutes; ONLY=TEXT for some)
+model: ## all explorations of the model, with their figures (about 15 minutes; ONLY=TEXT for some)
 	MODEL_ONLY="$(ONLY)" $(CARGO) test --workspace --lib model::explore -- --exact model::explore::every_exploration --ignored --nocapture
 
 # The simulations are left out: a mutant that only they catch deserves a test that

@@ -106,13 +106,13 @@ pub(crate) fn short() -> Vec<Case> {
             name: "locks: two contenders, one fault of any kind",
             bounds: Bounds::of(&TWO, 1, 0),
             milestones: FAULTY,
-            states_min: 130_000,
+            states_min: 130_100,
         },
         Case {
             name: "locks: two contenders on change streams, one fault of any kind",
             bounds: Bounds::of(&TWO, 1, 0).on_streams(),
             milestones: ON_STREAMS,
-            states_min: 172_000,
+            states_min: 172_600,
         },
         Case {
             name: "locks: three contenders, no fault",
@@ -124,19 +124,19 @@ pub(crate) fn short() -> Vec<Case> {
             name: "locks: a reader and a writer, one fault of any kind",
             bounds: Bounds::of(&apart([Shared, Exclusive]), 1, 0),
             milestones: FAULTY,
-            states_min: 130_000,
+            states_min: 130_200,
         },
         Case {
             name: "locks: two readers, one fault of any kind",
             bounds: Bounds::of(&apart([Shared; 2]), 1, 0),
             milestones: &[Joined, Together, LateAcquisition, HolderSwept, RollBack],
-            states_min: 94_600,
+            states_min: 94_750,
         },
         Case {
             name: "locks: least times, two contenders, one kill",
             bounds: Bounds::of(&keeping(), 1, 0).with(&[Kind::Kills]).idle(9),
             milestones: &[Joined, Confirmed, TakenOver, KeptPlaceSwept],
-            states_min: 8_100,
+            states_min: 8_150,
         },
         Case {
             name: "locks: work once, two contenders on change streams, one delay",
@@ -144,7 +144,7 @@ pub(crate) fn short() -> Vec<Case> {
                 .with(&[Kind::Delays])
                 .on_streams(),
             milestones: &[Joined, Confirmed, Skipped],
-            states_min: 54_800,
+            states_min: 54_870,
         },
         Case {
             name: "locks: grants, two contenders on change streams, no fault",
@@ -162,13 +162,13 @@ pub(crate) fn short() -> Vec<Case> {
             name: "locks: grants, two contenders on change streams, one duplicate",
             bounds: grants(1).with(&[Kind::Duplicates]),
             milestones: &[Joined, HeldByGrant, Confirmed],
-            states_min: 139_000,
+            states_min: 139_100,
         },
         Case {
             name: "locks: two contenders without a document, one is asked to give up, no fault",
             bounds: Bounds::of(&TWO, 0, 0).without_a_document().with_give_ups(1),
             milestones: &[Joined, Confirmed],
-            states_min: 2_020,
+            states_min: 2_370,
         },
     ]
 }
@@ -180,31 +180,31 @@ pub(crate) fn long() -> Vec<Case> {
             name: "locks: three contenders on change streams, no fault",
             bounds: Bounds::of(&THREE, 0, 0).on_streams(),
             milestones: &[Joined, Confirmed],
-            states_min: 210_000,
+            states_min: 210_500,
         },
         Case {
             name: "locks: two readers and a writer, no fault",
             bounds: Bounds::of(&three([Shared, Exclusive, Shared]), 0, 0),
             milestones: &[Joined, Confirmed, Together, GranteeSwept, PlaceLost],
-            states_min: 158_000,
+            states_min: 158_100,
         },
         Case {
             name: "locks: three contenders for two slots, no fault",
             bounds: Bounds::of(&three([slot(2); 3]), 0, 0),
             milestones: &[Joined, Confirmed, Together, GranteeSwept, PlaceLost],
-            states_min: 171_000,
+            states_min: 197_900,
         },
         Case {
             name: "locks: two contenders, one fault of any kind, one is asked to give up",
             bounds: Bounds::of(&TWO, 1, 0).with_give_ups(1),
             milestones: FAULTY,
-            states_min: 462_000,
+            states_min: 548_900,
         },
         Case {
             name: "locks: two contenders, one fault of any kind, one further job",
             bounds: Bounds::of(&TWO, 1, 1),
             milestones: FAULTY,
-            states_min: 1_845_000,
+            states_min: 1_719_000,
         },
         Case {
             name: "locks: grants, two contenders on change streams, one freeze",
@@ -216,13 +216,13 @@ pub(crate) fn long() -> Vec<Case> {
             name: "locks: two contenders in short ticks, one fault of any kind",
             bounds: Bounds::of(&FINE, 1, 0).idle(7),
             milestones: FAULTY,
-            states_min: 228_000,
+            states_min: 228_800,
         },
         Case {
             name: "locks: two contenders in short ticks on change streams, one fault of any kind",
             bounds: Bounds::of(&FINE, 1, 0).idle(7).on_streams(),
             milestones: ON_STREAMS,
-            states_min: 296_000,
+            states_min: 296_100,
         },
     ]
 }
