@@ -80,7 +80,12 @@ pub(crate) fn succeed(command: &mut Command) -> String {
 /// Runs `helm template` on a chart with more arguments. Returns helm's output as the error if it
 /// fails.
 pub(crate) fn render_chart(chart: &Path, arguments: &[&str]) -> Result<String, String> {
-    let output = tool("helm")
+    render_by("helm", chart, arguments)
+}
+
+/// The same with `helm` or `helm3`.
+pub(crate) fn render_by(version: &str, chart: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = tool(version)
         .args(["template", RELEASE])
         .arg(chart)
         .args(["--namespace", NAMESPACE, "--kube-version", KUBERNETES])

@@ -19,6 +19,7 @@ mod injection;
 mod instances;
 mod kustomize;
 mod leases;
+mod library;
 mod metadata;
 mod mistakes;
 mod names;

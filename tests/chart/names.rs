@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use leasehold_testbed::assert_contains;
 
-use crate::helm::{KUBERNETES, Objects, chart, render, render_chart, tool};
+use crate::helm::{KUBERNETES, Objects, chart, render, render_by, tool};
 
-/// Renders a chart that depends on ours twice, as `orders` and as `billing`, with these values.
+/// Renders a chart that depends on ours twice, as `orders` and as `billing`, with these values. Helm 3 and 4 must agree.
 fn umbrella(values: &str) -> Result<Objects, String> {
     let around = tempfile::tempdir().unwrap();
     let path = around.path();
@@ -35,8 +35,18 @@ fn umbrella(values: &str) -> Result<Objects, String> {
     fs::write(path.join("values.yaml"), text).unwrap();
     let file = path.join("more.yaml");
     fs::write(&file, values).unwrap();
-    let rendered = render_chart(path, &["--values", file.to_str().unwrap()]);
-    rendered.map(|yaml| Objects::parse(&yaml))
+    let [three, four] = ["helm3", "helm"].map(|version| {
+        let rendered = render_by(version, path, &["--values", file.to_str().unwrap()]);
+        rendered.map(|yaml| Objects::parse(&yaml))
+    });
+    match (&three, &four) {
+        (Ok(three), Ok(four)) => {
+            assert!(three.iter().eq(four.iter()), "helm 3 renders other objects")
+        }
+        (Err(_), Err(_)) => {}
+        (three, four) => panic!("helm 3: {three:?}; helm 4: {four:?}"),
+    }
+    four
 }
 
 fn names(objects: &Objects) -> Vec<String> {
@@ -82,8 +92,33 @@ fn the_condition_of_a_dependency_and_the_globals_of_others_are_accepted() {
     one.named("Deployment", "orders-billing");
     let library = TWICE.replace(": {service", ": {leasehold: {enabled: true}, service");
     assert!(umbrella(&library).is_ok());
-    let complaint = render("minimal", &["enabled=false"]).unwrap_err();
-    assert_contains(&complaint, "set deployment.enabled");
+    let ignored = library.replacen("{enabled: true}", "{enabled: false}", 1);
+    assert_contains(
+        &umbrella(&ignored).unwrap_err(),
+        "leasehold.enabled is false, and has no effect: set it as the condition",
+    );
+    for key in ["enabled", "leasehold.enabled"] {
+        for value in [true, false] {
+            let complaint = render("minimal", &[&format!("{key}={value}")]).unwrap_err();
+            assert_contains(
+                &complaint,
+                &format!("leave out {key}: it is for the condition"),
+            );
+            assert_contains(&complaint, "set deployment.enabled");
+        }
+    }
+}
+
+/// Helm 3 itself gives the second use the values of the library under this key.
+#[test]
+fn values_under_the_name_of_the_library_are_refused() {
+    let remedy = "leave out leasehold-sidecar: its values belong under leasehold";
+    for part in ["orders", "billing"] {
+        let wrong = format!("{part}: {{leasehold-sidecar: {{leaseName: x}}}}");
+        assert_contains(&umbrella(&wrong).unwrap_err(), remedy);
+    }
+    let complaint = render("minimal", &[r#"leasehold-sidecar={"http":{"port":1}}"#]).unwrap_err();
+    assert_contains(&complaint, remedy);
 }
 
 /// Two different values can result in one name, of which one pod of both would lead.

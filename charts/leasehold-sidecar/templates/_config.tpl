@@ -3,6 +3,7 @@ Refuses what the schema cannot, or only without a remedy: keys that the chart se
 without a unit, and durations that the daemon would refuse. A pod that cannot start would be the next one to say so.
 */}}
 {{- define "leasehold.check" -}}
+{{- include "leasehold.checkCondition" (dict "enabled" .Values.leasehold.enabled "key" "leasehold.enabled") -}}
 {{- $at := .Values.leasehold.configAt | default "leasehold.config" -}}
 {{- $set := include "leasehold.setElsewhere" . | fromJson -}}
 {{- $counts := list "workload.health.failures" "identity.priority" -}}

@@ -39,3 +39,21 @@ that they can come from, in `keys`.
 {{- $unit := regexFind "[A-Za-z]+$" $text -}}
 {{- mulf (trimSuffix $unit $text | float64) (get $units $unit | default 1.0) -}}
 {{- end -}}
+
+{{/* Refuses a chart that is turned off by the value called `key`, which no condition of a dependency names: the chart is rendered. */}}
+{{- define "leasehold.checkCondition" -}}
+{{- if eq (toString .enabled) "false" -}}
+{{- fail (printf "leasehold: %s is false, and has no effect: set it as the condition of the dependency in Chart.yaml, or leave it out" .key) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Refuses `value`, that of `key`, unless it is of this `kind` or null. The schema does not see the values that belong to a chart which depends
+on the library.
+*/}}
+{{- define "leasehold.checkValue" -}}
+{{- $kinds := dict "string" "a text: quote it" "map" "a map" "slice" "a list" -}}
+{{- if not (or (kindIs .kind .value) (kindIs "invalid" .value)) -}}
+{{- fail (printf "leasehold: %s is %v, not %s" .key .value (get $kinds .kind)) -}}
+{{- end -}}
+{{- end -}}

@@ -1,7 +1,10 @@
-{{/* The name of the lease. Everything needs it, so a forgotten alias shows here. */}}
+{{/* The name of the lease. Everything needs it, so a forgotten alias and missing defaults show here. */}}
 {{- define "leasehold.lease" -}}
 {{- if not (hasKey .Values "leasehold") -}}
 {{- fail "leasehold-sidecar: declare the dependency with `alias: leasehold`" -}}
+{{- end -}}
+{{- if not (hasKey .Values.leasehold "serviceAccount") -}}
+{{- fail (printf "leasehold-sidecar: helm 3 gives only the first of several uses of a chart the values of its dependency: use helm 4, or copy values.yaml of leasehold-sidecar into values.yaml of %s, under leasehold" .Chart.Name) -}}
 {{- end -}}
 {{- $lease := .Values.leasehold.leaseName | default (printf "%s.%s" .Release.Namespace (include "leasehold.fullname" .)) -}}
 {{- if not (and (le (len $lease) 63) (regexMatch "^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$" $lease)) -}}
@@ -37,6 +40,9 @@ The name of what a release makes of this chart: the release's. A chart that is p
 so its own name (or its alias) is added. It is not cut: two names could become one, and with them two leases.
 */}}
 {{- define "leasehold.fullname" -}}
+{{- range list "nameOverride" "fullnameOverride" -}}
+{{- include "leasehold.checkValue" (dict "value" (get $.Values .) "key" . "kind" "string") -}}
+{{- end -}}
 {{- $part := .Values.nameOverride | default (ternary "" .Chart.Name .Chart.IsRoot) -}}
 {{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name $part) (or (empty $part) (eq $part .Release.Name)) -}}
 {{- $name = .Values.fullnameOverride | default $name -}}
@@ -78,6 +84,7 @@ The labels of an object, with `more` of them from the value called `key`, which 
 */}}
 {{- define "leasehold.labelsWith" -}}
 {{- $own := include "leasehold.ownLabels" .root -}}
+{{- include "leasehold.checkValue" (dict "value" .root.Values.commonLabels "key" "commonLabels" "kind" "map") -}}
 {{- include "leasehold.checkLabels" (dict "root" .root "labels" .root.Values.commonLabels "key" "commonLabels") -}}
 {{- include "leasehold.checkLabels" (dict "root" .root "labels" .more "key" .key) -}}
 {{- $own -}}
@@ -100,7 +107,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $own := include "leasehold.ownLabels" .root | fromYaml -}}
 {{- $prefix := .root.Values.leasehold.kubernetes.labelPrefix -}}
 {{- $key := .key -}}
-{{- range $label, $_ := .labels -}}
+{{- range $label, $value := .labels -}}
+{{- include "leasehold.checkValue" (dict "value" $value "key" (printf "%s.%s" $key $label) "kind" "string") -}}
 {{- if hasPrefix (printf "%s/" $prefix) $label -}}
 {{- fail (printf "leasehold: %s has %s: leave it out; leasehold sets the labels of leasehold.kubernetes.labelPrefix (%s), and a pod created with it would report a wrong role" $key $label $prefix) -}}
 {{- end -}}
@@ -129,7 +137,8 @@ The name of an image. A tag that YAML took for a number may be another one by no
 {{- if regexMatch "[:@]" (splitList "/" .image.repository | last) -}}
 {{- fail (printf "leasehold: %s.repository is %s, with a tag or digest in it: set %s.tag or %s.digest instead" .key .image.repository .key .key) -}}
 {{- end -}}
-{{- $global := (.root.Values.global | default dict).imageRegistry -}}
+{{- $global := (include "leasehold.global" .root | fromJson).imageRegistry -}}
+{{- include "leasehold.checkValue" (dict "value" $global "key" "global.imageRegistry" "kind" "string") -}}
 {{- $registry := $global | default .image.registry | default "" | trimSuffix "/" -}}
 {{- if contains "://" $registry -}}
 {{- fail (printf "leasehold: %s is %s: leave out the scheme, as in registry.example:5000" (ternary "global.imageRegistry" (printf "%s.registry" .key) (not (empty $global))) $registry) -}}
@@ -151,11 +160,22 @@ The name of an image. A tag that YAML took for a number may be another one by no
 {{- end -}}
 {{- end -}}
 
+{{- define "leasehold.global" -}}
+{{- include "leasehold.checkValue" (dict "value" .Values.global "key" "global" "kind" "map") -}}
+{{- .Values.global | default dict | toJson -}}
+{{- end -}}
+
 {{/* The names of the Secrets that images are pulled with, as a JSON list. An item is a name, or an object with one. */}}
 {{- define "leasehold.pullSecretNames" -}}
+{{- $global := (include "leasehold.global" . | fromJson).imagePullSecrets -}}
 {{- $names := list -}}
-{{- range concat ((.Values.global | default dict).imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
-{{- $names = append $names (ternary . (get (ternary . dict (kindIs "map" .)) "name") (kindIs "string" .)) -}}
+{{- range $key, $secrets := dict "global.imagePullSecrets" $global "imagePullSecrets" .Values.imagePullSecrets -}}
+{{- include "leasehold.checkValue" (dict "value" $secrets "key" $key "kind" "slice") -}}
+{{- range $secrets -}}
+{{- $name := ternary (get (ternary . dict (kindIs "map" .)) "name") . (kindIs "map" .) -}}
+{{- include "leasehold.checkValue" (dict "value" $name "key" (printf "an item of %s" $key) "kind" "string") -}}
+{{- $names = append $names (required (printf "leasehold: an item of %s has no name" $key) $name) -}}
+{{- end -}}
 {{- end -}}
 {{- uniq $names | toJson -}}
 {{- end -}}

@@ -1,8 +1,9 @@
 {{/* A PrometheusRule on the leases. Where they mark an alert's limit, the values under `rules` say why. */}}
 {{- define "leasehold.rules" -}}
 {{- $lease := include "leasehold.lease" . -}}
-{{- /* A release of this chart that is scaled to zero has no leader. */}}
-{{- $scaled := ne (toString (.Values.deployment | default dict).replicas) "0" -}}
+{{- /* A release of charts/leasehold that is scaled to zero has no leader. In another chart the value may be anything. */}}
+{{- $deployment := ternary .Values.deployment dict (kindIs "map" .Values.deployment) -}}
+{{- $scaled := ne (toString (get $deployment "replicas")) "0" -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:

@@ -3,8 +3,17 @@
 {{- if not (or .Values.deployment.enabled .Values.inject.enabled .Values.dashboard.enabled .Values.web.enabled) -}}
 {{- fail "leasehold: deployment.enabled is false, and nothing else is on: set inject.enabled for a release that injects the sidecar into pods of others" -}}
 {{- end -}}
-{{- if and .Chart.IsRoot (hasKey .Values "enabled") -}}
-{{- fail "leasehold: leave out enabled: it is for the condition of a dependency, and has no effect on this chart by itself; set deployment.enabled" -}}
+{{- range $key, $values := dict "enabled" .Values "leasehold.enabled" .Values.leasehold -}}
+{{- if and $.Chart.IsRoot (kindIs "bool" $values.enabled) -}}
+{{- fail (printf "leasehold: leave out %s: it is for the condition of a dependency, and has no effect on this chart by itself; set deployment.enabled" $key) -}}
+{{- end -}}
+{{- include "leasehold.checkCondition" (dict "enabled" $values.enabled "key" $key) -}}
+{{- end -}}
+{{- /* Helm 3 gives the second use of a chart the defaults of the library by the library's own name. */}}
+{{- with get .Values "leasehold-sidecar" -}}
+{{- if or (not (hasKey $.Subcharts "leasehold-sidecar")) .leaseName .config .extraLeases .extraEnv .mongodb.secretName .image.repository -}}
+{{- fail "leasehold: leave out leasehold-sidecar: its values belong under leasehold" -}}
+{{- end -}}
 {{- end -}}
 {{- /* As a part of another chart it is given what that one says to all of its parts. */}}
 {{- $ignored := omit (.Values.global | default dict) "imageRegistry" "imagePullSecrets" -}}
