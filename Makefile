@@ -33,7 +33,7 @@ check: lint ## formatting, lints, docs and the tests that need no server, withou
 lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --workspace --lib --bins --no-default-features -- -D warnings
+	$(CARGO) clippy --package leasehold --lib --bins --no-default-features -- -D warnings
 	$(CARGO) test --workspace --quiet --test plain_words
 
 DENY_VERSION := 0.20.2
