@@ -39,7 +39,7 @@ pub use choice::{
 };
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
-pub use rendered_for::{Contended, Misplaced, Placement, RenderedFor};
+pub use rendered_for::{Contended, Misplaced, Placement, RENDER_AGAIN, RenderedFor};
 pub use schema::{
     DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, nearest, suggest, suggest_key,
 };

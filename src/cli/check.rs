@@ -23,10 +23,10 @@ use std::time::Duration;
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
 pub(super) use self::report::shown;
-use self::report::{Check, Report};
+use self::report::{Check, Name, Report};
 use super::store_options::{read, store_options};
 use super::{CommandError, run_to_end};
-use crate::config::{Config, Sources};
+use crate::config::{Config, Contended, Misplaced, Sources};
 use crate::publish::directory::intended_directory;
 use crate::store::Failure;
 use crate::store::mongo::probe::{Description, StoreProbe};
@@ -98,7 +98,7 @@ async fn examine(
         store,
         timeout,
     } = installation;
-    let kubernetes = tokio::spawn(kubernetes::checks(config.clone(), *timeout));
+    let kubernetes = tokio::spawn(pod_checks(config.clone(), *timeout));
     let directory = intended_directory(&config.lease.name, config.status_directory.as_deref());
     report.add(host::checks(config, sources, &directory).await)?;
     report.add(clock::of_host())?;
@@ -116,6 +116,18 @@ async fn examine(
     report.add(vec![rate])?;
     report.add(kubernetes.await.unwrap_or_default())?;
     report.finish()
+}
+
+/// Checks that this pod may contend for the lease, and what it publishes.
+async fn pod_checks(config: Config, timeout: Duration) -> Vec<Check> {
+    let placement = &config.kubernetes.placement;
+    match placement.check(Contended::Lease, &config.lease.name) {
+        Ok(()) => kubernetes::checks(config, timeout).await,
+        Err(misplaced) => {
+            let (problem, remedy) = (misplaced.problem(), Misplaced::remedy());
+            vec![Check::failed(Name::Pod, problem, remedy)]
+        }
+    }
 }
 
 /// Tries the rights, then measures: not at the same time, because measurements would include the

@@ -80,18 +80,41 @@ impl fmt::Display for Contended {
     }
 }
 
+/// Remedy for a pod that runs elsewhere than its manifests were rendered for.
+pub const RENDER_AGAIN: &str = "render the chart again with --namespace and the final release name (kustomize: \
+     helmCharts[].namespace and helmCharts[].releaseName)";
+
 /// Error of a pod whose lease or lock belongs to the pods of another namespace or service account.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{kind} {name} belongs to {rendered_for}, for which the manifests were rendered, but this pod is of {pod}: \
-     pods of both would share one {kind}; to fix: render the chart again with --namespace (kustomize: \
-     helmCharts[].namespace), or set leasehold.leaseName to a name that does not begin with that namespace"
-)]
+#[error("{}; to fix: {}", self.problem(), Self::remedy())]
 pub struct Misplaced {
     kind: Contended,
     name: String,
     rendered_for: String,
     pod: String,
+}
+
+impl Misplaced {
+    /// Returns what is wrong.
+    pub fn problem(&self) -> String {
+        let Self {
+            kind,
+            name,
+            rendered_for,
+            pod,
+        } = self;
+        format!(
+            "{kind} {name} belongs to {rendered_for}, for which the manifests were rendered, but this pod is of {pod}: \
+             pods of both would share one {kind}"
+        )
+    }
+
+    /// Returns the remedy.
+    pub fn remedy() -> String {
+        format!(
+            "{RENDER_AGAIN}, or set leasehold.leaseName in each overlay to a name that does not begin with that namespace"
+        )
+    }
 }
 
 impl Placement {

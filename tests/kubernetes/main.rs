@@ -18,6 +18,7 @@ mod events;
 mod label_follows_leadership;
 mod label_is_repaired;
 mod label_turns_before_release;
+mod moved;
 mod no_connection_is_kept;
 mod other_pods;
 mod policy_is_missing;

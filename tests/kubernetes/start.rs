@@ -8,11 +8,13 @@ use leasehold_testbed::{Daemon, Scratch, process};
 use crate::cluster::{LONG, PROGRAM};
 
 fn refused(scratch: &Scratch, arguments: &[&str], environment: &[(&str, &str)]) -> (i32, String) {
-    let named = arguments
-        .iter()
-        .find(|argument| argument.starts_with("--lease-name="));
     let output: Output = Command::new(PROGRAM)
-        .args(["run", "--http-listen=", "--kubernetes-enabled=on"])
+        .args([
+            "run",
+            "--http-listen=",
+            "--kubernetes-enabled=on",
+            "--lease=x",
+        ])
         .arg("--mongodb-uri=mongodb://127.0.0.1:1/")
         .arg(format!(
             "--status-directory={}",
@@ -22,7 +24,6 @@ fn refused(scratch: &Scratch, arguments: &[&str], environment: &[(&str, &str)]) 
             "--kubernetes-credentials={}",
             scratch.path().display()
         ))
-        .args(named.is_none().then_some("--lease=x"))
         .args(arguments)
         .env_clear()
         .envs(environment.iter().copied())
@@ -87,48 +88,4 @@ async fn outside_of_a_cluster_labels_are_off_and_one_line_says_so() {
         .lines()
         .filter(|line| line.contains("not in a Kubernetes cluster"));
     assert_eq!(lines.count(), 1, "{logs}");
-}
-
-#[test]
-fn a_default_lease_name_of_another_namespace_or_account_is_refused_with_a_remedy() {
-    let scratch = Scratch::new();
-    for (namespace, account) in [("prod", "orders"), ("default", "a-orders")] {
-        let (code, text) = refused(
-            &scratch,
-            &[
-                "--lease-name=default.orders",
-                "--kubernetes-rendered-for=default/orders",
-            ],
-            &[("POD_NAMESPACE", namespace), ("POD_ACCOUNT", account)],
-        );
-        assert_eq!(code, 78, "{text}");
-        for part in [
-            &format!("{namespace}/{account}"),
-            "default/orders",
-            "--namespace",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn manifests_of_another_namespace_give_no_label_and_an_error() {
-    let daemon = Daemon::builder(PROGRAM)
-        .lease("chosen")
-        .uri("mongodb://127.0.0.1:1/")
-        .flag("--kubernetes-rendered-for=default/orders")
-        .env("POD_NAMESPACE", "prod".to_owned())
-        .env("POD_ACCOUNT", "orders".to_owned())
-        .start();
-    daemon.wait_until(|_| true, LONG).await;
-    let (_, page) = daemon.http("/metrics").await.unwrap();
-    assert!(!page.contains("leasehold_label_in_sync"), "{page}");
-    let logs = daemon.logs();
-    let mut lines = logs.lines();
-    let line = lines.find(|line| line.contains("rendered for another namespace"));
-    assert!(
-        line.is_some_and(|line| line.contains("ERROR") || line.contains("error")),
-        "{logs}"
-    );
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::report::{Check, Name, shown};
 use crate::cli::run::{access, pod};
 use crate::clock;
-use crate::config::{Config, KubernetesConfig, KubernetesEnabled};
+use crate::config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN};
 use crate::publish::kubernetes::{Examiner, Refusal, Right};
 use crate::publish::render::Identification;
 
@@ -26,7 +26,7 @@ pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
                 "this pod is of {}, and the manifests were rendered for {rendered}: the admission policies do not apply to it",
                 kubernetes.placement
             ),
-            "render the chart with --namespace; a kustomization does not change flags and policies",
+            RENDER_AGAIN,
         )];
     }
     let absent = |missing: String| {

@@ -4,9 +4,9 @@ use std::io;
 use std::path::Path;
 
 use tokio::sync::watch;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
-use crate::config::{Config, KubernetesConfig, KubernetesEnabled};
+use crate::config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN};
 use crate::election::Status;
 use crate::publish::kubernetes::{
     Access, Api, Examiner, KubernetesOptions, Pod, REPAIR_INTERVAL, SERVICE_HOST, SERVICE_PORT,
@@ -56,15 +56,25 @@ impl Cluster {
     }
 }
 
-/// Finds the API server and this pod; `None` if labels and Events are off.
+/// Finds the API server and this pod; `None` if labels and Events are off, or if the manifests were
+/// rendered for another place.
 pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> {
     let lease = &config.lease.name;
     let KubernetesConfig {
         enabled,
         credentials,
+        placement,
         ..
     } = &config.kubernetes;
     if *enabled == KubernetesEnabled::Off {
+        return Ok(None);
+    }
+    if let Some(rendered) = placement.moved() {
+        error!(
+            %lease, rendered_for = %rendered, pod = %placement,
+            "manifests were rendered for another namespace or service account; not publishing a label or Events, \
+             because the admission policies do not apply to this pod; to fix: {RENDER_AGAIN}"
+        );
         return Ok(None);
     }
     let required = *enabled == KubernetesEnabled::On;
@@ -99,7 +109,7 @@ pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> 
     Ok(Some(Cluster {
         access,
         options,
-        restricted: config.kubernetes.placement.rendered_for.is_some(),
+        restricted: placement.rendered_for.is_some(),
     }))
 }
 

@@ -1,7 +1,5 @@
-//! Refuses to contend where a kustomization moved the pod away from the namespace that its flags
-//! were rendered for.
-
-use tracing::error;
+//! Refuses to contend for the lease of another namespace or service account, where a kustomization
+//! moved the pod from the place that its manifests were rendered for.
 
 use super::kubernetes::{self, Cluster, KubernetesError};
 #[cfg(feature = "kubernetes")]
@@ -24,15 +22,7 @@ pub enum PodError {
 /// # Errors
 /// [`PodError`], of which each is an error of configuration.
 pub(super) fn find(config: &Config) -> Result<Option<Cluster>, PodError> {
-    let (lease, placement) = (&config.lease.name, &config.kubernetes.placement);
-    placement.check(Contended::Lease, lease)?;
-    let Some(rendered) = placement.moved() else {
-        return Ok(kubernetes::find(config)?);
-    };
-    error!(
-        %lease, rendered_for = %rendered, pod = %placement,
-        "manifests were rendered for another namespace or service account; not publishing a label or Events, \
-         because the admission policies do not apply to this pod; render the chart again with --namespace"
-    );
-    Ok(None)
+    let placement = &config.kubernetes.placement;
+    placement.check(Contended::Lease, &config.lease.name)?;
+    Ok(kubernetes::find(config)?)
 }

@@ -1,0 +1,134 @@
+//! Goal: pods that a kustomization moved do not share a lease or change other pods, and `check` fails
+//! exactly where `run` refuses to start or logs an error. No cluster is needed.
+
+use std::process::{Output, Stdio};
+
+use leasehold_testbed::{Daemon, Scratch};
+use serde_json::Value;
+
+use crate::cluster::{LONG, PROGRAM};
+
+const RENDERED: &str = "--kubernetes-rendered-for=default/orders";
+const NOWHERE: &str = "mongodb://127.0.0.1:1/";
+
+/// Places of a pod, as namespace and account. The manifests are rendered for the first one.
+const PLACES: [(&str, &str); 3] = [
+    ("default", "orders"),
+    ("prod", "orders"),
+    ("default", "a-orders"),
+];
+/// Leases, of which the charts name the first one after the namespace.
+const LEASES: [&str; 2] = ["default.orders", "chosen"];
+
+/// The answer of a daemon to the place of its pod.
+#[derive(Debug, PartialEq, Eq)]
+enum Start {
+    /// Exit 78, with this text.
+    Refused(String),
+    /// The daemon contends, after an ERROR with this text.
+    Error(String),
+    /// The daemon contends, without an ERROR.
+    Quiet,
+}
+
+async fn run(lease: &str, flags: &[&str], place: (&str, &str)) -> Start {
+    let daemon = Daemon::builder(PROGRAM)
+        .lease(lease)
+        .uri(NOWHERE)
+        .flags(flags)
+        .env("POD_NAMESPACE", place.0)
+        .env("POD_ACCOUNT", place.1)
+        .start();
+    // The daemon listens and writes its first file after its decision.
+    let contends = daemon.try_wait_until(|_| true, LONG).await.is_ok();
+    let records = daemon.log_records();
+    let mut errors = records.iter().filter(|record| record["level"] == "ERROR");
+    match (contends, errors.next()) {
+        (true, Some(error)) => Start::Error(error.to_string()),
+        (true, None) => Start::Quiet,
+        (false, _) => {
+            assert_eq!(daemon.wait_exit(LONG).await, 78);
+            Start::Refused(daemon.logs())
+        }
+    }
+}
+
+/// Returns the result of the check of the pod, with its texts.
+async fn check(lease: &str, flags: &[&str], place: (&str, &str)) -> (String, String) {
+    let scratch = Scratch::new();
+    let output: Output = tokio::process::Command::new(PROGRAM)
+        .args(["check", "--output=json", "--timeout=1s", "--http-listen="])
+        .arg(format!("--mongodb-uri={NOWHERE}"))
+        .arg(format!("--lease-name={lease}"))
+        .arg(format!(
+            "--status-directory={}",
+            scratch.path().join("status").display()
+        ))
+        .args(flags)
+        .env_clear()
+        .envs([("POD_NAMESPACE", place.0), ("POD_ACCOUNT", place.1)])
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let answer: Value =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let checks = answer["checks"].as_array().unwrap();
+    let mut pods = checks.iter().filter(|check| check["name"] == "pod");
+    let pod = pods.next().expect("a check of the pod");
+    (pod["result"].as_str().unwrap().to_owned(), pod.to_string())
+}
+
+/// Texts of the answers in one case, which is wrong if it differs from what is expected.
+fn judge(
+    started: &Start,
+    (result, text): (&str, &str),
+    case: (&str, (&str, &str), &str),
+) -> Result<(), String> {
+    let (enabled, place, lease) = case;
+    let (is_moved, is_named) = (place != PLACES[0], lease == LEASES[0]);
+    let described = format!("{}/{}", place.0, place.1);
+    let (why, part) = match (started, is_moved, is_named, enabled) {
+        (Start::Refused(why), true, true, _) => (why.as_str(), "in each overlay"),
+        (Start::Error(why), true, false, "auto" | "on") => (why.as_str(), "admission policies"),
+        // Outside of a cluster, a required label cannot be set.
+        (Start::Refused(_), false, _, "on") if result == "failed" => return Ok(()),
+        (Start::Quiet, false, _, "auto" | "off") | (Start::Quiet, true, false, "off")
+            if result == "skipped" =>
+        {
+            return Ok(());
+        }
+        _ => return Err(format!("run: {started:?}, check: {text}")),
+    };
+    if result != "failed" {
+        return Err(format!("run: {started:?}, check: {text}"));
+    }
+    for text in [why, text] {
+        for part in [&described, "default/orders", "--namespace", part] {
+            if !text.contains(part) {
+                return Err(format!("no {part:?} in {text}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_and_check_agree_on_the_place_of_a_pod() {
+    let mut wrong = Vec::new();
+    for enabled in ["auto", "on", "off"] {
+        for place in PLACES {
+            for lease in LEASES {
+                let flags = [RENDERED, &format!("--kubernetes-enabled={enabled}")];
+                let (started, (result, text)) =
+                    tokio::join!(run(lease, &flags, place), check(lease, &flags, place));
+                let case = (enabled, place, lease);
+                if let Err(why) = judge(&started, (&result, &text), case) {
+                    wrong.push(format!("{case:?}: {why}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
