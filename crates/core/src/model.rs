@@ -3,9 +3,9 @@
 //!
 //! [`election`] has candidates for a lease, [`lock`] contenders for a lock. Both use the same calls
 //! in flight ([`calls`]), canonical form ([`canonical`]), durations ([`pace`]), random numbers
-//! ([`draw`]) and figures ([`exploration`]). The models have no driver, no files and no seconds. Time is a count of ticks,
-//! in which each process's clock advances by its own amount. `docs/verification.md` lists the other
-//! abstractions.
+//! ([`draw`]) and figures ([`exploration`]). The models have no driver, no files and no seconds.
+//! Time is a count of ticks, in which each process's clock advances by its own amount.
+//! `docs/verification/models.md` lists the other abstractions.
 
 mod calls;
 mod canonical;

@@ -16,7 +16,7 @@ macro_rules! mutations {
             /// All planted bugs.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Returns the rule that the bug breaks, as in the table of `docs/verification.md`.
+            /// Returns the rule that the bug breaks, as in `docs/verification/planted-bugs.md`.
             pub const fn rule(self) -> &'static str {
                 match self {
                     $(Self::$name => $rule,)*

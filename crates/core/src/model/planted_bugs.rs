@@ -1,4 +1,4 @@
-//! The tables of planted bugs that the models find, in `docs/verification.md`.
+//! The tables of planted bugs that the models find, in `docs/verification/planted-bugs.md`.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,6 @@
 //! Every rule, broken on purpose, is noticed: by which invariant, and within how many seeds. The
-//! tables in `docs/verification.md` must agree with the results; `BLESS=1` rewrites them.
+//! tables in `docs/verification/planted-bugs.md` must agree with the results; `BLESS=1` rewrites
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -18,7 +19,7 @@ const SITES_MAX: usize = 55;
 pub(crate) trait Bug: Copy + Debug + Sync + 'static {
     const ALL: &'static [Self];
 
-    /// Returns the rule that the bug breaks, as in the table of `docs/verification.md`.
+    /// Returns the rule that the bug breaks, as in `docs/verification/planted-bugs.md`.
     fn rule(self) -> &'static str;
 
     /// Returns the rule that is broken in this thread, if any.
@@ -81,7 +82,8 @@ fn hold<B: Bug>(name: &str, rows: impl Iterator<Item = (B, Caught)>) {
     assert_eq!(survivors, Vec::<String>::new(), "nobody noticed");
 }
 
-/// Compares a table of `docs/verification.md` with the result, or writes it if `BLESS` is set.
+/// Compares a table of `docs/verification/planted-bugs.md` with the result, or writes it if `BLESS`
+/// is set.
 pub(crate) fn write_or_compare(name: &str, table: &str) {
     let begin = format!("<!-- {name}: BLESS=1 writes this table -->\n");
     let end = format!("<!-- end of {name} -->\n");
@@ -90,7 +92,7 @@ pub(crate) fn write_or_compare(name: &str, table: &str) {
     if here.join(".cargo_vcs_info.json").exists() {
         return;
     }
-    let path = here.join("../../docs/verification.md");
+    let path = here.join("../../docs/verification/planted-bugs.md");
     let page = std::fs::read_to_string(&path).expect("the page is there");
     let (before, rest) = page.split_once(&begin).expect("the table begins");
     let (written, after) = rest.split_once(&end).expect("the table ends");

@@ -1,6 +1,6 @@
 //! Goal: the model notices when a rule is broken. Method: each planted bug is explored until an
-//! invariant breaks. The table of `docs/verification.md` must match the result, and `BLESS=1`
-//! writes it.
+//! invariant breaks. The table of `docs/verification/planted-bugs.md` must match the result, and
+//! `BLESS=1` writes it.
 
 use crate::model::election::planted::planted;
 use crate::model::planted_bugs::{Searched, each_is_found};

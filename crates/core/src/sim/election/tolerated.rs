@@ -1,6 +1,6 @@
 //! Violations that are tolerated for a limited time: two leaders after an operator damaged the
-//! document or forked a machine in a way that no process could notice. `docs/verification.md` lists
-//! them.
+//! document or forked a machine in a way that no process could notice.
+//! `docs/verification/simulations.md` lists them.
 
 use super::cluster::{Damage, Forked, Was, World};
 use super::coverage::{Hit, Path};
