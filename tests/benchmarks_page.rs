@@ -1,6 +1,6 @@
-//! Goal: the tables of the comparison in docs/benchmarks.md are those of real runs, and
-//! cannot drift from them.
-//! Method: they are generated from the JSON that `make bench` wrote and compared with the page;
+//! Goal: the tables of the comparison in docs/benchmarks.md and docs/benchmarks/peers.md are those of
+//! real runs, and cannot drift from them.
+//! Method: they are generated from the JSON that `make bench` wrote and compared with the pages;
 //! `UPDATE_DOCS=1 cargo test --test benchmarks_page` writes them.
 
 use std::fmt::Write;
@@ -13,34 +13,65 @@ mod results;
 
 use results::{Measured, Results, Unit, Values};
 
-const PAGE: &str = "docs/benchmarks.md";
+/// The page with all rows of the published runs.
+const ALL: &str = "docs/benchmarks/peers.md";
+/// The page with the answers, which has these figures of the first run.
+const ANSWERS: &str = "docs/benchmarks.md";
+const ANSWERED: [&str; 3] = ["peers_election", "peers_rest", "peers_lock"];
 /// The published runs.
 const RUNS: [&str; 2] = [
     "docs/benchmarks/peers.json",
     "docs/benchmarks/peers-disk.json",
 ];
-const BEGIN: &str = "<!-- tables: made by tests/benchmarks_page.rs -->\n";
-const END: &str = "<!-- end of tables -->";
 
-#[test]
-fn the_page_has_the_tables_of_the_published_run() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut tables = String::new();
-    for path in RUNS {
-        let run = Results::read(&root.join(path)).unwrap_or_else(|problem| panic!("{problem}"));
-        assert_eq!(run.schema, results::SCHEMA, "{path}: measure again");
-        assert!(run.compares(), "{path}: FIGURES=peers is missing");
-        let _ = write!(tables, "\n{}", run.tables());
-    }
-    let page = fs::read_to_string(root.join(PAGE)).expect("the page is there");
-    let (before, rest) = page.split_once(BEGIN).expect("the tables begin");
-    let (written, after) = rest.split_once(END).expect("the tables end");
+fn published(path: &str) -> Results {
+    let run = Results::read(&root().join(path)).unwrap_or_else(|problem| panic!("{problem}"));
+    assert_eq!(run.schema, results::SCHEMA, "{path}: measure again");
+    assert!(run.compares(), "{path}: FIGURES=peers is missing");
+    run
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Compares the part `name` of a page with `text`, or writes it if UPDATE_DOCS is set.
+fn write_or_compare(page: &str, name: &str, text: &str) {
+    let begin = format!("<!-- {name}: made by tests/benchmarks_page.rs -->\n");
+    let end = format!("<!-- end of {name} -->");
+    let path = root().join(page);
+    let content = fs::read_to_string(&path).expect("the page is there");
+    let (before, rest) = content.split_once(&begin).expect("the part begins");
+    let (written, after) = rest.split_once(&end).expect("the part ends");
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        let page = format!("{before}{BEGIN}{tables}\n{END}{after}");
-        fs::write(root.join(PAGE), page).expect("the page can be written");
+        let content = format!("{before}{begin}{text}\n{end}{after}");
+        fs::write(path, content).expect("the page can be written");
     } else {
         let remedy = "run: UPDATE_DOCS=1 cargo test --test benchmarks_page";
-        assert_eq!(written, format!("{tables}\n"), "{remedy}");
+        assert_eq!(written, format!("{text}\n"), "{page}, {name}: {remedy}");
+    }
+}
+
+/// Returns the table of one figure, without its machine and its name.
+fn table_of(run: &Results, figure: &str) -> String {
+    let mut part = run.clone();
+    part.rows.retain(|row| row.figure == figure);
+    let tables = part.tables();
+    let (_, table) = tables.split_once("| figure |").expect("a table");
+    let title = format!("| **{figure}** | | | | | | |\n");
+    format!("\n| figure |{}", table.replacen(&title, "", 1))
+}
+
+#[test]
+fn the_pages_have_the_tables_of_the_published_runs() {
+    let runs = RUNS.map(published);
+    let mut tables = String::new();
+    for run in &runs {
+        let _ = write!(tables, "\n{}", run.tables());
+    }
+    write_or_compare(ALL, "tables", &tables);
+    for figure in ANSWERED {
+        write_or_compare(ANSWERS, figure, &table_of(&runs[0], figure));
     }
 }
 
@@ -100,6 +131,11 @@ fn a_table_has_ratios_verdicts_and_the_reasons_of_missing_rows() {
     };
     let tables = run(vec![ours, floor, skipped, failed]).tables();
     let (_, rows) = tables.split_once("| --- |\n").expect("a table");
+    let alone = table_of(&run(vec![row("leasehold", 0.012)]), "peers_election");
+    assert_eq!(
+        alone.lines().nth(3),
+        Some("| handoff | leasehold | 12.0 ms | 24.0 ms | 20 | | |")
+    );
     assert_eq!(
         rows,
         "| **peers_election** | | | | | | |\n\

@@ -2,9 +2,11 @@
 //!
 //! Two thirds of a resting daemon's wake-ups are timers of the driver's connection pools, which look
 //! twice a second whether anything is due, and turns of tokio's timer wheel before each. No option
-//! of the driver avoids them. But the kernel can be allowed to delay the timers of a thread (timer
-//! slack), and then one wake-up serves several. The timers of the election are descriptors on the
-//! boot clock, which the kernel never delays.
+//! of the driver avoids them, although a pool needs its timer only with `maxIdleTimeMS` or
+//! `minPoolSize`: `background_thread_interval` exists only in the tests of the driver, and
+//! `serverMonitoringMode=poll` reports elections late. But the kernel can be allowed to delay the
+//! timers of a thread (timer slack), and then one wake-up serves several. The timers of the election
+//! are descriptors on the boot clock, which the kernel never delays.
 //!
 //! The slack applies only while the thread waits: a new process or thread would inherit it.
 
