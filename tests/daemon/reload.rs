@@ -23,6 +23,9 @@ const FIRST: Settings = Settings {
     collection: "leases",
 };
 
+/// The code of an error of MongoDB.
+const OUT_OF_DISK_SPACE: i32 = 14031;
+
 struct Reloaded {
     contest: Contest,
     daemon: Daemon,
@@ -53,15 +56,21 @@ impl Reloaded {
 
     async fn start_with(lease: &str, settings: Settings) -> Self {
         let contest = Contest::new(lease).await;
+        let uri = contest.set().uri();
+        let reloaded = Self::start_at(contest, lease, &settings, &uri);
+        reloaded.daemon.wait_leads(LONG).await;
+        reloaded
+    }
+
+    fn start_at(contest: Contest, lease: &str, settings: &Settings, uri: &str) -> Self {
         let scratch = Scratch::new();
         let file = scratch.path().join("leasehold.toml");
         std::fs::write(&file, settings.text()).unwrap();
         let daemon = Daemon::builder(PROGRAM)
             .lease(lease)
-            .uri(&contest.set().uri())
+            .uri(uri)
             .flag(&format!("--config={}", file.display()))
-            .leading(LONG)
-            .await;
+            .start();
         Self {
             contest,
             daemon,
@@ -139,6 +148,46 @@ async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_t
         "{}",
         daemon.logs()
     );
+}
+
+/// A write that is no longer attempted counts as failing for a lease duration.
+#[tokio::test]
+async fn an_error_of_the_store_is_shown_for_the_new_lease_duration() {
+    const LEASE: &str = "reload-error";
+    let contest = Contest::new(LEASE).await;
+    let uri = contest.set().uri();
+    let first = Daemon::builder(PROGRAM).lease(LEASE).uri(&uri);
+    let first = first.leading(LONG).await;
+    assert_eq!(first.term_and_exit(LONG).await, 0);
+    let primary = contest.set().primary().await;
+    let (writes, full) = (
+        ["findAndModify", "update"],
+        doc! { "errorCode": OUT_OF_DISK_SPACE },
+    );
+    contest
+        .set()
+        .fail_commands_of((primary, LEASE), &writes, "alwaysOn", full)
+        .await;
+    let lease_duration = "300s";
+    let long = Settings {
+        lease_duration,
+        ..FIRST
+    };
+    let uri = format!("{uri}&appName={LEASE}");
+    let reloaded = Reloaded::start_at(contest, LEASE, &long, &uri);
+    let (contest, daemon) = (&reloaded.contest, &reloaded.daemon);
+    // A read that is answered resolves the first one.
+    daemon.wait_operations("acquire", "unknown", 2.0).await;
+    let error = async || daemon.http_json("/status").await.1["store_error"].clone();
+    eventually("the error is shown", async || error().await.is_object()).await;
+    // It cannot lead, and does not try to.
+    contest.stored().set(doc! { "paused": true }).await;
+    daemon.wait_role("paused", LONG).await;
+    daemon.wait_stream().await;
+    assert!(error().await.is_object(), "an answered read ends it");
+    reloaded.reload(&FIRST.text());
+    eventually("the error is over", async || error().await.is_null()).await;
+    contest.set().clear_fail_point(primary).await;
 }
 
 #[tokio::test]
