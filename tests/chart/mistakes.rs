@@ -117,6 +117,12 @@ fn the_configuration_is_not_set_by_variables() {
             leave LEASEHOLD_LEASE__LEASE_DURATION out of workload.env
             set leasehold.config.lease.lease_duration
 
+        supervisor: workload.env=[{"value":"x"}]
+            an item of workload.env has no name
+
+        minimal: leasehold.extraEnv=[{"name":5}]
+            the name of an item of leasehold.extraEnv is 5, not a text: quote it
+
         minimal: leasehold.config.mongodb.database="$(DATABASE)"
             leasehold.config.mongodb.database is $(DATABASE)
             write the name itself
@@ -220,6 +226,12 @@ fn a_request_is_within_its_limit() {
             leasehold.resources.limits.memory, which is 32Mi
             raise the limit
 
+        minimal: leasehold.resources.requests="64Mi"
+            '/leasehold/resources/requests': got string, want
+
+        minimal: workload.resources.limits=true
+            '/workload/resources/limits': got boolean, want
+
         minimal: workload.resources={"requests":{"cpu":2},"limits":{"cpu":"1500m"}}
             workload.resources.requests.cpu is 2
             which is 1500m
@@ -246,6 +258,15 @@ fn fields_that_do_not_fit_together_are_refused() {
 
         job: job={"restartPolicy":"OnFailure","podFailurePolicy":{"rules":[]}}
             job.podFailurePolicy needs job.restartPolicy: Never
+
+        minimal: leasehold.http.address="0.0.0.0\n::"
+            '/leasehold/http/address'
+
+        minimal: leasehold.serviceAccount.name="orders: a"
+            '/leasehold/serviceAccount/name'
+
+        minimal: leasehold.statusDirectory="/run/a #b"
+            '/leasehold/statusDirectory'
 
         minimal: leasehold.http.address="127.0.0.1"
             leasehold.http.address is 127.0.0.1

@@ -11,7 +11,7 @@ use kube::api::{Api, Patch, PatchParams};
 use leasehold_testbed::run;
 use serde_json::{Value, json};
 
-use crate::helm::{Objects, chart, render};
+use crate::helm::{Objects, chart, render, render_by, values};
 use crate::release::Place;
 
 /// Maps that belong to the user below this point: fields of Kubernetes, of which null removes a default.
@@ -91,12 +91,28 @@ fn is_named(path: &str, complaint: &str) -> bool {
     lines.any(|line| line.contains(&at) && line.contains(&key))
 }
 
+/// Renders with nulls at these paths. Helm 3 and 4 must agree if they accept them.
 fn render_nulls(paths: &[&str]) -> Result<String, String> {
     let nulls: Vec<_> = paths.iter().map(|path| format!("{path}=null")).collect();
-    render(
-        "minimal",
-        &nulls.iter().map(String::as_str).collect::<Vec<_>>(),
-    )
+    let file = values("minimal");
+    let mut arguments = vec!["--values", file.to_str().unwrap()];
+    arguments.extend(nulls.iter().flat_map(|null| ["--set-json", null]));
+    let [three, four] = ["helm3", "helm"].map(|version| render_by(version, &chart(), &arguments));
+    let objects =
+        |rendered: &str| -> Vec<Value> { Objects::parse(rendered).iter().cloned().collect() };
+    match (&three, &four) {
+        (Ok(three), Ok(four)) => assert!(objects(three) == objects(four), "{paths:?}"),
+        (Err(three), Err(four)) => {
+            for complaint in [three, four] {
+                assert!(
+                    !complaint.contains("error calling"),
+                    "{paths:?}: {complaint}"
+                );
+            }
+        }
+        (three, four) => panic!("{paths:?}: helm 3: {three:?}; helm 4: {four:?}"),
+    }
+    four
 }
 
 #[test]

@@ -76,7 +76,8 @@ flag of the chart would replace it silently.
 {{- $at := .root.Values.leasehold.configAt | default "leasehold.config" -}}
 {{- $list := .key -}}
 {{- range .env -}}
-{{- if regexMatch "^LEASEHOLD_[A-Z]+__" .name -}}
+{{- include "leasehold.checkValue" (dict "value" .name "key" (printf "the name of an item of %s" $list) "kind" "string") -}}
+{{- if regexMatch "^LEASEHOLD_[A-Z]+__" (required (printf "leasehold: an item of %s has no name" $list) .name) -}}
 {{- $key := trimPrefix "LEASEHOLD_" .name | lower | replace "__" "." -}}
 {{- fail (printf "leasehold: leave %s out of %s: %s" .name $list (get $set $key | default (printf "set %s.%s; Kubernetes replaces $(NAME) in it by another variable" $at $key))) -}}
 {{- end -}}
