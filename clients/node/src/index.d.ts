@@ -80,8 +80,8 @@ export class LockLost extends LockError {
   readonly name: "LockLost";
 }
 
-/** A lock that this process holds. Once it is lost or released, it stays so. It is released if it and
- * its `signal` are garbage-collected. */
+/** A lock that this process holds. Once it is lost or released, it stays so. It is released if it is
+ * garbage-collected before its `signal` was used. */
 export class HeldLock {
   private constructor();
   readonly name: string;
@@ -90,7 +90,7 @@ export class HeldLock {
   /** The number of the slot; null if the lock has no slots. */
   readonly slot: number | null;
   /** Is aborted with `LockLost` when the lock is lost, and with another `LockError` when it is
-   * released, between callbacks. */
+   * released, between callbacks. Once it was used, the lock is held until its release or loss. */
   readonly signal: AbortSignal;
   /** Returns true if the lock is held, as far as `leasehold` has reported. */
   isValid(): boolean;

@@ -36,9 +36,6 @@ export class LockLost extends LockError {
   name = "LockLost";
 }
 
-/** Key under which a signal has its lock, which is thus not collected while the signal is used. */
-const HOLDING = Symbol("holding");
-
 /** Releases locks that were garbage-collected. */
 const dropped = new FinalizationRegistry(({ program, name }) => {
   process.emitWarning(`lock ${name} was dropped without a release`);
@@ -53,25 +50,27 @@ export class HeldLock {
   constructor(program, { lock, token, slot = null }) {
     Object.assign(this, { name: lock, token, slot });
     this.#program = program;
-    this.#ended.signal[HOLDING] = this;
-    // The program must not refer to this lock, which is collected if nobody else does.
+    // Until its signal is used, the program must not refer to this lock, which is collected if nobody
+    // else does.
     const held = new WeakRef(this);
     program.exited.then((code) => held.deref()?.#end(lost(lock, code)));
     dropped.register(this, { program, name: lock }, this);
   }
 
   get signal() {
+    // Its listeners, or a signal that depends on it, may be all that is left of this lock.
+    if (!this.#ended.signal.aborted) this.#program.held = this;
     return this.#ended.signal;
   }
 
   isValid() {
     // Its exit may be noticed only after the present callback.
-    if (!this.signal.aborted && this.#program.hasExited()) this.#end(lost(this.name, null));
-    return !this.signal.aborted;
+    if (!this.#ended.signal.aborted && this.#program.hasExited()) this.#end(lost(this.name, null));
+    return !this.#ended.signal.aborted;
   }
 
   check() {
-    if (!this.isValid()) throw this.signal.reason;
+    if (!this.isValid()) throw this.#ended.signal.reason;
   }
 
   release() {
@@ -93,6 +92,7 @@ export class HeldLock {
   }
 
   #end(reason) {
+    this.#program.held = null;
     this.#ended.abort(reason);
   }
 }
@@ -114,6 +114,8 @@ function requireDescriptors() {
 
 /** A running `leasehold lock`. */
 class Program {
+  /** The lock whose signal is used, which is thus not collected before its end. */
+  held = null;
   #name;
   #last = "";
   #closing = null;

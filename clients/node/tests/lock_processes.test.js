@@ -112,25 +112,55 @@ test("Ctrl-C that is handled leaves the lock", async (t) => {
   assert.equal(await holding.line(), "released");
 });
 
-test("a lock that nobody refers to is released, but not while its signal is used", async (t) => {
+test("a lock that nobody refers to is released, but not once its signal was used", async (t) => {
   const holding = script(
     t,
-    `const collected = async (name) => {
-      for (;;) {
-        globalThis.gc();
+    `const collected = async (isCollected) => {
+      do {
+        // A reference that was looked at keeps its object until the next timer.
         await new Promise((resolve) => setTimeout(resolve, 5));
-        const again = await hold(name, { waitMs: 0 }).catch((error) => error);
-        if (!(again instanceof LockNotAcquired)) return again.release();
-      }
+        globalThis.gc();
+      } while (!(await isCollected()));
     };
+    const isFree = async (name) => {
+      const again = await hold(name, { waitMs: 0 }).catch((error) => error);
+      if (again instanceof LockNotAcquired) return false;
+      await again.release();
+      return true;
+    };
+    // Each leaves only a listener.
+    const uses = {
+      listener: (signal) => signal.addEventListener("abort", () => say("listener")),
+      property: (signal) => (signal.onabort = () => say("property")),
+      any: (signal) => AbortSignal.any([signal]).addEventListener("abort", () => say("any")),
+    };
+    const references = [];
+    const use = async (name) => {
+      const held = await hold("node-only-" + name);
+      uses[name](held.signal);
+      references.push(new WeakRef(held));
+    };
+    for (const name of Object.keys(uses)) await use(name);
     const { signal } = await hold("node-signal");
     const { token } = await hold("node-dropped");
-    await collected("node-dropped");
-    const kept = await hold("node-signal", { waitMs: 0 }).catch((error) => error);
-    say(kept instanceof LockNotAcquired && !signal.aborted ? "kept" : "lost");`,
+    await collected(() => isFree("node-dropped"));
+    const free = [signal.aborted];
+    for (const name of ["node-signal", ...Object.keys(uses).map((name) => "node-only-" + name)]) {
+      free.push(await isFree(name));
+    }
+    say(free.some((one) => one) ? "lost" : "kept");
+    // Once it is lost, nothing keeps it.
+    await collected(() => references.every((reference) => reference.deref() === undefined));
+    say("collected");
+    process.exit();`,
     { flags: ["--expose-gc"] },
   );
   assert.equal(await holding.line(), "kept");
+  for (const name of ["listener", "property", "any"]) {
+    process.kill(holder(`node-only-${name}`), "SIGKILL");
+    assert.equal(await holding.line(), name);
+  }
+  assert.equal(await holding.line(), "collected");
 });
 
 test("the end of a worker releases its lock, and ends its wait", async () => {
