@@ -1,9 +1,9 @@
 //! Goal: helm rollback, which runs no template, does what the table of docs/kubernetes.md says about each change that an upgrade
-//! notices.
+//! notices; and an injector keeps the collection of pods that it does not own.
 //! Method: helm 3 and 4 on the real API server.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::Api;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind};
 use leasehold_testbed::{assert_contains, run};
 
 use crate::release::Place;
@@ -117,6 +117,49 @@ fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
             place
                 .helm_of(version, &["rollback", "orders", "1"])
                 .unwrap();
+        }
+    });
+}
+
+/// The workloads of injected pods belong to others, whose next update would have pods on both databases.
+#[test]
+fn an_injector_keeps_its_collection_while_pods_may_have_it() {
+    run(async {
+        for version in ["helm", "helm3"] {
+            let place = Place::new().await;
+            let namespace = &place.namespace;
+            let only = format!(
+                r#"inject={{"enabled":true,"namespaceSelector":{{"matchLabels":{{"kubernetes.io/metadata.name":"{namespace}"}}}}}}"#
+            );
+            let with = |verb: &str, more: &[&str]| {
+                let only = ["--set", "deployment.enabled=false", "--set-json", &only];
+                let values = [&only[..], more].concat();
+                place.chart_of(version, verb, "injector", &values)
+            };
+            with("install", &[]).unwrap();
+            with("upgrade", &["--set", "leasehold.config.log.level=debug"]).unwrap();
+            let other = ["--set", "leasehold.config.mongodb.database=other"];
+            let refused = with("upgrade", &other).unwrap_err();
+            let policy = format!("injector.{namespace}.leasehold.inject");
+            for words in [
+                "injected pods contend in leasehold.leases, and new ones would contend in other.leases",
+                &format!("kubectl delete mutatingadmissionpolicy {policy}"),
+            ] {
+                assert_contains(&refused, words);
+            }
+            let kind = GroupVersionKind::gvk(
+                "admissionregistration.k8s.io",
+                "v1",
+                "MutatingAdmissionPolicy",
+            );
+            let client = place.kubernetes.client();
+            let policies: Api<DynamicObject> = Api::all_with(client, &ApiResource::from_gvk(&kind));
+            policies
+                .delete(&policy, &DeleteParams::default())
+                .await
+                .unwrap();
+            with("upgrade", &other).unwrap();
+            place.helm_of(version, &["uninstall", "injector"]).unwrap();
         }
     });
 }

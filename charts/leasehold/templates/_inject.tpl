@@ -31,3 +31,17 @@ namespaces which share a database do not exclude each other.
 {{- define "app.injector" -}}
 {{- printf "%s.%s" (include "leasehold.fullname" .) (include "leasehold.clusterName" . | sha256sum | trunc 8) -}}
 {{- end -}}
+
+{{/*
+Refuses another collection for pods that are injected from now on. Their workloads are of others, whose next update would have pods
+with both.
+*/}}
+{{- define "app.checkInjected" -}}
+{{- $name := printf "%s.inject" (include "leasehold.clusterName" .) -}}
+{{- $policy := lookup "admissionregistration.k8s.io/v1" "MutatingAdmissionPolicy" "" $name -}}
+{{- $before := get (($policy.metadata | default dict).annotations | default dict) "leasehold.dev/injects-into" -}}
+{{- $now := include "leasehold.collection" . -}}
+{{- if and $before (ne $before $now) -}}
+{{- fail (printf "leasehold: injected pods contend in %s, and new ones would contend in %s: during an update of their workload two would lead; scale the workloads to 0 whose pods have the label leasehold.dev/injected-by=%s, wait until these pods are gone, delete the policy (kubectl delete mutatingadmissionpolicy %s), and repeat this command, or take back the change of leasehold.config.mongodb" $before $now (include "app.injector" .) $name) -}}
+{{- end -}}
+{{- end -}}
