@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use leasehold_testbed::{Daemon, DaemonBuilder, DaemonTimings, ReplicaSet, Scratch};
-use leasehold_testbed::{leader_of, run};
+use leasehold_testbed::{INVARIANT_VIOLATED, leader_of, run};
 use leasehold_trace_check::{Checked, Checker, Violation};
 use serde_json::{Value, json};
 
@@ -135,7 +135,8 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
         drama(&set, &trace, scratch.path()).await;
     });
     let lines = Lines::of(&trace);
-    let checked = lines.check().unwrap_or_else(|found| panic!("{found:#?}"));
+    let checked = lines.check();
+    let checked = checked.unwrap_or_else(|found| panic!("{INVARIANT_VIOLATED}: {found:#?}"));
     assert_eq!(checked.machines, 4 + 3 * JOBS, "{checked:?}");
     // Three leaderships and that of the other lease, at least, and one of each job; each with a
     // command.

@@ -1,7 +1,7 @@
 //! Goal: verify that the runner of the suite detects leftovers of a test. Method: run it with small
 //! scripts that leave something behind.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -95,6 +95,23 @@ fn an_entry_in_the_real_home_is_named() {
         let script = format!("touch \"$(dirname \"$XDG_CACHE_HOME\")/{name}\"");
         assert!(strays(&script).contains(&format!("home/{name}")), "{name}");
     }
+}
+
+#[test]
+fn an_entry_of_leasehold_in_a_shared_folder_is_named() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let script = "cd \"$(dirname \"$XDG_CACHE_HOME\")/lock\" && touch leasehold.pid other.pid";
+    let mut command = in_place(&place, script);
+    std::fs::create_dir(place.path().join("home/lock")).expect("a directory");
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let named = String::from_utf8_lossy(&output.stderr);
+    assert!(named.contains("home/lock/leasehold.pid"), "{named}");
+    // Any program may have made it.
+    assert!(!named.contains("other.pid"), "{named}");
 }
 
 #[test]
@@ -196,4 +213,30 @@ fn a_process_that_goes_on_is_named_and_ended() {
     assert!(named.contains("sleep 1000"), "{named}");
     let id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     assert!(!Path::new("/proc").join(&id).exists(), "{id} goes on");
+}
+
+#[test]
+fn a_terminated_run_leaves_nothing() {
+    let place = tempfile::tempdir().expect("a directory");
+    // The process in the background is a child of the script, and starts one of its own.
+    let script = "sh -c 'sleep 1000 & wait' & echo \"$TMPDIR\"; sleep 1000";
+    let mut command = in_place(&place, script);
+    let mut command = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut temporary = String::new();
+    let mut output = BufReader::new(command.stdout.take().expect("its output"));
+    output.read_line(&mut temporary).expect("it starts");
+    let id = command.id().to_string();
+    let signalled = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(signalled.expect("kill runs").success());
+    let ended = command.wait_with_output().expect("it ends");
+    let named = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(128 + 15), "{named}");
+    assert!(!Path::new(temporary.trim()).exists(), "{temporary} stays");
+    // The pipe has no other writer left.
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("the end");
 }

@@ -93,7 +93,7 @@ fn passed_tests_are_not_run_again() {
     let suite = Suite::new();
     let (code, text) = suite.run(&["passes", "is_ignored"]);
     assert_eq!(code, Some(0), "{text}");
-    let expected = "test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 11 filtered out";
+    let expected = "test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 12 filtered out";
     assert_eq!(results(&text), [expected]);
     assert_eq!(suite.close(), (Some(0), String::new()));
     assert_eq!(suite.runs("passes"), 1);
@@ -107,7 +107,7 @@ fn a_test_that_fails_once_is_flaky() {
     assert_eq!(results(&text), [""; 0], "the closing line is withheld");
     let (code, text) = suite.close();
     assert_eq!(code, Some(0), "{text}");
-    let expected = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 10 filtered out";
+    let expected = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 11 filtered out";
     assert_eq!(results(&text), [expected]);
     let last = text.lines().last().expect("a line");
     let expected =
@@ -140,7 +140,7 @@ fn a_test_that_fails_always_is_broken() {
     let (code, text) = suite.close();
     assert_eq!(code, Some(1), "{text}");
     let expected =
-        "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 10 filtered out";
+        "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 11 filtered out";
     assert_eq!(results(&text), [expected]);
     assert!(text.contains("\nflaky: stub fails_once"), "{text}");
     assert!(text.contains("\nbroken: stub fails_always"), "{text}");
@@ -153,18 +153,19 @@ fn a_test_that_fails_always_is_broken() {
 }
 
 #[test]
-fn a_violation_is_not_run_again() {
+fn a_proven_bug_is_not_run_again() {
     let suite = Suite::new();
-    let all = ["fails_once", "fails_once_too", "violates_once"];
+    let proofs = ["violates_once", "has_a_counterexample_once"];
+    let all = [&["fails_once", "fails_once_too"], &proofs[..]].concat();
     assert_eq!(suite.run(&all).0, Some(0));
     let (code, text) = suite.close();
     assert_eq!(code, Some(1), "{text}");
-    assert!(
-        text.contains("retry: stub violates_once violates an invariant and is not run again"),
-        "{text}"
-    );
-    assert!(text.contains("\nbroken: stub violates_once"), "{text}");
-    assert_eq!(suite.runs("violates_once"), 1);
+    for test in proofs {
+        let line = format!("retry: stub {test} has proven a bug and is not run again");
+        assert!(text.contains(&line), "{text}");
+        assert!(text.contains(&format!("\nbroken: stub {test}")), "{text}");
+        assert_eq!(suite.runs(test), 1);
+    }
     // The output of the others does not show it.
     assert_eq!(text.matches("\nflaky: ").count(), 2, "{text}");
 }
@@ -206,7 +207,7 @@ fn a_test_that_fails_and_hangs_is_killed_and_run_again() {
     );
     let (code, text) = suite.close();
     assert_eq!(code, Some(0), "{text}");
-    let expected = "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 11 filtered out";
+    let expected = "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 12 filtered out";
     assert_eq!(results(&text), [expected]);
     assert!(
         text.contains("\nflaky: stub hangs_once failed once"),

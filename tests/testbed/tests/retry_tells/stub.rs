@@ -56,6 +56,14 @@ fn violates_once() {
 }
 
 #[test]
+fn has_a_counterexample_once() {
+    assert!(
+        earlier_runs("has_a_counterexample_once") >= 1,
+        "Test failed: it is 777.\nminimal failing input: x = 777\n\tsuccesses: 3"
+    );
+}
+
+#[test]
 fn fails_twice() {
     assert!(earlier_runs("fails_twice") >= 2, "one of the first runs");
 }
