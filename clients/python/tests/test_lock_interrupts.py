@@ -71,7 +71,7 @@ class Interrupts(unittest.TestCase):
         Path(self.program).write_text(text)
         os.chmod(self.program, 0o700)
 
-    def interrupted(self, use, number):
+    def interrupted(self, use, number, **options):
         """Uses a lock, and raises KeyboardInterrupt at the line of the package with this number.
         Returns the line."""
         at, lines = None, itertools.count(1)
@@ -89,16 +89,16 @@ class Interrupts(unittest.TestCase):
 
         sys.settrace(trace)
         try:
-            use(Lock("it", program=self.program))
+            use(Lock("it", program=self.program, **options))
         except KeyboardInterrupt:
             pass
         finally:
             sys.settrace(None)
         return at
 
-    def no_line_leaves_the_lock(self, use):
+    def no_line_leaves_the_lock(self, use, **options):
         for number in itertools.count(1):
-            at = self.interrupted(use, number)
+            at = self.interrupted(use, number, **options)
             gc.collect()
             try:
                 eventually(lambda: not running())
@@ -125,6 +125,13 @@ class Interrupts(unittest.TestCase):
             held.release()
 
         self.no_line_leaves_the_lock(use)
+
+    def test_ctrl_c_at_any_line_does_not_leave_a_lock_that_on_lost_keeps(self):
+        def use(one):
+            with one:
+                pass
+
+        self.no_line_leaves_the_lock(use, on_lost=lambda: None)
 
     def test_ctrl_c_is_not_replaced_by_another_error(self):
         # The thread that reads the output to its end competes with the one that was interrupted.

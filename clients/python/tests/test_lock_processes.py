@@ -14,8 +14,8 @@ import unittest
 import warnings
 import weakref
 
-from leasehold import LockError, LockNotAcquired
-from testbed import PROGRAM, STORE, eventually
+from leasehold import Lock, LockError, LockNotAcquired
+from testbed import LONG, PROGRAM, STORE, eventually
 from test_lock import children, listed, of
 
 
@@ -227,6 +227,58 @@ class Abandoned(unittest.TestCase):
             gc.collect()
         eventually(lambda: not children())
         self.assertTrue(is_free("python-dropped"))
+
+    def test_on_lost_keeps_a_lock_that_nobody_refers_to(self):
+        def future(lock):
+            lock.start().result()
+
+        async def task(lock):
+            await asyncio.wrap_future(lock.start())
+
+        uses = {
+            "acquire": Lock.acquire,
+            "enter": Lock.__enter__,
+            "stack": lambda lock: contextlib.ExitStack().enter_context(lock),
+            "future": future,
+            "task": lambda lock: asyncio.run(task(lock)),
+        }
+        for use in uses:
+            name, lost = f"python-only-{use}", threading.Event()
+            with self.subTest(use), warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                uses[use](of(name, on_lost=lost.set))
+                gc.collect()
+                self.assertFalse(is_free(name))
+                self.assertFalse(lost.is_set())
+                os.kill(int(children()[0]), signal.SIGKILL)
+                self.assertTrue(lost.wait(LONG))
+                eventually(lambda: not children())
+
+    def test_on_lost_keeps_no_lock_after_its_end(self):
+        for release in (True, False):
+            held = of("python-kept", on_lost=lambda: None).acquire()
+            reference = weakref.ref(held)
+            if release:
+                held.release()
+            else:
+                os.kill(int(children()[0]), signal.SIGKILL)
+                self.assertTrue(held.wait(LONG))
+            with self.subTest(release=release), warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                del held
+                eventually(lambda: gc.collect() is not None and reference() is None)
+
+    def test_a_cancelled_wait_leaves_no_lock_that_on_lost_keeps(self):
+        # It acquires the lock before it is cancelled, and nobody asks for the result.
+        lost = threading.Event()
+        future = of("python-unused-future", on_lost=lost.set).start()
+        eventually(future.done)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            del future
+            eventually(lambda: gc.collect() is not None and is_free("python-unused-future"))
+        self.assertFalse(lost.is_set())
+        eventually(lambda: not children())
 
     def test_without_descriptors_nothing_is_left_and_the_other_lock_is_held(self):
         def descriptors():

@@ -76,6 +76,8 @@ class _Program:
         self.ended = threading.Event()
         self.abandoned = False
         """True if nobody waits for a loss."""
+        self.kept: "Optional[HeldLock]" = None
+        """The lock, if `on_lost` may be all that its user relies on: it is not collected."""
         self.reported: Optional[int] = None
         """The exit code that its last line reports. It proves a release: the code of the exit may be
         that of another program around `leasehold`, or unknown."""
@@ -129,6 +131,12 @@ class _Program:
             pass  # It has exited, or the input is closed.
         self._input.close()
 
+    def give_up(self) -> None:
+        """Ends a lock that nobody needs, without waiting."""
+        self.abandoned = True
+        self.kept = None
+        self.shut_down()
+
     def watch(self, name: str, on_lost: Optional[Callable[[], object]]) -> None:
         """Starts the thread that reads the output to its end, which is the end of the program."""
         run, arguments = self._watch, (name, on_lost)
@@ -136,8 +144,7 @@ class _Program:
 
     def close(self, name: str, rest: bytes = b"") -> Optional[int]:
         """Ends a program that holds nothing, and returns its exit code."""
-        self.abandoned = True
-        self.shut_down()
+        self.give_up()
         self._signal(signal.SIGTERM)  # It may be another program than `leasehold`.
         self._finish(name, rest, RELEASE_SECONDS)
         return self.code
@@ -149,9 +156,12 @@ class _Program:
             self.code = self._kill()
 
     def _watch(self, name: str, on_lost: Optional[Callable[[], object]]) -> None:
-        self._finish(name, b"")
-        if not self.abandoned and on_lost is not None:
-            on_lost()
+        try:
+            self._finish(name, b"")
+            if not self.abandoned and on_lost is not None:
+                on_lost()
+        finally:
+            self.kept = None
 
     def _finish(self, name: str, text: bytes, limit: Optional[float] = None) -> None:
         """Reads the output to its end, unless another thread does, and waits for the exit. Kills the
@@ -224,7 +234,7 @@ def _object(line: bytes) -> "dict[str, Any]":
 class HeldLock:
     """A lock that this process holds. Once it is lost or released, it stays so.
 
-    It is released at the end of a ``with`` block, and if it is garbage-collected.
+    It is released at the end of a ``with`` block, and without ``on_lost`` if it is garbage-collected.
     """
 
     name: str
@@ -274,8 +284,8 @@ class HeldLock:
 
     def _end(self) -> None:
         """Releases the lock without waiting."""
-        self._released = self._program.abandoned = True
-        self._program.shut_down()
+        self._released = True
+        self._program.give_up()
         self._dropped.detach()  # Not before: Ctrl-C may interrupt each line.
 
     def __enter__(self) -> "HeldLock":
@@ -296,10 +306,24 @@ class HeldLock:
 
 def _drop(program: _Program, name: str) -> None:
     """Releases a lock whose :class:`HeldLock` no longer exists."""
-    program.abandoned = True
-    program.shut_down()
+    program.give_up()
     if os.getpid() == program.owner:
         warnings.warn(f"lock {name} was dropped without a release", ResourceWarning, stacklevel=2)
+
+
+class _Acquisition(Future["HeldLock"]):
+    """The future of :meth:`Lock.start`. Its lock is kept for ``on_lost`` only once somebody has asked
+    for it, since a cancelled wait drops it."""
+
+    def __init__(self, keep: bool) -> None:
+        super().__init__()
+        self._keep = keep
+
+    def result(self, timeout: Optional[float] = None) -> HeldLock:
+        held = super().result(timeout)
+        if self._keep and not held._program.abandoned:
+            held._program.kept = held
+        return held
 
 
 class Lock:
@@ -329,7 +353,8 @@ class Lock:
     ) -> None:
         """``wait`` is the maximum wait for other holders in seconds: None for no limit, 0 for no
         wait. ``arguments`` are further flags of ``leasehold lock``, such as
-        ``--mongodb-uri-file=PATH``. ``on_lost`` is called in a thread when the lock is lost.
+        ``--mongodb-uri-file=PATH``. ``on_lost`` is called in a thread when the lock is lost. With it,
+        a lock is not released if it is garbage-collected, but held until its release or loss.
         """
         self._name, self._slots, self._on_lost = name, slots, on_lost
         self._command: List[str] = [program, "lock", name, "--report-exit-code", *arguments]
@@ -344,13 +369,13 @@ class Lock:
         self._open: Dict[HeldLock, Optional[FrameType]] = {}
 
     def acquire(self) -> HeldLock:
-        """Waits for the lock. The caller must release the result, and keep it until then: it is
-        released if it is garbage-collected.
+        """Waits for the lock. The caller must release the result, and keep it until then: without
+        ``on_lost`` it is released if it is garbage-collected.
 
         Raises :class:`LockNotAcquired` if another process holds it, and :class:`LockError` if
         ``leasehold`` fails. Standard error is that of this process.
         """
-        return self._await(_Program(self._command))
+        return self._await(_Program(self._command), self._on_lost is not None)
 
     def start(self) -> "Future[HeldLock]":
         """Waits for the lock in a thread. To cancel the future is to leave the queue::
@@ -360,7 +385,7 @@ class Lock:
         The caller must release the result, as that of :meth:`acquire`.
         """
         program = _Program(self._command)
-        future: "Future[HeldLock]" = Future()
+        future = _Acquisition(self._on_lost is not None)
 
         def run() -> None:
             try:
@@ -386,13 +411,15 @@ class Lock:
         future.add_done_callback(cancelled)
         return future
 
-    def _await(self, program: _Program) -> HeldLock:
+    def _await(self, program: _Program, keep: bool = False) -> HeldLock:
         line = b""
         try:
             line = program.first_line()
             holder = self._holder(line)
             if holder is not None:
                 held = HeldLock(program, self._name, *holder)
+                if keep:
+                    program.kept = held
                 program.watch(self._name, self._on_lost)
                 return held
         except BaseException:
@@ -416,12 +443,16 @@ class Lock:
         return None
 
     def __enter__(self) -> HeldLock:
-        held = self.acquire()
+        program = _Program(self._command)
+        held = None
         try:
+            held = self._await(program, self._on_lost is not None)
             self._open[held] = sys._getframe().f_back
             return held
         except BaseException:  # The block is not entered, and thus not left.
-            self._forget(held)
+            program.give_up()
+            if held is not None:
+                self._forget(held)
             raise
 
     def __exit__(
@@ -430,13 +461,15 @@ class Lock:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        held = None
         try:
             held = self._left(sys._getframe().f_back)
+        except BaseException:  # Ctrl-C may have interrupted the search.
+            self._forget(self._left(sys._getframe().f_back))
+            raise
+        try:
             held.__exit__(kind, error, trace)
         finally:
-            # Also if Ctrl-C has interrupted the search, or the release.
-            self._forget(held or self._left(sys._getframe().f_back))
+            self._forget(held)  # Also if Ctrl-C has interrupted the release.
 
     def _forget(self, held: HeldLock) -> None:
         held._end()
