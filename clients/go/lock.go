@@ -43,12 +43,13 @@ type Lock struct {
 }
 
 // HeldLock is a lock that this process holds. Once it is lost or released, it stays so. It is
-// released if it is garbage-collected, like the lock of a file: keep it, or a context of it.
+// released if it is garbage-collected before a call of [HeldLock.Context], like the lock of a file.
 type HeldLock struct {
 	name    string
 	holder  holder
 	process *process
 	release sync.Once
+	keep    sync.Once
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 }
@@ -196,13 +197,12 @@ func (h *HeldLock) Check() error {
 	return context.Cause(h.ctx)
 }
 
-// holding is the key under which a context has its lock.
-type holding struct{}
-
-// Context returns a context that is cancelled when the lock is lost or released. Whoever has it keeps
-// the lock from being garbage-collected.
+// Context returns a context that is cancelled when the lock is lost or released. Until then the lock
+// is not garbage-collected.
 func (h *HeldLock) Context() context.Context {
-	return context.WithValue(h.ctx, holding{}, h)
+	// What waits for the end may be all that is left of this lock.
+	h.keep.Do(func() { context.AfterFunc(h.ctx, func() { runtime.KeepAlive(h) }) })
+	return h.ctx
 }
 
 // Release releases the lock. The error is [ErrLockLost] if it was lost before, or if leasehold does

@@ -67,26 +67,79 @@ func TestALockThatNobodyRefersToIsReleased(t *testing.T) {
 	})
 }
 
-func TestAContextOfALockKeepsIt(t *testing.T) {
-	lock := of(t, "go-dropped-context")
-	ctx := drop(t, lock, (*HeldLock).Context)
-	derived, cancel := context.WithCancel(ctx)
-	// Another lock is dropped after it, and collected.
+func TestALockWhoseContextIsUsedIsKept(t *testing.T) {
+	// Each leaves only what waits for the end of the context.
+	uses := map[string]func(context.Context, func()){
+		"goroutine": func(ctx context.Context, lost func()) {
+			done := ctx.Done()
+			go func() { <-done; lost() }()
+		},
+		"function": func(ctx context.Context, lost func()) { context.AfterFunc(ctx, lost) },
+		"derived": func(ctx context.Context, lost func()) {
+			derived, cancel := context.WithTimeout(ctx, time.Hour)
+			done := derived.Done()
+			go func() { defer cancel(); <-done; lost() }()
+		},
+	}
+	lost := make(chan string, len(uses))
+	for name, use := range uses {
+		name := name
+		drop(t, of(t, "go-only-"+name), func(held *HeldLock) any {
+			use(held.Context(), func() { lost <- name })
+			return nil
+		})
+	}
+	// Another lock is dropped after them, and collected.
 	other := of(t, "go-dropped-after")
 	drop(t, other, (*HeldLock).Token)
 	eventually(t, "the other is released", func() bool {
 		runtime.GC()
 		return free(t, other)
 	})
-	if free(t, lock) || ctx.Err() != nil || derived.Err() != nil {
-		t.Fatal(ctx.Err())
+	for name := range uses {
+		lock := of(t, "go-only-"+name)
+		if free(t, lock) || len(lost) > 0 {
+			t.Fatal(name, " is released")
+		}
+		syscall.Kill(program(t, lock.Name), syscall.SIGKILL)
+		select {
+		case ended := <-lost:
+			if ended != name {
+				t.Fatal(ended, name)
+			}
+		case <-time.After(long):
+			t.Fatal(name, " is not notified")
+		}
 	}
-	runtime.KeepAlive(ctx)
-	cancel()
-	eventually(t, "it is released", func() bool {
-		runtime.GC()
-		return free(t, lock)
-	})
+}
+
+func TestNothingKeepsALockAfterItsEnd(t *testing.T) {
+	lock := of(t, "go-kept")
+	for _, end := range []func(*HeldLock){
+		func(held *HeldLock) { held.Release() },
+		func(held *HeldLock) { syscall.Kill(program(t, lock.Name), syscall.SIGKILL) },
+	} {
+		collected := make(chan struct{})
+		drop(t, lock, func(held *HeldLock) any {
+			// It refers to this, and nothing else does.
+			slots := new([4]int)
+			held.holder.slot = &slots[0]
+			runtime.SetFinalizer(slots, func(*[4]int) { close(collected) })
+			ctx := held.Context()
+			end(held)
+			<-ctx.Done()
+			return nil
+		})
+		eventually(t, "it is collected", func() bool {
+			runtime.GC()
+			select {
+			case <-collected:
+				return true
+			default:
+				return false
+			}
+		})
+	}
 }
 
 // A context that is cancelled at the moment at which the lock is held.
