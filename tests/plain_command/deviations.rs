@@ -8,18 +8,28 @@ use crate::tool::Tool::{self, Hook, Lock, Run};
 pub(crate) struct Deviation {
     /// The situation; empty for all.
     pub(crate) situation: &'static str,
-    /// The property, or the beginning of the names of several.
+    /// The property; with a `*` at its end, the beginning of the names of several.
     pub(crate) property: &'static str,
     pub(crate) tools: &'static [Tool],
+    /// The value that these tools have; a `*` at its end matches any further text.
+    pub(crate) value: &'static str,
     /// The first cell of the documented row.
     pub(crate) row: &'static str,
 }
 
 impl Deviation {
-    pub(crate) fn explains(&self, row: &Row, tool: Tool) -> bool {
+    pub(crate) fn explains(&self, row: &Row, tool: Tool, value: &str) -> bool {
         (self.situation.is_empty() || self.situation == row.situation)
-            && row.property.starts_with(self.property)
+            && matches(self.property, &row.property)
             && self.tools.contains(&tool)
+            && matches(self.value, value)
+    }
+}
+
+fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => text.starts_with(beginning),
+        None => text == pattern,
     }
 }
 
@@ -27,68 +37,117 @@ const fn deviation(
     situation: &'static str,
     property: &'static str,
     tools: &'static [Tool],
+    value: &'static str,
     row: &'static str,
 ) -> Deviation {
     Deviation {
         situation,
         property,
         tools,
+        value,
         row,
     }
 }
 
 const CLOSED: &str = "standard input, output or error closed";
+const NULL: &str = "/dev/null *";
 
 /// Deviations in the state that a command inherits.
 pub(crate) const INHERITED: &[Deviation] = &[
-    deviation("", "process group", &[Run, Lock, Hook], "process group"),
-    deviation("", "session", &[Run, Lock, Hook], "session"),
+    deviation(
+        "",
+        "process group",
+        &[Run, Lock, Hook],
+        "own",
+        "process group",
+    ),
+    deviation("", "session", &[Run, Lock, Hook], "another", "session"),
     deviation(
         "SIGPIPE ignored",
         "ignored signals",
         &[Run, Lock, Hook],
+        "",
         "SIGPIPE ignored at the start",
+    ),
+    deviation(
+        "SIGCHLD ignored",
+        "ignored signals",
+        &[Run, Lock, Hook],
+        "",
+        "SIGCHLD ignored at the start",
     ),
     deviation(
         "standard input closed",
         "descriptor 0",
         &[Run, Lock],
+        NULL,
         CLOSED,
     ),
     deviation(
         "standard output closed",
         "descriptor 1",
         &[Run, Lock],
+        NULL,
         CLOSED,
     ),
     deviation(
         "standard error closed",
         "descriptor 2",
         &[Run, Lock, Hook],
+        NULL,
         CLOSED,
     ),
-    deviation("all three closed", "descriptor", &[Run, Lock, Hook], CLOSED),
-    deviation("", "variable LEASEHOLD_", &[Run, Lock, Hook], "environment"),
+    deviation(
+        "all three closed",
+        "descriptor 0",
+        &[Run, Lock, Hook],
+        NULL,
+        CLOSED,
+    ),
+    deviation(
+        "all three closed",
+        "descriptor 1",
+        &[Run, Lock, Hook],
+        NULL,
+        CLOSED,
+    ),
+    deviation(
+        "all three closed",
+        "descriptor 2",
+        &[Run, Lock, Hook],
+        NULL,
+        CLOSED,
+    ),
+    deviation(
+        "",
+        "variable LEASEHOLD_*",
+        &[Run, Lock, Hook],
+        "*",
+        "environment",
+    ),
     deviation(
         "environment of a service",
         "variable NOTIFY_SOCKET",
         &[Run, Lock, Hook],
+        "none",
         "environment",
     ),
     deviation(
         "environment of a service",
         "variable WATCHDOG_USEC",
         &[Run, Lock, Hook],
+        "none",
         "environment",
     ),
     deviation(
         "environment of a service",
         "number of variables",
         &[Run, Lock, Hook],
+        "*",
         "environment",
     ),
-    deviation("", "descriptor 0", &[Hook], "hooks"),
-    deviation("", "descriptor 1", &[Hook], "hooks"),
+    deviation("", "descriptor 0", &[Hook], NULL, "hooks"),
+    deviation("", "descriptor 1", &[Hook], "*", "hooks"),
 ];
 
 /// Deviations in attributes of the process.
@@ -97,54 +156,78 @@ pub(crate) const ATTRIBUTES: &[Deviation] = &[
         "",
         "parent-death signal",
         &[Run, Lock],
+        "9",
         "parent-death signal",
     ),
     deviation(
         "signals blocked",
         "blocked signals",
         &[Run, Lock],
+        "0",
         "signals blocked at the start",
     ),
 ];
 
+const DEATH: &str = "death by a signal";
+
 /// Deviations in the end that the parent sees.
 pub(crate) const ENDS: &[Deviation] = &[
-    deviation("ended by TERM", "end", &[Run, Lock], "death by a signal"),
-    deviation("ended by KILL", "end", &[Run, Lock], "death by a signal"),
-    deviation("ended by PIPE", "end", &[Run, Lock], "death by a signal"),
-    deviation("ended by SEGV", "end", &[Run, Lock], "death by a signal"),
-    deviation("ended by HUP", "end", &[Run], "death by a signal"),
-    deviation("ended by INT", "end", &[Run], "death by a signal"),
-    deviation("ended by QUIT", "end", &[Run], "death by a signal"),
+    deviation("ended by TERM", "end", &[Run, Lock], "exit code 143", DEATH),
+    deviation("ended by KILL", "end", &[Run, Lock], "exit code 137", DEATH),
+    deviation("ended by PIPE", "end", &[Run, Lock], "exit code 141", DEATH),
+    deviation("ended by SEGV", "end", &[Run, Lock], "exit code 139", DEATH),
+    deviation("ended by HUP", "end", &[Run], "exit code 129", DEATH),
+    deviation("ended by INT", "end", &[Run], "exit code 130", DEATH),
+    deviation("ended by QUIT", "end", &[Run], "exit code 131", DEATH),
     deviation(
         "exceeds the size of a file",
         "end",
         &[Run, Lock],
-        "death by a signal",
+        "exit code 153",
+        DEATH,
     ),
     deviation(
         "a process that stays",
         "output",
         &[Run, Lock],
+        "\"it was stopped\\n\"",
         "processes that the command leaves behind",
     ),
 ];
 
+const RELAYED: &str = "SIGINT, SIGQUIT or SIGHUP to `leasehold`";
+
 /// Deviations in the effect of a signal from elsewhere.
 pub(crate) const SIGNALS: &[Deviation] = &[
-    deviation("", "end", &[Run], "exit code after a graceful stop"),
     deviation(
         "",
+        "end",
+        &[Run],
+        "exit code 0",
+        "exit code after a graceful stop",
+    ),
+    deviation(
+        "INT to the process",
         "received",
         &[Run, Lock],
-        "SIGINT, SIGQUIT or SIGHUP to `leasehold`",
+        "TERM",
+        RELAYED,
     ),
+    deviation(
+        "QUIT to the process",
+        "received",
+        &[Run, Lock],
+        "TERM",
+        RELAYED,
+    ),
+    deviation("HUP to the process", "received", &[Lock], "TERM", RELAYED),
 ];
 
 /// Deviations on a terminal.
 pub(crate) const TERMINAL: &[Deviation] = &[deviation(
     "it sends itself SIGINT",
-    "",
+    "*",
     &[Run, Lock],
+    "*",
     "the command in the foreground of a terminal ends itself by SIGINT or SIGQUIT",
 )];

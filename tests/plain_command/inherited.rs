@@ -11,7 +11,8 @@ const BLOCKING: &str = "python3 -c 'import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])'";
 
-/// tini waits without an end if it ignores SIGCHLD.
+/// tini waits without an end if it ignores SIGCHLD. A shell does not ignore it, whatever it inherits,
+/// so that the observer is another program here.
 const SIGCHLD_IGNORED: &str = "SIGCHLD ignored";
 
 /// Situations, each as a script. `OBSERVE` writes the properties of the command.
@@ -23,7 +24,7 @@ const SITUATIONS: &[(&str, &str)] = &[
          RUN OBSERVE",
     ),
     ("SIGPIPE ignored", "trap '' PIPE; RUN OBSERVE"),
-    (SIGCHLD_IGNORED, "trap '' CHLD; RUN OBSERVE"),
+    (SIGCHLD_IGNORED, "trap '' CHLD; RUN cp /proc/self/status \"$OUT\""),
     ("nohup", "nohup RUN OBSERVE"),
     ("background job of a script", "RUN OBSERVE & wait $!"),
     (
@@ -86,7 +87,16 @@ type Facts = BTreeMap<String, String>;
 
 /// Runs a situation, and returns the facts.
 fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
-    let scene = place.scene(tool);
+    let mut scene = place.scene(tool);
+    let path = |name: &str| scene.path(name).display().to_string();
+    scene.hook = match script.contains("OBSERVE") {
+        true => vec!["sh".to_owned(), path("observe.sh")],
+        false => vec![
+            "cp".to_owned(),
+            "/proc/self/status".to_owned(),
+            path("facts"),
+        ],
+    };
     for (name, text) in [
         ("observe.sh", include_str!("observe.sh")),
         ("prctl.py", include_str!("prctl.py")),
@@ -113,7 +123,11 @@ fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
 
 fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
     let directory = scene.directory.display().to_string();
+    // A copy of /proc/self/status has the signals only.
+    let is_copy = seen.starts_with("Name:");
     let lines = seen.lines().filter_map(|line| line.split_once('\t'));
+    let lines = lines.filter(|(name, _)| !is_copy || ["SigBlk:", "SigIgn:"].contains(name));
+    let lines = lines.map(|(name, value)| (name.trim_end_matches(':'), value));
     let facts = lines.map(|(property, value)| {
         let value = value.replace(&directory, "DIRECTORY");
         match property {

@@ -19,8 +19,8 @@ for fd in $me/fd/*; do
     flags=$(sed -n 's/^flags:[[:space:]]*//p' $me/fdinfo/"${fd##*/}")
     # Close-on-exec: opened by this shell.
     case $flags in 02??????) continue ;; esac
-    readlink "$fd" > "$OUT.link"
-    read -r link < "$OUT.link"
+    # A redirection would be that of this shell, too.
+    link=$(readlink "$fd")
     descriptors="${descriptors}descriptor ${fd##*/}	$link $flags
 "
 done

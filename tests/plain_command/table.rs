@@ -41,7 +41,7 @@ pub(crate) fn judge(rows: &[Row], deviations: &[Deviation]) {
             if !row.differs(*tool) {
                 continue;
             }
-            let explains = |deviation: &Deviation| deviation.explains(row, *tool);
+            let explains = |deviation: &Deviation| deviation.explains(row, *tool, value);
             match deviations.iter().position(explains) {
                 Some(index) => seen[index] = true,
                 None => wrong.push(format!(

@@ -75,6 +75,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) tool: Tool,
     name: String,
     pub(crate) directory: PathBuf,
+    /// The command of [`Tool::Hook`].
+    pub(crate) hook: Vec<String>,
 }
 
 impl Place {
@@ -101,6 +103,7 @@ impl Place {
             tool,
             name,
             directory,
+            hook: vec!["true".to_owned()],
         }
     }
 }
@@ -133,11 +136,10 @@ impl Scene<'_> {
             Tool::Run => format!("{} -- ", self.daemon(&[])),
             Tool::Hook => {
                 let file = self.path("hooks.toml");
-                let observe = self.path("observe.sh").display().to_string();
-                let text = format!("[hooks]\non_lead = [\"sh\", \"{observe}\"]\n");
+                let text = format!("[hooks]\non_lead = {:?}\n", self.hook);
                 std::fs::write(&file, text).unwrap();
                 // The hook ends with the command, which therefore waits for its result.
-                let waits = "while [ ! -e \"$OUT\" ]; do sleep 0.02; done";
+                let waits = "while [ ! -s \"$OUT\" ]; do sleep 0.02; done";
                 let config = format!("--config={}", file.display());
                 format!("{} -- sh -c '{waits}' ", self.daemon(&[&config]))
             }
