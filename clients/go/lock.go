@@ -49,6 +49,7 @@ type HeldLock struct {
 	holder  holder
 	process *process
 	release sync.Once
+	result  error // Of the release.
 	keep    sync.Once
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -206,10 +207,10 @@ func (h *HeldLock) Context() context.Context {
 }
 
 // Release releases the lock. The error is [ErrLockLost] if it was lost before, or if leasehold does
-// not confirm the release in time. Further calls only wait for the end of the first, and return nil.
-func (h *HeldLock) Release() (err error) {
-	h.release.Do(func() { err = h.end() })
-	return err
+// not confirm the release in time. Further calls wait for the end of the first, and return the same.
+func (h *HeldLock) Release() error {
+	h.release.Do(func() { h.result = h.end() })
+	return h.result
 }
 
 func (h *HeldLock) end() error {

@@ -188,7 +188,20 @@ func TestAKilledProgramHasLostItsLock(t *testing.T) {
 	held := acquire(t, lock)
 	syscall.Kill(program(t, lock.Name), syscall.SIGKILL)
 	ended(t, held, ErrLockLost)
-	if err := held.Release(); !errors.Is(err, ErrLockLost) {
+	for range [2]struct{}{} {
+		if err := held.Release(); !errors.Is(err, ErrLockLost) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestALossIsAnErrorOfTheWorkThatReleasesItself(t *testing.T) {
+	lock := printing(t, `echo '{"lock":"it","token":1}'; cat > /dev/null; exit 76`+"\n")
+	err := lock.Do(context.Background(), func(_ context.Context, held *HeldLock) error {
+		held.Release()
+		return nil
+	})
+	if !errors.Is(err, ErrLockLost) {
 		t.Fatal(err)
 	}
 }

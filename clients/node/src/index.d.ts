@@ -97,7 +97,7 @@ export class HeldLock {
   /** Throws the reason of `signal` unless the lock is held. Call it before each effect. */
   check(): void;
   /** Releases the lock. Rejects with `LockLost` if it was lost before, or if `leasehold` does not
-   * confirm the release in time. */
+   * confirm the release in time. Further calls wait for the end of the first, and return the same. */
   release(): Promise<void>;
   /** The same, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;

@@ -53,7 +53,7 @@ def ended(test, release, expected, message):
     test.assertIn(message, str(raised[0]))
 
 
-watched = lock._Program.watch
+watched, waited = lock._Program.watch, lock._Program.wait
 
 
 class Interrupts(unittest.TestCase):
@@ -71,8 +71,8 @@ class Interrupts(unittest.TestCase):
         Path(self.program).write_text(text)
         os.chmod(self.program, 0o700)
 
-    def interrupted(self, use, number, **options):
-        """Uses a lock, and raises KeyboardInterrupt at the line of the package with this number.
+    def interrupted(self, use, number):
+        """Calls a function, and raises KeyboardInterrupt at the line of the package with this number.
         Returns the line."""
         at, lines = None, itertools.count(1)
 
@@ -89,7 +89,7 @@ class Interrupts(unittest.TestCase):
 
         sys.settrace(trace)
         try:
-            use(Lock("it", program=self.program, **options))
+            use()
         except KeyboardInterrupt:
             pass
         finally:
@@ -98,7 +98,7 @@ class Interrupts(unittest.TestCase):
 
     def no_line_leaves_the_lock(self, use, **options):
         for number in itertools.count(1):
-            at = self.interrupted(use, number, **options)
+            at = self.interrupted(lambda: use(Lock("it", program=self.program, **options)), number)
             gc.collect()
             try:
                 eventually(lambda: not running())
@@ -132,6 +132,59 @@ class Interrupts(unittest.TestCase):
                 pass
 
         self.no_line_leaves_the_lock(use, on_lost=lambda: None)
+
+    def test_a_release_that_ctrl_c_interrupted_can_be_repeated(self):
+        for number in itertools.count(1):
+            held = Lock("it", program=self.program).acquire()
+            at = self.interrupted(held.release, number)
+            held.release()
+            self.assertEqual((at, held.is_valid(), running()), (at, False, []))
+            reap()
+            if at is None:
+                self.assertGreater(number, 10)
+                return
+
+    def test_a_loss_that_ctrl_c_hid_is_reported_by_the_next_release(self):
+        # An exit code that is a release, if it follows the end of the input.
+        self.script(f"#!/bin/sh\necho '{HELD}'; echo '{{\"lock\":\"it\",\"exit_code\":0}}'\n")
+        for number in itertools.count(1):
+            held = Lock("it", program=self.program).acquire()
+            self.assertTrue(held.wait(LONG))
+            try:
+                at = self.interrupted(held.release, number)
+            except LockLost:  # It was not interrupted.
+                at = None
+            for _ in range(2):
+                with self.assertRaises(LockLost, msg=at):
+                    held.release()
+            if at is None:
+                self.assertGreater(number, 10)
+                return
+
+    def test_a_release_waits_for_that_of_another_thread(self):
+        # It is released only when the file exists, as MongoDB may be slow.
+        file = Path(self.program + ".go")
+        self.script(HOLDS.replace("cat > /dev/null", "cat > /dev/null; until [ -e $0.go ]; do sleep 0.01; done"))
+        held = Lock("it", program=self.program).acquire()
+        waiting, released = [], []
+
+        def wait(program):
+            waiting.append(program)
+            waited(program)
+
+        def release():
+            held.release()
+            released.append(file.exists())
+
+        with mock.patch.object(lock._Program, "wait", wait):
+            threads = [threading.Thread(target=release) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            eventually(lambda: released or len(waiting) == len(threads))
+            file.touch()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(released, [True, True])
 
     def test_ctrl_c_is_not_replaced_by_another_error(self):
         # The thread that reads the output to its end competes with the one that was interrupted.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import select
@@ -247,7 +246,8 @@ class HeldLock:
         self.name, self.token, self.slot = name, token, slot
         self._program = program
         self._released = False
-        self._releases = itertools.count()  # Unlike a bool, it is tested and set in one step.
+        self._losses: List[bool] = []
+        """Whether each release found it lost. The first counts: after it, the program ends."""
         self._dropped = weakref.finalize(self, _drop, program, name)
         # The exit of the process closes the input. A fork has no lock to release at its exit.
         self._dropped.atexit = False
@@ -270,12 +270,15 @@ class HeldLock:
 
     def release(self) -> None:
         """Releases the lock. Raises :class:`LockLost` if it was lost before, or if `leasehold` does
-        not confirm the release in time. Does nothing in a forked process, which does not hold it."""
-        if os.getpid() != self._program.owner or next(self._releases) > 0:
+        not confirm the release in time. Does nothing in a forked process, which does not hold it.
+
+        Further calls, also in other threads, wait for the end of the first and report the same. If
+        Ctrl-C interrupts it, call it again."""
+        if os.getpid() != self._program.owner:
             return
-        lost = not self.is_valid()
         self._end()
         self._program.wait()
+        lost = self._losses[0]
         if lost or self._program.reported not in _RELEASED:
             why = "was lost"
             if not lost and self._program.reported is None:
@@ -284,6 +287,7 @@ class HeldLock:
 
     def _end(self) -> None:
         """Releases the lock without waiting."""
+        self._losses.append(not self.is_valid())  # In one step, since threads may compete.
         self._released = True
         self._program.give_up()
         self._dropped.detach()  # Not before: Ctrl-C may interrupt each line.
