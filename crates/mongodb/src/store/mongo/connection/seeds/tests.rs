@@ -2,6 +2,10 @@
 //! that string (I1), and no set is refused for its own members. Method: all combinations of what
 //! `hello` can report, since each candidate takes whichever primary answers first.
 
+use futures_util::FutureExt;
+use mongodb::bson::doc;
+use mongodb::bson::oid::ObjectId;
+
 use super::*;
 
 /// A deployment, as its writable server reports it. The id distinguishes the sets in this test; a
@@ -165,4 +169,209 @@ fn a_server_that_the_driver_does_not_use_is_not_refused() {
             assert_eq!(x.relation(y, [true, true], x.set), Relation::Unused);
         }
     }
+}
+
+/// The primary of the set is `a:1`. The id distinguishes its set from others of one name.
+const HOME: &str = "6b08f00000000000000000a1";
+const ELSEWHERE: &str = "6b08f00000000000000000b2";
+
+/// Returns the reply of a member of a set.
+fn member(me: &str, set: &str, id: Option<&str>, hosts: &[&str]) -> Document {
+    let mut hello = doc! {
+        "setName": set, "me": me, "hosts": hosts, "isWritablePrimary": false, "secondary": true,
+    };
+    if let Some(id) = id {
+        let id = ObjectId::parse_str(id).expect("24 digits");
+        hello.insert("$replData", doc! { "replicaSetId": id });
+    }
+    hello
+}
+
+fn with(mut hello: Document, more: Document) -> Document {
+    hello.extend(more);
+    hello
+}
+
+/// Judgement of a named server, without `replicaSet` and with that of the primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    Accepted,
+    /// Refused without `replicaSet`. With it the driver does not use the server.
+    RefusedWithoutName,
+    Refused,
+}
+
+/// Each kind of server that a string can name in addition to the primary, by its reply to `hello`.
+fn servers() -> Vec<(&'static str, Document, Judged)> {
+    use Judged::{Accepted, Refused, RefusedWithoutName};
+    let (home, elsewhere) = (Some(HOME), Some(ELSEWHERE));
+    let hosts: &[&str] = &["a:1", "b:1"];
+    let of_set = |me, id| with(member(me, "rs0", id, hosts), doc! { "passives": ["c:1"] });
+    let primary = doc! { "isWritablePrimary": true, "secondary": false };
+    let arbiter = doc! { "arbiterOnly": true, "secondary": false, "arbiters": ["d:1"] };
+    let hidden = doc! { "hidden": true, "passive": true };
+    vec![
+        ("a secondary", of_set("b:1", home), Accepted),
+        ("a secondary, of a monitor", of_set("b:1", None), Accepted),
+        ("a secondary of priority 0", of_set("c:1", home), Accepted),
+        (
+            "an arbiter",
+            with(of_set("d:1", home), arbiter.clone()),
+            Accepted,
+        ),
+        (
+            "an arbiter without an id",
+            with(of_set("d:1", None), arbiter),
+            Accepted,
+        ),
+        (
+            "a hidden member",
+            with(of_set("h:1", home), hidden),
+            Accepted,
+        ),
+        (
+            "an alias of the primary",
+            with(of_set("a:1", home), primary.clone()),
+            Accepted,
+        ),
+        (
+            "an alias, of a monitor",
+            with(of_set("a:1", None), primary.clone()),
+            Accepted,
+        ),
+        (
+            "a member with the configuration before the primary was added",
+            member("b:1", "rs0", home, &["b:1", "x:1"]),
+            Accepted,
+        ),
+        (
+            "a member that is starting",
+            doc! { "isreplicaset": true },
+            Accepted,
+        ),
+        ("a standalone server", primary.clone(), Accepted),
+        (
+            "a router",
+            with(primary.clone(), doc! { "msg": "isdbgrid" }),
+            RefusedWithoutName,
+        ),
+        (
+            "another set",
+            member("e:1", "rs1", elsewhere, &["e:1"]),
+            RefusedWithoutName,
+        ),
+        (
+            "another set, with a member's address",
+            member("b:1", "rs1", elsewhere, hosts),
+            RefusedWithoutName,
+        ),
+        (
+            "another set of one name",
+            member("e:1", "rs0", elsewhere, &["e:1"]),
+            Refused,
+        ),
+        (
+            "another set of one name, without an id",
+            member("e:1", "rs0", None, &["e:1"]),
+            Refused,
+        ),
+        (
+            "another set of one name with the same addresses",
+            with(of_set("a:1", elsewhere), primary.clone()),
+            Refused,
+        ),
+        (
+            "a secondary of another set of one name with the same addresses",
+            of_set("b:1", elsewhere),
+            Refused,
+        ),
+        (
+            "a restored copy with the id of the set and other members",
+            with(member("e:1", "rs0", home, &["e:1"]), primary),
+            Refused,
+        ),
+    ]
+}
+
+fn home() -> DeploymentId {
+    home::describe(&member("a:1", "rs0", Some(HOME), &["a:1", "b:1"]), &[])
+}
+
+fn seeds(uri: &str) -> Seeds {
+    let options = ClientOptions::parse(uri).into_future().now_or_never();
+    let options = options.expect("it has no names to look up");
+    Seeds::of(&options.expect("it is valid"), true)
+}
+
+#[test]
+fn i1_each_kind_of_server_is_judged_by_its_reply() {
+    for (kind, hello, judged) in servers() {
+        for asked in ["", "?replicaSet=rs0"] {
+            let seeds = seeds(&format!("mongodb://a:1,N:1/{asked}"));
+            assert_eq!(seeds.stranger(&home(), "a:1"), None, "nothing is known");
+            seeds.replied("n:1", &hello);
+            let stranger = seeds.stranger(&home(), "a:1");
+            let is_refused = match judged {
+                Judged::Accepted => false,
+                Judged::RefusedWithoutName => asked.is_empty(),
+                Judged::Refused => true,
+            };
+            assert_eq!(
+                stranger.is_some(),
+                is_refused,
+                "{kind}, {asked:?}: {stranger:?}"
+            );
+            let named = stranger.is_none_or(|why| why.to_lowercase().starts_with("n:1 is "));
+            assert!(named, "{kind}: the server is not named first");
+            // The check names what the driver ignores, too.
+            let found = seeds.strangers(&home(), "a:1").len();
+            assert_eq!(found == 1, judged != Judged::Accepted, "{kind}, {asked:?}");
+            // A server that is away may come back with what it has reported.
+            seeds.unreachable("n:1");
+            assert_eq!(
+                seeds.stranger(&home(), "a:1").is_some(),
+                is_refused,
+                "{kind}"
+            );
+        }
+    }
+}
+
+#[test]
+fn servers_that_do_not_answer_or_are_not_named_are_not_judged() {
+    let foreign = member("e:1", "rs1", Some(ELSEWHERE), &["e:1"]);
+    let silent = seeds("mongodb://a:1,n:1/");
+    silent.unreachable("n:1");
+    assert_eq!(silent.stranger(&home(), "a:1"), None);
+    silent.replied("n:1", &foreign);
+    assert!(
+        silent.stranger(&home(), "a:1").is_some(),
+        "it came back elsewhere"
+    );
+    let ipv6 = seeds("mongodb://a:1,[::1]:1/");
+    ipv6.replied("::1:1", &foreign);
+    assert!(
+        ipv6.stranger(&home(), "a:1").is_some(),
+        "one address has two forms"
+    );
+    // The primary itself is verified by other means, and one name is never compared.
+    for uri in ["mongodb://n:1/", "mongodb://a:1,b:1/"] {
+        let seeds = seeds(uri);
+        seeds.replied("n:1", &foreign);
+        assert_eq!(seeds.stranger(&home(), "a:1"), None, "{uri}");
+    }
+}
+
+#[test]
+fn a_reply_without_an_id_keeps_the_known_one_only_for_the_same_members() {
+    let seeds = seeds("mongodb://a:1,b:1/");
+    let hosts: &[&str] = &["a:1", "b:1"];
+    seeds.replied("b:1", &member("b:1", "rs0", Some(ELSEWHERE), hosts));
+    seeds.replied("b:1", &member("b:1", "rs0", None, hosts));
+    assert!(
+        seeds.stranger(&home(), "a:1").is_some(),
+        "a monitor does not ask for the id"
+    );
+    seeds.replied("b:1", &member("b:1", "rs0", None, &["a:1", "b:1", "c:1"]));
+    assert_eq!(seeds.stranger(&home(), "a:1"), None);
 }
