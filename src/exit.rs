@@ -23,6 +23,9 @@ pub const SYSTEM: u8 = 71;
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.
 pub const LOCK_LOST: u8 = 76;
+/// The command exited with 0, but processes that it left were stopped. As after a loss, the work may
+/// be incomplete.
+pub const INCOMPLETE: u8 = LOCK_LOST;
 /// The command was not run because it succeeded recently (the convention of automake).
 pub const SKIPPED: u8 = 77;
 /// The command cannot be executed (shell convention).

@@ -352,7 +352,10 @@ impl<W: WorkloadObserver> Supervisor<W> {
         if finished.by_itself() {
             // There is no exit code if the guard was lost.
             let ended = finished.ended;
-            let code = ended.end.exit_code().unwrap_or(exit::KILLED);
+            let code = match finished.is_incomplete() {
+                true => exit::INCOMPLETE,
+                false => ended.end.exit_code().unwrap_or(exit::KILLED),
+            };
             self.ended(token, code, ended.interrupted).await;
         }
     }
@@ -387,6 +390,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let (token, code) = (token.get(), ended.end.exit_code());
         if ended.guard_lost {
             error!(%lease, token, "lost the guard of the workload; killed the workload");
+        }
+        if finished.is_incomplete() {
+            error!(%lease, token, "the workload exited with 0, but processes that it left were stopped");
         }
         if let Some(took) = finished.stopped_after {
             let elapsed_ms = millis(took);

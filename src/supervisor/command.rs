@@ -19,8 +19,9 @@ use tracing::warn;
 
 use crate::clock;
 use crate::election::BootTime;
+use crate::exit;
 use crate::workload::claim_share::ClaimShare;
-use crate::workload::{Command, Ended, Progress, StandbyGuard, StopScope, Terms, Workload};
+use crate::workload::{Command, End, Ended, Progress, StandbyGuard, StopScope, Terms, Workload};
 
 /// Time from the latest possible SIGKILL, and `loss_grace`, to the time from which a command counts
 /// as stuck. A killed process exits within milliseconds, unless it is in uninterruptible sleep or
@@ -164,6 +165,10 @@ pub(crate) struct Finished {
     /// True if the command exited by itself, and processes that it left were ended before their time,
     /// because the authority was lost or the command was killed.
     pub(crate) cut_off: bool,
+    /// True if the command exited by itself, and processes that it left were stopped: after their
+    /// time to end by themselves, or before. Their work, such as the output of a filter, may be
+    /// incomplete.
+    pub(crate) leftovers_stopped: bool,
     /// Time that the command took to end after it was first told to; `None` if it was not.
     pub(crate) stopped_after: Option<Duration>,
     /// True if the authority was lost before the command was gone, as noticed by this process or
@@ -177,6 +182,11 @@ impl Finished {
     /// Returns true if the command exited by itself, or only its guard was lost.
     pub(crate) fn by_itself(&self) -> bool {
         self.exited || self.stopped_after.is_none() && !self.lost
+    }
+
+    /// Returns true if the command exited with 0, but a process that it left was stopped.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.leftovers_stopped && self.ended.end == End::Exited(exit::DONE)
     }
 }
 
@@ -359,6 +369,7 @@ impl Supervised {
             ended,
             exited,
             cut_off: self.cut_off,
+            leftovers_stopped: !ended.by_us && !ended.lingered,
             stopped_after: (self.stopped_at)
                 .filter(|_| !exited)
                 .map(|at| now.since(at)),

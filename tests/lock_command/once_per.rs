@@ -1,6 +1,8 @@
 //! Goal: a command is skipped if it succeeded recently, and only then.
 
-use crate::job::Place;
+use leasehold_testbed::pid::is_alive;
+
+use crate::job::{Job, Output, Place, eventually};
 
 const ONCE: &[&str] = &["--once-per=1h"];
 
@@ -42,6 +44,42 @@ fn a_command_that_was_stopped_runs_again() {
     assert_eq!(place.run_empty("stopped", ONCE).code, 0);
 }
 
+/// Returns the result of a command that leaves a filter behind, as `exec > >(gzip > file)` does.
+fn with_filter(place: &Place, lock: &str, linger: &str, filter: &str) -> Output {
+    let script = format!(
+        "{}; ({filter}) > /dev/null 2>&1 & exit 0",
+        place.note("ran")
+    );
+    let words = ["--log-level=error", "--", "sh", "-c", &script];
+    let mut job = place.command(&[&["lock", lock, ONCE[0]], &words[..]].concat());
+    job.env("LEASEHOLD_WORKLOAD__LINGER", linger);
+    Job::start(job).output()
+}
+
+#[test]
+fn a_command_whose_filter_was_stopped_runs_again() {
+    let place = Place::new();
+    let cut_off = with_filter(&place, "filter", "300ms", "sleep 1000");
+    cut_off.says(76, "processes that it left were stopped");
+    let complete = with_filter(&place, "filter", "60s", "sleep 0.1");
+    assert_eq!(complete.code, 0, "{complete:?}");
+    assert_eq!(with_filter(&place, "filter", "60s", ":").code, 77);
+    assert_eq!(place.noted(), ["ran", "ran"]);
+}
+
+#[test]
+fn a_command_whose_filter_was_stopped_by_a_signal_runs_again() {
+    let place = Place::new();
+    let filter = "sleep 1000 > /dev/null 2>&1 & exit 0";
+    let script = format!("{}; {filter}", place.note("ran"));
+    let job = place.start_under("stopped-filter", ONCE, &script);
+    let pid = place.wait_noted("ran")[2].parse().unwrap();
+    eventually("the command has exited", || !is_alive(pid));
+    job.signal(rustix::process::Signal::TERM);
+    job.output().says(76, "processes that it left were stopped");
+    assert_eq!(place.run_empty("stopped-filter", ONCE).code, 0);
+}
+
 #[test]
 fn each_key_counts_by_itself_and_only_in_its_period() {
     let place = Place::new();
@@ -52,7 +90,7 @@ fn each_key_counts_by_itself_and_only_in_its_period() {
     assert_eq!(run(&["--once-per=1h"]), 0);
     let listed = place.run(&["locks", "--output=json"]).stdout;
     assert!(listed.contains("\"key\": \"$orders\""), "{listed}");
-    crate::job::eventually("the period of a second is over", || {
+    eventually("the period of a second is over", || {
         run(&["--once-per=1s", "--key=bills"]) == 0
     });
 }

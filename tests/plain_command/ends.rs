@@ -79,7 +79,7 @@ const SITUATIONS: &[(&str, &str)] = &[
     (
         "a process that stays",
         "export LEASEHOLD_WORKLOAD__LINGER=200ms
-         RUN sh -c 'sleep 60 > /dev/null 2>&1 & echo $! > pid'
+         RUN sh -c 'sleep 60 > /dev/null 2>&1 & echo $! > pid'; echo $?
          kill -KILL $(cat pid) 2> /dev/null && echo it runs || echo it was stopped",
     ),
     ("ended by timeout(1)", "exec timeout 0.5 RUN sleep 60"),

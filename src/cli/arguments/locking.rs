@@ -81,7 +81,7 @@ lock is held until standard input closes, after a signal for workload.stop_grace
 already at its end, such as /dev/null, or a terminal of another job is refused (64).
 
 Exit codes: the command's own; 64 usage, 69 MongoDB unreachable or refusing, 71 the operating system refused what leasehold or \
-the start of the command needs, 75 not acquired, 76 lost while the command ran, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
+the start of the command needs, 75 not acquired, 76 lost while the command ran, or processes that it left were stopped, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
 executed / found, 128+N ended by signal N.";
 
 const LOCKS_HELP: &str = "\

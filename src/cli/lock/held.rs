@@ -264,6 +264,12 @@ impl Work<'_> {
                 return exit::SYSTEM;
             }
         }
+        if finished.is_incomplete() {
+            self.job
+                .voice
+                .say("the command exited with 0, but processes that it left were stopped");
+            return exit::INCOMPLETE;
+        }
         // A stop signal just before the start prevents the start.
         let not_run = stopped.map_or(exit::LOCK_LOST, Stop::exit_code);
         ended.end.exit_code().unwrap_or(not_run)
@@ -421,6 +427,7 @@ mod tests {
             },
             exited: false,
             cut_off: false,
+            leftovers_stopped: false,
             stopped_after: None,
             lost: true,
             killed,
