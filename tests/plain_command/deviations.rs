@@ -190,7 +190,7 @@ pub(crate) const ENDS: &[Deviation] = &[
         "a process that stays",
         "output",
         &[Run, Lock],
-        "\"it was stopped\\n\"",
+        "\"76\\nit was stopped\\n\"",
         "processes that the command leaves behind",
     ),
 ];
