@@ -23,12 +23,16 @@ var (
 
 const codeNotAcquired = 75
 
+// waitMax is the longest wait that the program accepts.
+const waitMax = 31 * 24 * time.Hour
+
 // Lock describes a lock to acquire, which the program leasehold holds until its standard input
 // closes.
 type Lock struct {
 	// Name is the name of the lock.
 	Name string
-	// Wait is the maximum wait for other holders; zero for no limit, negative for no wait.
+	// Wait is the maximum wait for other holders; zero, or more than 31 days, for no limit, negative
+	// for no wait.
 	Wait time.Duration
 	// NoWait is true to not wait for other holders.
 	NoWait bool
@@ -137,8 +141,8 @@ func (l Lock) command() *exec.Cmd {
 	arguments := append([]string{"lock", l.Name, "--report-exit-code"}, l.Arguments...)
 	if l.NoWait || l.Wait < 0 {
 		arguments = append(arguments, "--no-wait")
-	} else if l.Wait > 0 {
-		arguments = append(arguments, fmt.Sprintf("--wait=%dms", l.Wait.Milliseconds()))
+	} else if l.Wait > 0 && l.Wait <= waitMax {
+		arguments = append(arguments, fmt.Sprintf("--wait=%.3f", l.Wait.Seconds()))
 	}
 	if l.Shared {
 		arguments = append(arguments, "--shared")

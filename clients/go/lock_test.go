@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -319,6 +320,21 @@ func TestANegativeWaitIsNoWait(t *testing.T) {
 	defer cancel()
 	if _, err := lock.Acquire(ctx); !errors.Is(err, ErrLockNotAcquired) {
 		t.Fatal(err)
+	}
+}
+
+func TestALongWaitIsAccepted(t *testing.T) {
+	lock := of(t, "go-long-wait")
+	// The program accepts at most 31 days.
+	const longest = 31 * 24 * time.Hour
+	for _, lock.Wait = range []time.Duration{longest, longest + time.Nanosecond, longest + time.Millisecond, math.MaxInt64} {
+		held, err := lock.Acquire(context.Background())
+		if err == nil {
+			err = held.Release()
+		}
+		if err != nil {
+			t.Error(lock.Wait, err)
+		}
 	}
 }
 

@@ -104,7 +104,8 @@ export class HeldLock {
 }
 
 export interface LockOptions {
-  /** Maximum wait for other holders in milliseconds; no limit by default, 0 for no wait. */
+  /** Maximum wait for other holders in milliseconds; no limit by default and above 31 days, 0 for no
+   * wait. */
   waitMs?: number;
   /** True for a shared lock. */
   shared?: boolean;

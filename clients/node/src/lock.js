@@ -4,6 +4,8 @@ import { spawn } from "node:child_process";
 import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 
 const NOT_ACQUIRED = 75;
+// The program accepts no longer wait.
+const WAIT_MS_MAX = 31 * 24 * 3600 * 1000;
 // Codes of `leasehold` after its input was closed: done, or done after a stop signal.
 const RELEASED = [0, 128 + 1, 128 + 2, 128 + 3, 128 + 15];
 const LINE_MAX = 4096;
@@ -247,7 +249,7 @@ export async function acquire(name, options = {}) {
   const { waitMs, shared = false, slots, arguments: more = [], signal } = options;
   signal?.throwIfAborted();
   const flags = ["lock", name, "--report-exit-code", ...more];
-  if (waitMs !== undefined) flags.push(waitMs <= 0 ? "--no-wait" : `--wait=${Math.round(waitMs)}ms`);
+  if (waitMs !== undefined) flags.push(...waitFlags(waitMs));
   if (shared) flags.push("--shared");
   if (slots !== undefined) flags.push(`--slots=${slots}`);
   let program;
@@ -270,6 +272,16 @@ export async function acquire(name, options = {}) {
   }
   if (code === NOT_ACQUIRED) throw new LockNotAcquired(`lock ${name} is held by another process`, code);
   throw new LockError(`lock ${name}: leasehold exited with code ${code}`, code);
+}
+
+/** Returns the flags for a maximum wait, none if it has no limit. */
+function waitFlags(waitMs) {
+  // Neither is NaN, and null must not be taken for 0.
+  if (typeof waitMs !== "number" || !(waitMs >= 0)) {
+    throw new RangeError(`waitMs must be a number of at least 0, not ${waitMs}`);
+  }
+  if (waitMs > WAIT_MS_MAX) return [];
+  return [waitMs === 0 ? "--no-wait" : `--wait=${(waitMs / 1000).toFixed(3)}`];
 }
 
 export async function withLock(name, options, work) {

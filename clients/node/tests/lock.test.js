@@ -107,6 +107,20 @@ test("a negative number of slots is refused", async () => {
   await assert.rejects(hold("node-negative-slots", { slots: -1 }), isRefused);
 });
 
+test("a long wait is accepted", async () => {
+  // The program accepts at most 31 days.
+  const longest = 31 * 24 * 3600 * 1000;
+  for (const waitMs of [longest, longest + 1, 1e12, Number.MAX_VALUE, Infinity]) {
+    await (await hold("node-long-wait", { waitMs })).release();
+  }
+});
+
+test("a wait that is negative or not a number is refused", async () => {
+  for (const waitMs of [-1, -0.001, -Infinity, NaN, null, "30", 30n, {}]) {
+    await assert.rejects(hold("node-no-wait", { waitMs }), { name: "RangeError", message: /^waitMs / }, String(waitMs));
+  }
+});
+
 test("readers share it", async () => {
   const one = await hold("node-shared", { shared: true });
   const other = await hold("node-shared", { shared: true, waitMs: 0 });

@@ -96,6 +96,10 @@ class Streams(unittest.TestCase):
         eventually(lambda: boottime_ns() > until)
         term.check()
         self.assertIs(follower.lead(0), term)
+        self.assertIs(follower.lead(float("inf")), term)
+        for timeout in (-1, float("nan")):
+            self.assertRaisesRegex(ValueError, f"timeout .* not {timeout}", follower.lead, timeout)
+            self.assertRaisesRegex(ValueError, f"timeout .* not {timeout}", term.wait, timeout)
         self.assertFalse(term.wait(0))
 
     def test_the_end_of_a_stream_ends_the_leadership_until_the_next_event(self):

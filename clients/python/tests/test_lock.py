@@ -97,6 +97,27 @@ class Locks(unittest.TestCase):
             of("python-negative-slots", slots=-1).acquire()
         self.assertEqual(raised.exception.code, 64)
 
+    def test_a_long_wait_is_accepted(self):
+        # The program accepts at most 31 days.
+        days = 24 * 3600
+        for wait in (31 * days, 31 * days + 1, 1e9, 1e300, 10**400, float("inf")):
+            with self.subTest(wait), of("python-long-wait", wait=wait) as held:
+                waited = []
+                thread = threading.Thread(target=lambda: waited.append(held.wait(wait)))
+                thread.start()
+                held.release()
+                thread.join()
+                self.assertEqual(waited, [True])
+
+    def test_a_wait_that_is_negative_or_not_a_number_is_refused(self):
+        with of("python-no-wait") as held:
+            for wait in (-1, -0.001, float("-inf"), float("nan")):
+                with self.subTest(wait):
+                    with self.assertRaisesRegex(ValueError, f"wait .* not {wait}"):
+                        of("python-no-wait", wait=wait)
+                    with self.assertRaisesRegex(ValueError, f"timeout .* not {wait}"):
+                        held.wait(wait)
+
     def test_readers_share_it(self):
         with of("python-shared", shared=True), of("python-shared", shared=True, wait=0):
             self.assertRaises(LockNotAcquired, of("python-shared", wait=0).acquire)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Optional, Type
 
 from .status import BYTES_MAX, Status
+from .timeouts import limit
 
 RECONNECT_SECONDS = 1.0
 # The daemon sends a comment after 5 s without an event.
@@ -54,6 +55,7 @@ class Term:
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until this leadership has ended. Returns False if it still lasts after ``timeout``
         seconds."""
+        timeout = limit("timeout", timeout)
         if os.getpid() != self._process:
             return True  # A thread that does not exist here may hold the condition.
         end = None if timeout is None else time.monotonic() + timeout
@@ -104,6 +106,7 @@ class Follower:
         Raises :class:`TimeoutError` after ``timeout`` seconds, and :class:`ValueError` if the
         follower is closed.
         """
+        timeout = limit("timeout", timeout)
         if os.getpid() != self._process:
             raise ValueError("the follower belongs to another process")
         end = None if timeout is None else time.monotonic() + timeout

@@ -17,7 +17,11 @@ from concurrent.futures import Future
 from types import FrameType, TracebackType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
+from .timeouts import limit
+
 _NOT_ACQUIRED = 75
+# The program accepts no longer wait.
+_WAIT_SECONDS_MAX = 31 * 24 * 3600
 # Codes of `leasehold` after its input was closed: done, or done after a stop signal.
 _RELEASED = (0, 128 + 1, 128 + 2, 128 + 3, 128 + 15)
 # `leasehold` waits for MongoDB for at most 5 s.
@@ -264,6 +268,7 @@ class HeldLock:
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the lock is lost or released. Returns False if it is still held after
         ``timeout`` seconds."""
+        timeout = limit("timeout", timeout)
         if os.getpid() != self._program.owner:
             return True
         return self._program.ended.wait(timeout)
@@ -355,15 +360,16 @@ class Lock:
         program: str = "leasehold",
         on_lost: Optional[Callable[[], object]] = None,
     ) -> None:
-        """``wait`` is the maximum wait for other holders in seconds: None for no limit, 0 for no
-        wait. ``arguments`` are further flags of ``leasehold lock``, such as
+        """``wait`` is the maximum wait for other holders in seconds: None, or more than 31 days, for no
+        limit, 0 for no wait. ``arguments`` are further flags of ``leasehold lock``, such as
         ``--mongodb-uri-file=PATH``. ``on_lost`` is called in a thread when the lock is lost. With it,
         a lock is not released if it is garbage-collected, but held until its release or loss.
         """
         self._name, self._slots, self._on_lost = name, slots, on_lost
         self._command: List[str] = [program, "lock", name, "--report-exit-code", *arguments]
+        wait = limit("wait", wait, _WAIT_SECONDS_MAX)
         if wait is not None:
-            self._command.append("--no-wait" if wait <= 0 else f"--wait={wait * 1000:.0f}ms")
+            self._command.append("--no-wait" if wait == 0 else f"--wait={wait:.3f}")
         if shared:
             self._command.append("--shared")
         if slots is not None:
