@@ -116,13 +116,8 @@ pub(crate) async fn next_hint(news: &mut mpsc::Receiver<StoreEvent<ClaimHint>>) 
             match news.recv().await.expect("the store is there") {
                 StoreEvent::Watch(told) if told.hint == Hint::Alive => {}
                 StoreEvent::Watch(told) => return told.hint,
-                StoreEvent::PrimaryChanged
-                | StoreEvent::HintsFailed(_)
-                | StoreEvent::RequestIgnored(_)
-                | StoreEvent::Connected(_)
-                | StoreEvent::Lookalike(_)
-                | StoreEvent::Failover(_) => {}
                 StoreEvent::WatchFailed(failure) => panic!("no stream: {failure}"),
+                _ => {}
             }
         }
     };

@@ -9,6 +9,14 @@
 //! Limit: an effect that is in progress when authority ends is not stopped. Send the fencing token
 //! with each effect, and let the receiver reject a token lower than one it has seen ([`fenced`]).
 //!
+//! Errors, options, events and retry policies may get further variants and fields
+//! (`#[non_exhaustive]`). Three groups are complete on purpose, and change with an incompatible
+//! version only. Inputs, effects and the status of the state machines (`leasehold_core`): a program
+//! must decide about each new one. Records for observers ([`calls::Answered`],
+//! [`locker::Finished`], [`store::StoreInfo`]) and answers of a [`store::Store`]: tests of programs
+//! and other stores build them. [`store::mongo::operators`] and [`store::mongo::probe`]: they are
+//! the documents and replies as an operator's command shows them, each value in its own way.
+//!
 //! ```no_run
 //! use leasehold_mongodb::election::{Identity, LeaseName};
 //! use leasehold_mongodb::elector::{Elector, ElectorOptions};

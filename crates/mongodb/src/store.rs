@@ -109,6 +109,7 @@ pub struct Failure {
 
 /// Condition under which a retry of a failed operation can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RetryPolicy {
     /// None known; a retry may succeed.
     Retry,
@@ -190,6 +191,7 @@ impl fmt::Display for Failure {
 
 /// An unsolicited event from the store; `W` is an event of its change stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreEvent<W = Watch> {
     /// From the change stream.
     Watch(W),

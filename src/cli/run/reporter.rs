@@ -363,9 +363,7 @@ impl Reporter {
             Some(failure) => {
                 match failure.retry {
                     RetryPolicy::Reconfigure => warn!(%lease, why = %failure, "hints unavailable"),
-                    RetryPolicy::Retry | RetryPolicy::WaitForServer => {
-                        info!(%lease, why = %failure, "hints unavailable");
-                    }
+                    _ => info!(%lease, why = %failure, "hints unavailable"),
                 }
                 self.no_hints = Some(failure.kind);
             }
@@ -392,7 +390,7 @@ impl Reporter {
                 self.stream.failing = true;
                 let worth_a_line = match failure.retry {
                     RetryPolicy::WaitForServer => answered,
-                    RetryPolicy::Retry | RetryPolicy::Reconfigure => self.stream.store_answers,
+                    _ => self.stream.store_answers,
                 };
                 if worth_a_line {
                     self.no_stream(failure);

@@ -2,6 +2,7 @@
 
 /// The kind of a deployment, as its servers describe themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum StoreKind {
     /// A replica set.
     #[default]
