@@ -3,6 +3,7 @@
 
 mod checking;
 mod locking;
+mod locks;
 mod operating;
 mod replicas;
 #[cfg(test)]
@@ -20,7 +21,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 
 use self::checking::check_command;
-use self::locking::{lock_command, locks_command};
+use self::locking::lock_command;
+use self::locks::locks_command;
 use self::tips::with_tip;
 pub use self::usage_error::UsageError;
 use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
@@ -96,7 +98,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         "lock" => locking::lock(&mut matches)
             .map(Invocation::Lock)
             .map_err(usage_error),
-        "locks" => locking::locks(matches)
+        "locks" => locks::locks(matches)
             .map(Invocation::Locks)
             .map_err(usage_error),
         "status" => Ok(Invocation::Status(StatusArgs {

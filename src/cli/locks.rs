@@ -4,21 +4,22 @@
 //! given.
 
 mod breaking;
+mod calls;
 mod listing;
+mod pruning;
 
-use std::future::Future;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::LeaseName;
 use crate::exit;
-use crate::lock::{Ending, Entry, Found, Operation, Outcome, Seen};
 use crate::log;
-use crate::store::mongo::StoreOptions;
-use crate::store::mongo::lock::{Listed, MongoLockStore, MongoLocks};
-use crate::store::{Failure, Store as _};
+use crate::store::Failure;
+use crate::store::mongo::lock::MongoLocks;
 
+use self::breaking::Target;
+use self::calls::Calls;
 use super::store_options::of_locks;
 use super::{CommandError, run_to_end};
 
@@ -27,6 +28,8 @@ use super::{CommandError, run_to_end};
 pub struct LocksArgs {
     /// Sources of the configuration.
     pub sources: Sources,
+    /// Maximum time to wait for each answer of MongoDB.
+    pub timeout: Duration,
     /// The requested action.
     pub command: LocksCommand,
 }
@@ -69,6 +72,17 @@ pub enum LocksError {
         /// The cause.
         failure: Failure,
     },
+    /// The outcome of a write is not known.
+    #[error(
+        "lock {name}: the outcome is not known, because MongoDB did not acknowledge the write: {failure}; \
+         leasehold locks shows whether it was applied"
+    )]
+    Unknown {
+        /// Name of the lock.
+        name: LeaseName,
+        /// The last failure.
+        failure: Failure,
+    },
     /// The document of this name is not a lock.
     #[error("lock {name}: the document of this name is not a lock: {why}")]
     NoLock {
@@ -87,7 +101,7 @@ impl LocksError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::NoLock { .. } => exit::CONFIGURATION,
-            Self::Store { .. } => exit::STORE_UNREACHABLE,
+            Self::Store { .. } | Self::Unknown { .. } => exit::STORE_UNREACHABLE,
             Self::System(_) => exit::NEGATIVE,
         }
     }
@@ -98,137 +112,39 @@ impl LocksError {
 /// # Errors
 /// [`CommandError`], not yet printed.
 pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
-    let LocksArgs { sources, command } = args;
-    let config = sources.load().lock_config().map_err(LocksError::Config)?;
+    let config = args.sources.load().lock_config();
+    let config = config.map_err(LocksError::Config)?;
     log::start(&config.log);
-    let answered = run_to_end(answer(command, &config)).map_err(LocksError::System)?;
+    let answered = run_to_end(answer(args, &config)).map_err(LocksError::System)?;
     answered.map(ExitCode::from)
 }
 
-async fn answer(command: LocksCommand, config: &LockConfig) -> Result<u8, CommandError> {
-    match command {
-        LocksCommand::List { json } => {
-            let locks = MongoLocks::new(store_options(config));
-            let listed = list(&locks, config).await;
-            locks.shut_down().await;
-            super::answer(listing::listing(&listed?, json).as_bytes())?;
-            Ok(exit::DONE)
-        }
+async fn answer(args: LocksArgs, config: &LockConfig) -> Result<u8, CommandError> {
+    let locks = MongoLocks::new(of_locks(config, config.timings));
+    let calls = Calls::new(&locks, config, args.timeout);
+    let answered = match args.command {
+        LocksCommand::List { json } => list(&calls, json).await,
         LocksCommand::Break {
             name,
             force,
             confirmed,
-        } => breaking::run(name, config, force, confirmed).await,
-        LocksCommand::Prune { unused_for } => prune(config, unused_for).await,
-    }
-}
-
-/// Lists the locks.
-async fn list(locks: &MongoLocks, config: &LockConfig) -> Result<Vec<Listed>, LocksError> {
-    let listed = answered(config, locks.list()).await;
-    listed.map_err(store("list the locks"))
-}
-
-/// Waits for an answer of MongoDB: it selects a server within one `operation_timeout` and answers
-/// within another.
-async fn answered<T>(
-    config: &LockConfig,
-    call: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let limit = 2 * config.timings.operation_timeout();
-    let answered = tokio::time::timeout(limit, call).await;
-    answered.unwrap_or_else(|_| Err(Failure::no_answer(limit)))
-}
-
-/// Performs an operation that is answered in time.
-async fn performed(
-    config: &LockConfig,
-    one: &MongoLockStore,
-    operation: Operation,
-) -> Result<Outcome, Failure> {
-    let call = async {
-        let answer = one.perform(operation).await;
-        answer.failure.map_or(Ok(answer.outcome), Err)
+        } => {
+            let target = Target {
+                store: locks.lock(name.clone()),
+                name: &name,
+                calls: &calls,
+                round_trip: config.timings.operation_timeout(),
+            };
+            target.broken(force, confirmed).await
+        }
+        LocksCommand::Prune { unused_for } => pruning::run(&locks, &calls, unused_for).await,
     };
-    answered(config, call).await
-}
-
-/// Shrinks the documents of locks that have had no holder for this long.
-async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandError> {
-    let locks = MongoLocks::new(store_options(config));
-    let pruned = prune_each(&locks, config, unused_for).await;
     locks.shut_down().await;
-    if pruned? == 0 {
-        let unused_for = humantime::format_duration(unused_for);
-        super::say(&format!("no lock has been unused for {unused_for}"));
-        return Ok(exit::NEGATIVE);
-    }
+    answered
+}
+
+async fn list(calls: &Calls<'_>, json: bool) -> Result<u8, CommandError> {
+    let listed = calls.list().await?;
+    super::answer(listing::listing(&listed, json).as_bytes())?;
     Ok(exit::DONE)
-}
-
-/// Returns the number of locks that were pruned.
-async fn prune_each(
-    locks: &MongoLocks,
-    config: &LockConfig,
-    unused_for: Duration,
-) -> Result<usize, CommandError> {
-    let unused_for = i64::try_from(unused_for.as_millis()).unwrap_or(i64::MAX);
-    let mut pruned = 0;
-    for lock in list(locks, config).await? {
-        let Found::Lock(document) = &lock.found else {
-            continue;
-        };
-        let ended = |entry: &Entry| entry.is_over && entry.at_least.is_zero();
-        let (true, Ok(name)) = (
-            document.holders.iter().all(ended) && document.queue.is_empty(),
-            LeaseName::new(lock.name),
-        ) else {
-            continue;
-        };
-        let one = locks.lock(name.clone());
-        if !document.holders.is_empty() {
-            // The places of work that ended before its least time stay until they are removed.
-            let seen = |entry: &Entry| Seen {
-                claim: entry.claim,
-                revision: entry.revision,
-            };
-            let evict = Operation::Evict {
-                entries: document.holders.iter().map(seen).collect(),
-                me: None,
-                ending: Ending::Expired,
-                seen: document.token,
-            };
-            let evicted = performed(config, &one, evict).await;
-            evicted.map_err(store("remove an ended holder"))?;
-        }
-        let history = answered(config, one.history()).await;
-        let history = history.map_err(store("read the history"))?;
-        // A document without a history was pruned before, or never held.
-        let last = history.iter().map(|end| end.ended_at.0).max();
-        // The server dates the end of each holder, each success, and this reply.
-        let successes = document.successes.iter().map(|success| success.at.0);
-        let last = last.map(|last| successes.fold(last, i64::max));
-        let oldest = document.store_now.0.saturating_sub(unused_for);
-        if last.is_some_and(|at| at <= oldest) {
-            let call = async {
-                let answer = one.prune().await;
-                answer.failure.map_or(Ok(answer.outcome), Err)
-            };
-            let outcome = answered(config, call).await;
-            // Rejected if the lock came into use again just now.
-            if let Outcome::Applied(_) = outcome.map_err(store("prune a lock"))? {
-                super::answer(format!("pruned {name}\n").as_bytes())?;
-                pruned += 1;
-            }
-        }
-    }
-    Ok(pruned)
-}
-
-fn store_options(config: &LockConfig) -> StoreOptions {
-    of_locks(config, config.timings)
-}
-
-fn store(doing: &'static str) -> impl Fn(Failure) -> LocksError {
-    move |failure| LocksError::Store { doing, failure }
 }

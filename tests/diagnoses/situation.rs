@@ -64,9 +64,12 @@ impl Situation {
         }
     }
 
-    /// `leasehold locks`, which reads from MongoDB once.
+    /// `leasehold locks`, which reports the last failure.
     pub(crate) fn locks(name: &'static str, uri: &str) -> Self {
-        let asked = Self::new(name, &["locks", "--mongodb-operation-timeout=5s"]);
+        let asked = Self::new(
+            name,
+            &["locks", "--mongodb-operation-timeout=5s", "--timeout=5s"],
+        );
         asked.uri(uri).exits(69).says("cannot list the locks: ")
     }
 

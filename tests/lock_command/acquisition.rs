@@ -150,7 +150,7 @@ fn a_store_that_is_down_is_not_a_lock_that_is_taken() {
         refused.says(69, "lock down: gave up after ");
         refused.says(69, "connection refused");
     }
-    let listed = place.run(&["locks", "--mongodb-operation-timeout=500ms"]);
+    let listed = place.run(&["locks", "--timeout=1s"]);
     assert_eq!(listed.code, 69);
 }
 

@@ -32,7 +32,9 @@ fn the_list_ends_although_its_answer_does_not_come() {
         &["locks", "prune", "--unused-for=0s"],
         &["locks", "break", "unanswered-list"],
     ] {
-        place.run(arguments).says(69, "no answer within ");
+        let timeout = ["--timeout=3s"];
+        let answered = place.run(&[arguments, &timeout].concat());
+        answered.says(69, "no answer within ");
     }
 }
 

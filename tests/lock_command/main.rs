@@ -19,6 +19,7 @@ mod hidden;
 mod inside;
 mod job;
 mod losing;
+mod lost_replies;
 mod once_per;
 mod operators;
 mod process_limit;

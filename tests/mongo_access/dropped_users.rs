@@ -165,7 +165,7 @@ async fn stops_no_process(name: &str, dropped: Dropped) {
         &["lock", "free", "-n", "--lease-duration=4s", "--", "true"],
         &["pause", "orders", "--timeout=3s"],
         &["leases", "--timeout=3s"],
-        &["locks"],
+        &["locks", "--timeout=3s"],
     ];
     let named = match dropped {
         Dropped::User => "authentication failed for user ",

@@ -3,7 +3,7 @@
 //! Method: another /etc/resolv.conf, whose first nameserver receives queries and never answers.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use futures_util::future::join_all;
@@ -53,39 +53,66 @@ async fn log_of_leader(resolv_conf: &Path, lease: &str, uri: &str) -> String {
     read()
 }
 
+/// A set of one member, reached through names. The first nameserver does not answer.
+struct SlowNames {
+    resolv_conf: PathBuf,
+    /// Connection strings, each with a name for it.
+    strings: [(&'static str, String); 3],
+    _place: Scratch,
+    _nameservers: [Nameserver; 2],
+    _set: ReplicaSet,
+}
+
+impl SlowNames {
+    /// Returns `None` if this user may not listen on port 53 or mount.
+    async fn new() -> Option<Self> {
+        let set = ReplicaSet::builder().members(1).start().await;
+        let port = set.node(0).port();
+        let (Ok(silent), Ok(answering)) =
+            (Nameserver::silent(), Nameserver::answering(port, "testbed"))
+        else {
+            skip("needs root, to listen on port 53");
+            return None;
+        };
+        let place = Scratch::new();
+        let resolv_conf = place.path().join("resolv.conf");
+        fs::write(&resolv_conf, silent.line() + &answering.line()).expect("a file");
+        let trial = resolving(&resolv_conf, "true").status();
+        if !trial.is_ok_and(|status| status.success()) {
+            skip("needs root, to mount another /etc/resolv.conf");
+            return None;
+        }
+        // The first one needs the name only once, since the set knows its member by its address.
+        let strings = [
+            (
+                "seed",
+                format!("mongodb://{HOST}:{port}/?replicaSet=testbed"),
+            ),
+            (
+                "direct",
+                format!("mongodb://{HOST}:{port}/?directConnection=true"),
+            ),
+            ("record", format!("mongodb+srv://{RECORD}/?tls=false")),
+        ];
+        Some(Self {
+            resolv_conf,
+            strings,
+            _place: place,
+            _nameservers: [silent, answering],
+            _set: set,
+        })
+    }
+}
+
 #[tokio::test]
 async fn a_nameserver_that_does_not_answer_delays_the_connection_and_is_named() {
-    let set = ReplicaSet::builder().members(1).start().await;
-    let port = set.node(0).port();
-    let (Ok(silent), Ok(answering)) =
-        (Nameserver::silent(), Nameserver::answering(port, "testbed"))
-    else {
-        skip("needs root, to listen on port 53");
+    let Some(names) = SlowNames::new().await else {
         return;
     };
-    let place = Scratch::new();
-    let resolv_conf = place.path().join("resolv.conf");
-    fs::write(&resolv_conf, silent.line() + &answering.line()).expect("a file");
-    let trial = resolving(&resolv_conf, "true").status();
-    if !trial.is_ok_and(|status| status.success()) {
-        skip("needs root, to mount another /etc/resolv.conf");
-        return;
-    }
-    // The first one needs the name only once, since the set knows its member by its address.
-    let strings = [
-        (
-            "seed",
-            format!("mongodb://{HOST}:{port}/?replicaSet=testbed"),
-        ),
-        (
-            "direct",
-            format!("mongodb://{HOST}:{port}/?directConnection=true"),
-        ),
-        ("record", format!("mongodb+srv://{RECORD}/?tls=false")),
-    ];
-    let logs = strings
+    let logs = names
+        .strings
         .iter()
-        .map(|(lease, uri)| log_of_leader(&resolv_conf, lease, uri));
+        .map(|(lease, uri)| log_of_leader(&names.resolv_conf, lease, uri));
     let logs = join_all(logs).await;
     for log in logs {
         let blamed = [
@@ -95,4 +122,38 @@ async fn a_nameserver_that_does_not_answer_delays_the_connection_and_is_named() 
         assert!(blamed.iter().any(|words| log.contains(words)), "{log}");
         assert!(!log.contains("firewalls"), "{log}");
     }
+}
+
+#[tokio::test]
+async fn operators_commands_wait_for_a_name_that_is_slow_to_resolve() {
+    let Some(names) = SlowNames::new().await else {
+        return;
+    };
+    let commands: [(&[&str], i32, &str); 4] = [
+        (&["locks"], 0, "no locks"),
+        (&["locks", "break", "unused"], 1, "not used yet"),
+        (
+            &["locks", "prune", "--unused-for=1h"],
+            1,
+            "no lock has been unused",
+        ),
+        (&["leases", "--observe=0s"], 0, "no leases"),
+    ];
+    let runs = commands.iter().flat_map(|command| {
+        let strings = names.strings.iter();
+        strings.map(move |(_, uri)| (command, uri))
+    });
+    let runs = runs.map(async |((arguments, code, says), uri)| {
+        let mut command = resolving(&names.resolv_conf, PROGRAM);
+        command.args(*arguments).args(["--mongodb-uri", uri]);
+        command.env_clear().stdin(Stdio::null());
+        let ran = tokio::process::Command::from(command).output().await;
+        let ran = ran.expect("it runs");
+        let said = [ran.stdout, ran.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let is_right = ran.status.code() == Some(*code) && said.contains(says);
+        (!is_right).then(|| format!("{arguments:?} {uri}: {}: {said}", ran.status))
+    });
+    let wrong: Vec<_> = join_all(runs).await.into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -213,7 +213,7 @@ async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing()
     set.command(primary, down).await.expect("it steps down");
     let commands: [&[&str]; 4] = [
         &["lock", FREE, "--wait=4s", "--", "true"],
-        &["locks"],
+        &["locks", "--timeout=2s"],
         &["leases", "--timeout=2s"],
         &["pause", "orders", "--timeout=2s"],
     ];
@@ -343,7 +343,7 @@ async fn a_wrong_name_of_the_set_is_named_until_it_is_corrected() {
         store_error(&candidate).await.contains(shown)
     })
     .await;
-    let locks = ran(stage.command(&wrong, &["locks"])).await;
+    let locks = ran(stage.command(&wrong, &["locks", "--timeout=3s"])).await;
     assert_eq!(locks.code, Some(69), "{}", locks.error);
     assert!(locks.last().contains(shown), "{}", locks.error);
     candidate.replace_uri(&set.uri());

@@ -100,10 +100,10 @@ const COMMANDS: [&[&str]; 13] = [
     &["resume", "orders", "--no-wait", BRIEF],
     &["cancel", "orders", BRIEF],
     &["repair", "orders", "--token-at-least=9", BRIEF],
-    &["locks"],
-    &["locks", "break", "held"],
-    &["locks", "break", "held", "--force", "--yes"],
-    &["locks", "prune", "--unused-for=1ms"],
+    &["locks", BRIEF],
+    &["locks", "break", "held", BRIEF],
+    &["locks", "break", "held", "--force", "--yes", BRIEF],
+    &["locks", "prune", "--unused-for=1ms", BRIEF],
 ];
 
 /// Those that write at once, if reads are answered.
@@ -120,8 +120,8 @@ const WRITERS: [&[&str]; 7] = [
         BRIEF,
     ],
     &["pause", "orders", "--no-wait", BRIEF],
-    &["locks", "break", "held", "--force", "--yes"],
-    &["locks", "prune", "--unused-for=1ms"],
+    &["locks", "break", "held", "--force", "--yes", BRIEF],
+    &["locks", "prune", "--unused-for=1ms", BRIEF],
 ];
 
 /// Makes commands of clients fail.

@@ -1,16 +1,12 @@
-//! Flags of `leasehold lock` and `leasehold locks`.
+//! Flags of `leasehold lock`, and what other commands share with it.
 
 use std::time::Duration;
 
 use clap::error::{Error, ErrorKind};
-use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{
-    command, command_words, need_a_command, output, sources, wants_json, with_keys, words,
-};
+use super::{command, command_words, need_a_command, sources, with_keys, words};
 use crate::cli::lock::LockArgs;
-use crate::cli::locks::{LocksArgs, LocksCommand};
 use crate::config::{Key, duration};
 use crate::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, LeaseName};
 use crate::exit;
@@ -20,8 +16,6 @@ use crate::lock::{AT_LEAST_MAX, AtLeast, OncePer, SLOTS_MAX, Slots, Want, WorkKe
 const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
 /// Maximum of `--once-per`: a year.
 const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Maximum of `--unused-for`: ten years.
-const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 /// Keys without effect if the lock is held until standard input closes.
 const OF_A_COMMAND: [&str; 3] = [
@@ -83,18 +77,6 @@ already at its end, such as /dev/null, or a terminal of another job is refused (
 Exit codes: the command's own; 64 usage, 69 MongoDB unreachable or refusing, 71 the operating system refused what leasehold or \
 the start of the command needs, 75 not acquired, 76 lost while the command ran, or processes that it left were stopped, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
 executed / found, 128+N ended by signal N.";
-
-const LOCKS_HELP: &str = "\
-Examples:
-  leasehold locks --mongodb-uri-file /etc/leasehold/uri
-                             who holds what, and who waits
-  leasehold locks break nightly-report
-                             remove expired holders and waiters
-  leasehold locks prune --unused-for 30d
-                             shrink the documents of unused locks
-
-Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable or refusing, 78 configuration,
-or the name is a lease's.";
 
 /// Defines `leasehold lock`.
 pub(super) fn lock_command() -> Command {
@@ -225,58 +207,13 @@ pub(super) fn lock_command() -> Command {
     .arg(command_words("Command to run; without one, the lock is held until standard input closes"))
 }
 
-/// Defines `leasehold locks`.
-pub(super) fn locks_command() -> Command {
-    let sections = ["identity", "mongodb", "log"];
-    let with_store = |command| with_keys(command, |key| lock_help(key, &sections));
-    with_store(
-        Command::new("locks")
-            .about("Show the locks of a collection; break or prune them")
-            .after_help(LOCKS_HELP),
-    )
-    .arg(output("text"))
-    .subcommand(
-        with_store(
-            Command::new("break")
-                .about("Remove expired holders and waiters of a lock"),
-        )
-        .arg(name())
-        .arg(
-            Arg::new("force")
-                .long("force")
-                .help("Remove all holders, live ones too (unsafe: two may then hold the lock); asks for confirmation")
-                .action(ArgAction::SetTrue),
-        )
-        .arg(
-            Arg::new("yes")
-                .long("yes")
-                .help("Do not ask for confirmation")
-                .action(ArgAction::SetTrue)
-                .requires("force"),
-        ),
-    )
-    .subcommand(
-        with_store(
-            Command::new("prune")
-                .about("Shrink the documents of unused locks, keeping their tokens"),
-        )
-        .arg(
-            Arg::new("unused-for")
-                .long("unused-for")
-                .value_name("DURATION")
-                .help("Only locks whose last holder ended this long ago, such as 30d")
-                .required(true),
-        ),
-    )
-}
-
 /// Returns the help of a key in these sections, if the key has an effect on locks.
-fn lock_help(key: &Key, sections: &[&str]) -> Option<&'static str> {
+pub(super) fn lock_help(key: &Key, sections: &[&str]) -> Option<&'static str> {
     let used = sections.contains(&key.section) && !UNUSED_KEYS.contains(&key.path().as_str());
     used.then_some(key.lock_help)
 }
 
-fn name() -> Arg {
+pub(super) fn name() -> Arg {
     Arg::new("name")
         .value_name("NAME")
         .help("Name of the lock")
@@ -346,57 +283,6 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
     })
 }
 
-/// Builds the arguments of `leasehold locks`.
-pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
-    let Some((name, mut inner)) = matches.remove_subcommand() else {
-        return Ok(LocksArgs {
-            command: LocksCommand::List {
-                json: wants_json(&matches),
-            },
-            sources: sources(&mut matches),
-        });
-    };
-    if matches.value_source("output") == Some(ValueSource::CommandLine) {
-        return Err(wrong(
-            &["locks"],
-            &format!("--output applies to the list of locks: leave it out with {name}"),
-        ));
-    }
-    let command = match name.as_str() {
-        "break" => LocksCommand::Break {
-            name: lock_name(&["locks", "break"], &mut inner)?,
-            force: inner.get_flag("force"),
-            confirmed: inner.get_flag("yes"),
-        },
-        _ => LocksCommand::Prune {
-            unused_for: time(
-                &["locks", "prune"],
-                &mut inner,
-                "unused-for",
-                Duration::ZERO,
-                UNUSED_MAX,
-            )?
-            .unwrap_or_default(),
-        },
-    };
-    // The store may be specified before or after the subcommand.
-    let (mut sources, inner) = (sources(&mut matches), sources(&mut inner));
-    let mut inner_keys = inner.flags.iter().map(|(key, _)| *key);
-    let twice = inner_keys.find(|key| sources.flags.iter().any(|(other, _)| other == key));
-    if let Some(key) = twice {
-        return Err(wrong(
-            &["locks"],
-            &format!(
-                "--{} is given before and after {name}: give it once",
-                key.flag()
-            ),
-        ));
-    }
-    sources.files.extend(inner.files);
-    sources.flags.extend(inner.flags);
-    Ok(LocksArgs { command, sources })
-}
-
 /// Parses `--once-per` and `--key`.
 fn once_per(matches: &mut ArgMatches) -> Result<Option<OncePer>, Error> {
     let shortest = Duration::from_secs(1);
@@ -425,7 +311,7 @@ fn wait(matches: &mut ArgMatches) -> Result<Option<Duration>, Error> {
     }
 }
 
-fn lock_name(path: &[&str], matches: &mut ArgMatches) -> Result<LeaseName, Error> {
+pub(super) fn lock_name(path: &[&str], matches: &mut ArgMatches) -> Result<LeaseName, Error> {
     let name: String = matches.remove_one("name").unwrap_or_default();
     LeaseName::new(name).map_err(|error| wrong(path, &format!("NAME {error}")))
 }

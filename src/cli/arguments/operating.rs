@@ -28,7 +28,7 @@ pub(super) const COMMANDS: [&str; 9] = [
 ];
 
 /// Default of `--timeout`.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Default of `--observe`: the default interval of renewals, and a second.
 const OBSERVE: &str = "4s";
 /// Default of `--reserve`.
@@ -200,13 +200,26 @@ fn base(command: Command) -> Command {
 fn connected(command: Command) -> Command {
     // These commands follow a change stream, or read.
     let used = |key: &Key| ["mongodb", "log"].contains(&key.section) && key.name != "watch";
-    with_keys(command, |key| used(key).then_some(key.help)).arg(
-        Arg::new("timeout")
-            .long("timeout")
-            .value_name("DURATION")
-            .allow_negative_numbers(true)
-            .help("Maximum time to wait for MongoDB, and then for the leader [default: 30s]"),
-    )
+    with_keys(command, |key| used(key).then_some(key.help)).arg(timeout(
+        "Maximum time to wait for MongoDB, and then for the leader [default: 30s]",
+    ))
+}
+
+/// Defines `--timeout`.
+pub(super) fn timeout(help: &'static str) -> Arg {
+    Arg::new("timeout")
+        .long("timeout")
+        .value_name("DURATION")
+        .allow_negative_numbers(true)
+        .help(help)
+}
+
+/// Parses `--timeout`, if it is given.
+pub(super) fn timeout_of(
+    path: &[&str],
+    matches: &mut ArgMatches,
+) -> Result<Option<Duration>, Error> {
+    time(path, matches, "timeout", TIMEOUT_MIN, TIMEOUT_MAX)
 }
 
 fn observe() -> Arg {
@@ -268,7 +281,7 @@ pub(super) fn parse(command: &str, matches: &mut ArgMatches) -> Result<OperatorA
         }),
     };
     Ok(OperatorArgs {
-        timeout: time(&path, matches, "timeout", TIMEOUT_MIN, TIMEOUT_MAX)?.unwrap_or(TIMEOUT),
+        timeout: timeout_of(&path, matches)?.unwrap_or(TIMEOUT),
         json: command != "web" && wants_json(matches),
         sources: sources(matches),
         command: parsed,

@@ -6,47 +6,33 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::{LocksError, performed, store, store_options};
+use super::LocksError;
+use super::calls::{Calls, Reread, Written};
 use crate::cli::{CommandError, answer, say};
 use crate::clock;
-use crate::config::LockConfig;
 use crate::election::{BootTime, Claim, LeaseName, Revision};
 use crate::exit;
 use crate::lock::{
-    Ending, Entry, EntryState, Found, LockDocument, Observations, Observer, Operation, Outcome,
+    Ending, Entry, EntryState, Found, LockDocument, Observations, Observer, Operation, Seen,
 };
-use crate::store::mongo::lock::{MongoLockStore, MongoLocks};
+use crate::store::Store as _;
+use crate::store::mongo::lock::MongoLockStore;
 
 /// Interval between reads. A holder renews every three seconds by default, and an operator waits at
 /// a terminal.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The lock that an operator breaks.
-struct Target<'a> {
-    store: MongoLockStore,
-    name: &'a LeaseName,
-    config: &'a LockConfig,
-}
-
-pub(super) async fn run(
-    name: LeaseName,
-    config: &LockConfig,
-    force: bool,
-    confirmed: bool,
-) -> Result<u8, CommandError> {
-    let locks = MongoLocks::new(store_options(config));
-    let target = Target {
-        store: locks.lock(name.clone()),
-        name: &name,
-        config,
-    };
-    let code = target.broken(force, confirmed).await;
-    locks.shut_down().await;
-    code
+pub(super) struct Target<'a> {
+    pub(super) store: MongoLockStore,
+    pub(super) name: &'a LeaseName,
+    pub(super) calls: &'a Calls<'a>,
+    /// Maximum time of a read.
+    pub(super) round_trip: Duration,
 }
 
 impl Target<'_> {
-    async fn broken(&self, force: bool, confirmed: bool) -> Result<u8, CommandError> {
+    pub(super) async fn broken(&self, force: bool, confirmed: bool) -> Result<u8, CommandError> {
         let name = self.name;
         Ok(match self.read().await? {
             None => {
@@ -73,13 +59,13 @@ impl Target<'_> {
             seen: lock.token,
         };
         let done = "no holder although entries wait (the document was edited): granted to the first of them";
-        self.sent(operation, done).await
+        self.sent(operation, &[], done).await
     }
 
     /// Waits until some entries have expired, and removes them.
     async fn silent(&self, first: LockDocument) -> Result<u8, CommandError> {
         let name = self.name;
-        let mut observer = Observer::new(self.config.timings.operation_timeout());
+        let mut observer = Observer::new(self.round_trip);
         say(&format!(
             "lock {name}: waiting for entries that are not renewed; entries that are renewed are kept \
          (--force removes them too, and voids the exclusion)"
@@ -105,7 +91,7 @@ impl Target<'_> {
                     _ => Vec::new(),
                 };
                 let broken = named(&lock, &claims);
-                return self.sent(operation, &format!("broken: {broken}")).await;
+                return self.sent(operation, &claims, &broken).await;
             }
             let present = observations(&lock);
             silent.retain(|entry| present.contains(entry));
@@ -159,39 +145,80 @@ impl Target<'_> {
         }
         warn!(lock = %name, "breaking the lock by force");
         let operation = Operation::Break {
-            claims,
+            claims: claims.clone(),
             seen: lock.token,
         };
-        self.sent(operation, &format!("broken: {broken}")).await
+        self.sent(operation, &claims, &broken).await
     }
 
-    async fn sent(&self, operation: Operation, done: &str) -> Result<u8, CommandError> {
+    /// Sends a removal of these claims. Without claims, it grants.
+    async fn sent(
+        &self,
+        operation: Operation,
+        claims: &[Claim],
+        what: &str,
+    ) -> Result<u8, CommandError> {
         let name = self.name;
-        let outcome = performed(self.config, &self.store, operation).await;
-        if let Outcome::Applied(_) = outcome.map_err(store("break the lock"))? {
-            answer(format!("lock {name}: {done}\n").as_bytes())?;
-            return Ok(exit::DONE);
-        }
-        say(&format!(
-            "lock {name}: it changed meanwhile, nothing removed; try again"
-        ));
-        Ok(exit::NEGATIVE)
+        let send = || {
+            let (store, operation) = (self.store.clone(), operation.clone());
+            async move { store.perform(operation).await }
+        };
+        let doing = ("break the lock", name);
+        let written = self.calls.write(doing, send, async |deadline| {
+            let found = self.calls.lock(&self.store, true, deadline).await?;
+            let lock = self.document(found)?.unwrap_or_default();
+            let is_left = |entry: &Entry| claims.contains(&entry.claim);
+            let remains = match claims.is_empty() {
+                true => lock.holders.is_empty() && !lock.queue.is_empty(),
+                false => lock.holders.iter().chain(&lock.queue).any(is_left),
+            };
+            Ok(match (remains, &operation) {
+                (false, _) => Reread::Done,
+                (true, Operation::Evict { entries, .. }) if has_renewed(&lock, entries) => {
+                    Reread::Changed
+                }
+                (true, _) => Reread::Unchanged,
+            })
+        });
+        let done = match (written.await?, claims.is_empty()) {
+            (Written::Rejected, _) => {
+                say(&format!(
+                    "lock {name}: it changed meanwhile, nothing removed; try again"
+                ));
+                return Ok(exit::NEGATIVE);
+            }
+            (Written::Applied, false) => format!("broken: {what}"),
+            // The holder may have released it, or another operator may have broken it.
+            (Written::Shown, false) => format!("no longer {what}"),
+            (Written::Applied | Written::Shown, true) => what.to_owned(),
+        };
+        answer(format!("lock {name}: {done}\n").as_bytes())?;
+        Ok(exit::DONE)
     }
 
     async fn read(&self) -> Result<Option<LockDocument>, LocksError> {
-        let read = performed(self.config, &self.store, Operation::Read { confirm: false }).await;
-        match read.map_err(store("read the lock"))? {
-            Outcome::Applied(Found::Lock(lock)) => Ok(Some(lock)),
-            Outcome::Applied(Found::Foreign(why)) => Err(LocksError::NoLock {
+        let deadline = self.calls.deadline();
+        self.document(self.calls.lock(&self.store, false, deadline).await?)
+    }
+
+    fn document(&self, found: Found) -> Result<Option<LockDocument>, LocksError> {
+        match found {
+            Found::Lock(lock) => Ok(Some(lock)),
+            Found::Foreign(why) => Err(LocksError::NoLock {
                 name: self.name.clone(),
                 why,
             }),
-            Outcome::Applied(Found::Missing)
-            | Outcome::Rejected
-            | Outcome::Failed
-            | Outcome::Unknown => Ok(None),
+            Found::Missing => Ok(None),
         }
     }
+}
+
+/// Returns true if one of the entries is there, but with another revision.
+fn has_renewed(lock: &LockDocument, entries: &[Seen]) -> bool {
+    let all = || lock.holders.iter().chain(&lock.queue);
+    entries
+        .iter()
+        .any(|seen| all().any(|e| e.claim == seen.claim && e.revision != seen.revision))
 }
 
 /// Returns the rests of the places whose work has ended.

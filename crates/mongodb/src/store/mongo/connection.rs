@@ -36,7 +36,7 @@ use super::servers::Servers;
 use super::{lock, outcome, refusals};
 use crate::store::{Answer, CallOutcome, DeploymentId, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
-use leasehold_core::election::{BootTime, Timings};
+use leasehold_core::election::{BootTime, Outcome, Timings};
 
 /// Time limit for shutting down a client. A client ends its sessions in a few milliseconds; after
 /// that its monitors take up to a heartbeat to notice, which a process that exits need not wait
@@ -319,6 +319,16 @@ impl Deployment {
         answer
     }
 
+    /// Converts the result of a read, and discards an unusable client.
+    pub(super) async fn read_answer<T>(&self, read: Result<T, SendError>) -> Result<T, Failure> {
+        let (value, sent) = match read {
+            Ok(value) => (Some(value), Ok(Outcome::Rejected)),
+            Err(error) => (None, Err(error)),
+        };
+        let Answer { failure, .. } = self.answer::<Outcome>(sent).await;
+        value.ok_or_else(|| failure.unwrap_or_else(|| Failure::new("MongoDB refused the read", "")))
+    }
+
     /// Returns true if the server may have logged out the connections of the client, so that a new
     /// client must log in: a user that is dropped and created again loses its sessions.
     fn is_logged_out(&self, error: &mongodb::error::Error) -> bool {
@@ -387,6 +397,9 @@ impl Deployment {
 
     /// Returns why no server is usable, as far as known before a call fails.
     pub(super) fn trouble(&self) -> Option<Failure> {
+        if self.servers.writable().is_some() {
+            return None;
+        }
         let failure = self.servers.no_primary();
         (!failure.detail.is_empty()).then_some(failure)
     }

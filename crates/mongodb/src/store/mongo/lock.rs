@@ -142,7 +142,7 @@ impl MongoLockStore {
     pub async fn history(&self) -> Result<Vec<Ended>, Failure> {
         let deployment = &self.shared.deployment;
         let read = deployment.read(self.name(), doc! {}, false).await;
-        let document = read.map_err(|error| deployment.failure(error))?;
+        let document = deployment.read_answer(read).await?;
         Ok(document.as_ref().map(history::history).unwrap_or_default())
     }
 
@@ -392,9 +392,14 @@ impl MongoLocks {
         // The server's limit does not end the wait for an answer that the network has lost.
         let limit = self.deployment.operation_timeout() * 2;
         match tokio::time::timeout(limit, self.find()).await {
-            Ok(listed) => listed.map_err(|error| self.deployment.failure(error)),
+            Ok(listed) => self.deployment.read_answer(listed).await,
             Err(_) => Err(Failure::no_answer(limit)),
         }
+    }
+
+    /// Returns why no server is usable, as far as known before a call fails.
+    pub fn trouble(&self) -> Option<Failure> {
+        self.deployment.trouble()
     }
 
     /// Returns one lock of the collection, for reads and single writes by the same client.

@@ -238,13 +238,7 @@ impl MongoCollection {
         let Ok(read) = timeout(self.call_max(), read).await else {
             return Err(self.unanswered());
         };
-        // The answer discards an unusable client.
-        let (value, sent) = match read {
-            Ok(value) => (Some(value), Ok(Acted::Applied)),
-            Err(error) => (None, Err(error)),
-        };
-        let Answer { failure, .. } = self.deployment.answer(sent).await;
-        value.ok_or_else(|| failure.unwrap_or_else(|| Failure::new("MongoDB refused the read", "")))
+        self.deployment.read_answer(read).await
     }
 
     /// Maximum time of a call: a server is selected within one `operation_timeout` and answers

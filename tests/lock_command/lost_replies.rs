@@ -1,0 +1,106 @@
+//! Goal: an operator is told whether a lock was broken or pruned, although MongoDB did not
+//! acknowledge the write.
+//! Method: a write that is applied and answered with an error, and connections that are closed before
+//! the write is applied.
+
+use std::sync::Arc;
+
+use leasehold_testbed::{ReplicaSet, run};
+use mongodb::bson::{Bson, Document, doc};
+
+use crate::job::{Output, Place};
+
+const IDENTITY: &str = "--identity=operator";
+
+fn own_set() -> Place {
+    Place::on(Arc::new(run(ReplicaSet::builder().members(1).start())))
+}
+
+/// Makes the operator's writes fail.
+fn fail(place: &Place, mode: impl Into<Bson>, how: Document) {
+    let writes = ["findAndModify"];
+    let failing = place
+        .set
+        .fail_commands_of((0, "leasehold/operator"), &writes, mode, how);
+    run(failing);
+}
+
+/// The write is applied, but not acknowledged.
+fn unacknowledged() -> Document {
+    doc! { "writeConcernError": { "code": 64, "errmsg": "waiting for replication timed out" } }
+}
+
+/// The connection is closed before the write is applied.
+fn closed() -> Document {
+    doc! { "closeConnection": true }
+}
+
+fn broken(place: &Place, lock: &str, flags: &[&str]) -> Output {
+    let forced = ["locks", "break", lock, "--force", "--yes", IDENTITY];
+    place.run(&[&forced, flags].concat())
+}
+
+#[test]
+fn a_forced_break_that_was_applied_without_an_acknowledgement_is_done() {
+    let place = own_set();
+    let holder = place.holder("applied", &["--identity=holder"]);
+    fail(&place, doc! { "times": 1 }, unacknowledged());
+    let broken = broken(&place, "applied", &[]);
+    assert_eq!(broken.code, 0, "{broken:?}");
+    assert_eq!(
+        broken.stdout,
+        "lock applied: no longer held by holder (exclusive)\n"
+    );
+    assert!(!place.run(&["locks"]).stdout.contains("holder"));
+    drop(holder);
+}
+
+#[test]
+fn a_forced_break_that_was_not_applied_is_repeated() {
+    let place = own_set();
+    let holder = place.holder("repeated", &["--identity=holder"]);
+    fail(&place, doc! { "times": 2 }, closed());
+    let broken = broken(&place, "repeated", &[]);
+    assert_eq!(broken.code, 0, "{broken:?}");
+    assert_eq!(
+        broken.stdout,
+        "lock repeated: broken: held by holder (exclusive)\n"
+    );
+    drop(holder);
+}
+
+#[test]
+fn a_forced_break_without_an_answer_has_an_unknown_outcome() {
+    let place = own_set();
+    let holder = place.holder("unknown", &["--identity=holder"]);
+    fail(&place, "alwaysOn", closed());
+    let broken = broken(&place, "unknown", &["--timeout=3s"]);
+    broken.says(69, "lock unknown: the outcome is not known");
+    broken.says(69, "leasehold locks shows whether it was applied");
+    assert_eq!(broken.stdout, "");
+    // Here it was not.
+    assert!(place.run(&["locks"]).stdout.contains("holder"));
+    drop(holder);
+}
+
+#[test]
+fn a_prune_without_an_acknowledgement_says_what_was_pruned() {
+    let place = own_set();
+    for lock in ["first", "second", "third"] {
+        assert_eq!(place.run_empty(lock, &[]).code, 0);
+    }
+    for (how, times) in [(unacknowledged(), 1), (closed(), 1)] {
+        fail(&place, doc! { "times": times }, how);
+        let pruned = place.run(&["locks", "prune", "--unused-for=0s", IDENTITY]);
+        assert_eq!(pruned.code, 0, "{pruned:?}");
+        for lock in ["first", "second", "third"] {
+            assert!(
+                pruned.stdout.contains(&format!("pruned {lock}\n")),
+                "{pruned:?}"
+            );
+        }
+        for lock in ["first", "second", "third"] {
+            assert_eq!(place.run_empty(lock, &[]).code, 0);
+        }
+    }
+}
