@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::uri_notices::log_for_job;
-use crate::config::{LockConfig, MongoConfig, UriSource, Watch, WorkloadConfig};
+use crate::config::{LockConfig, MongoConfig, UriSource, Watch, WorkloadConfig, shown_path};
 use crate::election::{Identity, Timings};
 use crate::store::mongo::{StoreOptions, UriProvider, WatchMode};
 use crate::supervisor::Stopping;
@@ -16,6 +16,8 @@ pub(super) fn store_options(
     timings: Timings,
 ) -> StoreOptions {
     let mut options = StoreOptions::with_uri_provider(uri, identity);
+    let name = name(&mongodb.uri);
+    options.uri_name = Arc::new(move || name.clone());
     options.database.clone_from(&mongodb.database);
     options.collection.clone_from(&mongodb.collection);
     options.heartbeat = mongodb.heartbeat;
@@ -34,6 +36,14 @@ pub(super) fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
         Ok(uri)
     });
     store_options(&config.mongodb, uri, config.identity.clone(), timings)
+}
+
+/// Returns the file with the connection string, for messages.
+pub(super) fn name(source: &UriSource) -> Option<String> {
+    match source {
+        UriSource::File(path) => Some(shown_path(path)),
+        UriSource::Inline(_) | UriSource::Pipe(..) => None,
+    }
 }
 
 impl From<Watch> for WatchMode {

@@ -2,22 +2,33 @@
 //! holds up neither the renewals nor the calls.
 //! Method: a file system over the directory of the file that answers nothing, and failed renewals.
 
-use leasehold_testbed::{Daemon, DaemonTimings, HungDisk, Scratch, skip};
+use std::path::Path;
+
+use leasehold_testbed::{
+    Daemon, DaemonBuilder, DaemonTimings, HungDisk, Scratch, eventually, skip,
+};
 use mongodb::bson::doc;
 
+use crate::cast::store_error;
 use crate::fixture::{LONG, PROGRAM, set_of_one};
+
+/// Age of the outage in seconds, after which the client was replaced: a lease duration and some calls.
+const REPLACED_AFTER: u64 = 6;
+
+fn daemon(lease: &str, uri_file: &Path) -> DaemonBuilder {
+    Daemon::builder(PROGRAM)
+        .lease(lease)
+        .identity("a")
+        .timings(DaemonTimings::SHORT)
+        .flag(&format!("--mongodb-uri-file={}", uri_file.display()))
+}
 
 #[tokio::test]
 async fn i1_a_connection_string_on_a_disk_that_hangs_costs_no_renewal() {
     let (set, scratch) = (set_of_one().await, Scratch::new());
     let file = scratch.path().join("uri");
     std::fs::write(&file, set.uri()).expect("written");
-    let daemon = Daemon::builder(PROGRAM)
-        .lease("hung-uri")
-        .identity("a")
-        .timings(DaemonTimings::SHORT)
-        .flag(&format!("--mongodb-uri-file={}", file.display()));
-    let daemon = daemon.leading(LONG).await;
+    let daemon = daemon("hung-uri", &file).leading(LONG).await;
     let transitions = daemon.status()["transitions"].clone();
     let Some(hung) = HungDisk::over(scratch.path()) else {
         return skip("needs the right to mount, and FUSE");
@@ -35,5 +46,29 @@ async fn i1_a_connection_string_on_a_disk_that_hangs_costs_no_renewal() {
         "{}",
         daemon.logs()
     );
+    drop(hung);
+}
+
+#[tokio::test]
+async fn a_connection_string_on_a_disk_that_hangs_does_not_prevent_a_new_client() {
+    let (set, scratch) = (set_of_one().await, Scratch::new());
+    let file = scratch.path().join("uri");
+    std::fs::write(&file, set.uri()).expect("written");
+    let daemon = daemon("hung-client", &file).leading(LONG).await;
+    let Some(hung) = HungDisk::over(scratch.path()) else {
+        return skip("needs the right to mount, and FUSE");
+    };
+    set.kill(0);
+    let blamed = format!("{} has not been readable for ", file.display());
+    // The client is replaced after a lease duration without an answer.
+    eventually("a new client uses the known string", async || {
+        let error = store_error(&daemon).await;
+        let waited = error.split_once(&blamed).map(|(_, rest)| rest);
+        let seconds = waited.and_then(|rest| rest.split_once("s:")?.0.parse().ok());
+        seconds.is_some_and(|seconds: u64| seconds >= REPLACED_AFTER)
+    })
+    .await;
+    set.restart(0).await;
+    daemon.wait_leads(LONG).await;
     drop(hung);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::admin::ReadyWhen;
-use crate::cli::store_options::{read, store_options};
+use crate::cli::store_options::{name, read, store_options};
 use crate::cli::uri_notices::UriNotices;
 use crate::config::{self, Config, Prefer, UriSource};
 use crate::election::Tunables;
@@ -25,6 +25,7 @@ pub(super) fn options(
     trace: Option<Trace>,
 ) -> ElectorOptions {
     let notices = UriNotices::new(config.lease.name.clone());
+    let named = uri.clone();
     let uri = Arc::new(move || {
         // A copy, since the lock of the channel is not for reading files under.
         let source = uri.borrow().clone();
@@ -39,6 +40,7 @@ pub(super) fn options(
         prefer_interval,
     } = tunables(config, drains);
     let mut store = store_options(&config.mongodb, uri, config.identity.clone(), timings);
+    store.uri_name = Arc::new(move || name(&named.borrow()));
     store.address.clone_from(&config.address);
     store.home = Some(home);
     store.trace = trace;

@@ -37,7 +37,7 @@ use mongodb::bson::{DateTime, Document};
 use tokio::sync::{Notify, mpsc, watch};
 
 pub use self::history::Ended;
-pub use self::options::{StoreOptions, UriProvider, WatchMode};
+pub use self::options::{StoreOptions, UriName, UriProvider, WatchMode};
 
 use self::connection::{Deployment, Monitoring, PrimaryObserver, SendError};
 use self::follow::{HintEvent, Source, StreamEvent, StreamHandler};

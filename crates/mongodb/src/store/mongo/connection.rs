@@ -7,6 +7,7 @@
 
 mod client;
 mod diagnosis;
+mod files;
 mod logins;
 mod monitoring;
 mod seeds;
@@ -23,10 +24,11 @@ use mongodb::options::{
     Acknowledgment, ReadConcern, ReadPreference, ReturnDocument, SelectionCriteria,
     UpdateModifications, WriteConcern,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use self::client::Connection;
 use self::diagnosis::Examinations;
+use self::files::{FileReader, LastUri};
 use self::logins::Logins;
 pub(super) use self::monitoring::Monitoring;
 use self::seeds::Seeds;
@@ -51,9 +53,12 @@ pub(super) struct Deployment {
     observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
     info: watch::Sender<Option<StoreInfo>>,
     /// Created at first use, so that a name that cannot be resolved yet does not end the process.
-    connection: tokio::sync::Mutex<Option<Connection>>,
-    /// Held while the connection string is read.
-    reading: Arc<Semaphore>,
+    connection: Mutex<Option<Connection>>,
+    /// Held while a client is created.
+    creating: tokio::sync::Mutex<()>,
+    last_uri: Mutex<LastUri>,
+    uri_files: FileReader,
+    tls_files: FileReader,
     /// Observations of the servers, which explain why none is usable.
     servers: Servers,
     /// Number of clients created so far.
@@ -86,6 +91,10 @@ pub(super) trait PrimaryObserver: Send + Sync {
 pub(super) enum SendError {
     /// The connection string is unavailable; contains the reason, without secrets.
     Uri(String),
+    /// The connection string was never read, because its disk hangs.
+    UnreadUri,
+    /// The files named by the connection string were not read in time; contains their names.
+    UnreadFiles(String),
     /// A file named by the connection string is unusable; contains the file and the reason.
     Files(String),
     /// The connection string, or the record of its host, has an option that is refused.
@@ -126,8 +135,11 @@ impl Deployment {
             monitoring,
             observers: Mutex::default(),
             info,
-            connection: tokio::sync::Mutex::new(None),
-            reading: Arc::new(Semaphore::new(1)),
+            connection: Mutex::new(None),
+            creating: tokio::sync::Mutex::new(()),
+            last_uri: Mutex::default(),
+            uri_files: FileReader::default(),
+            tls_files: FileReader::default(),
             servers: Servers::default(),
             clients: watch::Sender::new(0),
             logins: Mutex::default(),
@@ -304,13 +316,14 @@ impl Deployment {
                 if let SendError::Elsewhere(_) = error {
                     lock(&self.home).mark_reported();
                 }
-                return unsent(self.failure(error));
+                return unsent(self.with_unread_uri(self.failure(error)));
             }
         };
-        let answer = match was_sent {
+        let mut answer = match was_sent {
             true => outcome::classify(&error, &self.servers),
             false => unsent(self.describe(&error)),
         };
+        answer.failure = answer.failure.map(|failure| self.with_unread_uri(failure));
         if answer.failure.is_some() {
             let refused = outcome::is_authentication(&error) || self.is_logged_out(&error);
             let given_up = self.is_given_up(outcome::is_reply(&error));
@@ -352,6 +365,8 @@ impl Deployment {
     pub(super) fn failure(&self, error: SendError) -> Failure {
         let (kind, detail, retry) = match error {
             SendError::Uri(why) => ("MongoDB URI unavailable", why, RetryPolicy::Reconfigure),
+            SendError::UnreadUri => return self.unread_uri(),
+            SendError::UnreadFiles(why) => ("TLS files unavailable", why, RetryPolicy::Retry),
             SendError::Refused(problem) => {
                 let why = format!("it {problem}");
                 ("MongoDB URI refused", why, RetryPolicy::Reconfigure)
@@ -446,7 +461,9 @@ impl Deployment {
     /// Shuts down the client, within [`SHUTDOWN_MAX`].
     pub(super) async fn shut_down(&self) {
         let ended = async {
-            let connection = self.connection.lock().await.take();
+            // A client that is being created is closed too.
+            let _creating = self.creating.lock().await;
+            let connection = lock(&self.connection).take();
             if let Some(connection) = connection {
                 connection.close().await;
             }

@@ -14,6 +14,9 @@ use leasehold_core::election::{Identity, Timings};
 /// rotated secret takes effect. An error is a message without secrets.
 pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
+/// Names the source of the connection string, if it has a name.
+pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// The source from which a candidate learns of changes that others make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -37,6 +40,8 @@ pub enum WatchMode {
 pub struct StoreOptions {
     /// The source of the connection string.
     pub uri: UriProvider,
+    /// Returns the name of that source, such as the path of a file, for messages.
+    pub uri_name: UriName,
     /// The client to use instead of one of its own: see [`StoreOptions::with_client`].
     pub client: Option<Client>,
     /// The database; `leasehold` by default.
@@ -75,6 +80,7 @@ impl StoreOptions {
     pub fn with_uri_provider(uri: UriProvider, identity: Identity) -> Self {
         Self {
             uri,
+            uri_name: Arc::new(|| None),
             client: None,
             database: "leasehold".to_owned(),
             collection: "leases".to_owned(),

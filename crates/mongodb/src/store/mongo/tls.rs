@@ -29,6 +29,17 @@ pub(super) fn unreadable(files: &[(&'static str, PathBuf)]) -> Option<String> {
     })
 }
 
+/// Returns the files that were not read in time, for a disk that hangs.
+pub(super) fn unread(files: &[(&'static str, PathBuf)]) -> String {
+    let files: Vec<_> = files.iter().map(named).collect();
+    let files = files.join(" and ");
+    format!("{files} cannot be read: the disk or network share does not answer")
+}
+
+fn named((option, path): &(&'static str, PathBuf)) -> String {
+    format!("{} ({option})", path.display())
+}
+
 fn cause(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),
@@ -38,10 +49,7 @@ fn cause(error: &io::Error) -> String {
 
 /// Returns the required format of the files, for a driver that cannot use them.
 pub(super) fn unusable(files: &[(&'static str, PathBuf)]) -> String {
-    let files: Vec<_> = files
-        .iter()
-        .map(|(option, path)| format!("{} ({option})", path.display()))
-        .collect();
+    let files: Vec<_> = files.iter().map(named).collect();
     if files.is_empty() {
         return "check the TLS options of the MongoDB URI".to_owned();
     }

@@ -13,15 +13,15 @@ use mongodb::options::{AuthMechanism, ClientOptions, ReadPreference, SelectionCr
 
 use super::super::probe::UriSettings;
 use super::super::servers::{Asked, Cause, SLOW_MIN};
-use super::super::{home, kind, lock, lookalike, outcome, tls};
+use super::super::{home, kind, lock, lookalike, outcome};
+use super::diagnosis::LOOKUP_MAX;
+use super::files::made;
 use super::seeds::Seeds;
 use super::{Deployment, SendError};
 use crate::calls::CALLS_MAX;
 use crate::store::{StoreInfo, StoreKind};
 use crate::uri::{APP_NAME_MAX, ConnectionUri, UriProblem};
 
-/// Maximum time for the connection string to be read while there is a connection.
-const URI_TIME_MAX: Duration = Duration::from_millis(250);
 /// Delay before asking for the product again if no server answered.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
 /// Maximum size of the connection pool. It covers all calls that may be in flight, the change stream,
@@ -52,19 +52,6 @@ impl Connection {
     }
 }
 
-/// Does work that may read files outside the event loop, which a disk that hangs would block.
-async fn outside_the_loop<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, SendError> + Send + 'static,
-) -> Result<T, SendError> {
-    #[allow(clippy::disallowed_methods, reason = "it ends with the work")]
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| match error.try_into_panic() {
-        Ok(panic) => std::panic::resume_unwind(panic),
-        // The runtime is shutting down.
-        Err(_) => Err(SendError::Late),
-    })
-}
-
 /// Adapts a login that the driver (3.9.1) sends in a form that servers refuse.
 pub(super) fn adapt_login(options: &mut ClientOptions) {
     let Some(credential) = &mut options.credential else {
@@ -86,22 +73,6 @@ pub(super) fn adapt_login(options: &mut ClientOptions) {
         credential.username = Some(escaped);
         credential.mechanism = Some(AuthMechanism::ScramSha256);
     }
-}
-
-/// Creates a client with these options. The driver then reads the files that they name.
-pub(super) async fn made(mut options: ClientOptions, asked: &Asked) -> Result<Client, SendError> {
-    adapt_login(&mut options);
-    if asked.files.is_empty() {
-        return Ok(Client::with_options(options)?);
-    }
-    let files = asked.files.clone();
-    let made = outside_the_loop(move || {
-        if let Some(why) = tls::unreadable(&files) {
-            return Err(SendError::Files(why));
-        }
-        Ok(Client::with_options(options)?)
-    });
-    made.await
 }
 
 /// Adds the name of the record, which the driver's error has not, to a failure to resolve it.
@@ -157,9 +128,13 @@ impl Deployment {
     }
 
     pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
-        let mut slot = self.connection.lock().await;
-        if let Some(connection) = &*slot {
-            return Ok(connection.clone());
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        // Only callers that need a new client wait for the files and names that it requires.
+        let _creating = self.creating.lock().await;
+        if let Some(connection) = self.current() {
+            return Ok(connection);
         }
         let uri = self.uri().await?;
         let uri = lock(&self.home).instead_of(uri);
@@ -179,7 +154,7 @@ impl Deployment {
             None => {
                 self.listen(&mut options, (number, &uri), &hosts, &seeds);
                 self.examine_later(options.hosts.clone(), number);
-                made(options, &asked).await?
+                made(options, &asked, &self.tls_files).await?
             }
         };
         let connection = Connection {
@@ -191,9 +166,13 @@ impl Deployment {
             seeds,
             connect_timeout,
         };
-        *slot = Some(connection.clone());
+        *lock(&self.connection) = Some(connection.clone());
         self.clients.send_replace(number);
         Ok(connection)
+    }
+
+    fn current(&self) -> Option<Connection> {
+        lock(&self.connection).clone()
     }
 
     /// Asks the primary that a client found whether it belongs to the known deployment. Nothing
@@ -252,12 +231,7 @@ impl Deployment {
             self.note_primary((set, id), kind::by_hello(&hello));
             return Ok(());
         };
-        let mut slot = self.connection.lock().await;
-        if slot.as_ref().is_some_and(|c| c.number == *number)
-            && let Some(connection) = slot.take()
-        {
-            tokio::spawn(connection.close());
-        }
+        self.discard(|connection| connection.number == *number);
         Err(SendError::Elsewhere(why))
     }
 
@@ -276,40 +250,31 @@ impl Deployment {
         given_up
     }
 
-    /// Reads the connection string. At most one thread waits for a disk that hangs.
-    async fn uri(&self) -> Result<String, SendError> {
-        if *self.clients.borrow() == 0 {
-            // Nothing depends on the event loop before the first call.
-            return (self.options.uri)().map_err(SendError::Uri);
-        }
-        let reading = Arc::clone(&self.reading).acquire_owned().await;
-        let reading = reading.map_err(|_| SendError::Late)?;
-        let uri = Arc::clone(&self.options.uri);
-        let read = outside_the_loop(move || {
-            let _reading = reading;
-            uri().map_err(SendError::Uri)
-        });
-        read.await
-    }
-
     /// Discards an unusable connection if the connection string has changed or if it is `useless`,
     /// since certificates and addresses can change behind an unchanged string.
     pub(super) async fn renew_connection(&self, useless: bool) {
-        let Some(known) = self.connection.lock().await.clone() else {
+        let Some(known) = self.current() else {
             return;
         };
-        // Without the lock, which others need to use the connection.
-        let read = tokio::time::timeout(URI_TIME_MAX, self.uri());
         let changed = matches!(
-            read.await,
-            Ok(Ok(uri)) if uri != known.uri && !lock(&self.home).is_refused(&uri)
+            self.uri().await,
+            Ok(uri) if uri != known.uri && !lock(&self.home).is_refused(&uri)
         );
         if changed || useless {
-            let mut slot = self.connection.lock().await;
             // Another call may have replaced it meanwhile.
-            if let Some(connection) = slot.take_if(|slot| slot.number == known.number) {
+            self.discard(|connection| connection.number == known.number);
+        }
+    }
+
+    /// Closes the current connection if the condition is true; returns true if it was.
+    pub(super) fn discard(&self, condition: impl FnOnce(&Connection) -> bool) -> bool {
+        let discarded = lock(&self.connection).take_if(|connection| condition(connection));
+        match discarded {
+            Some(connection) => {
                 tokio::spawn(connection.close());
+                true
             }
+            None => false,
         }
     }
 
@@ -318,8 +283,7 @@ impl Deployment {
         uri: &str,
     ) -> Result<ClientOptions, SendError> {
         let parsed = ConnectionUri::parse(uri).map_err(SendError::Refused)?;
-        let options = self.resolved(&parsed).await;
-        let mut options = options.map_err(|error| unresolved(error, uri))?;
+        let mut options = self.resolved(&parsed, uri).await?;
         if options.load_balanced == Some(true) {
             // By the record of the host, because the string cannot have it.
             return Err(SendError::Refused(UriProblem::load_balanced()));
@@ -346,17 +310,26 @@ impl Deployment {
     }
 
     /// Parses a connection string, and resolves its record of servers, if it names one.
-    async fn resolved(&self, uri: &ConnectionUri) -> Result<ClientOptions, mongodb::error::Error> {
-        let Some(record) = uri.record() else {
-            return ClientOptions::parse(uri.driver()).await;
+    async fn resolved(
+        &self,
+        parsed: &ConnectionUri,
+        uri: &str,
+    ) -> Result<ClientOptions, SendError> {
+        let Some(record) = parsed.record() else {
+            let options = ClientOptions::parse(parsed.driver()).await;
+            return options.map_err(|error| unresolved(error, uri));
         };
         let began = leasehold_clock::boot_now();
         self.servers.found(record, Some(Cause::Resolving(began)));
-        let options = ClientOptions::parse(uri.driver()).await;
+        let options = ClientOptions::parse(parsed.driver()).into_future();
+        let options = tokio::time::timeout(LOOKUP_MAX, options).await;
         let took = leasehold_clock::boot_now().since(began);
         let cause = (took >= SLOW_MIN).then_some(Cause::Resolved(took));
         self.servers.found(record, cause);
-        options
+        match options {
+            Ok(options) => options.map_err(|error| unresolved(error, uri)),
+            Err(_) => Err(SendError::Record(record.to_owned())),
+        }
     }
 
     /// Subscribes to the events of a client's monitors.

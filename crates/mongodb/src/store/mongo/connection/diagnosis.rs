@@ -20,10 +20,11 @@ use super::super::home::canonical;
 use super::super::servers::{Cause, SLOW_MIN};
 use super::super::{lock, outcome};
 use super::Deployment;
+use super::client::Connection;
 
 /// Time limit of a look-up. The resolver of the C library gives up earlier, unless it has more than
 /// four nameservers.
-const LOOKUP_MAX: Duration = Duration::from_secs(45);
+pub(super) const LOOKUP_MAX: Duration = Duration::from_secs(45);
 /// Bound of the time by which look-ups lengthen the time limit of connections.
 const EXTRA_MAX: Duration = Duration::from_secs(30);
 /// Time after which the name of a server without an answer is examined. Most answer earlier.
@@ -146,12 +147,10 @@ impl Deployment {
     async fn lengthen(self: &Arc<Self>, client: u64, took: Duration) {
         let is_used = lock(&self.home).has(client);
         let is_short = |limit: Duration| limit < took + self.operation_timeout() / 2;
-        let mut slot = self.connection.lock().await;
-        let short = slot
-            .take_if(|slot| slot.number == client && !is_used && is_short(slot.connect_timeout));
-        drop(slot);
-        if let Some(connection) = short {
-            tokio::spawn(connection.close());
+        let is_too_short = |connection: &Connection| {
+            connection.number == client && !is_used && is_short(connection.connect_timeout)
+        };
+        if self.discard(is_too_short) {
             // The next call then need not wait for a whole look-up.
             let _ = self.connect().await;
         }

@@ -21,7 +21,8 @@ use tokio::sync::Notify;
 use super::super::home::{self, canonical};
 use super::super::servers::Asked;
 use super::super::{kind, lock};
-use super::client::{Connection, made};
+use super::client::Connection;
+use super::files::{FileReader, made};
 use super::{Deployment, SendError};
 use crate::store::DeploymentId;
 
@@ -34,6 +35,7 @@ pub(super) struct Seeds {
     set: Option<String>,
     app_name: Option<String>,
     tls: Option<Tls>,
+    tls_files: FileReader,
     /// True if the monitors of the client report on the members of its set.
     monitored: bool,
     seen: Mutex<BTreeMap<String, Seen>>,
@@ -69,7 +71,7 @@ enum Relation {
 }
 
 impl Seeds {
-    pub(super) fn of(options: &ClientOptions, monitored: bool) -> Self {
+    pub(super) fn of(options: &ClientOptions, monitored: bool, tls_files: FileReader) -> Self {
         let hosts = options.hosts.iter();
         Self {
             monitored,
@@ -79,6 +81,7 @@ impl Seeds {
             set: options.repl_set_name.clone(),
             app_name: options.app_name.clone(),
             tls: options.tls.clone(),
+            tls_files,
             seen: Mutex::default(),
             changed: Notify::new(),
         }
@@ -205,7 +208,7 @@ impl Seeds {
             .server_monitoring_mode(ServerMonitoringMode::Poll)
             .build();
         let asked = Asked::of(&options);
-        let Ok(client) = made(options, &asked).await else {
+        let Ok(client) = made(options, &asked, &self.tls_files).await else {
             return;
         };
         let any = SelectionCriteria::Predicate(Arc::new(|_| true));
@@ -284,7 +287,7 @@ impl Deployment {
         let known = seeds.as_ref().filter(|seeds| seeds.is_of(options)).cloned();
         let named = known.unwrap_or_else(|| {
             let monitored = self.options.client.is_none();
-            Arc::new(Seeds::of(options, monitored))
+            Arc::new(Seeds::of(options, monitored, self.tls_files.clone()))
         });
         *seeds = Some(Arc::clone(&named));
         named
@@ -368,8 +371,8 @@ impl Deployment {
 /// Returns the deployment of a client; `None` if the client was replaced or must be verified again.
 async fn in_use(deployment: &Weak<Deployment>, client: u64) -> Option<DeploymentId> {
     let deployment = deployment.upgrade()?;
-    let slot = deployment.connection.lock().await;
-    slot.as_ref().filter(|slot| slot.number == client)?;
+    let current = lock(&deployment.connection).as_ref().map(|c| c.number);
+    current.filter(|number| *number == client)?;
     let home = lock(&deployment.home);
     home.has(client).then(|| home.verified()).flatten()
 }

@@ -1,0 +1,185 @@
+//! Reads of the connection string and of the files that it names, which a disk that hangs delays.
+//!
+//! They take place outside the event loop, and without the lock of the connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::options::ClientOptions;
+use tokio::sync::Semaphore;
+
+use super::super::servers::Asked;
+use super::super::{lock, tls};
+use super::client::adapt_login;
+use super::{Deployment, SendError};
+use crate::store::Failure;
+use leasehold_core::election::BootTime;
+
+/// Maximum time for the connection string to be read, once one is known.
+const URI_TIME_MAX: Duration = Duration::from_millis(250);
+/// Maximum time for the driver to read the files that a connection string names. A network share
+/// answers in milliseconds.
+const FILES_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// Reads files on a thread of its own, one at a time.
+#[derive(Debug, Clone)]
+pub(super) struct FileReader(Arc<Semaphore>);
+
+impl Default for FileReader {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl FileReader {
+    /// Returns the result of work that reads files, or `None` if it takes longer than `limit`. The
+    /// work then continues, and later work waits for it: at most one thread waits for a disk.
+    async fn read<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let read = async {
+            let permit = Arc::clone(&self.0).acquire_owned().await.ok()?;
+            #[allow(clippy::disallowed_methods, reason = "it ends with the work")]
+            let done = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                work()
+            });
+            match done.await {
+                Ok(value) => Some(value),
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime is shutting down.
+                    Err(_) => None,
+                },
+            }
+        };
+        tokio::time::timeout(limit, read).await.ok().flatten()
+    }
+}
+
+/// The connection string, as it was last read.
+#[derive(Default)]
+pub(super) struct LastUri {
+    text: Option<String>,
+    was_asked: bool,
+    /// Start of the first read that has not been answered.
+    unread_since: Option<BootTime>,
+}
+
+impl Deployment {
+    /// Reads the connection string. If its disk hangs, returns the string that was last read.
+    pub(super) async fn uri(&self) -> Result<String, SendError> {
+        let began = leasehold_clock::boot_now();
+        let known = {
+            let mut last = lock(&self.last_uri);
+            if !std::mem::replace(&mut last.was_asked, true) {
+                drop(last);
+                // Nothing depends on the event loop before the first call.
+                return self.noted((self.options.uri)());
+            }
+            last.text.clone()
+        };
+        let limit = match known {
+            Some(_) => URI_TIME_MAX,
+            None => self.operation_timeout(),
+        };
+        let provider = Arc::clone(&self.options.uri);
+        match self.uri_files.read(limit, move || provider()).await {
+            Some(read) => self.noted(read),
+            None => {
+                lock(&self.last_uri).unread_since.get_or_insert(began);
+                known.ok_or(SendError::UnreadUri)
+            }
+        }
+    }
+
+    fn noted(&self, read: Result<String, String>) -> Result<String, SendError> {
+        let mut last = lock(&self.last_uri);
+        last.unread_since = None;
+        if let Ok(uri) = &read {
+            last.text = Some(uri.clone());
+        }
+        read.map_err(SendError::Uri)
+    }
+
+    /// Returns the failure of a connection string that was never read, because its disk hangs.
+    pub(super) fn unread_uri(&self) -> Failure {
+        Failure::new("MongoDB URI unavailable", self.unread().unwrap_or_default())
+    }
+
+    /// Adds to a failure that the connection string may be out of date.
+    pub(super) fn with_unread_uri(&self, mut failure: Failure) -> Failure {
+        let has_text = lock(&self.last_uri).text.is_some();
+        if let (Some(why), true) = (self.unread(), has_text) {
+            let separator = if failure.detail.is_empty() { "" } else { "; " };
+            failure.detail = format!(
+                "{}{separator}the MongoDB URI in use may be outdated: {why}",
+                failure.detail
+            );
+        }
+        failure
+    }
+
+    fn unread(&self) -> Option<String> {
+        let since = lock(&self.last_uri).unread_since?;
+        let waited = leasehold_clock::boot_now().since(since).as_secs();
+        let name = (self.options.uri_name)();
+        let name = name.as_deref().unwrap_or("the source of the MongoDB URI");
+        Some(format!(
+            "{name} has not been readable for {waited}s: check the disk or network share"
+        ))
+    }
+}
+
+/// Creates a client with these options. The driver then reads the files that they name.
+pub(super) async fn made(
+    mut options: ClientOptions,
+    asked: &Asked,
+    reader: &FileReader,
+) -> Result<Client, SendError> {
+    adapt_login(&mut options);
+    if asked.files.is_empty() {
+        return Ok(Client::with_options(options)?);
+    }
+    let files = asked.files.clone();
+    let made = reader.read(FILES_TIME_MAX, move || {
+        if let Some(why) = tls::unreadable(&files) {
+            return Err(SendError::Files(why));
+        }
+        Ok(Client::with_options(options)?)
+    });
+    made.await
+        .unwrap_or_else(|| Err(SendError::UnreadFiles(tls::unread(&asked.files))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const BRIEF: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn a_read_that_hangs_ends_and_occupies_one_thread() {
+        let reader = FileReader::default();
+        let (answer, blocked) = mpsc::channel::<()>();
+        let (began, has_begun) = mpsc::channel();
+        let hanging = move || {
+            began.send(()).expect("received");
+            blocked.recv().is_ok()
+        };
+        assert_eq!(reader.read(BRIEF, hanging).await, None);
+        assert_eq!(
+            reader.read(BRIEF, || panic!("it has no thread")).await,
+            None::<()>
+        );
+        has_begun.recv().expect("it began");
+        answer.send(()).expect("it waits");
+        assert_eq!(reader.read(LONG, || 7).await, Some(7));
+    }
+}
