@@ -296,9 +296,24 @@ mod tests {
             "",
         ))));
         for status in [waiting, status(Standing::Joining)] {
-            assert!(kept(&status, 10), "{status:?}");
-            assert!(!kept(&status, 19), "{status:?}");
+            assert!(kept(&status, 17), "{status:?}");
+            assert!(!kept(&status, 18), "{status:?}");
         }
+    }
+
+    #[test]
+    fn a_queue_that_is_no_longer_full_does_not_keep_the_lock() {
+        let (mut answers, state) = answers();
+        let kept = || {
+            let (state, joining) = (state.borrow(), status(Standing::Joining));
+            let renew_deadline = Duration::from_secs(18);
+            (state.health).is_kept_by_others(&joining, clock::boot_now(), renew_deadline)
+        };
+        answers.notice(&Notice::QueueFull);
+        answers.answered(&answered(Some(Failure::new("no primary", ""))));
+        assert!(kept());
+        answers.notice(&Notice::PlaceLost);
+        assert!(!kept());
     }
 
     #[test]
