@@ -121,6 +121,27 @@ async fn i1_a_server_that_comes_back_as_part_of_another_set_ends_the_leadership(
     assert_eq!(monitor.reigns().len(), 2);
 }
 
+#[tokio::test]
+async fn i1_a_server_that_answers_late_as_part_of_another_set_ends_the_leadership() {
+    let (set, elsewhere) = (set_of_one().await, set_of_one().await);
+    let stage = stage_on(&set).timings(DaemonTimings::DEMO);
+    let proxy = elsewhere.proxy();
+    // It accepts connections, and does not answer.
+    proxy.stall();
+    let late = format!("127.0.0.1:{}", proxy.port(0));
+    let uri = string_of(&[set.node(0).address(), late], "replicaSet=testbed");
+    let a = stage.candidate("a").uri(&uri).leading(LONG).await;
+    // The monitors of the client have given up a server that is not a member.
+    for _ in 0..10 {
+        a.wait_renewal(LONG).await;
+    }
+    proxy.resume();
+    a.wait_logged(REFUSED, LONG).await;
+    a.wait_not_leader(LONG).await;
+    stays_out(&a).await;
+    assert_eq!(stored_in(&elsewhere, &stage).try_get().await, None);
+}
+
 async fn stays_out(a: &Daemon) {
     let time = DaemonTimings::DEMO.lease_duration * 2;
     throughout(time, "nobody leads", async || !a.leads()).await;

@@ -25,6 +25,7 @@ use super::client::Connection;
 use super::files::{FileReader, made};
 use super::{Deployment, SendError};
 use crate::store::DeploymentId;
+use leasehold_core::election::BootTime;
 
 /// The servers that a connection string names, and what they reported.
 #[derive(Debug)]
@@ -190,44 +191,51 @@ impl Seeds {
     }
 
     /// Asks one server what it is, on a connection of its own without a login.
-    async fn ask(&self, server: &ServerAddress, limit: Duration) {
-        // The driver would try a server that refuses connections again until the limit.
+    async fn ask(&self, server: &ServerAddress, deadline: BootTime) {
+        match self.asked(server, deadline).await {
+            Some(hello) => self.replied(&server.to_string(), &hello),
+            None => self.unreachable(&server.to_string()),
+        }
+    }
+
+    /// Returns the reply to `hello`, unless the deadline passes before.
+    async fn asked(&self, server: &ServerAddress, deadline: BootTime) -> Option<Document> {
+        // The driver would try a server that refuses connections again until the deadline.
         if let ServerAddress::Tcp { .. } = server {
-            let reached = tokio::time::timeout(limit, TcpStream::connect(server.to_string()));
-            if !reached.await.is_ok_and(|reached| reached.is_ok()) {
-                return self.unreachable(&server.to_string());
-            }
+            let reached = TcpStream::connect(server.to_string());
+            tokio::time::timeout(left(deadline), reached)
+                .await
+                .ok()?
+                .ok()?;
         }
         let options = ClientOptions::builder()
             .hosts(vec![server.clone()])
             .direct_connection(true)
             .app_name(self.app_name.clone())
             .tls(self.tls.clone())
-            .connect_timeout(limit)
-            .server_selection_timeout(limit)
+            .connect_timeout(left(deadline))
+            .server_selection_timeout(left(deadline))
             .server_monitoring_mode(ServerMonitoringMode::Poll)
             .build();
         let asked = Asked::of(&options);
-        let Ok(client) = made(options, &asked, &self.tls_files).await else {
-            return;
-        };
+        let client = made(options, &asked, &self.tls_files);
+        let client = tokio::time::timeout(left(deadline), client).await;
+        let client = client.ok()?.ok()?;
         let any = SelectionCriteria::Predicate(Arc::new(|_| true));
         let admin = client.database("admin");
         let hello = admin.run_command(home::question()).selection_criteria(any);
-        match tokio::time::timeout(limit, hello.into_future()).await {
-            Ok(Ok(hello)) => self.replied(&server.to_string(), &hello),
-            Ok(Err(_)) | Err(_) => self.unreachable(&server.to_string()),
-        }
+        let hello = tokio::time::timeout(left(deadline), hello.into_future()).await;
         tokio::spawn(async move { Client::shutdown(client).immediate(true).await });
+        hello.ok()?.ok()
     }
 
     /// Asks the servers on which no monitor reports, and those whose reports leave a doubt.
-    async fn ask_others(&self, home: &DeploymentId, primary: &str, limit: Duration) {
+    async fn ask_others(&self, home: &DeploymentId, primary: &str, deadline: BootTime) {
         let unknown = self.others(primary).filter(|(_, address)| {
             !(self.monitored && home.members.contains(address))
                 || self.relation(address, home, primary) == Some(Relation::Unclear)
         });
-        join_all(unknown.map(|(server, _)| self.ask(server, limit))).await;
+        join_all(unknown.map(|(server, _)| self.ask(server, deadline))).await;
     }
 }
 
@@ -307,17 +315,17 @@ impl Deployment {
         if is_new && seeds.others(primary).next().is_some() {
             // A server that does not answer within this time is compared as soon as it does. The
             // first call must still be made in the time that is left of it.
-            let limit = self.connect_timeout() * 2 / 3;
+            let deadline = leasehold_clock::boot_now() + self.connect_timeout() * 2 / 3;
             let monitored = seeds.others(primary).map(|(_, address)| address.as_str());
             let is_monitored = |address: &&str| seeds.monitored && home.members.contains(*address);
             let monitored: Vec<_> = monitored.filter(is_monitored).collect();
-            let monitors = tokio::time::timeout(limit, seeds.reported(&monitored));
-            let (_, ()) = tokio::join!(monitors, seeds.ask_others(home, primary, limit));
+            let monitors = tokio::time::timeout(left(deadline), seeds.reported(&monitored));
+            let (_, ()) = tokio::join!(monitors, seeds.ask_others(home, primary, deadline));
             // Now the reports of the monitors may leave a doubt.
             let is_unclear =
                 |address: &&str| seeds.relation(address, home, primary) == Some(Relation::Unclear);
             if monitored.iter().any(is_unclear) {
-                seeds.ask_others(home, primary, limit).await;
+                seeds.ask_others(home, primary, deadline).await;
             }
         }
         seeds.stranger(home, primary).map_or(Ok(()), Err)
@@ -331,9 +339,9 @@ impl Deployment {
     ) -> Result<Vec<(String, String)>, SendError> {
         let seeds = self.connect().await?.seeds;
         let (home, primary) = (home::describe(hello, &[]), home::address(hello));
-        let limit = self.connect_timeout();
+        let deadline = leasehold_clock::boot_now() + self.connect_timeout();
         let others = seeds.others(&primary);
-        join_all(others.map(|(server, _)| seeds.ask(server, limit))).await;
+        join_all(others.map(|(server, _)| seeds.ask(server, deadline))).await;
         Ok(seeds.strangers(&home, &primary))
     }
 
@@ -358,7 +366,8 @@ impl Deployment {
                     }
                     return;
                 }
-                seeds.ask_others(&home, &primary, limit).await;
+                let deadline = leasehold_clock::boot_now() + limit;
+                seeds.ask_others(&home, &primary, deadline).await;
                 if seeds.stranger(&home, &primary).is_none() {
                     let every = timings.borrow().lease_duration();
                     let _ = tokio::time::timeout(every, seeds.changed.notified()).await;
@@ -366,6 +375,11 @@ impl Deployment {
             }
         });
     }
+}
+
+/// Returns the time until the deadline.
+fn left(deadline: BootTime) -> Duration {
+    deadline.since(leasehold_clock::boot_now())
 }
 
 /// Returns the deployment of a client; `None` if the client was replaced or must be verified again.

@@ -5,6 +5,7 @@
 use futures_util::FutureExt;
 use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
+use tokio::net::TcpSocket;
 
 use super::*;
 
@@ -300,7 +301,7 @@ fn home() -> DeploymentId {
 fn seeds(uri: &str) -> Seeds {
     let options = ClientOptions::parse(uri).into_future().now_or_never();
     let options = options.expect("it has no names to look up");
-    Seeds::of(&options.expect("it is valid"), true)
+    Seeds::of(&options.expect("it is valid"), true, FileReader::default())
 }
 
 #[test]
@@ -374,4 +375,45 @@ fn a_reply_without_an_id_keeps_the_known_one_only_for_the_same_members() {
     );
     seeds.replied("b:1", &member("b:1", "rs0", None, &["a:1", "b:1", "c:1"]));
     assert_eq!(seeds.stranger(&home(), "a:1"), None);
+}
+
+/// A server that completes a connection late and then says nothing: the queue of its listener is full
+/// until the kernel of the client has sent its first request again, which takes a second.
+#[tokio::test]
+async fn a_server_that_is_slow_twice_is_asked_for_one_limit() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 1], 0).into()).expect("an address");
+    let listener = socket.listen(0).expect("it listens");
+    let address = listener.local_addr().expect("bound");
+    let filling = TcpStream::connect(address).await.expect("queued");
+    let options = ClientOptions::builder()
+        .hosts(vec![
+            ServerAddress::parse(address.to_string()).expect("an address"),
+        ])
+        .build();
+    let seeds = Seeds::of(&options, true, FileReader::default());
+    let (server, canonical) = &seeds.named[0];
+    let (connecting, connected) = tokio::sync::oneshot::channel();
+    let accepting = tokio::spawn(async move {
+        connected.await.expect("sent");
+        let mut accepted = Vec::new();
+        while let Ok(stream) = listener.accept().await {
+            accepted.push(stream);
+        }
+    });
+    let began = leasehold_clock::boot_now();
+    let asked = async {
+        seeds.ask(server, began + LIMIT).await;
+        leasehold_clock::boot_now().since(began)
+    };
+    let freed = async {
+        tokio::time::sleep(LIMIT / 10).await;
+        connecting.send(()).expect("received");
+    };
+    let (took, ()) = tokio::join!(asked, freed);
+    accepting.abort();
+    drop(filling);
+    assert_eq!(lock(&seeds.seen).get(canonical), Some(&Seen::Unreachable));
+    assert!((LIMIT..LIMIT * 5 / 4).contains(&took), "{took:?}");
 }
