@@ -175,6 +175,11 @@ async fn a_collection_that_refuses_leases_is_named_and_nothing_is_stored() {
             "capped",
         ),
         (
+            "series",
+            options(doc! { "timeseries": { "timeField": "ts" } }),
+            "the collection is a time series",
+        ),
+        (
             "indexed",
             doc! { "createIndexes": "leases", "indexes": [
                 { "key": { "name": 1 }, "name": "name_1", "unique": true },

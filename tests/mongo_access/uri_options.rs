@@ -39,6 +39,11 @@ fn value(option: &UriOption, set: &ReplicaSet) -> String {
         "tlsCertificateKeyFile" => certificates.client().display().to_string(),
         "uuidRepresentation" => "pythonLegacy".to_owned(),
         "w" => "0".to_owned(),
+        "rejectUnauthorized"
+        | "sslValidate"
+        | "sslVerifyCertificate"
+        | "ssl_match_hostname"
+        | "checkServerIdentity" => "false".to_owned(),
         name if name.ends_with("MS") || name.starts_with("max") => "7".to_owned(),
         name if name.starts_with("proxy") || name.starts_with("srv") => "7".to_owned(),
         _ => "true".to_owned(),

@@ -127,6 +127,21 @@ async fn a_validator_and_a_view_are_named_and_recovered_from() {
         candidate.wait_leads(LONG).await;
         assert_eq!(ran(lock(&stage, FREE, &["--wait=20s"])).await.code, Some(0));
     };
+    let series = async {
+        let stage = stage_on(&set).timings(DaemonTimings::DEMO);
+        let create = doc! { "create": stage.collection(), "timeseries": { "timeField": "ts" } };
+        run(&stage, create).await;
+        let shown = "a time series";
+        let candidate = stage.candidate("a").start();
+        eventually("the candidate names the time series", async || {
+            store_error(&candidate).await.contains(shown)
+        })
+        .await;
+        lock_refused(&stage, FREE, &[shown]).await;
+        run(&stage, doc! { "drop": stage.collection() }).await;
+        candidate.wait_leads(LONG).await;
+        assert_eq!(ran(lock(&stage, FREE, &["--wait=20s"])).await.code, Some(0));
+    };
     let index = async {
         let stage = stage_on(&set).timings(DaemonTimings::DEMO);
         let index = doc! { "key": { "name": 1 }, "name": "name_1", "unique": true };
@@ -165,7 +180,7 @@ async fn a_validator_and_a_view_are_named_and_recovered_from() {
         other.drop().await.expect("dropped");
         assert_eq!(ran(lock(&stage, FREE, &["-n"])).await.code, Some(0));
     };
-    tokio::join!(validator, view, index, letters);
+    tokio::join!(validator, view, series, index, letters);
 }
 
 #[tokio::test]

@@ -58,26 +58,48 @@ const UNVERIFIED: Treatment =
     Treatment::AppliedWithRisk("servers are not verified, so another machine can pose as MongoDB");
 pub(super) const LOAD_BALANCED: &str = "behind a load balancer no change of the primary can be \
      seen: remove it, and name the members or the mongos";
+const HOST_NAMES: Treatment = Treatment::Refused(
+    "host names are verified together with certificates: use a host name that the certificate has, \
+     or tlsInsecure, which verifies neither",
+);
+const VERIFIED: Treatment = Treatment::Refused(
+    "certificates of servers are verified by default: remove it, or write \
+     tlsAllowInvalidCertificates=true to trust every server",
+);
+const REVOKED: Treatment = Treatment::Refused(
+    "lists of revoked certificates are not supported, and a revoked certificate would be trusted: \
+     remove it, and replace the authority instead",
+);
+const AUTHORITY: Treatment = Treatment::Refused("write tlsCAFile instead");
+const ONE_KEY_FILE: Treatment = Treatment::Refused(
+    "certificate and key are read from one file: join both in one, and write tlsCertificateKeyFile",
+);
+const TLS_DEFAULTS: Treatment = Treatment::Refused(
+    "versions, ciphers and server names of TLS cannot be set: remove it, and restrict them on the \
+     servers",
+);
 const PROXY: Treatment = Treatment::Refused(
     "connections through a SOCKS5 proxy are not supported: remove it, and let the network route \
      them",
 );
 
 /// All options: those of the drivers' specification in alphabetical order, then those of single
-/// drivers.
+/// drivers. An option is ignored only if security and the choice of the leader are the same without
+/// it.
 pub const OPTIONS: &[UriOption] = &[
     applied("appName", Accepts::AppName),
     applied("authMechanism", Accepts::Text),
     applied("authMechanismProperties", Accepts::Text),
     applied("authSource", Accepts::Text),
     option("compressors", COMPRESSION),
-    option("connectTimeoutMS", TIMEOUT),
+    option("connectTimeoutMS", TIMEOUT).aliases(&["connectTimeout"]),
     applied("directConnection", Accepts::Flag),
     option("enableOverloadRetargeting", NO_RETRIES).harmless(&["false"]),
     option(
         "heartbeatFrequencyMS",
         Treatment::Overridden("mongodb.heartbeat"),
-    ),
+    )
+    .aliases(&["heartbeatInterval", "heartbeatIntervalMS"]),
     option("journal", WRITES)
         .harmless(&["true"])
         .aliases(&["j"]),
@@ -87,7 +109,9 @@ pub const OPTIONS: &[UriOption] = &[
     option("maxConnecting", POOL),
     applied("maxIdleTimeMS", Accepts::Number),
     option("maxPoolSize", POOL),
-    option("maxStalenessSeconds", PRIMARY).harmless(&["-1"]),
+    option("maxStalenessSeconds", PRIMARY)
+        .harmless(&["-1"])
+        .aliases(&["maxStaleness"]),
     option(
         "minPoolSize",
         Treatment::Ignored("connections are opened when they are needed"),
@@ -111,27 +135,21 @@ pub const OPTIONS: &[UriOption] = &[
         "serverMonitoringMode",
         Treatment::Overridden("stream, or poll for a lock"),
     ),
-    option("serverSelectionTimeoutMS", TIMEOUT),
+    option("serverSelectionTimeoutMS", TIMEOUT).aliases(&["serverSelectionTimeout"]),
     option(
         "serverSelectionTryOnce",
         Treatment::Ignored("servers are selected until the timeout"),
     )
     .harmless(&["false"]),
-    option("socketTimeoutMS", TIMEOUT),
+    option("socketTimeoutMS", TIMEOUT).aliases(&["socketTimeout"]),
     applied("srvMaxHosts", Accepts::Number),
     applied("srvServiceName", Accepts::Text),
     option("timeoutMS", TIMEOUT),
     applied("tls", Accepts::Flag).aliases(&["ssl"]),
     unverified("tlsAllowInvalidCertificates").aliases(&["sslAllowInvalidCertificates"]),
-    option(
-        "tlsAllowInvalidHostnames",
-        Treatment::Refused(
-            "host names are verified together with certificates: use a host name that the \
-             certificate has, or tlsInsecure, which verifies neither",
-        ),
-    )
-    .harmless(&["false"])
-    .aliases(&["sslAllowInvalidHostnames"]),
+    option("tlsAllowInvalidHostnames", HOST_NAMES)
+        .harmless(&["false"])
+        .aliases(&["sslAllowInvalidHostnames", "sslInvalidHostNameAllowed"]),
     applied("tlsCAFile", Accepts::Text).aliases(&["sslCertificateAuthorityFile"]),
     applied("tlsCertificateKeyFile", Accepts::Text).aliases(&["sslClientCertificateKeyFile"]),
     option(
@@ -140,7 +158,11 @@ pub const OPTIONS: &[UriOption] = &[
             "encrypted keys are not supported: decrypt it with openssl pkcs8 -topk8 -nocrypt",
         ),
     )
-    .aliases(&["sslClientCertificateKeyPassword"]),
+    .aliases(&[
+        "sslClientCertificateKeyPassword",
+        "sslPass",
+        "ssl_pem_passphrase",
+    ]),
     option("tlsDisableCertificateRevocationCheck", REVOCATION).harmless(&["true"]),
     option("tlsDisableOCSPEndpointCheck", REVOCATION).harmless(&["true"]),
     unverified("tlsInsecure").aliases(&["sslInsecure"]),
@@ -149,34 +171,86 @@ pub const OPTIONS: &[UriOption] = &[
         Treatment::Ignored("documents of leasehold contain no UUIDs"),
     ),
     option("w", WRITES).harmless(&["majority"]),
-    option("waitQueueTimeoutMS", TIMEOUT),
+    option("waitQueueTimeoutMS", TIMEOUT).aliases(&["waitQueueTimeout"]),
     option("wTimeoutMS", TIMEOUT).aliases(&["wtimeout"]),
     option("zlibCompressionLevel", COMPRESSION),
+    option("zstdCompressionLevel", COMPRESSION),
+    option("acceptableLatencyMS", OTHERS),
+    option("auto_reconnect", OTHERS),
     option("autoReconnect", OTHERS),
+    option("autoSelectFamily", OTHERS),
+    option("autoSelectFamilyAttemptTimeout", OTHERS),
+    option("bsonRegExp", OTHERS),
+    option("bufferMaxEntries", OTHERS),
     option("canonicalizeHostname", OTHERS),
+    option("checkKeys", OTHERS),
     option("connect", OTHERS),
+    option("connectWithNoPrimary", OTHERS),
     option("datetime_conversion", OTHERS),
+    option("dbName", OTHERS),
+    option("domainsEnabled", OTHERS),
+    option("emitError", OTHERS),
+    option("enableUtf8Validation", OTHERS),
     option("family", OTHERS),
+    option("fieldsAsRaw", OTHERS),
+    option("forceServerObjectId", OTHERS),
     option("fsync", OTHERS),
     option("gssapiServiceName", OTHERS),
     option("guids", OTHERS),
+    option("ha", OTHERS),
+    option("haInterval", OTHERS),
+    option("heartbeatTimeout", OTHERS),
+    option("ignoreUndefined", OTHERS),
     option("ipv6", OTHERS),
     option("keepAlive", OTHERS),
+    option("keepAliveInitialDelay", OTHERS),
+    option("localThreshold", OTHERS),
+    option("loggerLevel", OTHERS),
+    option("maxIdleTime", OTHERS),
+    option("maxLifeTime", OTHERS),
     option("maxLifeTimeMS", OTHERS),
     option("minHeartbeatFrequencyMS", OTHERS),
+    option("minInternalBufferSize", OTHERS),
     option("monitorCommands", OTHERS),
     option("noDelay", OTHERS),
+    option("numberOfRetries", OTHERS),
     option("poolSize", OTHERS),
+    option("promoteBuffers", OTHERS),
+    option("promoteLongs", OTHERS),
+    option("promoteValues", OTHERS),
+    option("raw", OTHERS),
+    option("reconnectInterval", OTHERS),
+    option("reconnectTries", OTHERS),
     option("safe", OTHERS),
+    option("secondaryAcceptableLatencyMS", OTHERS),
+    option("serializeFunctions", OTHERS),
+    option("server_api", OTHERS),
+    option("serverApi", OTHERS),
     option("slaveOk", OTHERS),
     option("socketCheckIntervalMS", OTHERS),
+    option("socketKeepAlive", OTHERS),
     option("streamType", OTHERS),
     option("tz_aware", OTHERS),
     option("unicode_decode_error_handler", OTHERS),
+    option("useBigInt64", OTHERS),
     option("useNewUrlParser", OTHERS),
     option("useUnifiedTopology", OTHERS),
     option("waitQueueMultiple", OTHERS),
     option("waitQueueSize", OTHERS),
+    option("rejectUnauthorized", VERIFIED).harmless(&["true"]),
+    option("sslValidate", VERIFIED).harmless(&["true"]),
+    option("sslVerifyCertificate", VERIFIED).harmless(&["true"]),
+    option("ssl_cert_reqs", VERIFIED).harmless(&["CERT_REQUIRED"]),
+    option("ssl_match_hostname", HOST_NAMES).harmless(&["true"]),
+    option("checkServerIdentity", HOST_NAMES).harmless(&["true"]),
+    option("tlsCRLFile", REVOKED).aliases(&["crl", "sslCRL", "ssl_crlfile"]),
+    option("sslCA", AUTHORITY).aliases(&["ca", "ssl_ca_certs"]),
+    option("tlsCertificateFile", ONE_KEY_FILE).aliases(&["cert", "sslCert", "ssl_certfile"]),
+    option("tlsPrivateKeyFile", ONE_KEY_FILE).aliases(&["key", "pfx", "sslKey", "ssl_keyfile"]),
+    option("ciphers", TLS_DEFAULTS),
+    option("ecdhCurve", TLS_DEFAULTS),
+    option("secureProtocol", TLS_DEFAULTS),
+    option("servername", TLS_DEFAULTS),
 ];
 
 const fn option(name: &'static str, treatment: Treatment) -> UriOption {
@@ -311,14 +385,43 @@ mod tests {
         }
     }
 
+    /// The options of single drivers: Node.js, PyMongo, Java, Go, C# and C.
+    const OF_DRIVERS: &str = "heartbeatIntervalMS promoteValues promoteLongs promoteBuffers \
+        enableUtf8Validation zstdCompressionLevel ignoreUndefined serializeFunctions checkKeys raw \
+        forceServerObjectId autoSelectFamily serverApi tz_aware datetime_conversion \
+        unicode_decode_error_handler maxLifeTimeMS gssapiServiceName connectTimeout heartbeatTimeout \
+        guids safe slaveOk canonicalizeHostname socketCheckIntervalMS";
+
+    /// Options without which a server would be trusted that is not trusted with it, or the reverse.
+    const SECURITY: &str = "sslValidate rejectUnauthorized sslVerifyCertificate ssl_cert_reqs \
+        ssl_match_hostname checkServerIdentity tlsCRLFile sslCRL ssl_crlfile sslCA ssl_ca_certs sslCert \
+        sslKey sslPass tlsCertificateFile tlsPrivateKeyFile sslInvalidHostNameAllowed servername";
+
+    #[test]
+    fn options_of_other_drivers_are_ignored_unless_they_concern_security() {
+        for name in OF_DRIVERS.split_whitespace() {
+            let treatment = UriOption::find(name).map(|option| option.treatment);
+            let is_served = matches!(
+                treatment,
+                Some(Treatment::Ignored(_) | Treatment::Overridden(_))
+            );
+            assert!(is_served, "{name}: {treatment:?}");
+        }
+        for name in SECURITY.split_whitespace() {
+            let treatment = UriOption::find(name).map(|option| option.treatment);
+            let is_refused = matches!(treatment, Some(Treatment::Refused(_)));
+            assert!(is_refused, "{name}: {treatment:?}");
+        }
+    }
+
     #[test]
     fn a_misspelt_name_has_a_suggestion() {
         for (written, meant) in [
             ("replicatSet", Some("replicaSet")),
             ("authsoruce", Some("authSource")),
-            ("connectTimeout", Some("connectTimeoutMS")),
+            ("connectTimeouts", Some("connectTimeoutMS")),
             ("retryWrite", Some("retryWrites")),
-            ("tlsCertificateFile", Some("tlsCertificateKeyFile")),
+            ("tlsCertificateKey", Some("tlsCertificateKeyFile")),
             ("nonsense", None),
         ] {
             assert_eq!(UriOption::nearest(written), meant, "{written}");

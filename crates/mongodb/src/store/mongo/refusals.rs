@@ -45,7 +45,9 @@ const OVERLOADED: &str = "the server is overloaded: see its log and db.currentOp
 pub(super) const ELECTING: &str = "another member is used as soon as it is elected primary";
 const NO_MAJORITY: &str = "a majority of the data-bearing members must be up and replicating";
 const DISK_FULL: &str = "free disk space on the primary";
-const VIEW: &str = "the collection is a view: set mongodb.collection to another name";
+const VIEW: &str =
+    "the collection is a view or a time series: set mongodb.collection to another name";
+const TIME_SERIES: &str = "the collection is a time series: set mongodb.collection to another name";
 const TOO_LARGE: &str =
     "the document of this name is too large: remove the fields that are not leasehold's";
 const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
@@ -160,6 +162,10 @@ const NAMES: [(i32, &str); 10] = [
 pub(super) fn explain(code: i32, message: &str) -> (&'static str, RetryPolicy) {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
         return (DISK_FULL, RetryPolicy::Retry);
+    }
+    // Some codes are also those of capped collections and of other products.
+    if message.contains("time-series collection") {
+        return (TIME_SERIES, RetryPolicy::Reconfigure);
     }
     match KNOWN.iter().find(|known| known.code == code) {
         Some(known) => (known.remedy, known.retry),
