@@ -7,8 +7,8 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 use tracing::level_filters::LevelFilter;
+use tracing::subscriber::set_global_default;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use self::stderr::Stderr;
@@ -61,8 +61,10 @@ pub fn start(config: &LogConfig) -> LogHandle {
         let color = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         layer.with_ansi(color).boxed()
     };
-    // Fails only if a logger was set before, by a program that embeds this one.
-    let _ = Registry::default().with(filter.and_then(layer)).try_init();
+    let subscriber = Registry::default().with(filter.and_then(layer));
+    // Records of the crate `log` are not collected: they contain paths of the build.
+    // Fails only if a subscriber was set before, by a program that embeds this one.
+    let _ = set_global_default(subscriber);
     LogHandle {
         level: level_handle,
         stderr,

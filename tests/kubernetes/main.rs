@@ -14,6 +14,7 @@
 
 mod api_server_lost;
 mod cluster;
+mod debug_log;
 mod events;
 mod label_follows_leadership;
 mod label_is_repaired;
