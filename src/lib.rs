@@ -27,6 +27,7 @@ mod http;
 pub mod log;
 pub mod publish;
 pub mod signals;
+mod sink;
 pub mod supervisor;
 
 pub use leasehold_clock as clock;

@@ -11,7 +11,7 @@ use tracing::subscriber::set_global_default;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-use self::stderr::Stderr;
+pub(crate) use self::stderr::Stderr;
 pub(crate) use self::throttle::{ErrorThrottle, millis, shown};
 use crate::config::{LogConfig, LogFormat, LogLevel};
 
@@ -27,6 +27,11 @@ impl LogHandle {
     /// True if lines are written as JSON.
     pub fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// Returns the destination of the lines, for messages that are not log lines.
+    pub(crate) fn stderr(&self) -> Arc<Stderr> {
+        Arc::clone(&self.stderr)
     }
 
     /// Sets the minimum level of the lines that are written from now on.

@@ -19,6 +19,7 @@ mod waiting;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
@@ -31,9 +32,9 @@ pub use self::standard_input::UnusableInput;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
 use super::privacy::hide_from_the_user;
+use super::run_to_end;
 use super::store_options::{self, stopping};
 use super::trace::{self, TraceError};
-use super::{answer, run_to_end};
 use crate::clock;
 use crate::config::{ConfigError, Contended, LockConfig, Misplaced, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
@@ -166,7 +167,7 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
             Err(error) => error.exit_code(),
         };
         // A parent that closed the pipe does not want to know.
-        let _ = answer(piped::exit_line(&name, code).as_bytes());
+        piped::print_line(&piped::exit_line(&name, code));
     }
     ended.map(Exit::take)
 }
@@ -183,7 +184,8 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
     // credential. An inner command may therefore not know the store.
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
-        let voice = Voice::new(args.name.clone(), false);
+        let stderr = Arc::new(log::Stderr::open());
+        let voice = Voice::new(args.name.clone(), false, stderr);
         return Ok(again(&args, held, &voice).into());
     }
     let config = loaded.lock_config().map_err(|error| {
@@ -201,7 +203,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
     let trace = trace::from_environment()?;
     let log = log::start(&config.log);
     hide_from_the_user();
-    let voice = Voice::new(args.name.clone(), log.is_json()).quiet(args.quiet);
+    let voice = Voice::new(args.name.clone(), log.is_json(), log.stderr()).quiet(args.quiet);
     let store = inherited::store(&config.mongodb);
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
         return Ok(again(&args, held, &voice).into());

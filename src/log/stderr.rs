@@ -4,38 +4,21 @@
 //! Lines for which the reader has no room are dropped and counted. The queue is the kernel's
 //! buffer: 64 KiB for a pipe, some 300 lines.
 
-use std::io::{self, IsTerminal};
-use std::os::fd::OwnedFd;
+use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
 
-/// Number of bytes that a writable pipe accepts in one write without blocking (PIPE_BUF).
-const PIECE_MAX: usize = 4096;
+use crate::sink::Sink;
 
 /// The destination of log lines, with the number of lines lost.
-pub(super) struct Stderr {
+pub(crate) struct Stderr {
     sink: Sink,
     /// True if the end of a line was dropped. The next line then starts with a line break.
     torn: AtomicBool,
     lost: AtomicU64,
     on_loss: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
-}
-
-/// Method of writing without blocking.
-enum Sink {
-    /// A pipe or a terminal, opened a second time. O_NONBLOCK belongs to the open file description,
-    /// and the inherited one is shared with other processes, which do not expect it.
-    Reopened(OwnedFd),
-    /// A socket of journald, on which each call can be made non-blocking.
-    Socket,
-    /// A file, or anything that cannot be reopened; written only if poll reports it writable.
-    /// Another writer on the same pipe could fill it in between and make this one block.
-    WhenReady,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +29,9 @@ enum Written {
 }
 
 impl Stderr {
-    pub(super) fn open() -> Self {
+    pub(crate) fn open() -> Self {
         Self {
-            sink: Sink::find(),
+            sink: Sink::error(),
             torn: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             on_loss: OnceLock::new(),
@@ -63,7 +46,8 @@ impl Stderr {
         let _ = self.on_loss.set(Box::new(count));
     }
 
-    fn write_line(&self, line: &[u8]) {
+    /// Writes a whole line, or drops what the reader has no room for.
+    pub(crate) fn write_line(&self, line: &[u8]) {
         let written = if self.torn.load(Ordering::Relaxed) {
             self.write_up_to_full(&[b"\n", line].concat())
         } else {
@@ -93,44 +77,6 @@ impl Stderr {
             }
         }
         Written::All
-    }
-}
-
-impl Sink {
-    fn find() -> Self {
-        let inherited = io::stderr();
-        let kind = fstat(&inherited).map(|stat| FileType::from_raw_mode(stat.st_mode));
-        match kind {
-            Ok(FileType::Socket) => Self::Socket,
-            Ok(kind) if kind == FileType::Fifo || inherited.is_terminal() => {
-                let how = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                // Fails without /proc, or if the pipe belongs to another user.
-                open("/proc/self/fd/2", how, Mode::empty()).map_or(Self::WhenReady, Self::Reopened)
-            }
-            Ok(_) | Err(_) => Self::WhenReady,
-        }
-    }
-
-    fn write(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
-        match self {
-            Self::Reopened(fd) => rustix::io::write(fd, bytes),
-            Self::Socket => {
-                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                send(io::stderr(), bytes, flags)
-            }
-            Self::WhenReady => {
-                let inherited = io::stderr();
-                let mut ready = [PollFd::new(&inherited, PollFlags::OUT)];
-                let at_once = Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                };
-                if poll(&mut ready, Some(&at_once))? == 0 {
-                    return Err(Errno::AGAIN);
-                }
-                rustix::io::write(&inherited, &bytes[..bytes.len().min(PIECE_MAX)])
-            }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Goal: scripts in other languages hold a lock over a pipe.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -124,6 +125,60 @@ fn a_lost_lock_ends_it_with_76() {
     assert_eq!(broken.code, 0, "{broken:?}");
     assert_eq!(job.output().code, 76);
     drop(input);
+}
+
+/// Starts a lock whose output is a full pipe. Returns the other end of the pipe, and the input.
+fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + use<>) {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while rustix::io::write(&writer, &[b'\n'; 4096]).is_ok() {}
+    // The program may expect a blocking pipe.
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    let mut command = place.command(&[&["lock", "unread"], flags].concat());
+    command.stdin(Stdio::piped()).stdout(writer);
+    let mut job = Job::start(command);
+    // The writer was dropped with the command.
+    let input = job.input();
+    (job, reader.into(), input)
+}
+
+#[test]
+fn a_lock_whose_line_is_not_read_is_given_back_and_never_reported_as_held() {
+    let place = Place::new();
+    // Shorter than the line waits, so it is renewed meanwhile.
+    let (job, mut output, input) = unread(&place, &["--lease-duration=3s"]);
+    place.wait_listed("held");
+    let next = place.run_empty("unread", &[]);
+    assert_eq!(next.code, 0, "{next:?}");
+    let job = job.output();
+    assert_ne!(job.code, 0, "{job:?}");
+    job.says(job.code, "given back: standard output was not read");
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!(text.trim(), "");
+    drop(input);
+}
+
+#[test]
+fn a_line_that_waited_is_printed_once_it_is_read() {
+    let place = Place::new();
+    let (job, output, input) = unread(&place, &[]);
+    place.wait_listed("held");
+    let mut lines = BufReader::new(output).lines().map(Result::unwrap);
+    let line = lines.find(|line| !line.is_empty()).unwrap();
+    assert_eq!(line, r#"{"lock":"unread","token":1}"#);
+    drop(input);
+    assert_eq!(job.output().code, 0);
+}
+
+#[test]
+fn a_signal_ends_a_lock_whose_line_is_not_read() {
+    let place = Place::new();
+    let (job, _output, _input) = unread(&place, &[]);
+    place.wait_listed("held");
+    job.signal(Signal::TERM);
+    assert_eq!(job.output().code, 128 + 15);
+    assert_eq!(place.run_empty("unread", &["--no-wait"]).code, 0);
 }
 
 /// Starts a lock without a command, whose input stays open.

@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use leasehold_testbed::pid;
+use rustix::process::Signal;
+
 use crate::deviations::TERMINAL;
 use crate::ends::shown;
 use crate::table::{Row, judge};
@@ -293,6 +296,69 @@ fn ctrl_c_ends_the_script_around_an_operators_command() {
     is_interrupted(&place, &watch, "> changes", ("changes", "present"));
     let web = ["web", "--listen=127.0.0.1:0"];
     is_interrupted(&place, &web, "", ("screen", "listening on"));
+}
+
+/// Starts a command that holds the lock of a scene, and waits until it runs.
+fn holder(scene: &Scene<'_>) -> Child {
+    let script = "exec RUN sh -c ': > holds; exec sleep 60'";
+    let holder = scene.bash(script).spawn().unwrap();
+    eventually("the lock is held", || scene.path("holds").exists());
+    holder
+}
+
+#[test]
+fn a_wait_on_a_terminal_that_takes_no_output_can_be_stopped() {
+    let place = Place::new();
+    let scene = place.scene(Tool::Lock);
+    let mut holder = holder(&scene);
+    // As Ctrl-S does.
+    let script = "python3 -c 'import termios; termios.tcflow(1, termios.TCOOFF)'
+        sh -c 'echo $$ > waiter; exec RUN true'
+        echo $? >> noted";
+    let _terminal = Terminal::new(&scene, "bash", script);
+    let listed = scene.operators(&["locks"]);
+    eventually("it waits", || {
+        let listed = scene.bash(&listed).output().is_ok();
+        listed && scene.read("out").contains("waits")
+    });
+    let waiter = scene.read("waiter").trim().parse().unwrap();
+    pid::signal(waiter, Signal::TERM);
+    eventually("it ends", || scene.read("noted").contains("143"));
+    pid::signal(holder.id(), Signal::TERM);
+    holder.wait().unwrap();
+}
+
+#[test]
+fn a_background_job_waits_on_a_terminal_that_stops_its_output() {
+    let place = Place::new();
+    for tool in [Tool::Flock, Tool::Lock, Tool::Run] {
+        let scene = place.scene(tool);
+        // Another daemon cannot use the same status directory.
+        let holder = (tool != Tool::Run).then(|| holder(&scene));
+        let script = "stty tostop
+            RUN sh -c 'echo ran >> noted' &
+            wait
+            echo $? >> noted";
+        let script = scene
+            .script(script)
+            .replace("--log-level=warn", "--log-level=info");
+        let mut terminal = Terminal::new(&scene, "bash -m", &script);
+        if tool == Tool::Lock {
+            eventually("it waits", || {
+                scene.read("screen").contains("waiting: held by")
+            });
+        }
+        if let Some(mut holder) = holder {
+            pid::signal(holder.id(), Signal::TERM);
+            holder.wait().unwrap();
+        }
+        let end = shown(terminal.script.wait().unwrap());
+        assert_eq!(
+            (end.as_str(), scene.read("noted").as_str()),
+            ("exit code 0", "ran\n0\n"),
+            "{tool:?}"
+        );
+    }
 }
 
 #[test]

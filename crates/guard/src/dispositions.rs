@@ -25,6 +25,19 @@ pub fn read_without_stopping() {
     let _ = terminal_input.thread_block();
 }
 
+/// Calls `access` with SIGTTOU blocked in this thread. A process in the background that changes the
+/// foreground group of its terminal, or writes to it with `stty tostop`, would otherwise be stopped.
+pub fn without_background_stop<T>(access: impl FnOnce() -> T) -> T {
+    let mut terminal_output = SigSet::empty();
+    terminal_output.add(Signal::SIGTTOU);
+    let blocked = terminal_output.thread_block();
+    let result = access();
+    if blocked.is_ok() {
+        let _ = terminal_output.thread_unblock();
+    }
+    result
+}
+
 /// The set of ignored signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ignored(u64);

@@ -9,7 +9,6 @@
 use std::io::{self, IsTerminal};
 use std::os::unix::net::UnixStream as StdUnixStream;
 
-use nix::sys::signal::{SigSet, Signal as NixSignal};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, test_kill_process_group};
@@ -19,6 +18,7 @@ use signal_hook::consts::SIGCONT;
 use signal_hook::low_level::{pipe, unregister};
 use tokio::net::UnixStream;
 
+use super::dispositions::without_background_stop;
 use super::groups::{number, own_group};
 
 /// The controlling terminal of this process.
@@ -51,13 +51,7 @@ impl Terminal {
 
     /// Brings a group to the foreground. If this fails, CMD still runs, in the background.
     pub(super) fn give(&self, group: Pid) {
-        let mut mask = SigSet::empty();
-        mask.add(NixSignal::SIGTTOU);
-        let blocked = mask.thread_block();
-        let _ = tcsetpgrp(&self.0, group);
-        if blocked.is_ok() {
-            let _ = mask.thread_unblock();
-        }
+        let _ = without_background_stop(|| tcsetpgrp(&self.0, group));
     }
 
     /// Takes the foreground back from a workload that is gone, unless another group has it: the

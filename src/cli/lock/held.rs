@@ -11,12 +11,11 @@ use tracing::{error, warn};
 
 use super::deadline::Deadline;
 use super::inherited::{Held, Inherited, VARIABLE};
-use super::piped::HELD_AT_TERMINAL;
+use super::piped::{HELD_AT_TERMINAL, print_line};
 use super::standard_input;
 use super::voice::Voice;
 use super::{Job, LockArgs};
 use crate::cause::{not_executed, process_limit};
-use crate::cli::answer;
 use crate::clock;
 use crate::election::{BootTime, LeaseName, Timings, Token};
 use crate::exit;
@@ -350,7 +349,7 @@ fn terms(status: &Status, timings: &Timings) -> Option<Terms> {
 pub(super) fn run_within(command: &[OsString], lock: &LeaseName, held: &Held, voice: &Voice) -> u8 {
     let Some((program, arguments)) = command.split_first() else {
         let line = held_line(lock, held.token, held.slot);
-        if answer(line.as_bytes()).is_err() {
+        if !print_line(&line) {
             return exit::CANNOT_TELL;
         }
         if io::stdin().is_terminal() {

@@ -8,19 +8,38 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, give_back, held_line, release, renewed};
 use super::standard_input;
-use crate::cli::answer;
+use crate::clock;
 use crate::election::LeaseName;
 use crate::exit;
 use crate::locker::Locker;
 use crate::signals::{Exit, Stop, StopRequest, StopRequests, Stops};
+use crate::sink::Sink;
 
 /// Message to a user at a terminal.
 pub(super) const HELD_AT_TERMINAL: &str = "held; to release it, press Ctrl-D or Ctrl-C";
+
+/// Maximum time that a line waits for room on standard output. A pipe has room for thousands of
+/// lines, so a program that leaves none has stopped reading.
+const READ_WITHIN: Duration = Duration::from_secs(5);
+
+/// Interval between attempts to write that line.
+const UNREAD_POLL: Duration = Duration::from_millis(20);
+
+/// Result of the line that says that the lock is held.
+enum Announced {
+    Held,
+    /// The line was not written, for this reason.
+    Failed(String),
+    /// The lock was lost before the line was written.
+    Lost,
+    Stopped(Stop),
+}
 
 /// Reason why the lock is no longer held.
 enum Over {
@@ -42,14 +61,22 @@ impl Work<'_> {
         input: &mut Input,
         stops: &mut Stops,
     ) -> Exit {
-        let line = held_line(&self.job.args.name, self.token.get(), self.slot);
-        if answer(line.as_bytes()).is_err() {
+        match self.announce(&locker, stops).await {
+            Announced::Held => {}
             // The program was not informed that the lock is held.
-            self.job
-                .voice
-                .say("given back: standard output cannot be written");
-            give_back(&mut locker).await;
-            return exit::CANNOT_TELL.into();
+            Announced::Failed(why) => {
+                self.job.voice.say(&format!("given back: {why}"));
+                give_back(&mut locker).await;
+                return exit::CANNOT_TELL.into();
+            }
+            Announced::Lost => {
+                give_back(&mut locker).await;
+                return exit::LOCK_LOST.into();
+            }
+            Announced::Stopped(stop) => {
+                give_back(&mut locker).await;
+                return stop.into();
+            }
         }
         if io::stdin().is_terminal() {
             self.job.voice.print(HELD_AT_TERMINAL);
@@ -72,6 +99,40 @@ impl Work<'_> {
             return exit::LOCK_LOST.into();
         }
         stopped.map_or(exit::DONE.into(), Exit::from)
+    }
+
+    /// Prints the line by which the program learns that the lock is held. The lock is renewed until
+    /// the line is taken.
+    async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Announced {
+        let line = held_line(&self.job.args.name, self.token.get(), self.slot);
+        let (status, output) = (locker.status(), Sink::output());
+        let mut rest = line.as_bytes();
+        let mut attempts = tokio::time::interval(UNREAD_POLL);
+        let unread = tokio::time::sleep(READ_WITHIN);
+        tokio::pin!(unread);
+        loop {
+            tokio::select! {
+                biased;
+                stop = stops.next() => return Announced::Stopped(stop),
+                () = &mut unread => {
+                    let limit = humantime::format_duration(READ_WITHIN);
+                    return Announced::Failed(format!("standard output was not read within {limit}"));
+                }
+                _ = attempts.tick() => {}
+            }
+            // Read directly before the write: the program starts its work once it has the line.
+            let authority = status.borrow().authority_at(clock::boot_now());
+            if authority.is_none() {
+                return Announced::Lost;
+            }
+            match write(&output, &mut rest) {
+                Ok(true) => return Announced::Held,
+                Ok(false) => {}
+                Err(_) => {
+                    return Announced::Failed("standard output cannot be written".to_owned());
+                }
+            }
+        }
     }
 
     async fn wait(
@@ -172,6 +233,34 @@ impl Input {
         let ended = |closes: &mut oneshot::Receiver<()>| closes.try_recv().is_ok();
         self.closed |= self.closes.as_mut().is_some_and(ended);
         self.closed
+    }
+}
+
+/// Writes as much as standard output takes at once. Returns true once nothing is left to write.
+fn write(output: &Sink, rest: &mut &[u8]) -> rustix::io::Result<bool> {
+    while !rest.is_empty() {
+        match output.write(rest) {
+            Ok(written) => *rest = &rest[written..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(false),
+            // A program that closed the pipe does not want to know.
+            Err(Errno::PIPE) => return Ok(true),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Prints a line outside of the event loop. Returns false if it cannot be written, or is not read in
+/// time.
+pub(super) fn print_line(line: &str) -> bool {
+    let (output, mut rest) = (Sink::output(), line.as_bytes());
+    let end = clock::boot_now() + READ_WITHIN;
+    loop {
+        match write(&output, &mut rest) {
+            Ok(false) if clock::boot_now() < end => std::thread::sleep(UNREAD_POLL),
+            written => return written == Ok(true),
+        }
     }
 }
 

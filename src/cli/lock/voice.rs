@@ -1,31 +1,36 @@
 //! Messages of `leasehold lock` to its caller.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
 
 use tracing::{error, info};
 
 use crate::cause::not_executable;
 use crate::election::LeaseName;
+use crate::log::Stderr;
 
 /// Reports the fate of one lock on standard error: as text, or through the log if the log is JSON,
 /// so that a log collector finds only JSON lines.
 ///
-/// A write may block on the reader, so nothing is reported while a command runs under the lock.
-#[derive(Debug, Clone)]
+/// Lines that standard error cannot take at once are dropped, as those of the log are: a wait goes
+/// on while nothing is read, and so does a lock.
+#[derive(Clone)]
 pub(super) struct Voice {
     lock: LeaseName,
     json: bool,
     quiet: bool,
+    stderr: Arc<Stderr>,
 }
 
 impl Voice {
     /// Creates a voice. `json` means that the log was started and writes JSON.
-    pub(super) fn new(lock: LeaseName, json: bool) -> Self {
+    pub(super) fn new(lock: LeaseName, json: bool, stderr: Arc<Stderr>) -> Self {
         Self {
             lock,
             json,
             quiet: false,
+            stderr,
         }
     }
 
@@ -75,7 +80,8 @@ impl Voice {
     /// Prints a line of text.
     pub(super) fn print(&self, what: &str) {
         // If standard error cannot be written, the exit code alone reports the result.
-        let _ = writeln!(io::stderr().lock(), "leasehold: lock {}: {what}", self.lock);
+        let line = format!("leasehold: lock {}: {what}\n", self.lock);
+        self.stderr.write_line(line.as_bytes());
     }
 
     /// Returns true if standard error is a terminal and the log is text.

@@ -413,7 +413,7 @@ mod tests {
         let mut locker = Locker::start(LockerOptions::new(nowhere, name.clone()), NoLockSurfaces)
             .expect("legal options");
         let watcher = Watcher {
-            voice: Voice::new(name.clone(), false),
+            voice: Voice::new(name.clone(), false, Arc::new(crate::log::Stderr::open())),
             name,
             identity,
             announced: Arc::default(),
