@@ -1,7 +1,10 @@
 //! Signals as a stream. The handlers are registered before any work starts.
 
+use std::fmt::{self, Display, Formatter};
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,16 +13,21 @@ use std::time::Duration;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal as ProcessSignal, getpid, kill_current_process_group, setrlimit,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGXFSZ};
+use signal_hook::consts::{
+    SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2,
+    SIGWINCH, SIGXFSZ,
+};
 use signal_hook::flag;
-use signal_hook::low_level::{emulate_default_handler, pipe};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+use signal_hook::low_level::emulate_default_handler;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 
 use crate::clock;
 use crate::election::BootTime;
 use crate::exit;
-use crate::workload::dispositions::{Ignored, unblock_all};
+use crate::workload::dispositions::{Ignored, ending, signal_name, unblock_all};
 
 /// A stop signal that follows the first one within this time belongs to the same request, because
 /// timeout(1) signals its child and then its process group, systemd signals every process of a
@@ -34,8 +42,8 @@ const NO_CORE: Rlimit = Rlimit {
 /// Action that a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// TERM, INT or QUIT (some images stop with QUIT): step down and exit. [`StopRequests`] decides
-    /// the meaning of a second one.
+    /// TERM, INT, QUIT (some images stop with QUIT) or another one that ends a process by default:
+    /// step down and exit. [`StopRequests`] decides the meaning of a second one.
     Stop(Stop),
     /// HUP: read the configuration again.
     Reload,
@@ -45,7 +53,8 @@ pub enum Signal {
     Report,
 }
 
-/// A signal that ends a command: TERM, INT, QUIT or HUP.
+/// A signal that ends a command: TERM, INT, QUIT, HUP or another one that does so by default, such
+/// as PWR and the real-time signals, with which service managers stop some programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop(i32);
 
@@ -69,15 +78,11 @@ impl Stop {
     pub fn exit_code(self) -> u8 {
         exit::SIGNALLED.saturating_add(u8::try_from(self.0).unwrap_or(0))
     }
+}
 
-    /// Returns the name of the signal, for humans.
-    pub fn name(self) -> &'static str {
-        match self.0 {
-            SIGTERM => "SIGTERM",
-            SIGINT => "SIGINT",
-            SIGQUIT => "SIGQUIT",
-            _ => "SIGHUP",
-        }
+impl Display for Stop {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&signal_name(self.0))
     }
 }
 
@@ -199,14 +204,16 @@ pub type Signals = SignalStream<Signal>;
 /// would not be seen after the terminal has hung up.
 pub type Stops = SignalStream<Stop>;
 
-/// USR1 and USR2, by number. A command that is not a daemon does not use them, but the command that
-/// it runs may.
+/// Signals that a command which is not a daemon does not use, but the command that it runs may, by
+/// number: USR1 and USR2, WINCH and URG, and without a terminal TTIN, TTOU and CONT. A terminal
+/// stops and continues both as one job.
 pub type Relays = SignalStream<i32>;
 
 /// Stream of arriving signals, each with its meaning.
 #[derive(Debug)]
 pub struct SignalStream<T> {
-    pipes: Vec<(T, UnixStream)>,
+    delivery: SignalDelivery<UnixStream, SignalOnly>,
+    meanings: Vec<(T, i32)>,
 }
 
 impl Signals {
@@ -215,14 +222,13 @@ impl Signals {
     /// # Errors
     /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
-        Self::listen(&[
-            (Signal::Stop(Stop(SIGTERM)), SIGTERM),
-            (Signal::Stop(Stop(SIGINT)), SIGINT),
-            (Signal::Stop(Stop(SIGQUIT)), SIGQUIT),
+        let stops = [SIGTERM, SIGINT, SIGQUIT].into_iter().chain(ending());
+        let stops = stops.map(|number| (Signal::Stop(Stop(number)), number));
+        Self::listen(stops.chain([
             (Signal::Reload, SIGHUP),
             (Signal::StepDown, SIGUSR1),
             (Signal::Report, SIGUSR2),
-        ])
+        ]))
     }
 }
 
@@ -232,7 +238,8 @@ impl Stops {
     /// # Errors
     /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
-        Self::listen(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP].map(|number| (Stop(number), number)))
+        let stops = [SIGTERM, SIGINT, SIGQUIT, SIGHUP].into_iter();
+        Self::listen(stops.chain(ending()).map(|number| (Stop(number), number)))
     }
 }
 
@@ -242,7 +249,11 @@ impl Relays {
     /// # Errors
     /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
-        Self::listen(&[SIGUSR1, SIGUSR2].map(|number| (number, number)))
+        let mut numbers = vec![SIGUSR1, SIGUSR2, SIGWINCH, SIGURG];
+        if File::open("/dev/tty").is_err() {
+            numbers.extend([SIGTTIN, SIGTTOU, SIGCONT]);
+        }
+        Self::listen(numbers.into_iter().map(|number| (number, number)))
     }
 }
 
@@ -255,42 +266,55 @@ impl Resizes {
     /// # Errors
     /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
-        Self::listen(&[((), SIGWINCH)])
+        Self::listen([((), SIGWINCH)])
     }
 }
 
 impl<T: Copy> SignalStream<T> {
-    fn listen(signals: &[(T, i32)]) -> io::Result<Self> {
-        let ignored = Ignored::of_this_process();
-        let listen = |(meaning, number): &(T, i32)| {
-            // The handler writes a byte per signal, so no thread is needed.
-            let (reader, writer) = StdUnixStream::pair()?;
-            reader.set_nonblocking(true)?;
-            pipe::register(*number, writer)?;
-            Ok((*meaning, UnixStream::from_std(reader)?))
-        };
+    fn listen(signals: impl IntoIterator<Item = (T, i32)>) -> io::Result<Self> {
         // A signal that was ignored at the start stays ignored, here and in CMD.
-        let heeded = signals
-            .iter()
-            .filter(|(_, number)| !ignored.contains(*number));
-        let pipes: io::Result<Vec<_>> = heeded.map(listen).collect();
-        Ok(Self { pipes: pipes? })
+        let ignored = Ignored::of_this_process();
+        let heeded = signals.into_iter();
+        let meanings: Vec<_> = heeded
+            .filter(|(_, number)| !ignored.contains(*number))
+            .collect();
+        // The handlers write a byte per signal, so no thread is needed.
+        let (reader, writer) = StdUnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        let reader = UnixStream::from_std(reader)?;
+        let numbers = meanings.iter().map(|(_, number)| *number);
+        let delivery = SignalDelivery::with_pipe(reader, writer, SignalOnly, numbers)?;
+        Ok(Self { delivery, meanings })
     }
 
-    /// Returns the next signal. Signals that arrive between calls are kept.
+    /// Returns the next signal. Signals that arrive between calls are kept, each once.
     pub async fn next(&mut self) -> T {
         std::future::poll_fn(|context| {
-            for (signal, stream) in &mut self.pipes {
-                let mut byte = [0; 1];
-                let mut buffer = ReadBuf::new(&mut byte);
-                let read = std::pin::Pin::new(stream).poll_read(context, &mut buffer);
-                if matches!(read, Poll::Ready(Ok(()))) && !buffer.filled().is_empty() {
-                    return Poll::Ready(*signal);
+            loop {
+                if let Some(signal) = self.arrived() {
+                    return Poll::Ready(signal);
+                }
+                let mut bytes = [0; 64];
+                let mut buffer = ReadBuf::new(&mut bytes);
+                let reader = Pin::new(self.delivery.get_read_mut());
+                // Never at its end, because the handlers keep the other one open.
+                if reader.poll_read(context, &mut buffer).is_pending() {
+                    return Poll::Pending;
                 }
             }
-            Poll::Pending
         })
         .await
+    }
+
+    /// Forgets the signals that have arrived.
+    pub fn discard(&mut self) {
+        while self.arrived().is_some() {}
+    }
+
+    fn arrived(&mut self) -> Option<T> {
+        let number = self.delivery.pending().next()?;
+        let meaning = self.meanings.iter().find(|(_, of)| *of == number);
+        meaning.map(|(meaning, _)| *meaning)
     }
 }
 

@@ -195,7 +195,13 @@ pub(crate) const ENDS: &[Deviation] = &[
     ),
 ];
 
-const RELAYED: &str = "SIGINT, SIGQUIT or SIGHUP to `leasehold`";
+const STOPS: &str =
+    "SIGINT, SIGQUIT, SIGHUP, or another signal that ends a process by default, to `leasehold`";
+
+/// A stop signal that the command receives as its own.
+const fn stop(situation: &'static str, tools: &'static [Tool]) -> Deviation {
+    deviation(situation, "received", tools, "TERM", STOPS)
+}
 
 /// Deviations in the effect of a signal from elsewhere.
 pub(crate) const SIGNALS: &[Deviation] = &[
@@ -206,21 +212,16 @@ pub(crate) const SIGNALS: &[Deviation] = &[
         "exit code 0",
         "exit code after a graceful stop",
     ),
-    deviation(
-        "INT to the process",
-        "received",
-        &[Run, Lock],
-        "TERM",
-        RELAYED,
-    ),
-    deviation(
-        "QUIT to the process",
-        "received",
-        &[Run, Lock],
-        "TERM",
-        RELAYED,
-    ),
-    deviation("HUP to the process", "received", &[Lock], "TERM", RELAYED),
+    stop("INT to the process", &[Run, Lock]),
+    stop("QUIT to the process", &[Run, Lock]),
+    stop("HUP to the process", &[Lock]),
+    stop("ALRM to the process", &[Run, Lock]),
+    stop("PWR to the process", &[Run, Lock]),
+    stop("PROF to the process", &[Run, Lock]),
+    stop("IO to the process", &[Run, Lock]),
+    stop("XCPU to the process", &[Run, Lock]),
+    stop("RTMIN+3 to the process", &[Run, Lock]),
+    stop("RTMAX to the process", &[Run, Lock]),
 ];
 
 /// Deviations on a terminal.

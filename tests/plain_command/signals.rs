@@ -1,9 +1,10 @@
 //! Signals that are sent to the tool while the command runs, by a service manager or with kill(1).
 
 use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 
 use leasehold_testbed::pid;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 
 use crate::deviations::SIGNALS;
 use crate::ends::shown;
@@ -19,33 +20,63 @@ enum To {
     Group,
 }
 
-const SITUATIONS: &[(&str, Signal, To)] = &[
-    ("TERM to the process", Signal::TERM, To::Process),
-    ("TERM to the group", Signal::TERM, To::Group),
-    ("INT to the process", Signal::INT, To::Process),
-    ("QUIT to the process", Signal::QUIT, To::Process),
-    ("HUP to the process", Signal::HUP, To::Process),
-    ("USR1 to the process", Signal::USR1, To::Process),
-    ("USR2 to the process", Signal::USR2, To::Process),
+/// Signals by the names that kill(1) knows: rustix has none for real-time signals.
+const SITUATIONS: &[(&str, &str, To)] = &[
+    ("TERM to the process", "TERM", To::Process),
+    ("TERM to the group", "TERM", To::Group),
+    ("INT to the process", "INT", To::Process),
+    ("QUIT to the process", "QUIT", To::Process),
+    ("HUP to the process", "HUP", To::Process),
+    ("USR1 to the process", "USR1", To::Process),
+    ("USR2 to the process", "USR2", To::Process),
+    ("ALRM to the process", "ALRM", To::Process),
+    ("PWR to the process", "PWR", To::Process),
+    ("PROF to the process", "PROF", To::Process),
+    ("IO to the process", "IO", To::Process),
+    ("XCPU to the process", "XCPU", To::Process),
+    ("RTMIN+3 to the process", "RTMIN+3", To::Process),
+    ("RTMAX to the process", "RTMAX", To::Process),
+    ("WINCH to the process", "WINCH", To::Process),
+    ("URG to the process", "URG", To::Process),
+    ("TTIN to the process", "TTIN", To::Process),
+    ("TTOU to the process", "TTOU", To::Process),
 ];
 
+/// Signals that `run` handles itself, or that have no effect on it.
+const OF_RUN: [&str; 7] = ["HUP", "USR1", "USR2", "WINCH", "URG", "TTIN", "TTOU"];
+
 /// A command that notes each signal and exits with 3, and can be waited for.
-const NOTES: &str = "exec RUN bash -c 'for name in TERM INT QUIT HUP USR1 USR2; do
+const NOTES: &str = "exec RUN bash -c 'for name in \
+        TERM INT QUIT HUP USR1 USR2 ALRM PWR PROF IO XCPU RTMIN+3 RTMAX WINCH URG TTIN TTOU; do
         trap \"echo $name >> noted; exit 3\" $name
     done; echo $$ > pid; mv pid ready; while :; do sleep 0.02; done'";
 
-fn observed(scene: &Scene<'_>, signal: Signal, to: To) -> (String, String) {
-    let mut bash = scene.bash(NOTES);
+/// A command that handles no signal, and can be waited for.
+const SLEEPS: &str = "exec RUN bash -c 'echo $$ > pid; mv pid ready; exec sleep 60'";
+
+/// Starts a command in a process group of its own, and waits until it runs.
+fn started(scene: &Scene<'_>, script: &str) -> Child {
+    let mut bash = scene.bash(script);
     bash.process_group(0);
-    let mut child = bash.spawn().unwrap();
+    let child = bash.spawn().unwrap();
     eventually("the command runs", || scene.path("ready").exists());
-    match to {
-        To::Process => pid::signal(child.id(), signal),
-        To::Group => {
-            let group = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-            kill_process_group(group, signal).unwrap();
-        }
-    }
+    child
+}
+
+fn send(name: &str, to: To, pid: u32) {
+    let to = match to {
+        To::Process => pid.to_string(),
+        To::Group => format!("-{pid}"),
+    };
+    let kill = format!("kill -s {name} -- {to}");
+    // That of procps does not know SIGRTMAX.
+    let sent = Command::new("bash").args(["-c", &kill]).status();
+    assert!(sent.unwrap().success(), "SIG{name} to {to}");
+}
+
+fn observed(scene: &Scene<'_>, signal: &str, to: To) -> (String, String) {
+    let mut child = started(scene, NOTES);
+    send(signal, to, child.id());
     let end = shown(child.wait().unwrap());
     let command: u32 = scene.read("ready").trim().parse().unwrap();
     // flock(1) does not pass signals on.
@@ -68,12 +99,15 @@ fn a_signal_reaches_the_command() {
     let mut rows = Vec::new();
     for (situation, signal, to) in SITUATIONS {
         let mut tools = Tool::installed();
-        // The daemon uses these itself: it reloads, steps down, and logs its state.
-        if [Signal::HUP, Signal::USR1, Signal::USR2].contains(signal) {
+        if OF_RUN.contains(signal) {
             tools.retain(|tool| *tool != Tool::Run);
         }
+        // These have no effect on flock(1), and tini keeps some from its command.
+        if ["WINCH", "URG", "TTIN", "TTOU"].contains(signal) {
+            tools.retain(|tool| ![Tool::Flock, Tool::Tini].contains(tool));
+        }
         let seen = tools.into_iter().map(|tool| {
-            let (end, noted) = observed(&place.scene(tool), *signal, *to);
+            let (end, noted) = observed(&place.scene(tool), signal, *to);
             (tool, end, noted)
         });
         let seen: Vec<_> = seen.collect();
@@ -88,4 +122,81 @@ fn a_signal_reaches_the_command() {
         rows.push(row("received", noted.collect()));
     }
     judge(&rows, SIGNALS);
+}
+
+/// Signals that end a process by default and that leasehold does not use otherwise.
+const ENDING: [&str; 8] = [
+    "ALRM", "VTALRM", "PROF", "PWR", "IO", "XCPU", "RTMIN+3", "RTMAX",
+];
+
+/// Returns the exit code that a shell reports after a signal.
+fn exit_code(signal: &str) -> String {
+    let kill = format!("kill -l {signal}");
+    let number = Command::new("bash").args(["-c", &kill]).output().unwrap();
+    let number = String::from_utf8(number.stdout).unwrap();
+    format!("exit code {}", 128 + number.trim().parse::<u32>().unwrap())
+}
+
+#[test]
+fn a_signal_that_ends_a_process_by_default_frees_the_lock() {
+    let place = Place::new();
+    for signal in ENDING {
+        let scene = place.scene(Tool::Lock);
+        let mut child = started(&scene, SLEEPS);
+        send(signal, To::Process, child.id());
+        let end = shown(child.wait().unwrap());
+        assert_eq!(end, exit_code("TERM"), "{signal}: the stop signal");
+        let command: u32 = scene.read("ready").trim().parse().unwrap();
+        assert!(!pid::is_alive(command), "{signal}");
+        let next = scene.script("RUN true").replace(" -- ", " --no-wait -- ");
+        let next = scene.bash(&next).status().unwrap();
+        assert_eq!(shown(next), "exit code 0", "{signal}");
+    }
+}
+
+#[test]
+fn a_signal_that_ends_a_process_by_default_ends_a_wait() {
+    let place = Place::new();
+    for signal in ENDING {
+        let scene = place.scene(Tool::Lock);
+        let mut holder = started(&scene, SLEEPS);
+        let waiter = scene.script("exec RUN true");
+        let waiter = waiter.replace("--log-level=warn", "--log-level=info");
+        let mut waiter = scene.bash(&waiter).spawn().unwrap();
+        eventually("it waits", || {
+            scene.read("err").contains("waiting for the lock")
+        });
+        send(signal, To::Process, waiter.id());
+        assert_eq!(shown(waiter.wait().unwrap()), exit_code(signal));
+        let listed = scene.bash(&scene.operators(&["locks"])).status();
+        assert!(listed.unwrap().success());
+        let listed = scene.read("out");
+        assert!(!listed.contains("waits"), "{signal}: it left: {listed}");
+        send("TERM", To::Process, holder.id());
+        holder.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_guard_survives_what_ends_a_process_by_default() {
+    let place = Place::new();
+    for tool in [Tool::Run, Tool::Lock] {
+        let scene = place.scene(tool);
+        let mut child = started(&scene, SLEEPS);
+        let command: u32 = scene.read("ready").trim().parse().unwrap();
+        let guard = pid::parent(command);
+        for signal in ENDING {
+            send(signal, To::Process, guard);
+        }
+        // The guard handles this one after those.
+        send("TERM", To::Process, child.id());
+        let end = shown(child.wait().unwrap());
+        let expected = match tool {
+            Tool::Run => "exit code 0",
+            _ => "exit code 143",
+        };
+        let said = scene.read("err");
+        assert_eq!(end, expected, "{tool:?}: {said}");
+        assert!(!said.contains("lost the guard"), "{tool:?}: {said}");
+    }
 }

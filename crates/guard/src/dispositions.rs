@@ -7,6 +7,9 @@
 
 use std::fs::read_to_string;
 
+use nix::libc::{
+    SIGALRM, SIGIO, SIGPROF, SIGPWR, SIGRTMAX, SIGRTMIN, SIGSTKFLT, SIGVTALRM, SIGXCPU,
+};
 use nix::sys::signal::{SigSet, Signal};
 
 /// Unblocks all signals in this thread and in the threads and processes that it starts later. A
@@ -23,6 +26,24 @@ pub fn read_without_stopping() {
     terminal_input.add(Signal::SIGTTIN);
     // Fails for no valid set.
     let _ = terminal_input.thread_block();
+}
+
+/// Returns the signals that end a process by default, without those that terminals and users send
+/// (INT, QUIT, HUP, TERM, USR1, USR2) and without those of faults: of timers, limits, IO and the power
+/// supply, and the real-time signals.
+pub fn ending() -> impl Iterator<Item = i32> {
+    let named = [
+        SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGXCPU, SIGPWR, SIGSTKFLT,
+    ];
+    named.into_iter().chain(SIGRTMIN()..=SIGRTMAX())
+}
+
+/// Returns the name of a signal, as kill(1) accepts it.
+pub fn signal_name(number: i32) -> String {
+    match Signal::try_from(number) {
+        Ok(signal) => signal.as_str().to_owned(),
+        Err(_) => format!("SIGRTMIN+{}", number - SIGRTMIN()),
+    }
 }
 
 /// Calls `access` with SIGTTOU blocked in this thread. A process in the background that changes the
@@ -65,6 +86,14 @@ impl Ignored {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_ending_signal_has_a_name() {
+        let names: Vec<_> = ending().map(signal_name).collect();
+        for name in ["SIGALRM", "SIGPWR", "SIGRTMIN+0", "SIGRTMIN+3"] {
+            assert!(names.iter().any(|known| known == name), "{names:?}");
+        }
+    }
 
     #[test]
     fn the_mask_counts_from_the_lowest_bit() {

@@ -40,13 +40,12 @@ use rustix::process::{
     kill_process_group, set_child_subreaper, setsid, test_kill_process, wait, waitid,
 };
 use signal_hook::consts::{
-    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1,
-    SIGUSR2, SIGXFSZ,
+    SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
 };
 
 use super::children::Children;
 use super::claim_share::{Child, ClaimShare};
-use super::dispositions::Ignored;
+use super::dispositions::{Ignored, ending};
 use super::groups::{group_of, number};
 use super::observed::{Observed, Observer, Watched};
 use super::waiting_shim::Shim;
@@ -56,9 +55,9 @@ use super::wire::{
 use leasehold_clock::Alarm;
 use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
 
-/// Signals that a guard survives.
-const OUTLIVED: [i32; 11] = [
-    SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
+/// Signals that a guard survives, besides those of [`ending`].
+const OUTLIVED: [i32; 10] = [
+    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
 ];
 
 /// Interval between kill rounds while processes remain. The end of each child wakes the guard
@@ -142,7 +141,7 @@ impl Guard {
         let parent = getppid();
         let outlived = Arc::new(AtomicBool::new(false));
         let ignored = Ignored::of_this_process();
-        for signal in OUTLIVED {
+        for signal in OUTLIVED.into_iter().chain(ending()) {
             // CMD inherits an ignored signal, and would not inherit one with a handler.
             if !ignored.contains(signal) {
                 signal_hook::flag::register(signal, Arc::clone(&outlived))?;
@@ -251,9 +250,7 @@ impl Guard {
                         .handle(leasehold_clock::boot_now(), Input::Order(record.order));
                     if record.relays != self.relays {
                         self.relays = record.relays;
-                        if let Some(signal) = Signal::from_named_raw(record.relay) {
-                            self.signal(signal);
-                        }
+                        self.relay(record.relay);
                     }
                 }
                 Received::Nothing => return,
@@ -283,14 +280,29 @@ impl Guard {
                 }
             }
             Action::SignalMain(signal) => {
-                let leader = self.leader.as_ref().filter(|leader| !leader.reaped);
-                if let (Some(leader), Some(signal)) = (leader, Signal::from_named_raw(signal)) {
-                    let _ = kill_process(leader.pid, signal);
-                    let _ = kill_process(leader.pid, Signal::CONT);
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.signal_leader(signal);
+                    self.signal_leader(Signal::CONT);
                 }
             }
             // Performed and repeated by `kill_round`, which follows.
             Action::Kill => {}
+        }
+    }
+
+    /// Relays a signal to CMD's first process, which receives it without a daemon around it, too. SIGTTIN, for example, stops a descendant that does not expect it. A stopped job
+    /// continues as a whole.
+    fn relay(&mut self, signal: i32) {
+        match Signal::from_named_raw(signal) {
+            Some(Signal::CONT) => self.signal(Signal::CONT),
+            Some(signal) => self.signal_leader(signal),
+            None => {}
+        }
+    }
+
+    fn signal_leader(&self, signal: Signal) {
+        if let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) {
+            let _ = kill_process(leader.pid, signal);
         }
     }
 

@@ -452,8 +452,8 @@ impl Workload {
         self.orders.send_modify(|wanted| wanted.order.kill = true);
     }
 
-    /// Relays a signal to CMD's process group. If several are sent faster than the guard reads,
-    /// only the last one is delivered.
+    /// Relays a signal to CMD's first process, SIGCONT to all. If several are sent faster than the
+    /// guard reads, only the last one is delivered.
     pub fn signal(&self, signal: i32) {
         self.orders.send_modify(|wanted| {
             wanted.relay = signal;

@@ -69,7 +69,7 @@ The command gets LEASEHOLD_LOCK, LEASEHOLD_TOKEN (also as LEASEHOLD_LOCK_TOKEN) 
 LEASEHOLD_IDENTITY; with --slots N also LEASEHOLD_SLOT, its number from 0 to N-1. If the lock is lost while it \
 runs, it is ended before another process can hold it.
 
-Signals: TERM, INT, QUIT and HUP send the command workload.stop_signal; it has workload.stop_grace to end, and \
+Signals: TERM, INT, QUIT, HUP, and others that end a process by default, send the command workload.stop_signal; it has workload.stop_grace to end, and \
 the lock is renewed meanwhile. A second such signal 1s or more after the first kills it. Without a command the \
 lock is held until standard input closes, after a signal for workload.stop_grace at most. A standard input that is \
 already at its end, such as /dev/null, or a terminal of another job is refused (64).

@@ -59,6 +59,8 @@ impl Work<'_> {
         mut locker: Locker,
         (stops, relays): (&mut Stops, &mut Relays),
     ) -> io::Result<Worked> {
+        // Sent while there was no command that could handle them.
+        relays.discard();
         let mut status = locker.status();
         let timings = &self.job.timings;
         let terms = terms(&status.borrow_and_update().at(clock::boot_now()), timings);

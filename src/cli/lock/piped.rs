@@ -165,7 +165,7 @@ impl Work<'_> {
                         }
                         grace_over.set(tokio::time::sleep(stop_grace));
                         info!(
-                            lock = %self.job.args.name, signal = stop.name(),
+                            lock = %self.job.args.name, signal = %stop,
                             stop_grace = %humantime::format_duration(stop_grace),
                             "stop signal received; holding the lock until standard input closes, for stop_grace at most"
                         );
@@ -173,7 +173,7 @@ impl Work<'_> {
                     StopRequest::Repeated => {}
                     StopRequest::Second => {
                         warn!(
-                            lock = %self.job.args.name, signal = stop.name(),
+                            lock = %self.job.args.name, signal = %stop,
                             "second stop signal, exiting now; lock not released, it expires"
                         );
                         return (Over::Impatient, stopped);

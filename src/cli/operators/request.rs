@@ -73,7 +73,7 @@ pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, Co
         }
         stop = stops.next() => {
             let known = interrupted(*reached.borrow(), &kind, &name);
-            say(&format!("{} received; lease {name}: {known}", stop.name()));
+            say(&format!("{stop} received; lease {name}: {known}"));
             Ok(stop.into())
         }
     }

@@ -64,7 +64,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
             return Err(OperatorError::System(error).into());
         }
         stop = stops.next() => {
-            info!(signal = stop.name(), "stop signal received");
+            info!(signal = %stop, "stop signal received");
             if stop.is_of_terminal() {
                 exit = Exit::Signal(stop);
             }
