@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use leasehold_testbed::{assert_contains, run};
 use tempfile::TempDir;
@@ -13,11 +14,17 @@ use crate::release::{Place, path};
 /// A chart that depends on ours under these aliases, with the minimal values for each.
 fn umbrella(aliases: &[&str]) -> TempDir {
     let around = tempfile::tempdir().unwrap();
-    fs::create_dir(around.path().join("charts")).unwrap();
-    symlink(chart(), around.path().join("charts/leasehold")).unwrap();
+    depend(around.path(), "shop", aliases, None);
+    around
+}
+
+/// Writes a chart that depends on ours under these aliases, and on another one that `inner.enabled` turns on.
+fn depend(directory: &Path, name: &str, aliases: &[&str], inner: Option<&str>) {
+    fs::create_dir_all(directory.join("charts")).unwrap();
+    symlink(chart(), directory.join("charts/leasehold")).unwrap();
     let minimal = fs::read_to_string(values("minimal")).unwrap();
     let minimal = minimal.replace('\n', "\n  ");
-    let mut text = "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies:\n".to_owned();
+    let mut text = format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\ndependencies:\n");
     let mut given = String::new();
     for alias in aliases {
         let version = env!("CARGO_PKG_VERSION");
@@ -26,9 +33,14 @@ fn umbrella(aliases: &[&str]) -> TempDir {
         );
         given += &format!("{alias}:\n  {minimal}\n");
     }
-    fs::write(around.path().join("Chart.yaml"), text).unwrap();
-    fs::write(around.path().join("values.yaml"), given).unwrap();
-    around
+    if let Some(inner) = inner {
+        text += &format!(
+            "- {{name: {inner}, version: 1.0.0, repository: file://x, condition: {inner}.enabled}}\n"
+        );
+        given += &format!("{inner}: {{enabled: false}}\n");
+    }
+    fs::write(directory.join("Chart.yaml"), text).unwrap();
+    fs::write(directory.join("values.yaml"), given).unwrap();
 }
 
 #[test]
@@ -88,6 +100,39 @@ fn a_chart_that_becomes_a_dependency_is_refused_while_its_pods_would_go_on() {
         into().unwrap();
         let back = place.chart("upgrade", "one", &[]).unwrap_err();
         assert_contains(&back, "an update of the Deployment one-orders before");
+    });
+}
+
+/// helm renders the deepest chart first, when the other instances may not be known yet.
+#[test]
+fn an_instance_in_a_nested_chart_is_added_and_removed_without_counting_as_a_rename() {
+    run(async {
+        let around = tempfile::tempdir().unwrap();
+        let mut directory = around.path().to_owned();
+        let levels = ["shop", "one", "two", "three", "four", "five"];
+        for (depth, level) in levels.into_iter().enumerate() {
+            let inner = levels.get(depth + 1).copied();
+            depend(&directory, level, &[&format!("{level}-web")], inner);
+            directory = directory.join("charts").join(inner.unwrap_or_default());
+        }
+        // The values that turn on the charts down to a depth.
+        let down_to = |depth: usize| {
+            let path = |end: usize| format!("{}.enabled=true", levels[1..=end].join("."));
+            let on: Vec<_> = (1..=depth).map(path).collect();
+            on.join(",")
+        };
+        for version in ["helm", "helm3"] {
+            let place = Place::new().await;
+            let helm = |verb: &str, depth: usize| {
+                let (shop, values) = (path(around.path()), down_to(depth));
+                let done = place.helm_of(version, &[verb, "prod", shop, "--set", &values]);
+                done.unwrap_or_else(|error| panic!("{version} {verb} {depth}: {error}"))
+            };
+            helm("install", 0);
+            for depth in [1, 5, 2, 0, 3, 0] {
+                helm("upgrade", depth);
+            }
+        }
     });
 }
 

@@ -55,8 +55,9 @@ could return to its first lease while pods of the second one run.
 {{- end -}}
 
 {{/*
-Notes the record of this instance in `.Release`, which all charts of a release share. Helm renders templates in deeper directories first,
-so every instance is noted before one is checked.
+Notes the record of this instance in `.Release`, which all charts of a release share. Helm renders the templates with the most directories in
+their path first, and a chart in a chart adds two. The eleven directories of note.yaml let an instance be noted before those are checked that are
+in charts up to five levels deeper; beyond that a new instance counts as a rename.
 */}}
 {{- define "app.noteInstance" -}}
 {{- $names := dict -}}
