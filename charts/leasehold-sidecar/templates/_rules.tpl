@@ -49,10 +49,12 @@ label of the series. It is `scaled` where replicas should run: then an alert not
 {{- end -}}
 {{- /*
 Two jobs may scrape one pod under two values of `instance`, so a pod counts once for each start of its process. Pods of two clusters may
-have one name, but hardly start within one second. A host counts by `instance`: a copy of a virtual machine shares its other values.
+have one name, but hardly start within one second. All others count by `instance`: hosts, because a copy of a virtual machine shares its
+other values, and pods for which no job scrapes the start.
 */}}
-{{- $pods := printf "count_values by (%s) (\"started\", (leasehold_leader{%s,pod!=\"\"} == 1) * ignoring (lease) group_left () process_start_time_seconds)" (concat (list "lease") $apart (list "pod") | uniq | join ", ") $match -}}
-{{- $others := printf "max by (%s) (leasehold_leader{%s} == 1 unless ignoring (lease) process_start_time_seconds{pod!=\"\"})" $replica $match -}}
+{{- $started := printf "(leasehold_leader{%s,pod!=\"\"} == 1) * ignoring (lease) group_left () process_start_time_seconds" $match -}}
+{{- $pods := printf "count_values by (%s) (\"started\", %s)" (concat (list "lease") $apart (list "pod") | uniq | join ", ") $started -}}
+{{- $others := printf "max by (%[1]s) (leasehold_leader{%[2]s} == 1 unless on (%[1]s) %[3]s)" $replica $match $started -}}
 {{- $alerts := list
   (dict "name" "LeaseholdNoLeader" "expr" $noLeader "lease" .known
     "summary" (printf "No replica leads %s" $lease)
