@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::helm::{Objects, root, succeed, tool};
 
@@ -291,5 +291,43 @@ fn the_config_map_holds_the_dashboard_under_names_of_the_release() {
     // Grafana's limit.
     assert!(uid.starts_with("leasehold-") && uid.len() <= 40, "{uid}");
     (one["uid"], one["title"]) = (json!("leasehold"), json!("leasehold"));
+    variable(&mut one, "lease").remove("current").unwrap();
     assert_eq!(one, dashboard());
+}
+
+/// Returns a variable of a dashboard.
+fn variable<'a>(dashboard: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
+    let variables = dashboard["templating"]["list"].as_array_mut().unwrap();
+    let mut variables = variables.iter_mut();
+    let found = variables.find(|variable| variable["name"] == name);
+    found.unwrap().as_object_mut().unwrap()
+}
+
+/// Otherwise Grafana selects the first lease in alphabetical order, which may be another release's.
+#[test]
+fn the_dashboard_of_a_release_opens_with_its_lease() {
+    let chosen = |installation: &str, changes: &[&str]| {
+        let changes = [&["dashboard.enabled=true"], changes].concat();
+        let objects = Objects::of(installation, &changes);
+        let mut maps = objects.iter().filter(|map| map["kind"] == "ConfigMap");
+        let files = maps.find_map(|map| {
+            map["data"]
+                .as_object()?
+                .iter()
+                .find(|(file, _)| file.ends_with(".json"))
+        });
+        let mut shown = serde_json::from_str(files.unwrap().1.as_str().unwrap()).unwrap();
+        variable(&mut shown, "lease").get("current").cloned()
+    };
+    let lease = |name: &str| Some(json!({"text": name, "value": name}));
+    assert_eq!(chosen("minimal", &[]), lease("shop.orders"));
+    assert_eq!(chosen("everything", &[]), lease("orders.main"));
+    assert_eq!(chosen("leases", &[]), lease("shop.orders"));
+    assert_eq!(
+        chosen("stateful-set", &["fullnameOverride=\"web\""]),
+        lease("shop.web")
+    );
+    // Neither injected pods nor a lock have one lease with metrics.
+    assert_eq!(chosen("injector", &[]), None);
+    assert_eq!(chosen("cron-job", &[]), None);
 }
