@@ -14,9 +14,8 @@ use crate::helm::{Objects, render, root};
 
 /// Keys that the chart sets from its own values or from the pod, or that name a path where it
 /// mounts something.
-const SET_BY_THE_CHART: [&str; 15] = [
+const SET_BY_THE_CHART: [&str; 14] = [
     "lease.name",
-    "identity.name",
     "mongodb.uri",
     "mongodb.uri_file",
     "status.directory",
@@ -182,6 +181,42 @@ fn the_keys_that_the_chart_sets_are_refused_with_what_to_set_instead() {
         let remedy = format!("leave out leasehold.config.{key}: ");
         assert!(complaint.contains(&remedy), "{complaint}");
         assert!(!complaint.contains("hunter2"), "{complaint}");
+    }
+}
+
+#[test]
+fn an_identity_contains_the_name_of_the_pod_and_perhaps_more() {
+    let identity = |name: &str| format!("leasehold.config.identity.name=\"{name}\"");
+    for (installation, runs) in [
+        ("minimal", "run"),
+        ("leases", "run"),
+        ("supervisor", "run"),
+        ("stateful-set", "run"),
+        ("cron-job", "lock"),
+    ] {
+        let objects = Objects::of(installation, &[&identity("eu1.$(POD_NAME)")]);
+        let mut containers = [objects.sidecar(), objects.workload()].into_iter();
+        let container = containers.find(|container| container["args"][0] == runs);
+        let container = container.unwrap();
+        let mut flags = container["args"].as_array().unwrap().iter();
+        let flag = flags.find_map(|flag| flag.as_str()?.strip_prefix("--identity-name="));
+        // Kubernetes replaces the variables of the container.
+        let mut name = flag.expect(installation).to_owned();
+        for variable in container["env"].as_array().unwrap() {
+            if let Some(path) = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+                let variable = format!("$({})", variable["name"].as_str().unwrap());
+                name = name.replace(&variable, path);
+            }
+        }
+        assert_eq!(name, "eu1.metadata.name", "{installation}");
+    }
+    for name in ["eu1", "eu1.$(HOSTNAME)", "$$(POD_NAME)"] {
+        let complaint = render("minimal", &[&identity(name)]).unwrap_err();
+        assert!(
+            complaint.contains("leasehold.config.identity.name"),
+            "{complaint}"
+        );
+        assert!(complaint.contains("as in eu1.$(POD_NAME)"), "{complaint}");
     }
 }
 

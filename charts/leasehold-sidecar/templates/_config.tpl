@@ -22,6 +22,10 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- fail (printf "leasehold: %s.%s is %s, which Kubernetes replaces by a variable: write the name itself, so that an update to another one is noticed" $at . (get $settings .)) -}}
 {{- end -}}
 {{- end -}}
+{{- $identity := get $settings "identity.name" | default "$(POD_NAME)" -}}
+{{- if not (regexMatch `(^|[^$])[$][(]POD_NAME[)]` $identity) -}}
+{{- fail (printf "leasehold: %s.identity.name is %s, the same for all replicas: put $(POD_NAME) into it, as in eu1.$(POD_NAME), or leave it out" $at $identity) -}}
+{{- end -}}
 {{- $prefix := .Values.leasehold.kubernetes.labelPrefix -}}
 {{- $part := "[a-z0-9]([-a-z0-9]*[a-z0-9])?" -}}
 {{- if not (and (le (len $prefix) 253) (regexMatch (printf `^%s(\.%s)*$` $part $part) $prefix)) -}}
@@ -47,7 +51,6 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- $own := .Values.leasehold.at | default "leasehold" -}}
 {{- dict
   "lease.name" (printf "set %s.leaseName" $own)
-  "identity.name" "it is the name of the pod"
   "mongodb.uri" "put it into the Secret that leasehold.mongodb.secretName names"
   "mongodb.uri_file" "put it into the Secret that leasehold.mongodb.secretName names"
   "status.directory" (printf "set %s.statusDirectory, where the workload sees it" $own)
@@ -107,9 +110,15 @@ are always there: as flags they take precedence over variables, which also come 
 {{- toJson $settings -}}
 {{- end -}}
 
-{{/* The same as flags. A command is a list of words, which JSON keeps apart whatever is in them. */}}
+{{/*
+The same as flags. A command is a list of words, which JSON keeps apart whatever is in them. The variable with the name of the pod is called
+`podName` in this container.
+*/}}
 {{- define "leasehold.settingFlags" -}}
-{{- range $key, $value := include "leasehold.settings" . | fromJson }}
+{{- range $key, $value := include "leasehold.settings" .root | fromJson }}
+{{- if eq $key "identity.name" }}
+{{- $value = $value | replace "$(POD_NAME)" (printf "$(%s)" $.podName) }}
+{{- end }}
 {{- if kindIs "slice" $value }}
 {{- $value = ternary ($value | toRawJson) "" (gt (len $value) 0) }}
 {{- end }}

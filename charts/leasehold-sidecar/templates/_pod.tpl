@@ -88,7 +88,7 @@ for each lease.
 {{- if not .injected }}
 - --kubernetes-rendered-for={{ include "leasehold.renderedFor" .root }}
 {{- end }}
-{{- include "leasehold.settingFlags" .root }}
+{{- include "leasehold.settingFlags" (dict "root" .root "podName" (ternary "POD_NAME" "LEASEHOLD_IDENTITY__NAME" .endsFirst)) }}
 {{- end -}}
 
 {{/* An item of the `ports` of the container that leasehold runs in. */}}

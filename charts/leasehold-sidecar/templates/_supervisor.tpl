@@ -119,7 +119,7 @@ renamed the objects (kubernetes.rendered_for).
 {{- end -}}
 {{- end -}}
 - --mongodb-uri-file=/etc/leasehold/mongodb/uri
-{{- include "leasehold.settingFlags" . }}
+{{- include "leasehold.settingFlags" (dict "root" . "podName" "LEASEHOLD_IDENTITY__NAME") }}
 {{- end -}}
 
 {{/* Items of its `env`. */}}
