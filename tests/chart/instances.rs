@@ -179,3 +179,50 @@ fn two_releases_share_a_lease_only_if_one_of_them_names_it() {
         }
     });
 }
+
+/// The name of a further lease comes from its key and the name of the first lease.
+#[test]
+fn a_further_lease_is_shared_only_together_with_the_first_one() {
+    run(async {
+        for version in ["helm", "helm3"] {
+            let place = Place::new().await;
+            let with = |verb: &str, release: &str, set: &[&str]| {
+                let values: Vec<_> = set.iter().flat_map(|set| ["--set", set]).collect();
+                place.chart_of(version, verb, release, &values)
+            };
+            let namespace = &place.namespace;
+            let first = format!("leasehold.leaseName={namespace}.web");
+            let jobs = [&first, "leasehold.extraLeases.jobs.port=9403"];
+            let shared = format!("contends for {namespace}.web-jobs in leasehold.leases, too");
+            with("install", "a", &jobs).unwrap();
+            with("install", "b", &jobs).unwrap();
+            let refused = with("install", "web-jobs", &[]).unwrap_err();
+            assert_contains(&refused, &shared);
+            assert_contains(&refused, "set leasehold.leaseName to another name");
+            let longer = format!("leasehold.leaseName={namespace}.web-jobs");
+            with("install", "web-jobs", &[&longer]).unwrap();
+            with("upgrade", "a", &jobs).unwrap();
+
+            for release in ["a", "b", "web-jobs"] {
+                place.helm_of(version, &["uninstall", release]).unwrap();
+            }
+            with("install", "web-jobs", &[]).unwrap();
+            let refused = with("install", "a", &jobs).unwrap_err();
+            assert_contains(&refused, &format!("the release web-jobs {shared}"));
+            assert_contains(
+                &refused,
+                "set leasehold.extraLeases.jobs.leaseName to another",
+            );
+
+            let by_key = [&first, "leasehold.extraLeases.at-night.port=9403"];
+            with("install", "a", &by_key).unwrap();
+            let by_name = format!("leasehold.leaseName={namespace}.web-at");
+            let by_name = [&by_name, "leasehold.extraLeases.night.port=9403"];
+            let refused = with("install", "b", &by_name).unwrap_err();
+            assert_contains(
+                &refused,
+                &format!("the release a contends for {namespace}.web-at-night"),
+            );
+        }
+    });
+}

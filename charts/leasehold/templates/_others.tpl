@@ -1,25 +1,32 @@
 {{/*
 Leases that another release of the namespace, or another use of the chart in this release, would share by accident: two different
-values can result in one default name, as orders with the further lease reports, and the release orders-reports. A name that is set may be
-shared on purpose.
+values can result in one name that the chart derives, as orders with the further lease reports, and the release orders-reports. A name that
+is set may be shared on purpose, and with the name of the first lease those that are derived from it.
 */}}
 
-{{/* The values that would name the leases or the lock which have their default names, by lease and collection, as JSON. */}}
-{{- define "app.defaultNames" -}}
+{{/*
+The leases or the lock whose names the chart derives, by lease and collection, as JSON: each with the `value` that would name it, and the first
+lease if it is derived `from` one whose name is set.
+*/}}
+{{- define "app.derivedNames" -}}
 {{- $names := dict -}}
-{{- if not .Values.leasehold.leaseName -}}
-{{- $_ := set $names (printf "%s in %s" (include "leasehold.lease" .) (include "leasehold.collection" .)) "leasehold.leaseName" -}}
+{{- $first := "" -}}
+{{- if .Values.leasehold.leaseName -}}
+{{- $first = printf "%s in %s" (include "leasehold.lease" .) (include "leasehold.collection" .) -}}
+{{- else -}}
+{{- $_ := set $names (printf "%s in %s" (include "leasehold.lease" .) (include "leasehold.collection" .)) (dict "value" "leasehold.leaseName" "from" "") -}}
 {{- end -}}
 {{- range $key, $own := .Values.leasehold.extraLeases -}}
-{{- if not (or $own.leaseName $.Values.leasehold.leaseName) -}}
+{{- if not $own.leaseName -}}
 {{- $root := include "leasehold.rootOf" (dict "root" $ "name" $key) | fromJson -}}
-{{- $_ := set $names (printf "%s in %s" (include "leasehold.lease" $root) (include "leasehold.collection" $root)) (printf "leasehold.extraLeases.%s.leaseName" $key) -}}
+{{- $value := printf "leasehold.extraLeases.%s.leaseName" $key -}}
+{{- $_ := set $names (printf "%s in %s" (include "leasehold.lease" $root) (include "leasehold.collection" $root)) (dict "value" $value "from" $first) -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $names -}}
 {{- end -}}
 
-{{/* Refuses a lease or lock with a default name that is the default name of another release or use, too. */}}
+{{/* Refuses a lease or lock whose name the chart derives, and derives from something else for another release or use. */}}
 {{- define "app.checkOthers" -}}
 {{- $own := include "app.recordName" . -}}
 {{- $others := list -}}
@@ -31,13 +38,14 @@ shared on purpose.
 {{- range (lookup "v1" "ConfigMap" .Release.Namespace "").items -}}
 {{- $of := get (.metadata.annotations | default dict) "meta.helm.sh/release-name" -}}
 {{- if and $of (ne $of $.Release.Name) (hasSuffix ".leasehold" .metadata.name) -}}
-{{- $others = append $others (dict "of" (printf "the release %s" $of) "names" ((.data | default dict).defaultNames | default "{}" | fromJson)) -}}
+{{- $others = append $others (dict "of" (printf "the release %s" $of) "names" ((.data | default dict).derivedNames | default "{}" | fromJson)) -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $key := include "app.defaultNames" . | fromJson -}}
+{{- range $name, $derived := include "app.derivedNames" . | fromJson -}}
 {{- range $others -}}
-{{- if hasKey .names $name -}}
-{{- fail (printf "leasehold: %s contends for %s, too, and both by default: one pod of both would lead; set %s to another name, or to %s to share it" .of $name $key (splitList " " $name | first)) -}}
+{{- $other := get .names $name -}}
+{{- if and $other (not (and $derived.from (eq $derived.from $other.from))) -}}
+{{- fail (printf "leasehold: %s contends for %s, too, and no value of either names it: one pod of both would lead; set %s to another name, or to %s to share it" .of $name $derived.value (splitList " " $name | first)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -38,7 +38,7 @@ each path.
 {{- define "app.record" -}}
 kind: {{ .Values.workload.kind }}
 name: {{ include "leasehold.fullname" . | quote }}
-defaultNames: {{ include "app.defaultNames" . | quote }}
+derivedNames: {{ include "app.derivedNames" . | quote }}
 extraLeases: {{ include "app.extraLeasesEver" . | quote }}
 {{- end -}}
 
@@ -62,7 +62,7 @@ in charts up to five levels deeper; beyond that a new instance counts as a renam
 {{- define "app.noteInstance" -}}
 {{- $names := dict -}}
 {{- if .Values.deployment.enabled -}}
-{{- $names = include "app.defaultNames" . | fromJson -}}
+{{- $names = include "app.derivedNames" . | fromJson -}}
 {{- end -}}
 {{- $_ := set .Release "leaseholdRecords" (set (.Release.leaseholdRecords | default dict) (include "app.recordName" .) $names) -}}
 {{- end -}}
