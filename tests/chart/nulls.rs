@@ -93,8 +93,12 @@ fn is_named(path: &str, complaint: &str) -> bool {
 
 /// Renders with nulls at these paths. Helm 3 and 4 must agree if they accept them.
 fn render_nulls(paths: &[&str]) -> Result<String, String> {
+    render_nulls_in("minimal", paths)
+}
+
+fn render_nulls_in(installation: &str, paths: &[&str]) -> Result<String, String> {
     let nulls: Vec<_> = paths.iter().map(|path| format!("{path}=null")).collect();
-    let file = values("minimal");
+    let file = values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap()];
     arguments.extend(nulls.iter().flat_map(|null| ["--set-json", null]));
     let [three, four] = ["helm3", "helm"].map(|version| render_by(version, &chart(), &arguments));
@@ -173,6 +177,20 @@ fn a_value_that_is_null_is_as_if_empty_or_is_refused_by_name() {
             complaint.contains(&format!("set {path}")),
             "{path}: {complaint}"
         );
+    }
+}
+
+#[test]
+fn a_map_of_kubernetes_may_have_a_null_for_each_field() {
+    let defaults = defaults();
+    for path in OF_KUBERNETES {
+        let fields = defaults[path].as_object().unwrap().keys();
+        let nulls: Vec<_> = fields.map(|field| format!("{path}.{field}")).collect();
+        let nulls: Vec<_> = nulls.iter().map(String::as_str).collect();
+        for installation in ["minimal", "everything", "supervisor", "web"] {
+            let rendered = render_nulls_in(installation, &nulls);
+            rendered.unwrap_or_else(|complaint| panic!("{installation} {nulls:?}: {complaint}"));
+        }
     }
 }
 

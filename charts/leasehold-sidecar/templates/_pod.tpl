@@ -119,17 +119,23 @@ startupProbe:
   httpGet:
     path: /livez
     port: {{ $values.http.port }}
-  {{- toYaml $values.startupProbe | nindent 2 }}
+  {{- with $values.startupProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 livenessProbe:
   httpGet:
     path: /livez
     port: {{ $values.http.port }}
-  {{- toYaml $values.livenessProbe | nindent 2 }}
+  {{- with $values.livenessProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 readinessProbe:
   httpGet:
     path: /readyz
     port: {{ $values.http.port }}
-  {{- toYaml $values.readinessProbe | nindent 2 }}
+  {{- with $values.readinessProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/* Items of its `volumeMounts`, with a status directory and a place for the token. */}}
