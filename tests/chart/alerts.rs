@@ -52,6 +52,34 @@ fn a_release_that_is_scaled_to_zero_needs_no_leader() {
     promtool(&["deployment.replicas=0"], &tests.to_string());
 }
 
+/// As documented about kustomizations: their `namespace:` does not change the expressions of the rules.
+#[test]
+fn a_release_that_was_moved_has_a_leader_without_aggregation_labels() {
+    let tests = |alerts: Value| {
+        let leads = json!({"series": "leasehold_leader{lease=\"orders\",namespace=\"moved\",pod=\"a\"}", "values": "1x80"});
+        json!({
+            "rule_files": ["alerts.rules.yaml"],
+            "tests": [{
+                "interval": "15s",
+                "input_series": [leads],
+                "alert_rule_test": [{"eval_time": "15m", "alertname": "LeaseholdNoLeader", "exp_alerts": alerts}],
+            }],
+        })
+        .to_string()
+    };
+    let named = "leasehold.leaseName=\"orders\"";
+    let aggregated = [named, "leasehold.rules.aggregationLabels=[]"];
+    promtool(&aggregated, &tests(json!([])));
+    let fires = json!([{
+        "exp_labels": {"severity": "critical", "lease": "orders", "namespace": "shop"},
+        "exp_annotations": {
+            "summary": "No replica leads orders",
+            "description": "No replica leads, or none is scraped. MongoDB may have no primary, or no pod runs.",
+        },
+    }]);
+    promtool(&[named], &tests(fires));
+}
+
 /// Hosts have no namespace, so by default their replicas count apart from the pods.
 #[test]
 fn a_leader_in_a_pod_and_one_on_a_host_are_two_without_aggregation_labels() {

@@ -1,9 +1,11 @@
 //! Goal: the page is deployed only if that is asked for, with a user and a token of its own, and
 //! nothing that is about the workload's pods is about the page's.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
-use crate::helm::{Objects, refused};
+use crate::helm::{Objects, refused, root};
 
 fn of<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {
     let mut found = objects.iter();
@@ -178,4 +180,24 @@ fn a_place_of_a_wrong_form_is_refused() {
             /web/priorityClassName
         "#,
     );
+}
+
+/// The page stays while the workload has no replicas.
+#[test]
+fn the_documented_wait_before_a_rollback_is_for_the_pods_of_the_workload() {
+    let page = fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();
+    let (_, rest) = page
+        .split_once("wait --for=delete pod --selector ")
+        .unwrap();
+    let selector = rest.split_whitespace().next().unwrap();
+    let objects = Objects::of("web", &["fullnameOverride=\"web\""]);
+    let selected = |deployment: &str| {
+        let template = &of(&objects, "Deployment", deployment)["spec"]["template"];
+        let mut terms = selector
+            .split(',')
+            .map(|term| term.split_once('=').unwrap());
+        terms.all(|(label, value)| template["metadata"]["labels"][label] == value)
+    };
+    assert!(selected("web"), "{selector}");
+    assert!(!selected("web-web"), "{selector}");
 }
