@@ -225,3 +225,27 @@ fn attributes_that_only_the_process_sees_are_those_of_the_plain_command() {
     }
     judge(&rows, ATTRIBUTES);
 }
+
+#[test]
+fn it_finds_the_sockets_of_its_unit() {
+    let place = Place::new();
+    let finds = "case $LISTEN_PID in
+            $$) echo own $LISTEN_FDS; cat <&3;;
+            1) echo that of another process;;
+        esac";
+    for (pid, found) in [
+        ("$$", "own 1\nsocket\n"),
+        ("1", "that of another process\n"),
+    ] {
+        for tool in [Tool::Plain, Tool::Run, Tool::Lock] {
+            let scene = place.scene(tool);
+            let script = format!(
+                "echo socket > socket; exec 3< socket
+                 export LISTEN_FDS=1 LISTEN_PID={pid}
+                 exec RUN sh -c '{finds}'"
+            );
+            assert!(scene.bash(&script).status().unwrap().success(), "{tool:?}");
+            assert_eq!(scene.read("out"), found, "{tool:?}");
+        }
+    }
+}

@@ -12,6 +12,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
+/// Variable that names the process for which systemd opened sockets. sd_listen_fds(3) finds none in
+/// another one.
+const LISTEN_PID: &str = "LISTEN_PID";
+
 /// The command line and environment of CMD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ExecSpec {
@@ -20,6 +24,23 @@ pub(super) struct ExecSpec {
 }
 
 impl ExecSpec {
+    /// Passes on the sockets of a socket-activated service, if this process is the one that they are
+    /// meant for.
+    pub(super) fn pass_sockets(&mut self) {
+        let own = OsString::from(std::process::id().to_string());
+        if std::env::var_os(LISTEN_PID).is_some_and(|pid| pid == own) {
+            self.environment.push((LISTEN_PID.into(), own));
+        }
+    }
+
+    /// Makes the process that becomes CMD the one that passed sockets are meant for.
+    pub(super) fn accept_sockets(&mut self, own: i32) {
+        let of_sockets = |(name, _): &&mut (OsString, OsString)| name == LISTEN_PID;
+        for (_, pid) in self.environment.iter_mut().filter(of_sockets) {
+            *pid = own.to_string().into();
+        }
+    }
+
     /// Writes the exec spec to a file that can be sent.
     ///
     /// # Errors

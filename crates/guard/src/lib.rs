@@ -325,6 +325,7 @@ impl StandbyGuard {
         claim: Option<ClaimShare>,
     ) -> io::Result<Workload> {
         self.command.exec_spec.environment.extend(environment);
+        self.command.exec_spec.pass_sockets();
         let exec_spec = self.command.exec_spec.to_file()?;
         let timer = BootTimer::new()?;
         let foreground = (self.terminal.as_ref())

@@ -101,7 +101,9 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
         let record = Child::Running(ProcessId::of(number(getpid())));
         claim.write(record).map_err(Failure::Unrecorded)?;
     }
-    let ExecSpec { words, environment } = ExecSpec::of_file(file)?;
+    let mut exec_spec = ExecSpec::of_file(file)?;
+    exec_spec.accept_sockets(number(getpid()));
+    let ExecSpec { words, environment } = exec_spec;
     rustix::stdio::dup2_stdin(stdin)?;
     if start.foreground != 0 {
         take_terminal(start.foreground);
