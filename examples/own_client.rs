@@ -10,11 +10,15 @@ use leasehold_mongodb::locker::Lock;
 use leasehold_mongodb::store::mongo::StoreOptions;
 use mongodb::Client;
 use mongodb::bson::doc;
+use mongodb::options::ClientOptions;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let uri = std::env::args().nth(1).ok_or("usage: own_client URI")?;
-    let client = Client::with_uri_str(&uri).await?;
+    let mut options = ClientOptions::parse(&uri).await?;
+    // A waiter for the lock holds a connection; 20 are for its calls, and 10 for the program.
+    options.max_pool_size = Some(1 + 20 + 10);
+    let client = Client::with_options(options)?;
     let identity = Identity::new(format!("own-client-{}", std::process::id()))?;
     // The connection string is the one that the client was created with.
     let store = StoreOptions::new(uri, identity).with_client(client.clone());

@@ -1,16 +1,17 @@
-//! Goal: a program needs few connections: the acquisitions of a lock share one client, and leases and
-//! locks can use the program's own, which stays open.
+//! Goal: a program needs few connections: the acquisitions of a lock share one client, however many
+//! wait and on whichever runtime, and leases and locks can use the program's own, which stays open.
 //! Method: the server's list of connections by application name, and the client's own events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::election::LeaseName;
+use leasehold::election::{LeaseName, Timings};
 use leasehold::elector::{Elector, ElectorOptions};
 use leasehold::lock::{OncePer, Want, WorkKey};
 use leasehold::locker::{Lock, LockError, Locker, LockerOptions, NoLockSurfaces};
 use leasehold::store::mongo::StoreOptions;
+use leasehold::store::mongo::lock::MongoLocks;
 use leasehold::store::{DeploymentId, KnownHome};
 use leasehold_testbed::Stage;
 use mongodb::Client;
@@ -18,6 +19,7 @@ use mongodb::bson::{Bson, doc};
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
+use tokio::task::JoinSet;
 
 use crate::fixture::{LONG, NAME, eventually, read, shared_stage, store, store_options};
 
@@ -68,6 +70,102 @@ async fn the_acquisitions_of_a_lock_share_a_client_that_ends_with_it() {
         connections(&stage, app).await.is_empty()
     })
     .await;
+}
+
+/// Holds a lock while `number` contenders of the same value wait, then lets each have its turn.
+async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
+    let guard = lock.acquire_within(LONG).await;
+    let guard = guard.unwrap_or_else(|error| panic!("{error}"));
+    let mut waiters = JoinSet::new();
+    for _ in 0..number {
+        let lock = lock.clone();
+        waiters.spawn(async move {
+            let guard = lock.acquire_within(4 * LONG).await?;
+            guard.release().await
+        });
+    }
+    let store = store(stage);
+    eventually("all wait", async || {
+        read(&store).await.queue.len() == number
+    })
+    .await;
+    let timings = Timings::default();
+    // Two renewals in a row were acknowledged late, or not at all.
+    let late = timings.renew_deadline() - 3 * timings.renew_interval();
+    let end = Instant::now() + timings.renew_deadline();
+    while Instant::now() < end {
+        let authority = guard.authority().expect("it is held");
+        let left = authority.valid_until.since(leasehold_clock::boot_now());
+        assert!(left > late, "{left:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    guard.release().await.expect("it was held");
+    while let Some(acquired) = waiters.join_next().await {
+        acquired.expect("no panic").expect("it has its turn");
+    }
+}
+
+#[tokio::test]
+async fn many_waiters_on_one_lock_delay_neither_its_holder_nor_each_other() {
+    let stage = shared_stage().await;
+    let lock = Lock::new(store_options(&stage, "has-many"), name());
+    // More than the pool of a single contender has room for.
+    held_while_many_wait(&stage, lock, 40).await;
+}
+
+#[tokio::test]
+async fn a_pool_of_a_connection_for_each_waiter_and_twenty_more_is_enough() {
+    let stage = shared_stage().await;
+    // More than the driver's default pool has room for.
+    let waiters = 15;
+    let mut options = ClientOptions::parse(stage.set().uri())
+        .await
+        .expect("legal");
+    options.max_pool_size = Some(waiters + 20);
+    let client = Client::with_options(options).expect("legal");
+    let own = store_options(&stage, "has-a-pool").with_client(client);
+    let waiters = usize::try_from(waiters).expect("small");
+    held_while_many_wait(&stage, Lock::new(own, name()), waiters).await;
+}
+
+/// Runs on a runtime that ends afterwards.
+fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+#[test]
+fn a_lock_is_acquired_and_listed_on_one_runtime_after_another() {
+    let stage = on_a_runtime(shared_stage());
+    let lock = Lock::new(store_options(&stage, "has-runtimes"), name());
+    let locks = MongoLocks::new(store_options(&stage, "has-runtimes"));
+    for _ in 0..3 {
+        on_a_runtime(async {
+            let guard = lock.acquire_within(LONG).await;
+            let guard = guard.unwrap_or_else(|error| panic!("{error}"));
+            let listed = locks.list().await;
+            let listed = listed.unwrap_or_else(|failure| panic!("{failure}"));
+            assert_eq!(listed.len(), 1);
+            guard.release().await.expect("it was held");
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_holder_is_unaffected_by_a_contender_on_another_runtime() {
+    let stage = shared_stage().await;
+    let lock = Lock::new(store_options(&stage, "has-two"), name());
+    let guard = lock.acquire_within(LONG).await;
+    let guard = guard.unwrap_or_else(|error| panic!("{error}"));
+    let other = lock.clone();
+    let other = tokio::task::spawn_blocking(|| {
+        on_a_runtime(async move { other.try_acquire().await.map(drop) })
+    });
+    let other = other.await.expect("no panic");
+    assert!(matches!(other, Err(LockError::Busy { .. })), "{other:?}");
+    guard.release().await.expect("it was held");
 }
 
 /// A program's own client, and the number of commands that it has sent, by name.

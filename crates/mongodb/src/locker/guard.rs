@@ -54,8 +54,11 @@ use leasehold_core::lock::{
 /// A value and its clones remember their observations of other holders. This lets them evict a
 /// holder that was killed although each acquisition is short: keep the value instead of creating a
 /// new one each time. They also share one client, which connects at the first acquisition and is shut
-/// down with the last of them and of their guards. [`StoreOptions::with_client`] shares one among
-/// several locks.
+/// down with the last of them and of their guards. An acquisition on another runtime connects anew.
+/// [`StoreOptions::with_client`] shares one client among several locks.
+///
+/// Each waiter holds a connection, on which its change stream awaits the grant. Let the tasks of one
+/// process queue in the process first if they are many.
 #[derive(Debug, Clone)]
 pub struct Lock {
     options: LockerOptions,

@@ -49,6 +49,8 @@ const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 pub(super) struct Deployment {
     options: StoreOptions,
     monitoring: Monitoring,
+    /// Maximum size of the connection pool.
+    connections_max: u32,
     /// The stores that use the client.
     observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
     info: watch::Sender<Option<StoreInfo>>,
@@ -121,20 +123,22 @@ impl From<mongodb::error::Error> for SendError {
 }
 
 impl Deployment {
-    /// Creates a deployment that connects at first use.
-    pub(super) fn new(
+    /// Creates a deployment that connects at first use, with up to `connections_max` connections to a
+    /// server.
+    pub(super) fn with_pool(
         options: StoreOptions,
         monitoring: Monitoring,
-    ) -> (Arc<Self>, watch::Receiver<Option<StoreInfo>>) {
-        let (info, info_receiver) = watch::channel(None);
-        let deployment = Self {
+        connections_max: u32,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             home: Mutex::new(Home::new(options.home.clone())),
             seeds: Mutex::new(None),
             timings: watch::Sender::new(options.timings),
             options,
             monitoring,
+            connections_max,
             observers: Mutex::default(),
-            info,
+            info: watch::Sender::new(None),
             connection: Mutex::new(None),
             creating: tokio::sync::Mutex::new(()),
             last_uri: Mutex::default(),
@@ -146,8 +150,7 @@ impl Deployment {
             examinations: Mutex::default(),
             other_product: Mutex::new(None),
             unanswered_since: Mutex::new(None),
-        };
-        (Arc::new(deployment), info_receiver)
+        })
     }
 
     /// Adds a store that is notified of another primary.

@@ -19,6 +19,7 @@ use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
 
 pub(crate) use self::client::LockClient;
+use self::client::OpenClient;
 
 use super::connection::{Deployment, Monitoring, SendError};
 use super::display::shown;
@@ -59,7 +60,7 @@ struct Shared {
     /// Set when a product that is not MongoDB was reported.
     reported: OnceLock<()>,
     /// The client, if other stores use it too.
-    client: Option<LockClient>,
+    client: Option<OpenClient>,
 }
 
 /// A change stream hint, with the claim that the stream follows. By the time it is read, another
@@ -103,7 +104,7 @@ impl MongoLockStore {
         deployment: Arc<Deployment>,
         name: LeaseName,
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
-        client: Option<LockClient>,
+        client: Option<OpenClient>,
     ) -> Self {
         deployment.observe(news.clone());
         Self {

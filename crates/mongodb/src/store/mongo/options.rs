@@ -103,9 +103,12 @@ impl StoreOptions {
     ///
     /// - Its monitors report nothing here. An election of the set is noticed by the call that fails, and
     ///   each call first asks the primary which set it belongs to, which is one more round trip.
-    /// - `retryWrites`, the timeouts, `heartbeatFrequencyMS` and the pool remain its own. Leave room for
-    ///   20 connections in the pool, because a renewal that waits for a connection can cost the lock.
-    /// - It is not replaced when a certificate or a password changes.
+    /// - `retryWrites`, the timeouts, `heartbeatFrequencyMS` and the pool remain its own. Set
+    ///   `max_pool_size` to a connection for each waiter for a lock, whose change stream holds it, one
+    ///   for each elector, 20 for the calls, and those of the program. A renewal that waits for a
+    ///   connection can cost the lock or the lease, and the driver's default is 10.
+    /// - It is not replaced when a certificate or a password changes, and works only as long as the
+    ///   runtime that created it.
     #[must_use]
     pub fn with_client(mut self, client: Client) -> Self {
         self.client = Some(client);

@@ -10,6 +10,8 @@ use mongodb::error::ErrorKind;
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::{SdamEvent, ServerDescriptionChangedEvent};
 use mongodb::options::{AuthMechanism, ClientOptions, ReadPreference, SelectionCriteria};
+use tokio::runtime::{self, Handle};
+use tokio::sync::watch;
 
 use super::super::probe::UriSettings;
 use super::super::servers::{Asked, Cause, SLOW_MIN};
@@ -17,16 +19,16 @@ use super::super::{home, kind, lock, lookalike, outcome};
 use super::diagnosis::LOOKUP_MAX;
 use super::files::made;
 use super::seeds::Seeds;
-use super::{Deployment, SendError};
+use super::{Deployment, Monitoring, SendError, StoreOptions};
 use crate::calls::CALLS_MAX;
 use crate::store::{StoreInfo, StoreKind};
 use crate::uri::{APP_NAME_MAX, ConnectionUri, UriProblem};
 
 /// Delay before asking for the product again if no server answered.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
-/// Maximum size of the connection pool. It covers all calls that may be in flight, the change stream,
-/// and the closing of the previous stream, so a renewal never waits for another call to return its
-/// connection.
+/// Maximum size of the connection pool of one store. It covers all calls that may be in flight, the
+/// change stream, and the closing of the previous stream, so a renewal never waits for another call
+/// to return its connection. No client opens more at the same time.
 pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
 
 #[derive(Clone)]
@@ -35,6 +37,8 @@ pub(super) struct Connection {
     /// False if the program has provided the client.
     pub(super) is_own: bool,
     pub(super) number: u64,
+    /// The runtime that runs the driver's tasks, without which no call returns.
+    runtime: runtime::Id,
     uri: String,
     /// The servers that the connection string names.
     hosts: Arc<[String]>,
@@ -86,6 +90,16 @@ fn unresolved(error: mongodb::error::Error, uri: &str) -> SendError {
 }
 
 impl Deployment {
+    /// Creates a deployment that connects at first use, for one store.
+    pub(in crate::store::mongo) fn new(
+        options: StoreOptions,
+        monitoring: Monitoring,
+    ) -> (Arc<Self>, watch::Receiver<Option<StoreInfo>>) {
+        let deployment = Self::with_pool(options, monitoring, CONNECTIONS_MAX);
+        let info = deployment.info();
+        (deployment, info)
+    }
+
     /// Returns the product if the server is recognized as not being MongoDB. Retries until a server
     /// answers.
     pub(in crate::store::mongo) async fn lookalike(self: &Arc<Self>) -> Option<&'static str> {
@@ -161,18 +175,23 @@ impl Deployment {
             client,
             is_own,
             number,
+            runtime: Handle::current().id(),
             uri,
             hosts,
             seeds,
             connect_timeout,
         };
+        // Calls that another runtime has in flight by the previous client keep it open.
         *lock(&self.connection) = Some(connection.clone());
         self.clients.send_replace(number);
         Ok(connection)
     }
 
+    /// Returns the client, if this runtime runs its tasks. Those of another one may have ended.
     fn current(&self) -> Option<Connection> {
-        lock(&self.connection).clone()
+        let runtime = Handle::current().id();
+        let connection = lock(&self.connection).clone();
+        connection.filter(|connection| connection.runtime == runtime)
     }
 
     /// Asks the primary that a client found whether it belongs to the known deployment. Nothing
@@ -304,7 +323,7 @@ impl Deployment {
         options.connect_timeout = Some(self.connect_timeout());
         let (heartbeat, timings) = (self.options.heartbeat, self.timings());
         self.monitoring.apply(&mut options, heartbeat, &timings);
-        options.max_pool_size = Some(CONNECTIONS_MAX);
+        options.max_pool_size = Some(self.connections_max);
         options.max_connecting = Some(CONNECTIONS_MAX);
         Ok(options)
     }
