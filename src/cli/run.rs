@@ -50,7 +50,7 @@ use crate::admin::{Admin, AdminState, Bound, Streams};
 use crate::clock;
 use crate::config::{Config, OnExit, Sources};
 use crate::election::{Input, Status, Token};
-use crate::elector::{Elector, ElectorBuilder};
+use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
 use crate::log::{self, LogHandle};
 use crate::publish::directory::{RecoveredState, StatusDirectory, default_directory};
@@ -345,10 +345,11 @@ impl Daemon {
                         }
                     }
                 }
-                ended = self.elector.wait() => {
-                    ended.map_err(system("run the election"))?;
-                    break;
-                }
+                ended = self.elector.wait() => match ended {
+                    // The failed calls, or the reason for no release, are logged already.
+                    Ok(()) | Err(ElectorError::Unconfirmed) => break,
+                    Err(error) => return Err(system("run the election")(error)),
+                },
                 event = self.workload.next_event() => match event {
                     WorkloadEvent::Exited(exited)
                         if !stops.any() && (exited.interrupted || self.on_exit == OnExit::Exit) =>

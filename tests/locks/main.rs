@@ -6,6 +6,7 @@
 mod cancellation;
 mod drawn;
 mod edited;
+mod embedded_elector;
 mod embedding;
 mod fenced_writes;
 mod fixture;

@@ -115,6 +115,8 @@ pub struct Election {
     workload: Supervised,
     /// Set by [`Input::Shutdown`].
     shutdown: Option<Shutdown>,
+    /// True if a claim may be stored after the exit.
+    left_to_expire: bool,
     reading: Option<Reading>,
     /// Instant of the next read; `None` if only a hint triggers one.
     read_due: Option<BootTime>,
@@ -258,6 +260,7 @@ impl Election {
             following: Following::Nothing,
             looked_at: now,
             unhealthy: false,
+            left_to_expire: false,
             unnoticed: None,
             request_reported: None,
             workload: Supervised::new(supervises),

@@ -100,10 +100,49 @@ pub struct Elector {
     inputs: mpsc::Sender<Input>,
     store: MongoStore,
     /// `None` after the runner has exited.
-    runner: Option<JoinHandle<io::Result<()>>>,
-    /// True if the runner has exited with a fault.
-    failed: bool,
+    runner: Option<JoinHandle<io::Result<Ended>>>,
+    /// The result of a runner that has exited without a fault.
+    ended: Option<Ended>,
     watcher: JoinHandle<()>,
+}
+
+/// The end of a candidate.
+#[derive(Debug, Clone, Copy)]
+enum Ended {
+    /// The store has no claim of the candidate.
+    Released,
+    /// The store may have a claim of the candidate.
+    Unconfirmed,
+}
+
+/// Reason why a candidate did not end as requested.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ElectorError {
+    /// The candidate has ended and does not lead, but the store did not confirm that the lease is
+    /// released, or a stuck workload or status file did not permit a release. The lease expires by
+    /// itself.
+    Unconfirmed,
+    /// The candidate failed.
+    Fault(io::Error),
+}
+
+impl fmt::Display for ElectorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unconfirmed => "release of the lease not confirmed; the lease expires by itself",
+            Self::Fault(_) => "the candidate for the lease failed",
+        })
+    }
+}
+
+impl std::error::Error for ElectorError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Fault(error) => Some(error),
+            Self::Unconfirmed => None,
+        }
+    }
 }
 
 impl fmt::Debug for Elector {
@@ -235,8 +274,14 @@ impl ElectorBuilder {
             status: receiver,
             inputs: sender,
             store: self.store,
-            runner: Some(tokio::spawn(async move { runner.run().await })),
-            failed: false,
+            runner: Some(tokio::spawn(async move {
+                runner.run().await?;
+                Ok(match runner.machine.is_left_to_expire() {
+                    true => Ended::Unconfirmed,
+                    false => Ended::Released,
+                })
+            })),
+            ended: None,
             watcher,
         }
     }
@@ -279,34 +324,39 @@ impl Elector {
         let _ = self.inputs.send(Input::WorkloadDone { token }).await;
     }
 
-    /// Steps down, releases the lease, and ends.
+    /// Steps down, releases the lease, and ends. Returns when the release is acknowledged.
     ///
     /// # Errors
     /// Same as [`Elector::wait`].
-    pub async fn stop(mut self) -> io::Result<()> {
+    pub async fn stop(mut self) -> Result<(), ElectorError> {
         let _ = self.inputs.send(Input::Shutdown).await;
         let ended = self.wait().await;
         self.close().await;
         ended
     }
 
-    /// Waits until the candidate has finished. Cancel-safe; may be called again, and then reports a
-    /// failure again.
+    /// Waits until the candidate has finished. Cancel-safe; may be called again, and then reports an
+    /// error again.
     ///
     /// # Errors
-    /// If the candidate failed: the kernel provided no timer, or a task panicked.
-    pub async fn wait(&mut self) -> io::Result<()> {
-        let Some(runner) = &mut self.runner else {
-            return match self.failed {
-                true => Err(io::Error::other("the candidate has failed before")),
-                false => Ok(()),
-            };
-        };
-        let ended = runner.await;
-        self.runner = None;
-        let ended = ended.unwrap_or_else(|error| Err(io::Error::other(error)));
-        self.failed = ended.is_err();
-        ended
+    /// [`ElectorError::Unconfirmed`] if the lease may still be held until it expires, or
+    /// [`ElectorError::Fault`] if the candidate failed: the kernel provided no timer, or a task
+    /// panicked.
+    pub async fn wait(&mut self) -> Result<(), ElectorError> {
+        if let Some(runner) = &mut self.runner {
+            let ended = runner.await;
+            self.runner = None;
+            let ended = ended.unwrap_or_else(|error| Err(io::Error::other(error)));
+            self.ended = Some(ended.map_err(ElectorError::Fault)?);
+        }
+        match self.ended {
+            Some(Ended::Released) => Ok(()),
+            Some(Ended::Unconfirmed) => Err(ElectorError::Unconfirmed),
+            None => {
+                let before = io::Error::other("the candidate has failed before");
+                Err(ElectorError::Fault(before))
+            }
+        }
     }
 
     /// Closes the connections of a candidate that has finished.

@@ -131,6 +131,14 @@ impl Election {
         }
     }
 
+    /// Returns true if an acquisition is in flight.
+    pub(super) fn is_acquiring(&self) -> bool {
+        match &self.state {
+            State::Contending(contending) => matches!(contending.doing, Doing::Acquiring { .. }),
+            State::Leading(_) | State::Stopping(_) | State::Exited => false,
+        }
+    }
+
     pub(super) fn start(&mut self, doing: Doing) {
         if let State::Contending(contending) = &mut self.state {
             contending.doing = doing;

@@ -54,8 +54,25 @@ impl Election {
         if shutdown.keep {
             self.notice(Notice::LeftToExpire);
         }
+        self.left_to_expire = self.may_be_stored();
         self.state = State::Exited;
         self.effects.push_back(Effect::Exit);
         None
+    }
+
+    /// Returns true if the document may name a claim of this process: an acquisition or a release was
+    /// not answered, or no release was sent.
+    fn may_be_stored(&self) -> bool {
+        let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
+        self.is_acquiring()
+            || !self.pending.is_empty()
+            || !self.ended.is_empty()
+            || (!self.view.behind && held.is_some_and(|holder| holder.session == self.session))
+    }
+
+    /// Returns true if this candidate has exited without the acknowledgement that its claims are no
+    /// longer stored: a lease that it may still hold expires by itself.
+    pub const fn is_left_to_expire(&self) -> bool {
+        self.left_to_expire
     }
 }

@@ -84,8 +84,45 @@ fn a_file_thread_that_does_not_answer_counts_as_stuck() {
     a.run(at(2), &mut stored);
     assert_eq!((a.count("release"), a.exited), (0, true));
     assert_eq!(a.notices, [Notice::LeftToExpire]);
+    assert!(a.election.is_left_to_expire());
     // The lease expires by itself.
     assert!(stored.lease().holder.is_some());
+}
+
+#[test]
+fn an_exit_is_released_once_the_release_is_acknowledged() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut unanswered = (a.clone(), stored.clone());
+    a.demote(at(1), Input::Shutdown);
+    assert!(!a.exited);
+    a.serve(at(1), &mut stored);
+    assert!(a.exited && !a.election.is_left_to_expire());
+
+    // The release is applied, and nothing says so.
+    let (b, stored) = (&mut unanswered.0, &mut unanswered.1);
+    b.demote(at(1), Input::Shutdown);
+    b.lose_reply(at(4), stored);
+    b.run_cut_off(at(8), &Outcome::Unknown);
+    assert!(b.exited && b.election.is_left_to_expire());
+}
+
+#[test]
+fn an_exit_after_a_rejected_release_leaves_nothing_to_expire() {
+    let (mut a, _) = leader("a", at(0));
+    a.demote(at(1), Input::Shutdown);
+    a.answer_with(at(1), Outcome::Rejected);
+    a.run_cut_off(at(8), &Outcome::Unknown);
+    assert!(a.exited && !a.election.is_left_to_expire());
+}
+
+#[test]
+fn an_exit_with_an_unanswered_acquisition_may_leave_the_lease_held() {
+    for (outcome, left) in [(Outcome::Unknown, true), (Outcome::Failed, false)] {
+        let (mut b, _) = acquiring();
+        b.input(at(1), Input::Shutdown);
+        b.run_cut_off(at(9), &outcome);
+        assert_eq!((b.exited, b.election.is_left_to_expire()), (true, left));
+    }
 }
 
 #[test]

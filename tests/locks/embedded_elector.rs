@@ -1,0 +1,46 @@
+//! Goal: a program that embeds a candidate is told whether its lease is released.
+//! Method: a proxy that holds back the reply to the release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::election::LeaseName;
+use leasehold::elector::{Elector, ElectorError, ElectorOptions};
+use leasehold_testbed::Stage;
+
+use crate::fixture::{NAME, shared_stage, store_options, stored};
+
+/// Returns a candidate that leads over this connection string.
+async fn leading(stage: &Stage, uri: String) -> Elector {
+    let mut store = store_options(stage, "a");
+    store.uri = Arc::new(move || Ok(uri.clone()));
+    let mut options = ElectorOptions::new(store, LeaseName::new(NAME).expect("legal"));
+    options.handoff_delay = Duration::ZERO;
+    let elector = Elector::start(options);
+    let mut status = elector.status();
+    while elector.authority().is_none() {
+        status.changed().await.expect("it runs");
+    }
+    elector
+}
+
+#[tokio::test]
+async fn a_stop_reports_whether_the_release_is_confirmed() {
+    let stage = shared_stage().await;
+    let stored = stored(&stage);
+    let elector = leading(&stage, stage.set().uri()).await;
+    assert_eq!(stored.holder().await.as_deref(), Some("a"));
+    elector.stop().await.expect("it is released");
+    assert_eq!(stored.holder().await, None);
+
+    let proxy = stage.set().proxy();
+    let elector = leading(&stage, stage.set().proxied_uri(&proxy)).await;
+    proxy.stall();
+    let stopped = elector.stop().await;
+    assert!(
+        matches!(stopped, Err(ElectorError::Unconfirmed)),
+        "{stopped:?}"
+    );
+    assert_eq!(stored.holder().await.as_deref(), Some("a"));
+    proxy.resume();
+}
