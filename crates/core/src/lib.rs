@@ -8,7 +8,9 @@
 //! exhaustive model that check them are compiled for tests only.
 //!
 //! The enums of the rules are exhaustive: a host must decide about each new case, and a wildcard
-//! would decide for it.
+//! would decide for it. A new case is therefore a breaking release; a program that only reads some of
+//! the cases ends its `match` with a wildcard. Lists whose values a host passes on by their names
+//! ([`Reason`](election::Reason), [`Loss`](lock::Loss)) can grow in any release.
 //!
 //! ```
 //! use leasehold_core::election::{BootTime, Candidate, Effect, Election, Identity, Input};

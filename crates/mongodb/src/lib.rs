@@ -11,8 +11,9 @@
 //!
 //! Errors, options, events and retry policies may get further variants and fields
 //! (`#[non_exhaustive]`). Three groups are complete on purpose, and change with an incompatible
-//! version only. Inputs, effects and the status of the state machines (`leasehold_core`): a program
-//! must decide about each new one. Records for observers ([`calls::Answered`],
+//! version only. Inputs, effects and the status of the state machines (`leasehold_core`), except
+//! [`Reason`](election::Reason) and [`Loss`](lock::Loss): a program must decide about each new one.
+//! Records for observers ([`calls::Answered`],
 //! [`locker::Finished`], [`store::StoreInfo`]) and answers of a [`store::Store`]: tests of programs
 //! and other stores build them. [`store::mongo::operators`] and [`store::mongo::probe`]: they are
 //! the documents and replies as an operator's command shows them, each value in its own way.
@@ -55,3 +56,46 @@ pub mod trace;
 pub mod uri;
 
 pub use leasehold_core::{election, lock};
+
+/// A program ends its `match` with a wildcard, because the lists can grow.
+///
+/// ```
+/// use leasehold_mongodb::lock::Loss;
+/// use leasehold_mongodb::store::RetryPolicy;
+///
+/// fn shown(loss: Loss, retry: RetryPolicy) -> (&'static str, bool) {
+///     let lost = match loss {
+///         Loss::Deadline | Loss::Rejected | Loss::StoreRolledBack => "lost",
+///         _ => "lost for a new reason",
+///     };
+///     let is_retried = match retry {
+///         RetryPolicy::Retry | RetryPolicy::WaitForServer => true,
+///         RetryPolicy::Reconfigure => false,
+///         _ => true,
+///     };
+///     (lost, is_retried)
+/// }
+/// ```
+///
+/// ```compile_fail,E0004
+/// use leasehold_mongodb::lock::Loss;
+///
+/// fn shown(loss: Loss) -> &'static str {
+///     match loss {
+///         Loss::Deadline | Loss::Rejected | Loss::StoreRolledBack => "lost",
+///     }
+/// }
+/// ```
+///
+/// ```compile_fail,E0004
+/// use leasehold_mongodb::store::RetryPolicy;
+///
+/// fn is_retried(retry: RetryPolicy) -> bool {
+///     match retry {
+///         RetryPolicy::Retry | RetryPolicy::WaitForServer => true,
+///         RetryPolicy::Reconfigure => false,
+///     }
+/// }
+/// ```
+#[cfg(doctest)]
+struct ListsThatCanGrow;

@@ -236,7 +236,7 @@ pub struct Transition {
     pub lasted: Duration,
 }
 
-/// Events to report to humans.
+/// Events to report to humans. Exhaustive: a host must decide how to report each of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Notice {

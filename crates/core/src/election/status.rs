@@ -8,7 +8,8 @@ use super::named::named;
 use super::time::BootTime;
 
 named! {
-    /// The role of a candidate.
+    /// The role of a candidate. Exhaustive: each surface must show each role by its name, and must not
+    /// show an unknown one as another.
     pub enum Role {
         /// The candidate has authority.
         Leader = "leader",
@@ -26,6 +27,7 @@ named! {
 named! {
     /// Reason for the state of a candidate: one closed list for file, log, history, Event and
     /// metric.
+    #[non_exhaustive]
     pub enum Reason {
         /// The candidate acquired a free lease.
         Acquired = "acquired",

@@ -45,7 +45,7 @@ pub enum Effect {
     Exit(End),
 }
 
-/// An event to report to operators.
+/// An event to report to operators. Exhaustive: a host must decide how to report each of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Notice {

@@ -52,7 +52,8 @@ impl AtLeast {
     }
 }
 
-/// Mode in which a contender wants to hold the lock.
+/// Mode in which a contender wants to hold the lock. Exhaustive: a program requests one, and has
+/// none to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Want {

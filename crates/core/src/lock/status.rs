@@ -12,6 +12,7 @@ pub const AHEAD_SHOWN_MAX: usize = 16;
 
 named! {
     /// Reason why a held lock was lost.
+    #[non_exhaustive]
     pub enum Loss {
         /// No renewal was acknowledged in time.
         Deadline = "deadline",
@@ -22,7 +23,8 @@ named! {
     }
 }
 
-/// Final result of a contender.
+/// Final result of a contender. Exhaustive: a host must decide what follows from each end, such as an
+/// exit code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum End {
@@ -82,7 +84,7 @@ pub struct Ahead {
     pub since: WallMillis,
 }
 
-/// Current state of a contender.
+/// Current state of a contender. Exhaustive: a host must decide in each state whether work may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The claim is not known to be in the document.
