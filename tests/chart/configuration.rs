@@ -10,6 +10,7 @@ use std::process::Command;
 use leasehold::config::KEYS;
 use serde_json::Value;
 
+use crate::documented::block;
 use crate::helm::{Objects, render, root};
 
 /// Keys that the chart sets from its own values or from the pod, or that name a path where it
@@ -217,6 +218,27 @@ fn an_identity_contains_the_name_of_the_pod_and_perhaps_more() {
             "{complaint}"
         );
         assert!(complaint.contains("as in eu1.$(POD_NAME)"), "{complaint}");
+    }
+}
+
+/// As docs/operations.md says for a StatefulSet.
+#[test]
+fn a_priority_may_come_from_a_variable_of_the_pod() {
+    let documented = block("docs/operations.md", "priority.yaml");
+    let documented: Value = serde_saphyr::from_str(&documented).unwrap();
+    let index = format!("leasehold.extraEnv={}", documented["leasehold"]["extraEnv"]);
+    let documented = documented["leasehold"]["config"]["identity"]["priority"].to_string();
+    let priority = |value: &str| format!("leasehold.config.identity.priority={value}");
+    for installation in ["minimal", "stateful-set", "supervisor"] {
+        let objects = Objects::of(installation, &[&index, &priority(&documented)]);
+        assert!(objects.has_flag("--identity-priority=$(POD_INDEX)"));
+        let environment = objects.daemon()["env"].as_array().unwrap();
+        let mut names = environment.iter().map(|variable| &variable["name"]);
+        assert!(names.any(|name| name == "POD_INDEX"), "{environment:?}");
+    }
+    for wrong in ["1001", "\"2\"", "\"high\""] {
+        let complaint = render("minimal", &[&priority(wrong)]).unwrap_err();
+        assert!(complaint.contains("priority"), "{wrong}: {complaint}");
     }
 }
 
