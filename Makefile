@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run mongodb stop build check test flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc site clean
+.PHONY: help run mongodb stop build check test flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench screenshots lint deny msrv publish-check doc site clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -37,6 +37,9 @@ lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 	$(CARGO) test --workspace --quiet --test plain_words
 
 DENY_VERSION := 0.20.2
+
+measure-code: ## how much code each room has, and what makes it hard to hold in the head
+	tests/measure-code
 
 deny: ## licences, bans and sources of the shipped crates (needs cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || { \

@@ -7,7 +7,6 @@ pub mod check;
 pub mod completions;
 pub mod config;
 pub mod install;
-pub mod limits;
 pub mod lock;
 pub mod locks;
 pub mod operators;
@@ -17,7 +16,6 @@ pub mod status;
 
 mod arguments;
 mod ask;
-mod privacy;
 mod store_elections;
 mod store_options;
 mod table;
@@ -30,6 +28,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::config::{ConfigError, Key, Sources};
+use leasehold_host::limits;
+
 use crate::exit;
 
 pub use arguments::{UsageError, command, parse};

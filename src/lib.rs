@@ -17,22 +17,17 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-mod bounded_file;
-mod cause;
 pub mod cli;
-pub mod config;
-mod duration;
-pub mod exit;
 mod http;
-pub mod log;
 pub mod publish;
-pub mod signals;
-mod sink;
 pub mod supervisor;
 
 pub use leasehold_clock as clock;
+pub use leasehold_config as config;
 pub use leasehold_core::{election, lock};
 pub use leasehold_guard as workload;
+use leasehold_host::{bounded_file, cause, duration, sink};
+pub use leasehold_host::{exit, log, signals};
 pub use leasehold_mongodb::{
     calls, elector, fenced, locker, randomness, runner, store, trace, uri,
 };

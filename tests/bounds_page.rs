@@ -55,7 +55,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ),
     ("src/cli/arguments/replicas.rs", &["WAIT_MAX"]),
     (
-        "src/config/schema.rs",
+        "crates/config/src/schema.rs",
         &["LABEL_WAIT_MAX", "PREFER_INTERVAL_MAX", "STOP_GRACE_MAX"],
     ),
     // Pauses and intervals.
@@ -65,7 +65,7 @@ const OTHERS: &[(&str, &[&str])] = &[
         &["INTERVAL_MAX"],
     ),
     ("src/cli/operators/live.rs", &["FRAME_MAX"]),
-    ("src/log/throttle.rs", &["REPEAT_MAX"]),
+    ("crates/host/src/log/throttle.rs", &["REPEAT_MAX"]),
     (
         "src/publish/kubernetes/retry.rs",
         &["BACKOFF_MAX", "RETRY_AFTER_MAX"],

@@ -89,19 +89,6 @@ const RULES: &[Rule] = &[
         why: "a supervisor carries out orders and does not depend on the election",
     },
     Rule {
-        part: &["src/config.rs", "src/config"],
-        forbidden: &[
-            "crate::store",
-            "crate::publish",
-            "crate::admin",
-            "crate::runner",
-            "crate::elector",
-            "crate::cli",
-            "tokio",
-        ],
-        why: "the configuration depends on no other part",
-    },
-    Rule {
         part: &["src", "crates"],
         forbidden: &[
             "mod util",

@@ -31,7 +31,6 @@ use self::piped::Input;
 pub use self::standard_input::UnusableInput;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
-use super::privacy::hide_from_the_user;
 use super::run_to_end;
 use super::store_options::{self, stopping};
 use super::trace::{self, TraceError};
@@ -47,6 +46,7 @@ use crate::supervisor::command::Standby;
 use crate::trace::Trace;
 use crate::workload::Command;
 use crate::workload::prerequisites::{MissingPrerequisite, prerequisites};
+use leasehold_host::privacy::hide_from_the_user;
 
 /// Arguments of `leasehold lock`.
 #[derive(Debug, Clone)]
@@ -201,7 +201,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
         None => config.timings,
     };
     let trace = trace::from_environment()?;
-    let log = log::start(&config.log);
+    let log = log::start(config.log.level.filter(), config.log.format.json());
     hide_from_the_user();
     let voice = Voice::new(args.name.clone(), log.is_json(), log.stderr()).quiet(args.quiet);
     let store = inherited::store(&config.mongodb);

@@ -114,7 +114,7 @@ impl LocksError {
 pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
     let config = args.sources.load().lock_config();
     let config = config.map_err(LocksError::Config)?;
-    log::start(&config.log);
+    log::start(config.log.level.filter(), config.log.format.json());
     let answered = run_to_end(answer(args, &config)).map_err(LocksError::System)?;
     answered.map(ExitCode::from)
 }

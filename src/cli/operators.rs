@@ -242,7 +242,7 @@ impl OperatorError {
 pub fn run(args: OperatorArgs) -> Result<ExitCode, CommandError> {
     let config = args.sources.load().lock_config();
     let config = config.map_err(OperatorError::Config)?;
-    log::start(&config.log);
+    log::start(config.log.level.filter(), config.log.format.json());
     let session = Session::open(&config, &args);
     let answered = run_to_end(async {
         let code = command(&session, args.command).await;

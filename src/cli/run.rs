@@ -44,7 +44,6 @@ use self::rest::Rest;
 use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Workload, WorkloadEvent};
-use super::privacy::hide_from_the_user;
 use super::trace;
 use crate::admin::{Admin, AdminState, Bound, Streams};
 use crate::clock;
@@ -63,6 +62,7 @@ use crate::supervisor::Orders;
 use crate::trace::Trace;
 use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
+use leasehold_host::privacy::hide_from_the_user;
 
 /// Maximum time that the exit waits for the files and the event streams to say "not leader". A
 /// local disk takes well under a millisecond. Files on a disk that hangs, and events, carry a
@@ -84,7 +84,7 @@ pub fn run(
     command: Vec<OsString>,
 ) -> Result<ExitCode, RunError> {
     let trace = trace::from_environment()?;
-    let log = log::start(&config.log);
+    let log = log::start(config.log.level.filter(), config.log.format.json());
     environment::log(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::uri_notices::log_for_job;
-use crate::config::{LockConfig, MongoConfig, UriSource, Watch, WorkloadConfig, shown_path};
+use crate::config::{LockConfig, MongoConfig, UriSource, WorkloadConfig, shown_path};
 use crate::election::{Identity, Timings};
-use crate::store::mongo::{StoreOptions, UriProvider, WatchMode};
+use crate::store::mongo::{StoreOptions, UriProvider};
 use crate::supervisor::Stopping;
 
 /// The collection that is configured.
@@ -46,17 +46,6 @@ pub(super) fn name(source: &UriSource) -> Option<String> {
     }
 }
 
-impl From<Watch> for WatchMode {
-    fn from(watch: Watch) -> Self {
-        match watch {
-            Watch::Auto => Self::Auto,
-            Watch::Hints => Self::Hints,
-            Watch::Stream => Self::Stream,
-            Watch::Poll => Self::Poll,
-        }
-    }
-}
-
 /// The way in which a command is asked to stop.
 pub(super) fn stopping(workload: &WorkloadConfig) -> Stopping {
     Stopping {
@@ -80,9 +69,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{duration, find};
+    use crate::config::{Watch, duration, find};
     use crate::election::LeaseName;
     use crate::elector::ElectorOptions;
+    use crate::store::mongo::WatchMode;
 
     #[test]
     fn the_library_has_the_defaults_of_the_configuration() {

@@ -117,7 +117,7 @@ impl Reloader {
                 Reload::Restart => warn!(%lease, key, "configuration change requires a restart"),
             }
         }
-        self.log.set_level(new.log.level);
+        self.log.set_level(new.log.level.filter());
         self.ready_when.send_replace(new.http.ready_when.into());
         self.uri.send_replace(new.mongodb.uri.clone());
         self.current.mongodb.uri = new.mongodb.uri;

@@ -12,13 +12,13 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use rustix::stdio::{stderr, stdout};
 
-use crate::workload::dispositions::without_background_stop;
+use leasehold_guard::dispositions::without_background_stop;
 
 /// Number of bytes that a writable pipe accepts in one write without blocking (PIPE_BUF).
 const PIECE_MAX: usize = 4096;
 
 /// One of the two standard streams.
-pub(crate) struct Sink {
+pub struct Sink {
     inherited: BorrowedFd<'static>,
     way: Way,
 }
@@ -37,12 +37,12 @@ enum Way {
 
 impl Sink {
     /// Returns standard output.
-    pub(crate) fn output() -> Self {
+    pub fn output() -> Self {
         Self::of(stdout(), "/proc/self/fd/1")
     }
 
     /// Returns standard error.
-    pub(crate) fn error() -> Self {
+    pub fn error() -> Self {
         Self::of(stderr(), "/proc/self/fd/2")
     }
 
@@ -64,7 +64,7 @@ impl Sink {
     ///
     /// # Errors
     /// `AGAIN` if the reader has no room.
-    pub(crate) fn write(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+    pub fn write(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
         // `stty tostop` stops a background job that writes to its terminal.
         without_background_stop(|| self.write_now(bytes))
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 /// Returns the cause without an error number. A custom error keeps its own message.
-pub(crate) fn cause(error: &Error) -> String {
+pub fn cause(error: &Error) -> String {
     match error.kind() {
         _ if error.get_ref().is_some() => error.to_string(),
         ErrorKind::NotFound => "no such file or directory".to_owned(),
@@ -17,7 +17,7 @@ pub(crate) fn cause(error: &Error) -> String {
 
 /// Returns the limit that kept a process from being created or a program from being executed, if
 /// it was one.
-pub(crate) fn process_limit(error: &Error) -> Option<&'static str> {
+pub fn process_limit(error: &Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {
         Errno::AGAIN => Some("process limit reached (EAGAIN)"),
         Errno::NOMEM => Some("out of memory (ENOMEM)"),
@@ -28,7 +28,7 @@ pub(crate) fn process_limit(error: &Error) -> Option<&'static str> {
 }
 
 /// Returns why a program was not executed.
-pub(crate) fn not_executed(error: &Error) -> String {
+pub fn not_executed(error: &Error) -> String {
     match Errno::from_io_error(error) {
         // The C library of some systems runs such a file with /bin/sh, that of others does not.
         Some(Errno::NOEXEC) => "exec format error: add a #! line".to_owned(),
@@ -38,7 +38,7 @@ pub(crate) fn not_executed(error: &Error) -> String {
 
 /// Returns why a program cannot be executed. The kernel reports ENOENT both for a missing script
 /// and for a script whose interpreter is missing.
-pub(crate) fn not_executable(program: &OsStr, error: &Error) -> String {
+pub fn not_executable(program: &OsStr, error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound if Path::new(program).is_file() => {
             "its interpreter or its loader does not exist".to_owned()

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 
 /// Returns the bytes of a file; `None` if there are more than `bytes_max`. Only regular files are
 /// read, because a pipe would block its reader, and returns its bytes only once.
-pub(crate) fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+pub fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let limit = u64::try_from(bytes_max)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
@@ -27,7 +27,7 @@ pub(crate) fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Option<V
 }
 
 /// Opens a file for reading. The open of a FIFO without a writer does not block.
-pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+pub fn open_without_waiting(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())

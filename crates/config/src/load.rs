@@ -14,7 +14,7 @@ use super::error::{Origin, Problem};
 use super::schema::{KEYS, Key, Kind, find_in, is_section, suggest, suggest_key};
 use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, reason, shown};
 use super::{profile, value, yaml};
-use crate::bounded_file::read_bounded;
+use leasehold_host::bounded_file::read_bounded;
 
 /// Sources of a configuration, kept for SIGHUP, which reads the files again. The environment and
 /// the flags of a process do not change.

@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::rendered_for::RenderedFor;
 use super::schema::Kind;
-pub use crate::duration::parse_duration as duration;
-pub(super) use crate::duration::unit_is_missing;
-use crate::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName, NameError};
-use crate::uri::ConnectionUri;
+use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName, NameError};
+pub use leasehold_host::duration::parse_duration as duration;
+pub(super) use leasehold_host::duration::unit_is_missing;
+use leasehold_mongodb::uri::ConnectionUri;
 
 /// Checks a value. The error describes the accepted values.
 pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
@@ -82,7 +82,7 @@ fn health_url(text: &str) -> Result<(), String> {
             "{why}: expected a URL such as \"http://127.0.0.1:8080/healthz\""
         ))
     };
-    let Ok(url) = text.parse::<hyper::Uri>() else {
+    let Ok(url) = text.parse::<http::Uri>() else {
         return refused("this is not a URL");
     };
     match (url.scheme_str(), url.host()) {

@@ -37,7 +37,7 @@ pub fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Durati
 }
 
 /// Returns the error for a number without a unit.
-pub(crate) fn unit_is_missing(number: &str, min: Duration, max: Duration) -> String {
+pub fn unit_is_missing(number: &str, min: Duration, max: Duration) -> String {
     let seconds = format!("{number}s");
     if parse_duration(&seconds, min, max).is_ok() {
         format!("expected a duration with its unit: write \"{seconds}\" if seconds are meant")

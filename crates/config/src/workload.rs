@@ -9,7 +9,7 @@ use super::validate::Checked;
 use super::value;
 
 /// Section `[workload]`; its `loss_grace` is one of the
-/// [`Timings`](crate::election::Timings).
+/// [`Timings`](leasehold_core::election::Timings).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadConfig {
     /// Stop signal of a supervised workload.

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::election::LeaseName;
+use leasehold_core::election::LeaseName;
 
 /// Namespace and service account that the manifests of this pod were rendered for.
 #[derive(Debug, Clone, PartialEq, Eq)]

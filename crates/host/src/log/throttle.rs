@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::election::BootTime;
+use leasehold_core::election::BootTime;
 
 /// Default interval from the first line about an error to the second.
 const REPEAT_MIN: Duration = Duration::from_secs(2);
@@ -15,18 +15,18 @@ const REPEAT_MAX: Duration = Duration::from_secs(300);
 const KINDS_MAX: usize = 64;
 
 /// Returns a duration as a field of a log line.
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Formats a duration with millisecond precision.
-pub(crate) fn shown(duration: Duration) -> String {
+pub fn shown(duration: Duration) -> String {
     humantime::format_duration(Duration::from_millis(millis(duration))).to_string()
 }
 
 /// Decides which failures of one operation are logged.
 #[derive(Debug)]
-pub(crate) struct ErrorThrottle {
+pub struct ErrorThrottle {
     /// Interval from the first line to the second.
     first_interval: Duration,
     since: Option<BootTime>,
@@ -48,7 +48,7 @@ impl Default for ErrorThrottle {
 
 impl ErrorThrottle {
     /// Creates a throttle with another interval from the first line to the second.
-    pub(crate) const fn starting_with(first_interval: Duration) -> Self {
+    pub const fn starting_with(first_interval: Duration) -> Self {
         Self {
             first_interval,
             since: None,
@@ -61,17 +61,12 @@ impl ErrorThrottle {
     }
 
     /// Counts a failure. Returns true if it should be logged.
-    pub(crate) fn failed(&mut self, kind: &'static str, now: BootTime) -> bool {
+    pub fn failed(&mut self, kind: &'static str, now: BootTime) -> bool {
         self.failed_with(kind, None, now)
     }
 
     /// Counts a failure with a server's code. Returns true if it should be logged.
-    pub(crate) fn failed_with(
-        &mut self,
-        kind: &'static str,
-        code: Option<i32>,
-        now: BootTime,
-    ) -> bool {
+    pub fn failed_with(&mut self, kind: &'static str, code: Option<i32>, now: BootTime) -> bool {
         let kind = (kind, code);
         if self.since.is_none() {
             self.since = Some(now);
@@ -98,14 +93,14 @@ impl ErrorThrottle {
     }
 
     /// Returns for how long the operation has been failing, and the number of failures.
-    pub(crate) fn so_far(&self, now: BootTime) -> (Duration, u64) {
+    pub fn so_far(&self, now: BootTime) -> (Duration, u64) {
         let lasted = self.since.map_or(Duration::ZERO, |since| now.since(since));
         (lasted, self.failures)
     }
 
     /// Marks the error as over. If it was logged, returns the time of the first failure and the
     /// number of failures.
-    pub(crate) fn over(&mut self) -> Option<(BootTime, u64)> {
+    pub fn over(&mut self) -> Option<(BootTime, u64)> {
         let since = self.since.take()?;
         std::mem::take(&mut self.said).then_some((since, self.failures))
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tracing::level_filters::LevelFilter;
+
 use signal_hook::consts;
 
 macro_rules! choice {
@@ -143,7 +145,7 @@ choice! {
     }
 }
 
-impl From<StopScope> for crate::workload::StopScope {
+impl From<StopScope> for leasehold_guard::StopScope {
     fn from(scope: StopScope) -> Self {
         match scope {
             StopScope::Group => Self::Group,
@@ -188,6 +190,41 @@ choice! {
         Text = "text",
         /// For machines.
         Json = "json",
+    }
+}
+
+impl From<Watch> for leasehold_mongodb::store::mongo::WatchMode {
+    fn from(watch: Watch) -> Self {
+        match watch {
+            Watch::Auto => Self::Auto,
+            Watch::Hints => Self::Hints,
+            Watch::Stream => Self::Stream,
+            Watch::Poll => Self::Poll,
+        }
+    }
+}
+
+impl LogLevel {
+    /// Returns the filter that passes records of this level and of more severe ones.
+    pub fn filter(self) -> LevelFilter {
+        match self {
+            Self::Error => LevelFilter::ERROR,
+            Self::Warn => LevelFilter::WARN,
+            Self::Info => LevelFilter::INFO,
+            Self::Debug => LevelFilter::DEBUG,
+            Self::Trace => LevelFilter::TRACE,
+        }
+    }
+}
+
+impl LogFormat {
+    /// Returns true for JSON; `None` if it depends on the destination.
+    pub fn json(self) -> Option<bool> {
+        match self {
+            Self::Auto => None,
+            Self::Text => Some(false),
+            Self::Json => Some(true),
+        }
     }
 }
 

@@ -49,7 +49,7 @@ mod tests {
 
     use super::super::{Config, Setting, Sources, find};
     use super::*;
-    use crate::election::election_gap;
+    use leasehold_core::election::election_gap;
 
     fn sources(flags: &[(&str, &str)]) -> Sources {
         let required = [

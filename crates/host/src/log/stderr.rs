@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::sink::Sink;
 
 /// The destination of log lines, with the number of lines lost.
-pub(crate) struct Stderr {
+pub struct Stderr {
     sink: Sink,
     /// True if the end of a line was dropped. The next line then starts with a line break.
     torn: AtomicBool,
@@ -29,7 +29,8 @@ enum Written {
 }
 
 impl Stderr {
-    pub(crate) fn open() -> Self {
+    /// Opens the standard error of this process.
+    pub fn open() -> Self {
         Self {
             sink: Sink::error(),
             torn: AtomicBool::new(false),
@@ -47,7 +48,7 @@ impl Stderr {
     }
 
     /// Writes a whole line, or drops what the reader has no room for.
-    pub(crate) fn write_line(&self, line: &[u8]) {
+    pub fn write_line(&self, line: &[u8]) {
         let written = if self.torn.load(Ordering::Relaxed) {
             self.write_up_to_full(&[b"\n", line].concat())
         } else {

@@ -19,7 +19,7 @@ pub struct TooFewFiles {
 }
 
 /// Rejects a limit of open files that is too low.
-pub(super) fn check() -> Result<(), TooFewFiles> {
+pub fn check() -> Result<(), TooFewFiles> {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < OPEN_FILES_MIN => Err(TooFewFiles { limit }),
         Some(_) | None => Ok(()),

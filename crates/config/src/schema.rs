@@ -11,10 +11,10 @@ use super::choice::{
     KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopScope,
     StopSignal, Watch,
 };
-use crate::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
+use leasehold_core::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
 /// The built-in defaults, with a comment on each key.
-pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
+pub const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
 
 /// One key of the configuration.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! report their own errors.
 //!
 //! ```
-//! use leasehold::config::{Sources, find};
+//! use leasehold_config::{Sources, find};
 //!
 //! let flag = |path, value: &str| (find(path).expect("a key"), value.to_owned());
 //! let sources = Sources {
@@ -13,7 +13,7 @@
 //! };
 //! let config = sources.load().config()?;
 //! assert_eq!(config.lease.name.as_str(), "orders");
-//! # Ok::<(), leasehold::config::ConfigError>(())
+//! # Ok::<(), leasehold_config::ConfigError>(())
 //! ```
 
 mod choice;
@@ -48,7 +48,7 @@ pub use secret::{MASK, Secret, UriError, UriSource, looks_secret, shown, shown_p
 pub use value::duration;
 pub use workload::{HealthCheck, HealthConfig, HooksConfig, WorkloadConfig};
 
-use crate::election::{Identity, LeaseName, Timings};
+use leasehold_core::election::{Identity, LeaseName, Timings};
 
 /// The validated configuration of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]

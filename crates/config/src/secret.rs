@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::bounded_file::{open_without_waiting, read_bounded};
-use crate::clock;
-use crate::uri::{BYTES_MAX, ConnectionUri, UriProblem};
+use leasehold_clock as clock;
+use leasehold_host::bounded_file::{open_without_waiting, read_bounded};
+use leasehold_mongodb::uri::{BYTES_MAX, ConnectionUri, UriProblem};
 
 /// Placeholder that is printed instead of a secret.
 pub const MASK: &str = "***";

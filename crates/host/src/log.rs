@@ -11,9 +11,8 @@ use tracing::subscriber::set_global_default;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-pub(crate) use self::stderr::Stderr;
-pub(crate) use self::throttle::{ErrorThrottle, millis, shown};
-use crate::config::{LogConfig, LogFormat, LogLevel};
+pub use self::stderr::Stderr;
+pub use self::throttle::{ErrorThrottle, millis, shown};
 
 /// A handle on the running log.
 #[derive(Clone)]
@@ -30,14 +29,14 @@ impl LogHandle {
     }
 
     /// Returns the destination of the lines, for messages that are not log lines.
-    pub(crate) fn stderr(&self) -> Arc<Stderr> {
+    pub fn stderr(&self) -> Arc<Stderr> {
         Arc::clone(&self.stderr)
     }
 
     /// Sets the minimum level of the lines that are written from now on.
-    pub fn set_level(&self, level: LogLevel) {
+    pub fn set_level(&self, level: LevelFilter) {
         // Fails only if the subscriber no longer exists, and then nothing is logged anyway.
-        let _ = self.level.modify(|now| *now = filter(level));
+        let _ = self.level.modify(|now| *now = level);
     }
 
     /// Registers a callback for lines that are dropped because standard error is not read fast
@@ -47,15 +46,12 @@ impl LogHandle {
     }
 }
 
-/// Starts logging for the whole process. Call it only once.
-pub fn start(config: &LogConfig) -> LogHandle {
-    let (filter, level_handle) = reload::Layer::new(filter(config.level));
+/// Starts logging for the whole process. Call it only once. If `json` is `None`, lines are text on a
+/// terminal and JSON otherwise.
+pub fn start(level: LevelFilter, json: Option<bool>) -> LogHandle {
+    let (filter, level_handle) = reload::Layer::new(level);
     let terminal = io::stderr().is_terminal();
-    let json = match config.format {
-        LogFormat::Auto => !terminal,
-        LogFormat::Text => false,
-        LogFormat::Json => true,
-    };
+    let json = json.unwrap_or(!terminal);
     let stderr = Arc::new(Stderr::open());
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(Arc::clone(&stderr))
@@ -74,15 +70,5 @@ pub fn start(config: &LogConfig) -> LogHandle {
         level: level_handle,
         stderr,
         json,
-    }
-}
-
-fn filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
     }
 }

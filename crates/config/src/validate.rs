@@ -14,7 +14,7 @@ use super::secret::{Secret, UriSource};
 use super::{
     Config, HttpConfig, KubernetesConfig, LeaseConfig, LockConfig, LogConfig, MongoConfig, value,
 };
-use crate::election::{Identity, LeaseName, TimingSettings, Timings};
+use leasehold_core::election::{Identity, LeaseName, TimingSettings, Timings};
 
 impl Loaded {
     /// Returns the configuration of a daemon. A lease and a connection string are required, and the

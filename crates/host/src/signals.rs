@@ -24,10 +24,10 @@ use signal_hook::low_level::emulate_default_handler;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 
-use crate::clock;
-use crate::election::BootTime;
 use crate::exit;
-use crate::workload::dispositions::{Ignored, ending, signal_name, unblock_all};
+use leasehold_clock as clock;
+use leasehold_core::election::BootTime;
+use leasehold_guard::dispositions::{Ignored, ending, signal_name, unblock_all};
 
 /// A stop signal that follows the first one within this time belongs to the same request, because
 /// timeout(1) signals its child and then its process group, systemd signals every process of a

@@ -1,0 +1,21 @@
+//! The surroundings of a command of leasehold: signals, exit codes, log lines that never
+//! block, limits, and readable reasons for system errors.
+//!
+//! ```
+//! use leasehold_host::cause::cause;
+//!
+//! let error = std::io::Error::from_raw_os_error(2);
+//! assert_eq!(cause(&error), "no such file or directory");
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod bounded_file;
+pub mod cause;
+pub mod duration;
+pub mod exit;
+pub mod limits;
+pub mod log;
+pub mod privacy;
+pub mod signals;
+pub mod sink;
