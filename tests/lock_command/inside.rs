@@ -110,3 +110,19 @@ fn i12_an_inner_command_does_not_get_the_connection_string_either() {
     let done = place.run_under("scrubbed", &[], &script);
     assert_eq!(done.stdout, "none\n", "{done:?}");
 }
+
+#[test]
+fn an_inner_lock_whose_line_cannot_be_written_says_so() {
+    let place = Place::new();
+    let input = place.path("input");
+    let input = input.display();
+    let bare = format!("{PROGRAM} lock full");
+    // The input stays open.
+    let script = format!("mkfifo {input}; exec 4<> {input}; {bare} <&4 > /dev/full; echo $?");
+    let done = place.run_under("full", &[], &script);
+    assert_eq!(done.stdout, "2\n", "{done:?}");
+    done.says(
+        0,
+        "standard output cannot be written; the outer command still holds",
+    );
+}

@@ -151,11 +151,24 @@ fn a_lock_whose_line_is_not_read_is_given_back_and_never_reported_as_held() {
     let next = place.run_empty("unread", &[]);
     assert_eq!(next.code, 0, "{next:?}");
     let job = job.output();
-    assert_ne!(job.code, 0, "{job:?}");
-    job.says(job.code, "given back: standard output was not read");
+    job.says(2, "given back: standard output was not read");
     let mut text = String::new();
     output.read_to_string(&mut text).unwrap();
     assert_eq!(text.trim(), "");
+    drop(input);
+}
+
+#[test]
+fn a_lock_whose_line_cannot_be_written_is_given_back() {
+    let place = Place::new();
+    let mut command = place.command(&["lock", "full"]);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    command.stdin(Stdio::piped()).stdout(full);
+    let mut job = Job::start(command);
+    let input = job.input();
+    job.output()
+        .says(2, "given back: standard output cannot be written");
+    assert_eq!(place.run_empty("full", &["--no-wait"]).code, 0);
     drop(input);
 }
 

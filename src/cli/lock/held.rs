@@ -352,6 +352,7 @@ pub(super) fn run_within(command: &[OsString], lock: &LeaseName, held: &Held, vo
     let Some((program, arguments)) = command.split_first() else {
         let line = held_line(lock, held.token, held.slot);
         if !print_line(&line) {
+            voice.say("standard output cannot be written; the outer command still holds the lock");
             return exit::CANNOT_TELL;
         }
         if io::stdin().is_terminal() {
