@@ -25,11 +25,13 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
     let needed = "the role needs find, insert, update and changeStream on the collection";
     let failed = |user: &str, source: &str| {
         format!(
-            "authentication failed for user {user}: check the password, and that the user is one \
-             of authSource \"{source}\""
+            "authentication failed for user {user} (AuthenticationFailed, code 18): check the \
+             password, and that the user is one of authSource \"{source}\""
         )
     };
     let wrong = right.replace("p%40ss%2Fword%3A%25", "wr0ng");
+    let source = "authSource=%24external&authMechanism=PLAIN";
+    let plain = right.replace("authSource=admin", source);
     vec![
         Situation::lock("password wrong", &wrong, "a")
             .exits(69)
@@ -44,6 +46,9 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::lock("authSource wrong", &right.replace("authSource=admin", "authSource=leasehold"), "d")
         .exits(69)
         .says(&failed("nobody", "leasehold")),
+        Situation::lock("authMechanism not enabled", &plain, "q")
+            .exits(69)
+            .says("authentication failed for user nobody (MechanismUnavailable, code 334): the server does not enable this mechanism: correct authMechanism"),
         Situation::lock("no user in the URI", &over_tls(""), "e")
             .exits(69)
             .says("authentication required (Unauthorized, code 13): the URI has no user"),
@@ -57,18 +62,22 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::lock("no right at all", &right, "g").exits(69).says(needed),
         Situation::lock("rights on another database", &set.uri_for(&elsewhere), "h")
             .exits(69)
-            .says("not authorized (Unauthorized, code 13): user elsewhere may not "),
+            .says("not authorized (Unauthorized, code 13): user elsewhere lacks the right find or update; "),
         Situation::locks("no right to find", &find)
             .says(&format!("not authorized (Unauthorized, code 13): user writer may not find; {needed}")),
         Situation::lock("no right to update", &update, "i")
             .exits(69)
-            .says(&format!("not authorized (Unauthorized, code 13): user reader may not update; {needed}")),
+            .says(&format!("not authorized (Unauthorized, code 13): user reader lacks the right find or update; {needed}")),
+        Situation::lock("a right to update, but not to find", &find, "r")
+            .exits(69)
+            .says("user writer lacks the right find or update; ")
+            .says(needed),
         Situation::lock("no right to insert", &insert, "j")
             .exits(69)
             .says(&format!("not authorized (Unauthorized, code 13): user updater may not insert; {needed}")),
         Situation::run("no right to follow changes", &follow, "k")
             .says("no change stream, polling")
-            .says("user poller may not changeStream")
+            .says("user poller lacks the right find or changeStream")
             .says("to=\"leader\""),
     ]
 }

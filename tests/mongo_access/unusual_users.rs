@@ -26,7 +26,7 @@ async fn a_user_name_with_a_comma_and_an_equals_sign_logs_in() {
     keeps_secrets(&a, &[]).await;
     let wrong = uri.replace("p%40ss", "wr0ng-Secret");
     let b = stage.candidate("b").uri(&wrong).start();
-    let refused = "authentication failed for user reports, cn=nightly: check the password";
+    let refused = "authentication failed for user reports, cn=nightly (AuthenticationFailed, code 18): check the password";
     b.wait_logged(refused, LONG).await;
     keeps_secrets(&b, &["wr0ng-Secret"]).await;
 }

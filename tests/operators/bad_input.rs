@@ -136,7 +136,7 @@ async fn a_missing_right_is_named() {
         .expect(0, &["a, token 1"]);
     as_reader(&["step-down", &lease])
         .await
-        .expect(69, &["user reader may not update"]);
+        .expect(69, &["user reader lacks the right find or update"]);
     assert!(a.leads());
 }
 

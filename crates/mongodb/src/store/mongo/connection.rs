@@ -328,7 +328,7 @@ impl Deployment {
         };
         answer.failure = answer.failure.map(|failure| self.with_unread_uri(failure));
         if answer.failure.is_some() {
-            let refused = outcome::is_authentication(&error) || self.is_logged_out(&error);
+            let refused = outcome::refuses_login(&error) || self.is_logged_out(&error);
             let given_up = self.is_given_up(outcome::is_reply(&error));
             self.renew_connection(refused || given_up).await;
         }

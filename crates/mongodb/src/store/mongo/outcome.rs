@@ -3,6 +3,7 @@
 //! The text of an error is never passed on, because it contains the server's reply, and the text of
 //! a connection string contains the password.
 
+use std::error::Error as _;
 use std::io;
 
 use mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
@@ -18,6 +19,10 @@ pub(super) const LOGIN_REFUSED: &str = "authentication failed";
 /// Kind of the failure of a client without a user on a server that requires one.
 pub(super) const LOGIN_REQUIRED: &str = "authentication required";
 const AUTHENTICATION_FAILED: i32 = 18;
+const MECHANISM_UNAVAILABLE: i32 = 334;
+/// Code of all errors of Atlas' proxies, and the text by which a refused login differs from them.
+const ATLAS_ERROR: i32 = 8000;
+const ATLAS_LOGIN_REFUSED: &str = "bad auth";
 /// `ShutdownInProgress`, `InterruptedAtShutdown`.
 const SHUTTING_DOWN: [i32; 2] = [91, 11_600];
 /// `$changeStream` on a standalone server.
@@ -66,10 +71,30 @@ fn never_sent(error: &Error) -> bool {
     )
 }
 
-/// Returns true if new credentials could help.
-pub(super) fn is_authentication(error: &Error) -> bool {
-    matches!(error.kind.as_ref(), ErrorKind::Authentication { .. })
-        || code(error) == Some(AUTHENTICATION_FAILED)
+/// Returns the server's reply to a login, which the driver keeps as the source of its own error, or
+/// the error itself.
+pub(super) fn reply(error: &Error) -> &Error {
+    let ErrorKind::Authentication { .. } = error.kind.as_ref() else {
+        return error;
+    };
+    let source = error.source();
+    let boxed = source.and_then(|source| source.downcast_ref::<Box<Error>>());
+    let plain = || source.and_then(|source| source.downcast_ref::<Error>());
+    boxed.map(Box::as_ref).or_else(plain).unwrap_or(error)
+}
+
+/// Returns true if the server refuses the login itself, so that other credentials could help. A login
+/// also fails if the server shuts down or is overloaded.
+pub(super) fn refuses_login(error: &Error) -> bool {
+    let is_login = matches!(error.kind.as_ref(), ErrorKind::Authentication { .. });
+    match reply(error).kind.as_ref() {
+        ErrorKind::Command(reply) => match reply.code {
+            AUTHENTICATION_FAILED | MECHANISM_UNAVAILABLE => true,
+            ATLAS_ERROR => is_login && reply.message.contains(ATLAS_LOGIN_REFUSED),
+            _ => false,
+        },
+        _ => is_login,
+    }
 }
 
 /// Returns true if change streams will not be available soon: no replica set, or no permission.
@@ -92,7 +117,7 @@ pub(super) fn is_write_error(error: &Error) -> bool {
 
 /// Returns the server's error code.
 pub(super) fn code(error: &Error) -> Option<i32> {
-    match error.kind.as_ref() {
+    match reply(error).kind.as_ref() {
         ErrorKind::Command(command) => Some(command.code),
         ErrorKind::Write(WriteFailure::WriteError(write)) => Some(write.code),
         ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Some(concern.code),
@@ -113,7 +138,8 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
     }
     let failure = match error.kind.as_ref() {
         ErrorKind::ServerSelection { .. } => servers.no_primary(),
-        ErrorKind::Authentication { .. } => unauthenticated(&asked),
+        ErrorKind::Authentication { .. } => login_failed(error, &asked),
+        ErrorKind::Command(_) if refuses_login(error) => login_failed(error, &asked),
         ErrorKind::Command(command) => refused(command, &asked),
         ErrorKind::Write(WriteFailure::WriteConcernError(concern))
             if SHUTTING_DOWN.contains(&concern.code) =>
@@ -183,7 +209,7 @@ pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Optio
             "the answer is not MongoDB's: check the port in the MongoDB URI".to_owned()
         }
         ErrorKind::IncompatibleServer { .. } => "the server's version is too old".to_owned(),
-        ErrorKind::Authentication { .. } => unauthenticated(asked).to_string(),
+        ErrorKind::Authentication { .. } => named(login_failed(error, asked), error).to_string(),
         ErrorKind::ConnectionPoolCleared { .. } => "connection lost".to_owned(),
         ErrorKind::Command(command) => match refusals::name(error) {
             Some(name) => format!("refused ({name}, code {})", command.code),
@@ -237,6 +263,25 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
     }
 }
 
+/// Describes an error of a login.
+fn login_failed(error: &Error, asked: &Asked) -> Failure {
+    match reply(error).kind.as_ref() {
+        ErrorKind::Command(reply) if reply.code == MECHANISM_UNAVAILABLE => {
+            let (detail, _) = refusals::explain(reply.code, &reply.message);
+            let detail = detail.to_owned();
+            Failure {
+                detail,
+                ..unauthenticated(asked)
+            }
+        }
+        ErrorKind::Command(reply) if !refuses_login(error) => Failure {
+            kind: "the login failed",
+            ..refused(reply, asked)
+        },
+        _ => unauthenticated(asked),
+    }
+}
+
 fn unauthenticated(asked: &Asked) -> Failure {
     let (subject, detail) = match &asked.login {
         Login::Password { user, source } => (
@@ -269,17 +314,14 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
                 Login::Token => "the workload's identity".to_owned(),
                 Login::Certificate | Login::Nobody => "the certificate's user".to_owned(),
             };
-            let lacks = match action(&error.message) {
-                Some(action) => format!("{user} may not {action}; "),
-                None => format!("{user} lacks a right; "),
-            };
+            let lacks = lacks(&error.message);
             Failure::new(
                 "not authorized",
-                lacks + "the role needs find, insert, update and changeStream on the collection",
+                format!("{user} {lacks}; ")
+                    + "the role needs find, insert, update and changeStream on the collection",
             )
             .with_retry(RetryPolicy::Reconfigure)
         }
-        AUTHENTICATION_FAILED => unauthenticated(asked),
         NO_CHANGE_STREAMS => Failure::new(
             "no change streams",
             "not a replica set: followers poll instead, and nothing protects an acknowledged \
@@ -309,17 +351,18 @@ pub(super) fn not_primary() -> Failure {
     .with_retry(RetryPolicy::Reconfigure)
 }
 
-/// Returns the permission that a command needs, extracted from the server's text. Nothing else of
-/// the text is passed on, because it contains the values of the command.
-fn action(message: &str) -> Option<&'static str> {
-    let (_, command) = message.split_once("execute command { ")?;
-    let (name, _) = command.split_once(':')?;
-    match name {
-        "find" => Some("find"),
-        "insert" => Some("insert"),
-        "findAndModify" | "update" => Some("update"),
-        "aggregate" => Some("changeStream"),
-        _ => None,
+/// Returns the rights of which a command lacks at least one, by its name in the server's text. Nothing
+/// else of the text is passed on, because it contains the values of the command.
+fn lacks(message: &str) -> &'static str {
+    let command = message.split_once("execute command { ");
+    let name = command.and_then(|(_, command)| command.split_once(':'));
+    match name.map(|(name, _)| name) {
+        Some("find") => "may not find",
+        Some("insert") => "may not insert",
+        Some("update") => "may not update",
+        Some("findAndModify") => "lacks the right find or update",
+        Some("aggregate") => "lacks the right find or changeStream",
+        _ => "lacks a right",
     }
 }
 
@@ -360,14 +403,15 @@ mod tests {
     }
 
     #[test]
-    fn the_action_is_all_that_is_taken_from_the_servers_text() {
+    fn the_command_is_all_that_is_taken_from_the_servers_text() {
         let message = r#"not authorized on leasehold to execute command { findAndModify: "leases", query: { _id: "secret" } }"#;
-        assert_eq!(action(message), Some("update"));
-        assert_eq!(
-            action("not authorized to execute command { drop: 1 }"),
-            None
-        );
-        assert_eq!(action("command find requires authentication"), None);
+        assert_eq!(lacks(message), "lacks the right find or update");
+        let message = r#"not authorized on leasehold to execute command { aggregate: "leases" }"#;
+        assert_eq!(lacks(message), "lacks the right find or changeStream");
+        let message = "not authorized to execute command { drop: 1 }";
+        assert_eq!(lacks(message), "lacks a right");
+        let message = "command find requires authentication";
+        assert_eq!(lacks(message), "lacks a right");
     }
 
     #[test]

@@ -53,7 +53,7 @@ const TOO_LARGE: &str =
 const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
 
 /// The known errors. A lasting one ends a wait for a lock, because a retry fails in the same way.
-const KNOWN: [Refusal; 43] = [
+const KNOWN: [Refusal; 44] = [
     passing(6, "HostUnreachable", NO_MAJORITY),
     passing(7, "HostNotFound", NO_MAJORITY),
     passing(11, "UserNotFound", "create the user of the MongoDB URI"),
@@ -106,6 +106,11 @@ const KNOWN: [Refusal; 43] = [
         323,
         "APIStrictError",
         "remove the server API (apiStrict) from the server's parameters",
+    ),
+    lasting(
+        334,
+        "MechanismUnavailable",
+        "the server does not enable this mechanism: correct authMechanism in the MongoDB URI, or the server's authenticationMechanisms",
     ),
     passing(365, "TemporarilyUnavailable", OVERLOADED),
     passing(
@@ -180,7 +185,7 @@ pub(super) fn name(error: &Error) -> Option<Box<str>> {
     if let Some((_, name)) = known.chain(NAMES).find(|(known, _)| *known == code) {
         return Some(name.into());
     }
-    let reported = match error.kind.as_ref() {
+    let reported = match outcome::reply(error).kind.as_ref() {
         ErrorKind::Command(command) => Some(&command.code_name),
         ErrorKind::Write(WriteFailure::WriteError(write)) => write.code_name.as_ref(),
         ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Some(&concern.code_name),

@@ -248,7 +248,7 @@ impl Servers {
                 let Some(words) = outcome::unreachable(error, &known.asked, known.answered) else {
                     return;
                 };
-                let state = match outcome::is_authentication(error) {
+                let state = match outcome::refuses_login(error) {
                     true => ServerState::RefusedLogin(words),
                     false => ServerState::Unreachable(words),
                 };
