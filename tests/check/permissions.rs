@@ -153,6 +153,7 @@ async fn a_collection_that_refuses_leases_is_named_and_nothing_is_stored() {
         create.extend(options);
         create
     };
+    let index = |index: Document| doc! { "createIndexes": "leases", "indexes": [index] };
     for (name, create, says) in [
         (
             "validated",
@@ -186,6 +187,41 @@ async fn a_collection_that_refuses_leases_is_named_and_nothing_is_stored() {
             ] },
             "name_1",
         ),
+        (
+            "expiring",
+            index(doc! { "key": { "renewed_at": 1 }, "name": "ttl_1", "expireAfterSeconds": 60 }),
+            "a TTL index of the collection deletes documents",
+        ),
+        (
+            "sparse",
+            index(doc! { "key": { "x": 1 }, "name": "x_1", "unique": true, "sparse": true }),
+            "x_1",
+        ),
+        (
+            "parallel",
+            index(doc! { "key": { "holders.claim": 1, "queue.claim": 1 }, "name": "both" }),
+            "(CannotIndexParallelArrays, code 171)",
+        ),
+        (
+            "no_lease_is_held",
+            options(doc! { "validator": { "holder.identity": { "$exists": false } } }),
+            "(DocumentValidationFailure, code 121)",
+        ),
+        (
+            "no_lock_is_held",
+            options(doc! { "validator": { "holders.0": { "$exists": false } } }),
+            "(DocumentValidationFailure, code 121)",
+        ),
+        (
+            "no_lock_is_waited_for",
+            options(doc! { "validator": { "queue.0": { "$exists": false } } }),
+            "(DocumentValidationFailure, code 121)",
+        ),
+        (
+            "no_lock_has_ended",
+            options(doc! { "validator": { "history.0": { "$exists": false } } }),
+            "(DocumentValidationFailure, code 121)",
+        ),
     ] {
         let made = database(name).run_command(create).await;
         made.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -195,7 +231,9 @@ async fn a_collection_that_refuses_leases_is_named_and_nothing_is_stored() {
         let stored = leases.count_documents(doc! {}).await.expect("counted");
         assert_eq!(stored, 0, "{name}");
     }
-    check("plain")
-        .await
-        .says("collection", "ok", "accepts leases");
+    let answer = check("plain").await;
+    answer.says("collection", "ok", "accepts leases and locks");
+    let answer = scene.check(&scene.set.uri_for(&scene.user(&ROLE).await));
+    let answer = answer.run().await;
+    answer.says("collection", "ok", "without the right listIndexes");
 }

@@ -9,7 +9,7 @@ use super::{Installation, NOT_REACHED, within};
 use crate::election::Found;
 use crate::store::Failure;
 use crate::store::mongo::probe::{
-    Description, Kind, Latencies, MEASURED_MAX, Product, lacks_right,
+    Description, Indexes, Kind, Latencies, MEASURED_MAX, Product, lacks_right,
 };
 
 const NAMES: [Name; 8] = [
@@ -46,20 +46,27 @@ pub(super) async fn checks(
     ]
 }
 
-/// Checks that the collection accepts leases, which validators, views and indexes of others prevent.
+/// Checks that the collection accepts leases, which validators, views and indexes of others prevent, and
+/// that no index deletes them.
 async fn collection(installation: &Installation, description: &Description) -> Check {
     let name = Name::Collection;
     if description.kind == Kind::Standalone || description.product != Product::MongoDb {
         return Check::skipped(name, "it takes a transaction, which this server has not");
     }
     let Installation { store, timeout, .. } = installation;
-    match within(*timeout, store.try_documents()).await {
-        Ok(()) => Check::ok(
+    let tried = async {
+        store.try_documents().await?;
+        store.indexes().await
+    };
+    let accepts = "accepts leases and locks (written in a transaction, which was aborted)";
+    match within(*timeout, tried).await {
+        Ok(Indexes::Harmless) => Check::ok(name, accepts),
+        Ok(Indexes::Unknown) => Check::ok(
             name,
-            "accepts leases (inserted in a transaction, which was aborted)",
+            format!("{accepts}; TTL indexes are not looked for without the right listIndexes"),
         ),
         Err(failure) if lacks_right(&failure) => {
-            Check::skipped(name, "insert is not granted, see above")
+            Check::skipped(name, "insert and update are not both granted, see above")
         }
         Err(failure) => failed(name, &failure),
     }

@@ -4,6 +4,7 @@ mod client;
 mod document;
 mod expressions;
 mod granting;
+pub(super) mod trial;
 mod update;
 mod wake;
 

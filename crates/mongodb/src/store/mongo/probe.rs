@@ -19,6 +19,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 
 pub use self::certificates::{Certificates, Validity};
+pub use self::collection::Indexes;
 pub use self::description::{Description, Kind, Product};
 pub use self::latency::{Latencies, MEASURED_MAX};
 pub use self::settings::{Seeds, UriSettings, resolve};

@@ -53,7 +53,7 @@ const TOO_LARGE: &str =
 const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
 
 /// The known errors. A lasting one ends a wait for a lock, because a retry fails in the same way.
-const KNOWN: [Refusal; 44] = [
+const KNOWN: [Refusal; 45] = [
     passing(6, "HostUnreachable", NO_MAJORITY),
     passing(7, "HostNotFound", NO_MAJORITY),
     passing(11, "UserNotFound", "create the user of the MongoDB URI"),
@@ -91,6 +91,11 @@ const KNOWN: [Refusal; 44] = [
     passing(133, "FailedToSatisfyReadPreference", ELECTING),
     passing(146, "ExceededMemoryLimit", OVERLOADED),
     lasting(166, "CommandNotSupportedOnView", VIEW),
+    lasting(
+        171,
+        "CannotIndexParallelArrays",
+        "drop the index over several of holders, queue, history and successes, or use another collection",
+    ),
     passing(189, "PrimarySteppedDown", ELECTING),
     passing(202, "NetworkInterfaceExceededTimeLimit", NO_MAJORITY),
     lasting(238, "NotImplemented", NOT_MONGODB),
@@ -213,8 +218,13 @@ pub(super) fn foreign_index(error: &Error) -> Option<String> {
     let (_, index) = message.split_once(" index: ")?;
     let (index, _) = index.split_once(" dup key")?;
     let index = index.split(" collation: ").next()?;
-    let shown: String = index.chars().take(NAME_MAX).collect();
-    (index != ID_INDEX).then(|| shown.escape_debug().to_string())
+    (index != ID_INDEX).then(|| shown_index(index))
+}
+
+/// Returns the name of an index, safe to show on a terminal.
+pub(super) fn shown_index(name: &str) -> String {
+    let shown: String = name.chars().take(NAME_MAX).collect();
+    shown.escape_debug().to_string()
 }
 
 #[cfg(test)]

@@ -1,18 +1,37 @@
-//! Tries if the collection accepts the documents of leases.
+//! Tries if the collection accepts the documents of leases and locks, and keeps them.
 
 use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{DateTime, Document, doc};
 use mongodb::options::ReadConcern;
+use mongodb::{ClientSession, Collection};
 
-use super::StoreProbe;
+use super::description::{array, text};
+use super::{StoreProbe, lacks_right, primary};
 use crate::store::mongo::connection::SendError;
-use crate::store::mongo::{document, outcome, refusals};
+use crate::store::mongo::{document, lock, outcome, refusals};
 use crate::store::{Failure, RetryPolicy};
-use leasehold_core::election::{Revision, Token};
+use leasehold_core::election::{
+    Acquisition, Claim, Declared, Identity, Operation, Revision, Session, Token,
+};
+
+/// `NamespaceNotFound`: the first candidate creates the collection.
+const NAMESPACE_NOT_FOUND: i32 = 26;
+/// Lease duration of the documents that are tried.
+const DURATION: Declared = Declared { millis: 24_000 };
+
+/// The indexes of a collection, as far as the user may list them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Indexes {
+    /// None of them harms leasehold.
+    Harmless,
+    /// The user lacks the right `listIndexes`.
+    Unknown,
+}
 
 impl StoreProbe {
-    /// Inserts two leases in a transaction and aborts it: validators, unique indexes, collations,
-    /// views and capped collections refuse them there as they refuse a candidate. Nothing is stored,
-    /// and nothing of others is changed.
+    /// Writes leases and a lock in a transaction and aborts it: validators, unique indexes,
+    /// collations, views and capped collections refuse them there as they refuse a candidate.
+    /// Nothing is stored, and nothing of others is changed.
     ///
     /// # Errors
     /// If the collection refuses the documents.
@@ -33,6 +52,40 @@ impl StoreProbe {
         })
     }
 
+    /// Lists the indexes of the collection.
+    ///
+    /// # Errors
+    /// If one of them deletes documents, or refuses two leases with a value in common.
+    pub async fn indexes(&self) -> Result<Indexes, Failure> {
+        let collection = self.deployment.collection().await;
+        let collection = collection.map_err(|error| self.failure(error))?;
+        let database = collection
+            .client()
+            .database(&self.deployment.options().database);
+        let command = doc! { "listIndexes": collection.name() };
+        let reply = database.run_command(command).selection_criteria(primary());
+        let reply = match reply.await {
+            Ok(reply) => reply,
+            Err(error) if outcome::code(&error) == Some(NAMESPACE_NOT_FOUND) => {
+                return Ok(Indexes::Harmless);
+            }
+            Err(error) => {
+                let failure = self.described(&error);
+                return match lacks_right(&failure) {
+                    true => Ok(Indexes::Unknown),
+                    false => Err(failure),
+                };
+            }
+        };
+        // A collection has at most 64 indexes, which are fewer than a first batch.
+        let cursor = reply.get_document("cursor").cloned().unwrap_or_default();
+        let indexes = array(&cursor, "firstBatch").filter_map(|index| index.as_document());
+        match indexes.filter_map(harm).next() {
+            Some(failure) => Err(failure),
+            None => Ok(Indexes::Harmless),
+        }
+    }
+
     async fn tried(&self) -> Result<(), SendError> {
         let collection = self.deployment.collection().await?;
         let mut session = collection.client().start_session().await?;
@@ -42,18 +95,70 @@ impl StoreProbe {
             .write_concern(self.deployment.write_concern())
             .await?;
         let name = format!("leasehold check {}", ObjectId::new().to_hex());
-        let mut tried = Ok(());
-        for name in [name.to_uppercase(), name] {
-            let revision = Revision::from_bytes([0; 16]);
-            let lease = document::create(&name, revision, Token::ZERO);
-            let inserted = collection.insert_one(lease).session(&mut session).await;
-            tried = inserted.map(drop);
-            if tried.is_err() {
-                break;
-            }
-        }
+        let identity = &self.deployment.options().identity;
+        let tried = write_all(&collection, &mut session, &name, identity).await;
         // The server aborts a transaction by itself if this is not answered.
         let _ = session.abort_transaction().await;
         Ok(tried?)
     }
+}
+
+/// Creates and acquires two leases. Then creates a lock, for which two contend.
+async fn write_all(
+    collection: &Collection<Document>,
+    session: &mut ClientSession,
+    name: &str,
+    identity: &Identity,
+) -> Result<(), mongodb::error::Error> {
+    let now = DateTime::from_system_time(leasehold_clock::wall_now());
+    let expected = Revision::from_bytes([0; 16]);
+    for (number, name) in (1..).zip([name.to_uppercase(), name.to_owned()]) {
+        let lease = document::create(&name, expected, Token::ZERO);
+        collection.insert_one(lease).session(&mut *session).await?;
+        let acquire = Operation::Acquire(Acquisition {
+            claim: Claim::from_bytes([number; 16]),
+            revision: Revision::from_bytes([number; 16]),
+            token: Token::new(1).unwrap_or(Token::ZERO),
+            expected,
+            session: Session::from_bytes([number; 16]),
+            lease_duration: DURATION,
+            renew_interval: None,
+        });
+        if let Some((filter, update)) = document::write(&name, &acquire, identity, None, now) {
+            let acquired = collection.update_one(filter, update);
+            acquired.session(&mut *session).await?;
+        }
+    }
+    let (lock, contention) = lock::trial::contention(&format!("{name} lock"), identity, now);
+    collection.insert_one(lock).session(&mut *session).await?;
+    for (filter, update) in contention {
+        let written = collection.update_one(filter, update);
+        written.session(&mut *session).await?;
+    }
+    Ok(())
+}
+
+/// Returns how an index harms leasehold, if it does.
+fn harm(index: &Document) -> Option<Failure> {
+    let name = refusals::shown_index(&text(index, "name"));
+    let is_unique = index.get_bool("unique").unwrap_or(false);
+    let has_id = index
+        .get_document("key")
+        .is_ok_and(|key| key.contains_key("_id"));
+    let (kind, detail) = if index.contains_key("expireAfterSeconds") {
+        (
+            "a TTL index of the collection deletes documents",
+            format!(
+                "drop the index {name}: the token of a deleted lease or lock starts again at 1"
+            ),
+        )
+    } else if is_unique && !has_id {
+        (
+            "a unique index of the collection can refuse documents",
+            format!("drop the index {name}, which is not leasehold's, or use another collection"),
+        )
+    } else {
+        return None;
+    };
+    Some(Failure::new(kind, detail).with_retry(RetryPolicy::Reconfigure))
 }
