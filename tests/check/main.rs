@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod bad_input;
+mod client_certificates;
 mod healthy;
 mod host;
 #[cfg(feature = "kubernetes")]

@@ -81,6 +81,11 @@ async fn an_authority_that_is_not_trusted_and_a_missing_file_are_named() {
     let answer = with(&scene, &ours, "/nowhere/ca.pem").await;
     answer.says("tls", "failed", "cannot read /nowhere/ca.pem");
     answer.says("tls", "failed", "correct tlsCAFile");
+    for check in answer.all("server") {
+        assert_eq!(check["result"], "skipped", "{check:#}");
+        let detail = "the TLS configuration is refused, see tls";
+        assert_eq!(check["detail"], detail, "{check:#}");
+    }
 }
 
 #[tokio::test]

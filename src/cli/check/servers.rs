@@ -12,7 +12,7 @@ use crate::clock;
 use crate::publish::directory::{DEPLOYMENT_FILE, recorded_deployment};
 use crate::store::mongo::probe::{
     Description, Kind, Login, Product, Seeds, ServerState, StoreProbe, lacks_right, refuses_login,
-    resolve,
+    refuses_tls, resolve,
 };
 use crate::store::{Failure, RetryPolicy};
 
@@ -24,6 +24,7 @@ const POLL: Duration = Duration::from_millis(20);
 const VERSION_MIN: (u32, u32) = (4, 4);
 /// Time for a look-up of a name above which a nameserver does not answer.
 const SLOW_MIN: Duration = Duration::from_secs(1);
+const NO_CLIENT: &str = "the TLS configuration is refused, see tls";
 /// The remedy for slow look-ups, which each new connection repeats.
 const NAMESERVERS: &str = "check the nameservers of this host (/etc/resolv.conf)";
 /// Data-bearing members with which a set survives the loss of one.
@@ -54,13 +55,18 @@ pub(super) async fn checks(
         }
         Ok(_) | Err(_) => addresses,
     };
-    let states = states(store, &members, timeout);
+    let has_client = !reached.as_ref().err().is_some_and(refuses_tls);
+    let states = async {
+        match has_client {
+            true => states(store, &members, timeout).await,
+            false => BTreeMap::new(),
+        }
+    };
     let (states, tls) = tokio::join!(states, tls::checks(&seeds, &members, timeout));
-    checks.extend(
-        members
-            .iter()
-            .map(|member| server(member, states.get(member))),
-    );
+    checks.extend(members.iter().map(|member| match has_client {
+        true => server(member, states.get(member)),
+        false => Check::skipped(Name::Server, NO_CLIENT).of(member),
+    }));
     // A server of another set is not among the members, and neither is one that the set lists under
     // another name.
     let others = states.iter().filter(|(address, state)| {

@@ -35,7 +35,7 @@ use self::seeds::Seeds;
 use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
-use super::{lock, outcome, refusals};
+use super::{lock, outcome, refusals, tls};
 use crate::store::{Answer, CallOutcome, DeploymentId, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
@@ -369,12 +369,12 @@ impl Deployment {
         let (kind, detail, retry) = match error {
             SendError::Uri(why) => ("MongoDB URI unavailable", why, RetryPolicy::Reconfigure),
             SendError::UnreadUri => return self.unread_uri(),
-            SendError::UnreadFiles(why) => ("TLS files unavailable", why, RetryPolicy::Retry),
+            SendError::UnreadFiles(why) => (tls::UNREAD, why, RetryPolicy::Retry),
             SendError::Refused(problem) => {
                 let why = format!("it {problem}");
                 ("MongoDB URI refused", why, RetryPolicy::Reconfigure)
             }
-            SendError::Files(why) => ("TLS configuration refused", why, RetryPolicy::Reconfigure),
+            SendError::Files(why) => (tls::REFUSED, why, RetryPolicy::Reconfigure),
             SendError::Elsewhere(why) => ("MongoDB URI refused", why, RetryPolicy::Reconfigure),
             SendError::Record(name) => {
                 let why = format!(

@@ -161,8 +161,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         )
         .with_retry(RetryPolicy::Reconfigure),
         ErrorKind::InvalidTlsConfig { .. } => {
-            Failure::new("TLS configuration refused", tls::unusable(&asked.files))
-                .with_retry(RetryPolicy::Reconfigure)
+            Failure::new(tls::REFUSED, tls::UNUSABLE).with_retry(RetryPolicy::Reconfigure)
         }
         ErrorKind::ConnectionPoolCleared { .. } => {
             Failure::new("connection lost", servers.no_primary().detail)

@@ -34,6 +34,7 @@ use super::hints;
 use super::home;
 use super::options::StoreOptions;
 use super::outcome;
+use super::tls;
 use crate::store::{FailoverSettings, Failure, RetryPolicy};
 use leasehold_core::election::{BootTime, Found, LeaseName};
 
@@ -98,6 +99,11 @@ pub fn lacks_hints(failure: &Failure) -> bool {
 /// Returns true if a server answered and refused the login.
 pub fn refuses_login(failure: &Failure) -> bool {
     failure.kind == outcome::LOGIN_REFUSED
+}
+
+/// Returns true if there is no client, because the TLS files or options are not usable.
+pub fn refuses_tls(failure: &Failure) -> bool {
+    [tls::REFUSED, tls::UNREAD].contains(&failure.kind)
 }
 
 /// Returns true if the server requires a user and there is none.

@@ -1,12 +1,23 @@
 //! Explains why a TLS connection to a server failed: converts the library's errors into messages
 //! with a remedy.
 
+mod files;
+
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
+pub(super) use self::files::unusable;
+
+/// Why a client cannot be made, if no file is the cause.
+pub(super) const UNUSABLE: &str = "check the TLS options of the MongoDB URI";
+/// Kind of the failure of a client that cannot be made, because its TLS files or options are not
+/// usable.
+pub(super) const REFUSED: &str = "TLS configuration refused";
+/// Kind of the same failure, if the files were not read in time.
+pub(super) const UNREAD: &str = "TLS files unavailable";
 /// A server without a version or cipher that this client has.
 const TOO_OLD: &str = "the server and this client have no TLS version and cipher in common: the \
                        server must accept TLS 1.2 or 1.3";
@@ -45,16 +56,6 @@ fn cause(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),
         kind => kind.to_string(),
     }
-}
-
-/// Returns the required format of the files, for a driver that cannot use them.
-pub(super) fn unusable(files: &[(&'static str, PathBuf)]) -> String {
-    let files: Vec<_> = files.iter().map(named).collect();
-    if files.is_empty() {
-        return "check the TLS options of the MongoDB URI".to_owned();
-    }
-    let files = files.join(" and ");
-    format!("{files} must hold PEM: certificates, and the key in PKCS#8")
 }
 
 /// Returns a message for a connection error, if TLS caused it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Client;
+use mongodb::error::ErrorKind;
 use mongodb::options::ClientOptions;
 use tokio::sync::Semaphore;
 
@@ -149,7 +150,10 @@ pub(super) async fn made(
         if let Some(why) = tls::unreadable(&files) {
             return Err(SendError::Files(why));
         }
-        Ok(Client::with_options(options)?)
+        Client::with_options(options).map_err(|error| match *error.kind {
+            ErrorKind::InvalidTlsConfig { .. } => SendError::Files(tls::unusable(&files)),
+            _ => error.into(),
+        })
     });
     made.await
         .unwrap_or_else(|| Err(SendError::UnreadFiles(tls::unread(&asked.files))))

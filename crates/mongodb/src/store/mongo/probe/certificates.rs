@@ -65,9 +65,7 @@ impl Certificates {
     pub(super) async fn read(options: TlsOptions) -> Result<Self, Failure> {
         #[allow(clippy::disallowed_methods, reason = "it ends with the files read")]
         let read = tokio::task::spawn_blocking(move || Self::of(&options));
-        let refused = |why| {
-            Failure::new("TLS configuration refused", why).with_retry(RetryPolicy::Reconfigure)
-        };
+        let refused = |why| Failure::new(tls::REFUSED, why).with_retry(RetryPolicy::Reconfigure);
         read.await
             .unwrap_or_else(|_| Err("interrupted".to_owned()))
             .map_err(refused)
