@@ -214,14 +214,26 @@ impl Terminal {
     fn press(&mut self, keys: &str) {
         let children = format!("/proc/{0}/task/{0}/children", self.script.id());
         let children = std::fs::read_to_string(children).unwrap();
-        let status = format!("/proc/{}/status", children.trim());
-        eventually("the shell waits", || {
-            let status = std::fs::read_to_string(&status);
-            status.is_ok_and(|text| text.contains("State:\tS"))
+        let shell = children.trim().to_owned();
+        // A stopped command that is about to be resumed loses a further stop: SIGCONT discards it. A
+        // shell that gives the terminal late stops a command for reading it in the background.
+        eventually("the shell waits, and the foreground runs", || {
+            let [state, .., foreground] = stat(&shell).unwrap_or_default();
+            let [leader, ..] = stat(&foreground).unwrap_or_default();
+            state == "S" && leader != "T"
         });
         let keyboard = self.keyboard.as_mut().unwrap();
         keyboard.write_all(keys.as_bytes()).unwrap();
     }
+}
+
+/// Returns the third to the eighth field of stat(5) of a process: its state first, and the foreground
+/// group of its terminal last.
+fn stat(process: &str) -> Option<[String; 6]> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(") ")?;
+    let fields: Vec<_> = fields.split(' ').take(6).map(str::to_owned).collect();
+    fields.try_into().ok()
 }
 
 impl Drop for Terminal {
