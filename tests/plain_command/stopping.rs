@@ -47,11 +47,13 @@ fn the_stop_signal_may_go_to_the_first_process_alone() {
             let script = format!(
                 "export LEASEHOLD_WORKLOAD__STOP_SCOPE={scope}
                  exec RUN bash -c '
-                     bash -c \"trap \\\"echo child >> noted; exit\\\" TERM; : > ready
+                     bash -c \"trap \\\"echo child >> noted; exit\\\" TERM; : > child
                          while :; do sleep 0.01; done\" &
                      child=$!
                      trap \"for i in \\$(seq 50); do [ -e noted ] && break; sleep 0.02; done
                          echo main >> noted; kill -KILL $child; exit 0\" TERM
+                     until [ -e child ]; do sleep 0.01; done
+                     : > ready
                      while :; do sleep 0.01; done'"
             );
             let mut child = started(&scene, &script);
