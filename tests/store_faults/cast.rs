@@ -17,7 +17,7 @@ const LOCK: &str = "held";
 pub(crate) const FREE: &str = "free";
 
 /// Parts of a reason that a busy machine gives, whose answers exceed the timeouts of calls.
-const LATE: [&str; 2] = ["no answer", "no primary"];
+const LATE: [&str; 3] = ["no answer", "no primary", "does not answer"];
 
 fn is_late(text: &str) -> bool {
     LATE.iter().any(|late| text.contains(late))

@@ -7,11 +7,11 @@
 #![allow(clippy::print_stdout, reason = "the table is for a reader")]
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
-use leasehold_testbed::{ReplicaSet, Stage};
+use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage};
 use mongodb::bson::doc;
 
 use crate::cast::{Cast, FREE, lock, ran, refused};
@@ -140,6 +140,13 @@ const WRITERS: [&[&str]; 7] = [
     &["locks", "prune", "--unused-for=1ms", BRIEF],
 ];
 
+/// For the time in which all commands are refused, which is some 8 s on an idle machine.
+const THROUGHOUT: DaemonTimings = DaemonTimings {
+    lease_duration: Duration::from_secs(36),
+    renew_deadline: Duration::from_secs(27),
+    ..SURVIVING
+};
+
 /// Makes commands of clients fail.
 async fn fail(set: &ReplicaSet, commands: &[&str], code: i32) {
     let data = doc! { "failCommands": commands.to_vec(), "errorCode": code };
@@ -166,9 +173,9 @@ async fn all_refused(stage: &Stage, commands: &[&[&str]], shown: &str) {
 
 async fn each_of(errors: &[(i32, &str)]) {
     let set = set_of_one().await;
-    let stage = stage_on(&set).timings(SURVIVING);
+    let stage = stage_on(&set).timings(THROUGHOUT);
     assert_eq!(ran(lock(&stage, FREE, &["-n"])).await.code, Some(0));
-    let mut cast = Cast::start(stage.clone(), "24s").await;
+    let mut cast = Cast::start(stage.clone(), "36s").await;
     for (before, (code, name)) in errors.iter().enumerate() {
         let shown = format!("{name}, code {code}");
         fail(&set, &[READS, WRITES].concat(), *code).await;
