@@ -290,8 +290,9 @@ impl Guard {
         }
     }
 
-    /// Relays a signal to CMD's first process, which receives it without a daemon around it, too. SIGTTIN, for example, stops a descendant that does not expect it. A stopped job
-    /// continues as a whole.
+    /// Relays a signal to CMD's first process, as kill(1) would send it to a command without a guard:
+    /// SIGTTIN, for example, would stop a descendant that does not expect it. SIGCONT is for all,
+    /// because a stopped job continues as a whole.
     fn relay(&mut self, signal: i32) {
         match Signal::from_named_raw(signal) {
             Some(Signal::CONT) => self.signal(Signal::CONT),
