@@ -80,6 +80,19 @@ fn a_temporary_file_is_named_and_removed() {
 }
 
 #[test]
+fn a_temporary_file_of_leasehold_in_a_watched_directory_is_listed() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mut command = in_place(&place, "touch \"$TMPDIR/leasehold-ports\"");
+    command
+        .env("TMPDIR", place.path())
+        .env("LEAVES_NOTHING_WATCHES", place.path());
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let listed = String::from_utf8_lossy(&output.stderr);
+    assert!(listed.contains("leasehold-ports (listed only)"), "{listed}");
+}
+
+#[test]
 fn an_entry_in_the_home_is_named() {
     assert!(strays("touch ~/.leasehold-history").contains("in the home: .leasehold-history"));
     let below = strays("mkdir -p ~/.local/share/x && touch ~/.local/share/x/y");
