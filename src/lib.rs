@@ -20,7 +20,6 @@ pub mod admin;
 pub mod cli;
 mod http;
 pub mod publish;
-pub mod supervisor;
 
 pub use leasehold_clock as clock;
 pub use leasehold_config as config;
@@ -31,3 +30,4 @@ pub use leasehold_host::{exit, log, signals};
 pub use leasehold_mongodb::{
     calls, elector, fenced, locker, randomness, runner, store, trace, uri,
 };
+pub use leasehold_supervisor as supervisor;

@@ -74,18 +74,8 @@ const RULES: &[Rule] = &[
         why: "a guard receives deadlines and does not depend on their source",
     },
     Rule {
-        part: &["src/supervisor.rs", "src/supervisor"],
-        forbidden: &[
-            "mongodb",
-            "crate::store",
-            "crate::publish",
-            "crate::admin",
-            "crate::config",
-            "crate::cli",
-            "crate::runner",
-            "crate::elector",
-            "Election",
-        ],
+        part: &["crates/supervisor/src"],
+        forbidden: &["Election"],
         why: "a supervisor carries out orders and does not depend on the election",
     },
     Rule {

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use crate::clock;
-use crate::election::BootTime;
-use crate::exit;
-use crate::workload::claim_share::ClaimShare;
-use crate::workload::{Command, End, Ended, Progress, StandbyGuard, StopScope, Terms, Workload};
+use leasehold_clock as clock;
+use leasehold_core::election::BootTime;
+use leasehold_guard::claim_share::ClaimShare;
+use leasehold_guard::{Command, End, Ended, Progress, StandbyGuard, StopScope, Terms, Workload};
+use leasehold_host::exit;
 
 /// Time from the latest possible SIGKILL, and `loss_grace`, to the time from which a command counts
 /// as stuck. A killed process exits within milliseconds, unless it is in uninterruptible sleep or
@@ -32,7 +32,7 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 const UNREAD_MAX: Duration = Duration::from_millis(100);
 
 /// A command that does not run, and the guard that waits to start it, if there is one.
-pub(crate) struct Standby {
+pub struct Standby {
     command: Command,
     stopping: Stopping,
     guard: Option<StandbyGuard>,
@@ -52,7 +52,8 @@ pub struct Stopping {
 }
 
 impl Standby {
-    pub(crate) fn new(command: Command, stopping: Stopping) -> Self {
+    /// Creates it for a command, without a guard yet.
+    pub fn new(command: Command, stopping: Stopping) -> Self {
         Self {
             command: command
                 .stop_signal(stopping.signal)
@@ -64,13 +65,13 @@ impl Standby {
     }
 
     /// Returns true if a guard waits.
-    pub(crate) fn is_prepared(&self) -> bool {
+    pub fn is_prepared(&self) -> bool {
         self.guard.is_some()
     }
 
     /// Starts everything that needs no authority. A failed preparation is repeated by the next call
     /// or by the start.
-    pub(crate) fn prepare(&mut self) {
+    pub fn prepare(&mut self) {
         if self.guard.is_none() {
             self.guard = self.command.clone().prepare().ok();
         }
@@ -81,7 +82,7 @@ impl Standby {
     ///
     /// # Errors
     /// If nothing runs: see [`StandbyGuard::start`].
-    pub(crate) fn start(
+    pub fn start(
         &mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         terms: Terms,
@@ -106,7 +107,7 @@ impl Standby {
 
     /// Ends a guard that still waits. PID 1 of a container may not reap orphans, so its end is
     /// awaited.
-    pub(crate) async fn dismiss(self) {
+    pub async fn dismiss(self) {
         if let Some(guard) = self.guard {
             guard.dismiss().await;
         }
@@ -114,7 +115,7 @@ impl Standby {
 }
 
 /// A running command.
-pub(crate) struct Supervised {
+pub struct Supervised {
     workload: Workload,
     stopping: Stopping,
     /// Time between the stop signal and SIGKILL for processes that the command left.
@@ -142,9 +143,12 @@ pub(crate) struct Supervised {
 
 /// An event of a running command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// The command was executed as this process.
-    Started { pid: u32 },
+    Started {
+        /// Its process id.
+        pid: u32,
+    },
     /// The command exited by itself. Descendants may take a while to end.
     Exited,
     /// The command was killed, and its end could not be confirmed in time. [`Event::Gone`] follows
@@ -156,36 +160,36 @@ pub(crate) enum Event {
 
 /// How and why a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Finished {
+pub struct Finished {
     /// The end of the command and all its descendants.
-    pub(crate) ended: Ended,
+    pub ended: Ended,
     /// True if the command exited by itself, and the processes that it left had their time to end,
     /// or were stopped on request.
-    pub(crate) exited: bool,
+    pub exited: bool,
     /// True if the command exited by itself, and processes that it left were ended before their time,
     /// because the authority was lost or the command was killed.
-    pub(crate) cut_off: bool,
+    pub cut_off: bool,
     /// True if the command exited by itself, and processes that it left were stopped: after their
     /// time to end by themselves, or before. Their work, such as the output of a filter, may be
     /// incomplete.
-    pub(crate) leftovers_stopped: bool,
+    pub leftovers_stopped: bool,
     /// Time that the command took to end after it was first told to; `None` if it was not.
-    pub(crate) stopped_after: Option<Duration>,
+    pub stopped_after: Option<Duration>,
     /// True if the authority was lost before the command was gone, as noticed by this process or
     /// only by the guard.
-    pub(crate) lost: bool,
+    pub lost: bool,
     /// True if the command was killed while the authority lasted.
-    pub(crate) killed: bool,
+    pub killed: bool,
 }
 
 impl Finished {
     /// Returns true if the command exited by itself, or only its guard was lost.
-    pub(crate) fn by_itself(&self) -> bool {
+    pub fn by_itself(&self) -> bool {
         self.exited || self.stopped_after.is_none() && !self.lost
     }
 
     /// Returns true if the command exited with 0, but a process that it left was stopped.
-    pub(crate) fn is_incomplete(&self) -> bool {
+    pub fn is_incomplete(&self) -> bool {
         self.leftovers_stopped && self.ended.end == End::Exited(exit::DONE)
     }
 }
@@ -215,17 +219,17 @@ impl Supervised {
     }
 
     /// Returns the newest deadlines.
-    pub(crate) fn terms(&self) -> Terms {
+    pub fn terms(&self) -> Terms {
         self.terms
     }
 
     /// Returns true after [`Supervised::lose`].
-    pub(crate) fn is_lost(&self) -> bool {
+    pub fn is_lost(&self) -> bool {
         self.lost
     }
 
     /// Moves the deadline after a renewal. A lost authority does not return.
-    pub(crate) fn extend(&mut self, terms: Terms) {
+    pub fn extend(&mut self, terms: Terms) {
         if !self.lost {
             self.terms = terms;
             self.workload.extend(terms);
@@ -234,7 +238,7 @@ impl Supervised {
 
     /// Asks the command to stop within the grace, which counts from the first request. Meanwhile
     /// the authority lasts.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         let now = self.record_stop();
         let kill_at = *self.grace_ends.get_or_insert(now + self.stopping.grace);
         self.workload.stop(self.stopping.signal, kill_at);
@@ -242,7 +246,7 @@ impl Supervised {
 
     /// Asks the command to stop because the authority is lost. It is gone at `kill_at` at the
     /// latest.
-    pub(crate) fn lose(&mut self, kill_at: BootTime) {
+    pub fn lose(&mut self, kill_at: BootTime) {
         self.record_stop();
         self.lost = true;
         self.cut_off |= self.lingers;
@@ -251,7 +255,7 @@ impl Supervised {
     }
 
     /// Kills the command.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let now = self.record_stop();
         self.kill_by(now);
         self.killed |= !self.lost;
@@ -260,12 +264,12 @@ impl Supervised {
     }
 
     /// Relays a signal.
-    pub(crate) fn signal(&self, signal: i32) {
+    pub fn signal(&self, signal: i32) {
         self.workload.signal(signal);
     }
 
     /// Waits for the next event; never returns after [`Event::Gone`]. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Event {
+    pub async fn next(&mut self) -> Event {
         loop {
             let stuck_at = self.stuck_at();
             let progress = tokio::select! {

@@ -1,10 +1,14 @@
 //! Runs the workload, which is a command and hooks, exactly while this replica leads.
 //!
 //! Leadership is not decided here. The election issues orders ([`Order`]) and a guard process
-//! enforces the deadlines ([`crate::workload`]). The supervisor connects the two: it applies the
+//! enforces the deadlines ([`leasehold_guard`]). The supervisor connects the two: it applies the
 //! newest order, and notifies the election when nothing of the workload runs any longer.
+//!
+//! `leasehold lock` supervises its command by the module [`command`] alone.
 
-pub(crate) mod command;
+#![forbid(unsafe_code)]
+
+pub mod command;
 mod health;
 mod hook;
 mod program;
@@ -24,13 +28,13 @@ pub use program::Program;
 use self::command::{Event, Finished, Standby, Supervised};
 use self::program::Unkillable;
 
-use crate::cause::not_executable;
-use crate::clock;
-use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
-use crate::exit;
-use crate::log::millis;
-use crate::workload::End;
-use crate::workload::claim_share::{ClaimShares, Place};
+use leasehold_clock as clock;
+use leasehold_core::election::{BootTime, Input, Order, OrderKind, Terms, Token};
+use leasehold_guard::End;
+use leasehold_guard::claim_share::{ClaimShares, Place};
+use leasehold_host::cause::not_executable;
+use leasehold_host::exit;
+use leasehold_host::log::millis;
 
 /// Pause between the end of a command and the preparation of the next one, and between failed
 /// attempts to prepare it. After the end of a command, the daemon releases the lease first and may

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cause::not_executed;
-use crate::clock;
-use crate::election::{Identity, LeaseName, Token};
-use crate::workload::{Command, Ended, Progress, Terms, Workload};
+use leasehold_clock as clock;
+use leasehold_core::election::{Identity, LeaseName, Token};
+use leasehold_guard::{Command, Ended, Progress, Terms, Workload};
+use leasehold_host::cause::not_executed;
 
 /// Time that a killed command has to exit. A command that is blocked in the kernel (on a disk or a
 /// network file system) exits only when that operation returns.
@@ -123,7 +123,7 @@ impl Unkillable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::End;
+    use leasehold_guard::End;
 
     const ENDED: Ended = Ended {
         end: End::Signalled(9),

@@ -12,10 +12,10 @@ use tracing::{info, warn};
 
 use super::program::{KILLED_WITHIN, Unkillable, success};
 use super::{Ordered, Phase, RECORDED_WITHIN, SupervisorOptions};
-use crate::clock;
-use crate::election::{BootTime, LeaseName, Terms, Token};
-use crate::workload::claim_share::Place;
-use crate::workload::{Ended, Workload};
+use leasehold_clock as clock;
+use leasehold_core::election::{BootTime, LeaseName, Terms, Token};
+use leasehold_guard::claim_share::Place;
+use leasehold_guard::{Ended, Workload};
 
 /// Returns the terms of a claim, limited to `until`.
 pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
@@ -100,7 +100,7 @@ pub(super) fn report(lease: &LeaseName, hook: &'static str, ended: Option<Ended>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::Orders;
+    use crate::Orders;
 
     #[tokio::test]
     async fn a_hook_that_cannot_be_killed_holds_up_its_end_no_longer_than_a_moment() {

@@ -1,8 +1,8 @@
 use tokio::sync::watch;
 
 use super::*;
-use crate::supervisor::{Ordered, Phase, apply_order};
-use crate::workload::{End, StopScope};
+use crate::{Ordered, Phase, apply_order};
+use leasehold_guard::{End, StopScope};
 
 const GRACE: Duration = Duration::from_secs(30);
 const LEFTOVER_GRACE: Duration = Duration::from_millis(1);
@@ -59,7 +59,7 @@ fn the_deadline_moves_with_each_renewal_and_not_after_a_loss() {
     assert_eq!(command.workload.order().terms, renewed);
     let lost = after(5);
     command.lose(lost);
-    let token = crate::election::Token::ZERO;
+    let token = leasehold_core::election::Token::ZERO;
     let revived = terms(after(9000));
     for phase in [Phase::Run, Phase::Stop] {
         apply_order(

@@ -17,8 +17,8 @@ use tokio::time::MissedTickBehavior;
 
 use super::Program;
 use super::program::Unkillable;
-use crate::clock;
-use crate::election::{BootTime, Input, Timings, Token};
+use leasehold_clock as clock;
+use leasehold_core::election::{BootTime, Input, Timings, Token};
 
 /// The kind of health check.
 #[derive(Debug, Clone)]
