@@ -69,6 +69,11 @@ const RULES: &[Rule] = &[
         why: "a surface shows a status and does not depend on its source",
     },
     Rule {
+        part: &["crates/status/src"],
+        forbidden: &["::runner", "::elector", "::locker", "Election"],
+        why: "the files show a status and do not depend on its source",
+    },
+    Rule {
         part: &["crates/guard/src"],
         forbidden: &["Election", "LockContender"],
         why: "a guard receives deadlines and does not depend on their source",

@@ -21,8 +21,7 @@ use super::StatusArgs;
 use crate::clock;
 use crate::election::{BootTime, LeaseName, Role};
 use crate::exit;
-use crate::publish::directory::{read_regular, roots};
-use crate::publish::file::JSON_FILE;
+use crate::publish::directory::{JSON_FILE, read_regular, roots};
 use crate::publish::render::Document;
 
 /// Interval of the checks of `--watch`. A change of leadership takes seconds, and a check is one

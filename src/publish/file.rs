@@ -11,7 +11,6 @@ mod replace;
 mod tests;
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -21,26 +20,13 @@ use tokio::sync::{oneshot, watch};
 use self::error_log::ErrorLog;
 pub use self::progress::Progress;
 use self::replace::Files;
-use super::directory::StatusDirectory;
+use super::directory::{ENV_FILE, JSON_FILE, StatusDirectory};
 use super::metrics::Metrics;
 use super::render::{ClockPair, Document, Identification, authority_at, last_status, same_words};
 use super::{StoreError, Surface, directory::CLAIM_FILE};
 use crate::clock::boot_now;
 use crate::election::{BootTime, Claim, Status, Timings, Token};
 use crate::store::DeploymentId;
-
-/// Name of the status file for programs.
-pub const JSON_FILE: &str = "status.json";
-/// Name of the status file for shells.
-pub const ENV_FILE: &str = "status.env";
-
-/// Returns the absolute path of the JSON status file in `directory`, which stays valid if the
-/// working directory changes.
-pub fn status_file(directory: &Path) -> PathBuf {
-    std::path::absolute(directory)
-        .unwrap_or_else(|_| directory.to_owned())
-        .join(JSON_FILE)
-}
 
 /// Maximum number of queued calls to the thread. A wake-up that finds no room is not lost, because
 /// every queued call makes the thread read the newest status. Only flushes need a place each, and a

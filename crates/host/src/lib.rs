@@ -1,5 +1,5 @@
 //! The surroundings of a command of leasehold: signals, exit codes, log lines that never
-//! block, limits, and readable reasons for system errors.
+//! block, limits, processes that use a file or port, and readable reasons for system errors.
 //!
 //! ```
 //! use leasehold_host::cause::cause;
@@ -16,6 +16,7 @@ pub mod duration;
 pub mod exit;
 pub mod limits;
 pub mod log;
+pub mod occupant;
 pub mod privacy;
 pub mod signals;
 pub mod sink;

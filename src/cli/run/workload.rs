@@ -12,7 +12,7 @@ use crate::cli::store_options::stopping;
 use crate::config::{Config, HealthCheck};
 use crate::election::{Input, Timings};
 use crate::exit;
-use crate::publish::file::status_file;
+use crate::publish::directory::status_file;
 use crate::publish::metrics::Metrics;
 use crate::signals::{self, Stop};
 use crate::supervisor::{

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
 use super::{DAEMON_FILE, DirectoryError, place, user_root};
-use crate::election::LeaseName;
-use crate::publish::occupant::{self, Occupant};
+use leasehold_core::election::LeaseName;
+use leasehold_host::occupant::{self, Occupant};
 
 /// A usable status directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::cause::cause;
-use crate::publish::occupant::{self, Occupant, named};
+use leasehold_host::cause::cause;
+use leasehold_host::occupant::{self, Occupant, named};
 
 /// A status directory that cannot be used, which is a configuration error (exit 78).
 #[derive(Debug, thiserror::Error)]

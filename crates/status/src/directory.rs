@@ -1,6 +1,6 @@
 //! The status directory: its lock, and the claim record, which survives a kill of the daemon.
 //!
-//! The current leader is not recorded here; [`super::file`] publishes it. If a process acquires the
+//! The current leader is not recorded here; the status files say it. If a process acquires the
 //! lock and finds in the record the claim that the lease document names, this is proof of death:
 //! the process that made the claim has exited, and with it every process that shared its lock.
 //! Processes that ran under the claim without sharing the lock are in the record too, and the proof
@@ -25,17 +25,20 @@ use serde::{Deserialize, Serialize};
 
 pub use self::deployment::recorded_deployment;
 pub use self::examine::{Examined, examine, intended_directory};
-pub(super) use self::place::empty;
-pub use self::place::{closed_root, exposure, make_directory, read_regular, replace_file};
+pub use self::place::{closed_root, empty, exposure, make_directory, read_regular, replace_file};
 pub use self::predecessor::Unproven;
 pub use self::refused::DirectoryError;
-use super::occupant::{self, Occupant};
-use crate::clock;
-use crate::election::{Claim, Declared, LeaseName, Token};
-use crate::workload::claim_share::{PLACES_BEGIN, no_children};
+use leasehold_clock as clock;
+use leasehold_core::election::{Claim, Declared, LeaseName, Token};
+use leasehold_guard::claim_share::{PLACES_BEGIN, no_children};
+use leasehold_host::occupant::{self, Occupant};
 
 /// Default parent of status directories.
 pub const RUN_ROOT: &str = "/run/leasehold";
+/// Name of the status file for programs.
+pub const JSON_FILE: &str = "status.json";
+/// Name of the status file for shells.
+pub const ENV_FILE: &str = "status.env";
 /// Name of the file that is locked and holds the claim record.
 pub const CLAIM_FILE: &str = "claim";
 /// Name of the file that only a daemon locks. This lock distinguishes a second daemon from the
@@ -322,7 +325,7 @@ impl StatusDirectory {
 
     /// Removes the status files of the previous process, whose deadline may still be in the future.
     fn clear(&self) -> io::Result<()> {
-        for name in [super::file::JSON_FILE, super::file::ENV_FILE] {
+        for name in [JSON_FILE, ENV_FILE] {
             match fs::remove_file(self.path.join(name)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
@@ -348,6 +351,14 @@ impl StatusDirectory {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Returns the absolute path of the JSON status file in `directory`, which stays valid if the
+/// working directory changes.
+pub fn status_file(directory: &Path) -> PathBuf {
+    std::path::absolute(directory)
+        .unwrap_or_else(|_| directory.to_owned())
+        .join(JSON_FILE)
 }
 
 /// Returns the directory for `lease`: `configured`, else `/run/leasehold/<lease>`, or

@@ -42,7 +42,7 @@ const NAMED_MAX: usize = 3;
 /// Returns the other processes that have this file open. If this user may not read their
 /// descriptors (a daemon hides its own), returns those that have locked the file. Empty if none are
 /// visible.
-pub(super) fn of_file(path: &Path) -> Vec<Occupant> {
+pub fn of_file(path: &Path) -> Vec<Occupant> {
     let Ok(wanted) = fs::metadata(path) else {
         return Vec::new();
     };
@@ -95,7 +95,7 @@ fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
 }
 
 /// Returns the processes that listen on this address; empty if none are visible.
-pub(crate) fn of_address(address: SocketAddr) -> Vec<Occupant> {
+pub fn of_address(address: SocketAddr) -> Vec<Occupant> {
     // A listener on `[::]` takes the port of IPv4 addresses too, and one on an IPv4 address keeps
     // others from `[::]`.
     let tables = match address.ip() {

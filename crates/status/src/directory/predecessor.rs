@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::GUARD_POLL;
-use crate::clock;
-use crate::publish::file::status_file;
-use crate::workload::claim_share::{Child, children};
-use crate::workload::survivors;
+use crate::directory::status_file;
+use leasehold_clock as clock;
+use leasehold_guard::claim_share::{Child, children};
+use leasehold_guard::survivors;
 
 /// Maximum wait for a child whose guard was killed. The kernel kills the child a few milliseconds
 /// later, or some hundred in a throttled container. A child that changed its user is not killed,
@@ -59,10 +59,10 @@ mod tests {
     use std::process::{Child as Started, Command};
 
     use super::*;
-    use crate::publish::directory::tests::{claim, orders, token};
-    use crate::publish::directory::{CLAIM_FILE, DirectoryError, RecoveredState, StatusDirectory};
-    use crate::workload::claim_share::{ClaimShare, PLACES_BEGIN, Place};
-    use crate::workload::survivors::ProcessId;
+    use crate::directory::tests::{claim, orders, token};
+    use crate::directory::{CLAIM_FILE, DirectoryError, RecoveredState, StatusDirectory};
+    use leasehold_guard::claim_share::{ClaimShare, PLACES_BEGIN, Place};
+    use leasehold_guard::survivors::ProcessId;
 
     /// Returns a directory whose daemon led and has exited, with this entry of its guard for its
     /// child.

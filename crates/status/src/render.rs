@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use crate::clock;
-use crate::election::{
+use leasehold_clock as clock;
+use leasehold_core::election::{
     Authority, BootTime, HolderView, Identity, LeaseName, Role, Status, Token, WallMillis,
 };
 
@@ -281,8 +281,8 @@ fn shell_quoted(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::{HolderView, Reason, Session};
-    use crate::publish::fixture::{self, at};
+    use crate::fixture::{self, at};
+    use leasehold_core::election::{HolderView, Reason, Session};
 
     fn who() -> Identification {
         Identification {

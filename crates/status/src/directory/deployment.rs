@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::place::{read_ours, replace_file};
 use super::{DEPLOYMENT_FILE, StatusDirectory};
-use crate::store::DeploymentId;
+use leasehold_mongodb::store::DeploymentId;
 
 /// Maximum length of the file. Fifty members of a replica set with the longest host names take
 /// 13 KiB.

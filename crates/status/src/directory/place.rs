@@ -172,7 +172,7 @@ pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
 }
 
 /// Truncates a file that cannot be removed.
-pub(in crate::publish) fn empty(path: &Path) -> io::Result<()> {
+pub fn empty(path: &Path) -> io::Result<()> {
     open_regular(OpenOptions::new().write(true), path)?.set_len(0)
 }
 

@@ -1,7 +1,7 @@
 //! Goal: verify what the claim record proves and keeps. Method: real files.
 
 use super::*;
-use crate::workload::claim_share::FILE_LENGTH;
+use leasehold_guard::claim_share::FILE_LENGTH;
 
 pub(super) fn claim() -> Claim {
     Claim::from_bytes([0x5a; 16])
@@ -53,7 +53,7 @@ fn the_longest_record_fits() {
     (directory.inode, directory.device) = (u64::MAX, u64::MAX);
     directory.lease = LeaseName::new("x".repeat(63)).unwrap();
     directory.boot_id = Some("01234567-0123-0123-0123-0123456789ab".to_owned());
-    let hour = crate::election::LEASE_DURATION_MAX;
+    let hour = leasehold_core::election::LEASE_DURATION_MAX;
     directory
         .record(Some(claim()), token(i64::MAX), Some(hour))
         .unwrap();
@@ -64,7 +64,7 @@ fn the_longest_record_fits() {
 fn the_state_of_another_lease_is_discarded() {
     let place = tempfile::tempdir().unwrap();
     let (directory, _) = opened(place.path());
-    let hour = crate::election::LEASE_DURATION_MAX;
+    let hour = leasehold_core::election::LEASE_DURATION_MAX;
     directory
         .record(Some(claim()), token(7), Some(hour))
         .unwrap();

@@ -1,0 +1,51 @@
+//! The status of a candidate: how it is written, the directory that it is written to, and how it is
+//! read. The daemon writes it, and `status`, `check` and `replicas` read it.
+//!
+//! Nothing here decides who leads, waits for a change, or contacts MongoDB. Rendering is pure, so
+//! that the files and the answers over HTTP are the same text.
+
+#![forbid(unsafe_code)]
+
+pub mod directory;
+#[cfg(any(test, feature = "fixture"))]
+pub mod fixture;
+pub mod render;
+
+use leasehold_core::election::BootTime;
+
+/// The current MongoDB failure, present as long as calls fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreError {
+    /// Message of the newest failure, without credentials.
+    pub message: String,
+    /// Time when calls of this kind began to fail.
+    pub since: BootTime,
+}
+
+/// Output that shows a status; the label `surface` of `leasehold_publish_failures_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Surface {
+    /// `status.json`, `status.env` and the claim record.
+    File,
+    /// The HTTP endpoints.
+    Http,
+    /// The pod label.
+    Label,
+    /// Kubernetes Events.
+    Event,
+}
+
+impl Surface {
+    /// All surfaces, for metrics that list them.
+    pub const ALL: [Self; 4] = [Self::File, Self::Http, Self::Label, Self::Event];
+
+    /// Returns the value used in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Http => "http",
+            Self::Label => "label",
+            Self::Event => "event",
+        }
+    }
+}
