@@ -43,6 +43,7 @@ COPY crates/core/Cargo.toml crates/core/
 COPY crates/guard/Cargo.toml crates/guard/
 COPY crates/host/Cargo.toml crates/host/
 COPY crates/mongodb/Cargo.toml crates/mongodb/
+COPY crates/proof/Cargo.toml crates/proof/
 COPY crates/status/Cargo.toml crates/status/
 COPY crates/supervisor/Cargo.toml crates/supervisor/
 COPY packaging/Cargo.toml packaging/

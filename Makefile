@@ -3,7 +3,7 @@
 export CARGO ?= cargo
 TESTBED := tests/testbed
 # The tests that start no server.
-FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships plain_words publication readme reading_status release_check revision
+FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships plain_words proof publication readme reading_status release_check revision
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
@@ -133,25 +133,25 @@ release-check: ## refuse a release whose files do not agree on its version: VERS
 
 soak: ## SEEDS=N more simulated runs of ten minutes, and the cases that they reached (FIRST=N: from that seed)
 	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \
-		$(CARGO) test --workspace --lib sim::election::run::soak -- --exact --nocapture
+		$(CARGO) test --workspace --test proof proof::sim::election::run::soak -- --exact --nocapture
 
 replay: ## one simulated run, SEED=N, line by line (MUTATION=Name plants a bug)
 	RUST_BACKTRACE=0 REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
-		$(CARGO) test --workspace --lib sim::election::run::replay -- --exact --nocapture
+		$(CARGO) test --workspace --test proof proof::sim::election::run::replay -- --exact --nocapture
 
 soak-locks: ## SEEDS=N more simulated runs of contenders for a lock, and the cases that they reached (FIRST=N: from that seed)
 	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \
-		$(CARGO) test --workspace --lib sim::lock::run::soak -- --exact --nocapture
+		$(CARGO) test --workspace --test proof proof::sim::lock::run::soak -- --exact --nocapture
 
 replay-locks: ## one simulated run of a lock, SEED=N, line by line (MUTATION=Name plants a bug)
 	RUST_BACKTRACE=0 REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
-		$(CARGO) test --workspace --lib sim::lock::run::replay -- --exact --nocapture
+		$(CARGO) test --workspace --test proof proof::sim::lock::run::replay -- --exact --nocapture
 
 model: ## all explorations of the model, with their figures (about 15 minutes; ONLY=TEXT for some)
-	MODEL_ONLY="$(ONLY)" $(CARGO) test --workspace --lib model::explore -- --exact model::explore::every_exploration --ignored --nocapture
+	MODEL_ONLY="$(ONLY)" $(CARGO) test --workspace --test proof proof::model::explore::every_exploration -- --exact --ignored --nocapture
 
-# The simulations are left out: a mutant that only they catch deserves a test that
-# names the rule.
+# The simulations (crates/proof) are left out: a mutant that only they catch deserves a
+# test that names the rule.
 MUTANTS := target/mutants
 MUTANTS_VERSION := 27.1.0
 
@@ -163,16 +163,16 @@ mutants: ## mutants that the election's unit tests do not catch (about 40 minute
 	@rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)
 	@$(CARGO) mutants --package leasehold-core --output $(MUTANTS) --timeout 20 --jobs 1 \
 	  --file 'crates/core/src/election/$(or $(FILE),**)' $(if $(FILE),,--file crates/core/src/election.rs) \
-	  --exclude '**/mutation.rs' --exclude '**/reference.rs' -- --lib -- election:: --skip sim; \
+	  --exclude '**/reference.rs' -- --lib -- election::; \
 	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
 	@$(TESTBED)/mutants-summary $(MUTANTS)/mutants.out
 
-# The simulation would take hours under Miri. The election has no unsafe code, and
-# none of these tests accesses a file except the table's.
+# The election has no unsafe code, and none of these tests accesses a file except the
+# table's.
 miri: ## the election's unit tests under Miri (needs a nightly toolchain with the component miri)
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "make miri needs a nightly toolchain with Miri: rustup toolchain install nightly --component miri" >&2; exit 1; }
-	$(CARGO) +nightly miri test --workspace --lib -- election:: --skip sim --skip table
+	$(CARGO) +nightly miri test --package leasehold-core --lib -- election:: --skip table
 
 screenshots: ## the images of the page in docs/images (needs chromium)
 	@$(TESTBED)/ensure-tools

@@ -7,7 +7,7 @@ use std::fs;
 fn marker() -> String {
     let source = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/crates/core/src/election/mutation.rs"
+        "/crates/proof/src/planted/election.rs"
     );
     let text = fs::read_to_string(source).expect("the planted bugs");
     let (_, rest) = text

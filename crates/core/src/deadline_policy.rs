@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-#[cfg(test)]
+#[cfg(proof)]
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Timings};
 
@@ -362,5 +362,5 @@ impl DeadlinePolicy {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(proof)))]
 mod tests;

@@ -9,9 +9,10 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
-#[cfg(test)]
+#[cfg(proof)]
 #[macro_use]
-pub mod mutation;
+#[path = "../../proof/src/planted/election.rs"]
+pub(crate) mod mutation;
 pub mod reference;
 
 mod acquired;
@@ -40,7 +41,7 @@ mod time;
 mod timings;
 mod view;
 
-#[cfg(test)]
+#[cfg(all(test, not(proof)))]
 mod tests;
 
 use std::collections::VecDeque;

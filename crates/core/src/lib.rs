@@ -5,8 +5,8 @@
 //! the time and an input, and returns effects. None has a clock, a network, a thread or a
 //! dependency, unless the feature `serde` is on: with it inputs and effects can be recorded.
 //! [`election::reference`] is an executable specification of the writes; `docs/protocol.md` has the
-//! rules and the reasons why they are safe. The simulations and the exhaustive model that check them
-//! are compiled for tests only.
+//! rules and the reasons why they are safe. The simulations and the exhaustive models that check them
+//! are in `crates/proof`.
 //!
 //! The enums of the rules are exhaustive: a host must decide about each new case, and a wildcard
 //! would decide for it. A new case is therefore a breaking release; a program that only reads some of
@@ -39,8 +39,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
-/// Expands to `false`, because planted bugs exist only in this crate's own tests.
-#[cfg(not(test))]
+/// Expands to `false`: only `crates/proof` breaks a rule on purpose.
+#[cfg(not(proof))]
 macro_rules! planted {
     ($name:ident) => {
         false
@@ -55,7 +55,8 @@ mod serialization;
 #[cfg(feature = "serde")]
 pub mod trace;
 
-#[cfg(test)]
-mod model;
-#[cfg(test)]
-mod sim;
+// The package in `crates/proof` compiles this file with `cfg(proof)`. A feature would not do: Cargo
+// unifies features over a build of the workspace, and no planted bug may ship.
+#[cfg(proof)]
+#[path = "../../proof/src/proof.rs"]
+mod proof;

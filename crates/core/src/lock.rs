@@ -9,9 +9,10 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
-#[cfg(test)]
+#[cfg(proof)]
 #[macro_use]
-pub mod mutation;
+#[path = "../../proof/src/planted/lock.rs"]
+pub(crate) mod mutation;
 
 mod contender;
 mod document;
@@ -28,7 +29,7 @@ mod status;
 mod success;
 mod view;
 
-#[cfg(test)]
+#[cfg(proof)]
 pub(crate) use contender::Form;
 pub use contender::LockContender;
 pub use document::*;
@@ -42,5 +43,5 @@ pub use scaled::scaled;
 pub use status::*;
 pub use success::*;
 
-#[cfg(test)]
+#[cfg(all(test, not(proof)))]
 mod tests;

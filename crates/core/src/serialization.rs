@@ -133,7 +133,7 @@ macro_rules! ids {
 
 ids! { Claim Revision Session }
 
-#[cfg(test)]
+#[cfg(all(test, not(proof)))]
 mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::{Value, from_value, json, to_value};

@@ -100,7 +100,7 @@ impl Election {
             Decision::TakeOver(lease, ended, from) => {
                 self.acquire(&lease, Some(ended), from, turn);
             }
-            #[cfg(test)]
+            #[cfg(proof)]
             Decision::Adopt(attempt) if planted!(AdoptedWithoutRenewal) => {
                 self.lead_unrenewed(attempt, turn);
             }

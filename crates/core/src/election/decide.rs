@@ -129,7 +129,7 @@ impl Election {
         }
         let ended = self.ended.iter().find(|e| e.claim == holder.claim);
         if let Some(ended) = ended.filter(|e| e.chain.contains(&lease.revision)) {
-            #[cfg(test)]
+            #[cfg(proof)]
             if planted!(RenewedAfterRelease) {
                 return Decision::Adopt(self.revived(ended));
             }
@@ -141,7 +141,7 @@ impl Election {
                 Decision::TakeOver(lease.clone(), ended.entry.clone(), Predecessor::Myself)
             };
         }
-        #[cfg(test)]
+        #[cfg(proof)]
         if planted!(SessionAdopted) && holder.session == self.session {
             let stranger = self.stranger(lease, holder);
             return Decision::Adopt(stranger);

@@ -89,7 +89,7 @@ impl Election {
         let found = Found::Lease(lease);
         let believed = self.view.judge(&found) == view::Plausible::Yes;
         let Found::Lease(lease) = found else { return };
-        #[cfg(test)]
+        #[cfg(proof)]
         if let (true, Some(tenure)) = (planted!(EventAsAuthority), self.tenure_mut()) {
             tenure.acknowledged_by_event(lease.revision);
         }

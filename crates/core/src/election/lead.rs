@@ -354,7 +354,7 @@ impl Election {
                 self.reason = Some(Reason::Deadline);
                 self.back_off_after_losses(tenure.token, turn);
                 let ended = self.end(&tenure, Reason::Deadline, reserved_for);
-                #[cfg(test)]
+                #[cfg(proof)]
                 if planted!(RenewedAfterDeadline) {
                     self.pending.push(self.revived(&ended));
                     return self.fall_behind(turn.now);

@@ -361,7 +361,7 @@ pub struct Lease {
     pub standby: Option<Standby>,
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(proof)))]
 mod tests {
     use super::*;
 

@@ -155,7 +155,7 @@ impl Status {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(proof)))]
 mod tests {
     use std::time::Duration;
 

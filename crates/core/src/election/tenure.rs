@@ -104,7 +104,7 @@ impl Tenure {
     }
 
     /// Returns the call that sent a revision.
-    #[cfg(test)]
+    #[cfg(proof)]
     pub(super) fn call_of(&self, revision: Revision) -> Option<CallId> {
         let sent = self.renewals.iter().find(|r| r.revision == revision);
         sent.map(|r| r.call)

@@ -216,10 +216,10 @@ fn renewal_budget(s: &TimingSettings) -> Duration {
         .saturating_add(s.operation_timeout.saturating_mul(2))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(proof)))]
 mod arithmetic;
 
-#[cfg(test)]
+#[cfg(all(test, not(proof)))]
 mod tests {
     use super::*;
 

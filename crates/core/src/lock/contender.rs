@@ -3,7 +3,7 @@
 //! The submodules implement the states (joining, waiting, holding, leaving); `reading.rs` evaluates
 //! replies.
 
-#[cfg(test)]
+#[cfg(proof)]
 mod compared;
 mod hold;
 mod join;
@@ -25,7 +25,7 @@ use super::view::View;
 use crate::election::{
     Authority, BootTime, CallId, Claim, JITTER_PERCENT, Randomness, Revision, Session, Token,
 };
-#[cfg(test)]
+#[cfg(proof)]
 pub(crate) use compared::Form;
 use hold::Holding;
 use join::Joining;

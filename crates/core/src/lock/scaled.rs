@@ -54,7 +54,7 @@ fn proportion(duration: Duration, to: Duration, of: Duration) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(proof)))]
 mod tests {
     use proptest::prelude::*;
 

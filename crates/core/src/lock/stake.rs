@@ -156,7 +156,7 @@ impl Stake {
     }
 
     /// Moves the send of a write. Only for the planted bug `AnchorAtReply`.
-    #[cfg(test)]
+    #[cfg(proof)]
     pub(super) fn sent_again(&mut self, call: CallId, at: BootTime) {
         if let Some(attempt) = self.attempts.iter_mut().find(|a| a.call == call) {
             attempt.sent = at;

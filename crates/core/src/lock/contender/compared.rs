@@ -1,7 +1,7 @@
 //! The part of a contender's state that can affect a later decision, for the exhaustive model.
 //!
 //! Left out: settings, what is only reported, and writes whose revision cannot be stored again.
-//! `crates/core/src/model/lock/canonical_form.rs` tests that this loses no behavior.
+//! `crates/proof/src/model/lock/canonical_form.rs` tests that this loses no behavior.
 
 use std::hash::Hash;
 

@@ -194,7 +194,7 @@ impl LockContender {
 
     fn contending_reply(&mut self, attempt: Attempt, outcome: Outcome, turn: &mut Turn<'_>) {
         let call = attempt.call;
-        #[cfg(test)]
+        #[cfg(proof)]
         if planted!(AnchorAtReply) {
             self.stake.sent_again(call, turn.now);
         }

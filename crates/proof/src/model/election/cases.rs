@@ -1,0 +1,198 @@
+//! Explorations of `make test`, and the larger ones of `make model`.
+
+use crate::proof::model::election::bounds::{Bounds, Kind, Requested};
+use crate::proof::model::election::monitor::Milestone::{self, *};
+use crate::proof::model::election::properties::Exploration;
+use crate::proof::model::exploration::{self, Figures, explore};
+use crate::proof::model::pace::Pace;
+
+/// A named exploration.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    /// Description of the exploration.
+    pub(crate) name: &'static str,
+    /// Bounds of the exploration.
+    pub(crate) bounds: Bounds,
+    /// Milestones that some run must reach.
+    pub(crate) milestones: &'static [Milestone],
+    /// Number of states when the case was last changed. A lower number reveals a model that does
+    /// less than it seems to.
+    pub(crate) states_min: usize,
+}
+
+/// The holder's clock at the slow end of the permitted ratio, and the contender's at the fast end.
+pub(crate) const APART: [Pace; 2] = [Pace::of(750), Pace::of(1000)];
+/// One clock is slower than the others.
+pub(crate) const THREE: [Pace; 3] = [Pace::of(750), Pace::of(1000), Pace::of(1000)];
+/// Limit on the states reached. No exploration that is meant to end reaches more.
+pub(crate) const REACHED_MAX: usize = 400_000_000;
+
+const UNKNOWN: &[Milestone] = &[
+    HandOver,
+    TakeOver,
+    Adoption,
+    RollBack,
+    DeadlinePassed,
+    Succession,
+    LateExtension,
+];
+
+/// The candidates declare different durations, and the clocks are as far apart as these permit. The
+/// authority of a lasts 4 of its seconds, and b waits 5.
+pub(crate) const DECLARED_APART: [Pace; 2] = [
+    Pace {
+        milliseconds_per_tick: 800,
+        lease_seconds: 5,
+        operation_milliseconds: 800,
+    },
+    Pace::of(1000),
+];
+
+/// Returns bounds with faults of every kind except deletions, with signals, and without change
+/// streams.
+pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
+    Bounds {
+        candidates: candidates.to_vec(),
+        faults,
+        kinds: Kind::ALL_EXCEPT_DELETIONS,
+        requests,
+        requested: &[Requested::Signals],
+        streams: false,
+        standby: false,
+        prefer: false,
+        quiet_ticks_max: 9,
+    }
+}
+
+/// Returns the explorations of `make test`, which take two to three minutes on one core.
+pub(crate) fn short() -> Vec<Case> {
+    vec![
+        Case {
+            name: "two candidates, one fault of any kind, one request",
+            bounds: bounds(&APART, 1, 1),
+            milestones: UNKNOWN,
+            states_min: 2_207_000,
+        },
+        Case {
+            name: "two candidates on change streams, one fault of any kind",
+            bounds: bounds(&APART, 1, 0).on_streams(),
+            milestones: UNKNOWN,
+            states_min: 207_500,
+        },
+        Case {
+            name: "two candidates, a deletion and a delay or a crash, or two deletions",
+            bounds: bounds(&APART, 2, 0).with_deletions(),
+            milestones: &[StoreRolledBack, RenewalRejected, TakeOver],
+            states_min: 2_204_000,
+        },
+        Case {
+            name: "three candidates, one fault of any kind",
+            bounds: bounds(&THREE, 1, 0),
+            milestones: UNKNOWN,
+            states_min: 2_287_000,
+        },
+        Case {
+            name: "two candidates that declare different durations, one fault of any kind",
+            bounds: bounds(&DECLARED_APART, 1, 0),
+            milestones: UNKNOWN,
+            states_min: 68_150,
+        },
+        Case {
+            name: "two candidates, one fault of any kind, one pause",
+            bounds: bounds(&APART, 1, 1).with(&[Requested::Pauses]),
+            milestones: &[Paused, TakeOver, HandOver, RollBack],
+            states_min: 2_098_000,
+        },
+        Case {
+            name: "two candidates, one fault of any kind, one transfer",
+            bounds: bounds(&APART, 1, 1).with(&[Requested::Transfers]),
+            milestones: &[Transferred, TakeOver, HandOver, RollBack],
+            states_min: 491_000,
+        },
+        Case {
+            name: "two candidates on change streams, no fault, one pause",
+            bounds: bounds(&APART, 0, 1).on_streams().with(&[Requested::Pauses]),
+            milestones: &[Paused, HandOver],
+            states_min: 168_900,
+        },
+        Case {
+            name: "three candidates, no fault, one transfer",
+            bounds: bounds(&THREE, 0, 1).with(&[Requested::Transfers]),
+            milestones: &[Transferred],
+            states_min: 91_470,
+        },
+        Case {
+            name: "two candidates with a standby, no fault, one request",
+            bounds: bounds(&APART, 0, 1).with_standby(),
+            milestones: &[HandOver, Transferred],
+            states_min: 13_640,
+        },
+        Case {
+            name: "two candidates on change streams with a standby, one fault of any kind",
+            bounds: bounds(&APART, 1, 0).on_streams().with_standby(),
+            milestones: UNKNOWN,
+            states_min: 372_300,
+        },
+        Case {
+            name: "two candidates on change streams, of which one is preferred, no fault",
+            bounds: bounds(&APART, 0, 0).on_streams().with_preference(),
+            milestones: &[Transferred],
+            states_min: 4_230,
+        },
+    ]
+}
+
+/// Returns the explorations that `make model` adds.
+pub(crate) fn long() -> Vec<Case> {
+    vec![
+        Case {
+            name: "two candidates, two faults of any kind",
+            bounds: bounds(&APART, 2, 0),
+            milestones: UNKNOWN,
+            states_min: 8_993_000,
+        },
+        Case {
+            name: "two candidates on change streams, one fault of any kind, one request",
+            bounds: bounds(&APART, 1, 1).on_streams(),
+            milestones: UNKNOWN,
+            states_min: 10_400_000,
+        },
+        Case {
+            name: "two candidates on change streams, one fault of any kind, one transfer",
+            bounds: bounds(&APART, 1, 1)
+                .on_streams()
+                .with(&[Requested::Transfers]),
+            milestones: &[Transferred, TakeOver, HandOver, RollBack],
+            states_min: 4_820_000,
+        },
+    ]
+}
+
+impl exploration::Case for Case {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn states_min(&self) -> usize {
+        self.states_min
+    }
+
+    fn explore(&self) -> Figures {
+        let exploration = Exploration {
+            bounds: self.bounds.clone(),
+            milestones: self.milestones.to_vec(),
+            planted: None,
+        };
+        explore(exploration, REACHED_MAX)
+    }
+}
+
+/// Explores with clocks at these rates. Beyond the permitted ratio, two leaders must be found.
+pub(crate) fn beyond_the_ratio(rates: [u64; 2]) -> Figures {
+    let exploration = Exploration {
+        bounds: bounds(&rates.map(Pace::of), 1, 0),
+        milestones: Vec::new(),
+        planted: None,
+    };
+    explore(exploration, REACHED_MAX)
+}

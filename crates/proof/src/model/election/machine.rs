@@ -1,0 +1,196 @@
+//! One candidate's machine: its clock, its process, its status directory, and the calls and events
+//! in flight between it and the store.
+
+use std::hash::Hasher;
+use std::time::Duration;
+
+use crate::election::{
+    BootTime, Candidate, Claim, Election, Identity, Lease, Operation, Outcome, Token,
+};
+use crate::proof::model::calls::{self, Payload};
+use crate::proof::model::canonical::{Canonical, EPOCH};
+use crate::proof::model::draw::Draw;
+use crate::proof::model::election::bounds::tunables;
+use crate::proof::model::election::monitor::Monitor;
+use crate::proof::model::pace::Pace;
+
+/// A machine that runs one candidate.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    /// Name of the candidate, the same after a restart.
+    pub(crate) identity: Identity,
+    /// Clock rate and lease duration.
+    pub(crate) pace: Pace,
+    /// The process, if one runs.
+    pub(crate) election: Option<Election>,
+    /// True if the process is paused.
+    pub(crate) frozen: bool,
+    /// Contents of the status directory.
+    pub(crate) directory: RecoveredState,
+    /// Claim of the previous process, proven to have exited when this process started.
+    pub(crate) proven_dead: Option<Claim>,
+    /// Calls in flight, oldest first, including those of processes that have exited.
+    pub(crate) calls: Calls,
+    /// Events that have not arrived yet, in order.
+    pub(crate) events: Vec<Lease>,
+    /// Delayed events.
+    pub(crate) late_events: Vec<Lease>,
+    /// Notes of the observer.
+    pub(crate) monitor: Monitor,
+    /// True if the candidate registers as standby.
+    stands_by: bool,
+    /// Its priority, if leaders prefer higher ones.
+    priority: Option<u32>,
+}
+
+/// Contents of a status directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct RecoveredState {
+    /// Newest claim sent.
+    pub(crate) claim: Option<Claim>,
+    /// Highest token seen.
+    pub(crate) token: Token,
+    /// Longest lease duration seen.
+    pub(crate) lease_longest: Option<Duration>,
+}
+
+/// Calls of a candidate.
+pub(crate) type Calls = calls::Calls<Operation>;
+pub(crate) type Call = calls::Call<Operation, Outcome>;
+pub(crate) type Place = calls::Place<Outcome>;
+
+impl Payload for Operation {
+    type Outcome = Outcome;
+
+    fn may_be_late(&self) -> bool {
+        self.writes()
+    }
+
+    fn writes(&self) -> bool {
+        !matches!(self, Self::Read { .. })
+    }
+}
+
+/// Moduli for which the election draws: per mille of jitter, and the spreads of 5, 10, 20 and 40 ms
+/// in nanoseconds.
+const JITTER: u128 = 401;
+const SPREADS: u128 = 5_000_001 * 10_000_001 * 20_000_001 * 40_000_001;
+/// Factor for which `SPREADS * MIDDLE` yields the middle of the jitter.
+const MIDDLE: u128 = {
+    let mut factor = 0;
+    while factor * (SPREADS % JITTER) % JITTER != JITTER / 2 {
+        factor += 1;
+    }
+    factor
+};
+
+/// Returns a source in which every draw gives the middle of the jitter, and no spread.
+pub(crate) fn draw(drawn: &mut u64) -> Draw<'_> {
+    Draw {
+        drawn,
+        first: SPREADS * MIDDLE,
+        step: SPREADS * JITTER,
+    }
+}
+
+impl Machine {
+    /// Creates a machine whose process has not started.
+    pub(crate) fn new(
+        identity: Identity,
+        pace: Pace,
+        stands_by: bool,
+        priority: Option<u32>,
+    ) -> Self {
+        Self {
+            identity,
+            pace,
+            election: None,
+            frozen: false,
+            directory: RecoveredState::default(),
+            proven_dead: None,
+            calls: Calls::default(),
+            events: Vec::new(),
+            late_events: Vec::new(),
+            monitor: Monitor::default(),
+            stands_by,
+            priority,
+        }
+    }
+
+    /// Returns the machine's clock after `ticks`.
+    pub(crate) fn clock(&self, ticks: u64) -> BootTime {
+        BootTime::from_nanos(EPOCH + ticks * self.pace.milliseconds_per_tick * 1_000_000)
+    }
+
+    /// Starts a process, on the same status directory if it `remembers`.
+    pub(crate) fn start(&mut self, remembers: bool, ticks: u64, drawn: &mut u64) {
+        let now = self.clock(ticks);
+        if !remembers {
+            self.directory = RecoveredState::default();
+        }
+        let candidate = Candidate {
+            identity: self.identity.clone(),
+            tunables: tunables(self.pace, self.priority.is_some()),
+            token_remembered: self.directory.token,
+            lease_longest_remembered: self.directory.lease_longest,
+            supervises: false,
+            predecessor_claim: self.directory.claim,
+            stands_by: self.stands_by,
+            priority: self.priority.unwrap_or(0),
+        };
+        self.proven_dead = self.directory.claim;
+        self.election = Some(Election::new(candidate, now, &mut draw(drawn)));
+    }
+
+    /// Ends the process. Calls that it sent may still land.
+    pub(crate) fn die(&mut self) {
+        self.election = None;
+        self.frozen = false;
+        self.events.clear();
+        self.late_events.clear();
+        self.monitor = Monitor::default();
+        self.calls.abandon();
+    }
+
+    /// Returns true if the process runs.
+    pub(crate) fn runs(&self) -> bool {
+        self.election.is_some() && !self.frozen
+    }
+
+    /// Returns true if its timer is due.
+    pub(crate) fn due(&self, ticks: u64) -> bool {
+        let now = self.clock(ticks);
+        let wakeup = self.election.as_ref().and_then(Election::next_wakeup);
+        self.runs() && wakeup.is_some_and(|at| at <= now)
+    }
+
+    /// Returns true if it has authority by its own clock.
+    pub(crate) fn leads(&self, ticks: u64) -> bool {
+        let now = self.clock(ticks);
+        self.election
+            .as_ref()
+            .is_some_and(|election| election.status().leads_at(now))
+    }
+
+    /// Writes the canonical form.
+    pub(crate) fn canonicalise<H: Hasher>(&self, ticks: u64, to: &mut Canonical<'_, H>) {
+        to.candidate(self.clock(ticks).as_nanos());
+        let Self {
+            identity: _,
+            pace: _,
+            stands_by: _,
+            priority: _,
+            election,
+            frozen,
+            directory,
+            proven_dead,
+            calls,
+            events,
+            late_events,
+            monitor,
+        } = self;
+        to.put(&(election, frozen, directory, proven_dead));
+        calls.canonicalise(to, |operation, to| to.put(operation));
+        to.put(&(events, late_events, monitor));
+    }
+}

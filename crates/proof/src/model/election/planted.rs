@@ -1,0 +1,60 @@
+//! Planted bugs, each with an exploration that notices it.
+
+use crate::election::mutation::Mutation;
+use crate::proof::model::election::bounds::Bounds;
+use crate::proof::model::election::cases::{APART, DECLARED_APART, REACHED_MAX, bounds};
+use crate::proof::model::election::properties::Exploration;
+use crate::proof::model::exploration::{Figures, explore};
+
+/// A planted bug, and the bounds within which it is looked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Planted {
+    /// The planted bug.
+    pub(crate) mutation: Mutation,
+    /// Name of the bounds.
+    pub(crate) among: &'static str,
+    bounds: Bounds,
+}
+
+impl Planted {
+    /// Explores until a property is broken.
+    pub(crate) fn explore(&self) -> Figures {
+        let exploration = Exploration {
+            bounds: self.bounds.clone(),
+            milestones: Vec::new(),
+            planted: Some(self.mutation),
+        };
+        explore(exploration, REACHED_MAX)
+    }
+}
+
+/// Returns every planted bug that is visible in the model. Each comes with an exploration that
+/// holds without it: one of the cases, or one with fewer faults or requests.
+pub(crate) fn planted() -> Vec<Planted> {
+    let streams = bounds(&APART, 1, 0).on_streams();
+    let polls = bounds(&APART, 1, 0);
+    let signals = bounds(&APART, 1, 1);
+    let declared = bounds(&DECLARED_APART, 1, 0);
+    let deletions = bounds(&APART, 2, 0).with_deletions();
+    let one = |mutation, among, bounds: &Bounds| Planted {
+        mutation,
+        among,
+        bounds: bounds.clone(),
+    };
+    use Mutation::*;
+    let faulty = "one fault, streams";
+    vec![
+        one(AcquisitionFromReply, faulty, &streams),
+        one(RenewalFromReply, faulty, &streams),
+        one(UnknownAsApplied, faulty, &streams),
+        one(AdoptedWithoutRenewal, faulty, &streams),
+        one(TokenCompared, faulty, &streams),
+        one(RevisionKept, faulty, &streams),
+        one(SeenCountsAgain, "one fault, polls", &polls),
+        one(EventAsAuthority, faulty, &streams),
+        one(NoRevisionChain, "one fault, polls", &polls),
+        one(OwnDuration, "one fault, different durations", &declared),
+        one(RenewedAfterRelease, "one fault, a signal", &signals),
+        one(HighestTokenForgotten, "two deletions", &deletions),
+    ]
+}

@@ -1,0 +1,69 @@
+//! Effect of a write on the members of the store and on the change streams. Nothing is delivered to
+//! a candidate here.
+
+use super::World;
+use crate::election::{Operation, Outcome};
+use crate::proof::model::election::bounds::{Bounds, Kind};
+use crate::proof::model::election::monitor::{Broken, Milestone};
+
+/// Maximum number of events that wait for one candidate.
+const EVENTS_MAX: usize = 2;
+
+impl World {
+    /// Delivers the call to the primary.
+    pub(super) fn land(&mut self, candidate: usize, number: u64) -> Outcome {
+        let operation = self.call(candidate, number).operation;
+        let identity = self.machines[candidate].identity.clone();
+        let before = self.store.primary.clone();
+        let outcome = self.store.perform(&identity, &operation);
+        if let (
+            Operation::Acquire(_) | Operation::TakeOver { .. },
+            Outcome::Applied(_),
+            Some(before),
+        ) = (&operation, &outcome, before)
+        {
+            if before.paused {
+                self.broken = Some(Broken::I8);
+            }
+            let kept = before.reserved_for.filter(|_| before.holder.is_none());
+            if kept.is_some_and(|kept| kept.identity == identity) {
+                self.milestone = Some(Milestone::Transferred);
+            }
+        }
+        outcome
+    }
+
+    /// Replicates everything on the primary to a majority. Lagging writes are acknowledged, and the
+    /// change streams report the new state.
+    pub(super) fn replicate(&mut self, bounds: &Bounds) {
+        if !self.store.lags() {
+            return;
+        }
+        let remember = bounds.kinds.contains(&Kind::StaleReads) && self.faults_left > 0;
+        self.store.commit(remember);
+        let committed = self.store.committed.clone();
+        for candidate in 0..self.machines.len() {
+            let streams = bounds.streams && self.machines[candidate].election.is_some();
+            if !streams && !self.machines[candidate].calls.lag() {
+                continue;
+            }
+            let machine = self.machine(candidate);
+            if let (true, Some(lease)) = (streams, &committed) {
+                // A process that does not run gets the oldest and the newest event. Each alone can
+                // mislead it, and a longer list would grow without end.
+                machine.events.truncate(EVENTS_MAX - 1);
+                machine.events.push(lease.clone());
+            }
+            machine.calls.acknowledge();
+        }
+    }
+
+    pub(super) fn roll_back(&mut self) {
+        self.disturb();
+        self.store.primary = self.store.committed.clone();
+        self.milestone = Some(Milestone::RollBack);
+        for candidate in 0..self.machines.len() {
+            self.machine(candidate).calls.roll_back();
+        }
+    }
+}

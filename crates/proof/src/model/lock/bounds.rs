@@ -1,0 +1,172 @@
+//! Bounds of an exploration.
+
+use std::time::Duration;
+
+use crate::lock::{AtLeast, Slots, Want};
+use crate::proof::model::pace::Pace;
+
+/// Bounds of one exploration. Time is not one of them, because states are compared with their
+/// clocks relative to now, so runs of any length are covered.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    /// The machines, each with a process that contends from the start.
+    pub(crate) seats: Vec<Seat>,
+    /// Maximum number of faults in one run, of any kind.
+    pub(crate) faults: u8,
+    /// Enabled kinds of faults.
+    pub(crate) kinds: &'static [Kind],
+    /// Maximum number of further processes in one run, each on a machine whose process has exited.
+    pub(crate) starts: u8,
+    /// Maximum number of contenders that are asked to give up.
+    pub(crate) give_ups: u8,
+    /// True if contenders follow a change stream instead of polling.
+    pub(crate) streams: bool,
+    /// True if the document does not exist at the start.
+    pub(crate) missing: bool,
+    /// Maximum number of ticks without a disturbance in which a running contender waits although
+    /// the processes with authority would leave it a place.
+    pub(crate) idle_ticks_max: u8,
+}
+
+/// A machine and the requests of its processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seat {
+    /// Clock rate and durations.
+    pub(crate) pace: Pace,
+    /// Requested mode.
+    pub(crate) want: Want,
+    /// True if the processes do not wait.
+    pub(crate) non_blocking: bool,
+    /// Least time for which a place stays taken.
+    pub(crate) at_least: AtLeast,
+    /// True if work is skipped once it has succeeded.
+    pub(crate) once: bool,
+}
+
+/// Kinds of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Calls, replies and events are delayed, reordered and lost.
+    Delays,
+    /// A write lands twice, an event arrives twice.
+    Duplicates,
+    /// A call is provably never sent.
+    Refusals,
+    /// A write is applied before a majority has it, and may be rolled back.
+    Rollbacks,
+    /// A deposed primary answers a majority read.
+    StaleReads,
+    /// Processes are killed.
+    Kills,
+    /// Processes are paused for a while.
+    Freezes,
+    /// Change streams end, and are opened again after a while.
+    LostStreams,
+    /// A driver discovers a new primary.
+    NewPrimaries,
+}
+
+impl Kind {
+    pub(crate) const ALL: &[Self] = &[
+        Self::Delays,
+        Self::Duplicates,
+        Self::Refusals,
+        Self::Rollbacks,
+        Self::StaleReads,
+        Self::Kills,
+        Self::Freezes,
+        Self::LostStreams,
+        Self::NewPrimaries,
+    ];
+}
+
+impl Seat {
+    /// Returns a machine whose clock advances by so many milliseconds in each tick.
+    pub(crate) const fn of(milliseconds_per_tick: u64, want: Want) -> Self {
+        Self {
+            pace: Pace::of(milliseconds_per_tick),
+            want,
+            non_blocking: false,
+            at_least: AtLeast::NONE,
+            once: false,
+        }
+    }
+
+    /// The same, with work that is skipped once it has succeeded.
+    pub(crate) const fn once(self) -> Self {
+        Self { once: true, ..self }
+    }
+
+    /// The same, with a least time for its places.
+    pub(crate) fn keeping(self, at_least: Duration) -> Self {
+        Self {
+            at_least: AtLeast::new(at_least).expect("short"),
+            ..self
+        }
+    }
+}
+
+impl Seat {
+    /// Returns a machine whose ticks are short enough to see provisional authority pass.
+    pub(crate) const fn of_grants(milliseconds_per_tick: u64, want: Want) -> Self {
+        Self {
+            pace: Pace::with_short_calls(milliseconds_per_tick),
+            ..Self::of(milliseconds_per_tick, want)
+        }
+    }
+}
+
+/// Returns a request for one of these slots.
+pub(crate) fn slot(slots: u32) -> Want {
+    Want::Slot(Slots::new(slots).expect("a legal number"))
+}
+
+impl Bounds {
+    /// Returns bounds with faults of every kind, without change streams.
+    pub(crate) fn of(seats: &[Seat], faults: u8, starts: u8) -> Self {
+        Self {
+            seats: seats.to_vec(),
+            faults,
+            kinds: Kind::ALL,
+            starts,
+            give_ups: 0,
+            streams: false,
+            missing: false,
+            idle_ticks_max: 4,
+        }
+    }
+
+    /// The same, with change streams.
+    pub(crate) fn on_streams(self) -> Self {
+        Self {
+            streams: true,
+            ..self
+        }
+    }
+
+    /// The same, with this number of idle ticks.
+    pub(crate) fn idle(self, idle_ticks_max: u8) -> Self {
+        Self {
+            idle_ticks_max,
+            ..self
+        }
+    }
+
+    /// The same, with contenders that are asked to give up.
+    pub(crate) fn with_give_ups(self, give_ups: u8) -> Self {
+        Self { give_ups, ..self }
+    }
+
+    /// The same, without a document at the start.
+    pub(crate) fn without_a_document(self) -> Self {
+        Self {
+            missing: true,
+            ..self
+        }
+    }
+
+    /// The same, with faults of these kinds.
+    pub(crate) fn with(self, kinds: &'static [Kind]) -> Self {
+        Self { kinds, ..self }
+    }
+}

@@ -1,0 +1,438 @@
+//! Notes of an observer about one process, by which the invariants are judged without asking the
+//! contender for its view. The rules are those of the simulation.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::election::{Authority, BootTime, CallId, Claim, Declared, Revision, Token};
+use crate::lock::{
+    EntryState, Grant, LockDocument, Observations, Operation, Outcome, Seen, Standing, Status,
+};
+use crate::proof::model::lock::canonical::revision_of;
+use crate::proof::model::lock::store::{Store, has_claim, lock_of};
+use crate::proof::sim::lock::entries::{self, ObservedEntry};
+use crate::proof::sim::lock::invariants::{
+    authority_from_acknowledged_writes as authority_rule, evictions_are_due, own_writes,
+};
+
+/// Notes about one process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Monitor {
+    /// Send time of each own revision that may be stored, now or later.
+    sends: Vec<(Revision, BootTime)>,
+    /// Authority that the messages give: a claim, its token, and the end.
+    backed: Option<(Claim, Token, BootTime)>,
+    /// The own claim that ended last.
+    ended: Option<Claim>,
+    /// The own claim that was last shown in the document.
+    present: Option<Claim>,
+    /// Joins whose outcome is unresolved, of claims that were not shown.
+    open_joins: Vec<(CallId, Claim)>,
+    newest_write: Option<CallId>,
+    /// The newest write if it was rejected. A read must be answered first.
+    must_read: Option<CallId>,
+    /// Newest call whose document was received.
+    newest: Option<CallId>,
+    /// Entries of others that are stored, each with the time when it was first shown.
+    shown: Vec<Sighting>,
+    place: Place,
+    /// The process was asked to give up before its work ended.
+    gave_up: bool,
+    /// Its work succeeded, and that is to be recorded.
+    succeeded: bool,
+}
+
+/// The stored entry of the current claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Place {
+    claim: Option<Claim>,
+    /// A majority had the entry.
+    there: bool,
+    /// The entry was removed after that.
+    gone: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Sighting {
+    seen: Seen,
+    holds: bool,
+    confirmed: bool,
+    lease_duration: Declared,
+    is_over: bool,
+    since: BootTime,
+    kept_until: Option<BootTime>,
+}
+
+/// A reply that the process receives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reply<'a> {
+    pub(crate) call: CallId,
+    pub(crate) operation: &'a Operation,
+    pub(crate) outcome: &'a Outcome,
+    /// Claim of the process before the reply.
+    pub(crate) claim: Claim,
+    pub(crate) now: BootTime,
+    pub(crate) renew_deadline: Duration,
+}
+
+/// A call that the process sends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sending<'a> {
+    pub(crate) call: CallId,
+    pub(crate) operation: &'a Operation,
+    pub(crate) now: BootTime,
+    pub(crate) store: &'a Store,
+    pub(crate) operation_timeout: Duration,
+    /// The process has authority.
+    pub(crate) holds: bool,
+    /// Work runs under its claim.
+    pub(crate) works: bool,
+}
+
+impl Sighting {
+    fn of(claim: Claim, entry: &ObservedEntry<BootTime>) -> Self {
+        Self {
+            seen: Seen {
+                claim,
+                revision: entry.revision,
+            },
+            holds: entry.holds,
+            confirmed: entry.confirmed,
+            lease_duration: entry.lease_duration,
+            is_over: entry.is_over,
+            since: entry.since,
+            kept_until: entry.kept_until,
+        }
+    }
+
+    fn entry(&self) -> ObservedEntry<BootTime> {
+        ObservedEntry {
+            revision: self.seen.revision,
+            holds: self.holds,
+            confirmed: self.confirmed,
+            lease_duration: self.lease_duration,
+            at_least: Duration::ZERO,
+            is_over: self.is_over,
+            since: self.since,
+            kept_until: self.kept_until,
+        }
+    }
+}
+
+impl Monitor {
+    /// Creates the notes about a process that starts with the observations of an earlier one.
+    pub(crate) fn remembering(observations: &Observations) -> Self {
+        let shown = observations.iter().map(|(claim, observation)| Sighting {
+            seen: Seen {
+                claim,
+                revision: observation.revision,
+            },
+            holds: observation.state != EntryState::Waiting,
+            confirmed: matches!(observation.state, EntryState::Held | EntryState::Kept),
+            lease_duration: observation.lease_duration,
+            is_over: observation.state == EntryState::Kept,
+            since: observation.since,
+            kept_until: observation.kept_until,
+        });
+        Self {
+            shown: shown.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Records the end of a claim whose deadline passed before an input.
+    pub(crate) fn before(&mut self, now: BootTime, status: &Status) {
+        if let Standing::Held(authority) = &status.standing
+            && authority.valid_until <= now
+        {
+            self.ended = Some(status.claim);
+        }
+    }
+
+    /// Records that the process is asked to give up, in this state.
+    pub(crate) fn gives_up(&mut self, standing: &Standing) {
+        self.gave_up |= *standing != Standing::Leaving;
+    }
+
+    /// Records that the work of the process succeeded, if that is to be recorded.
+    pub(crate) fn succeeds(&mut self, is_recorded: bool) {
+        self.succeeded |= is_recorded;
+    }
+
+    /// Returns true if the process may report a release with this document.
+    pub(crate) fn may_have_released(&self, committed: Option<&LockDocument>) -> bool {
+        !self.succeeded || committed.is_some_and(|lock| !lock.successes.is_empty())
+    }
+
+    /// Records a reply before the process receives it.
+    pub(crate) fn receives(&mut self, reply: Reply<'_>) {
+        let Reply {
+            call,
+            operation,
+            outcome,
+            claim,
+            ..
+        } = reply;
+        if *outcome != Outcome::Unknown {
+            self.open_joins.retain(|(join, _)| *join != call);
+        }
+        match outcome {
+            Outcome::Applied(found) => {
+                let reads = matches!(operation, Operation::Read { .. });
+                if reads && self.must_read.is_some_and(|at| call > at) {
+                    self.must_read = None;
+                }
+                if let Some(lock) = lock_of(found) {
+                    self.back(reply, lock);
+                    let mut holders = lock.holders.iter();
+                    let own = holders.find(|entry| entry.claim == claim);
+                    let grant = own.and_then(|entry| entry.unconfirmed_grant());
+                    self.granted(claim, grant, reply.renew_deadline);
+                    self.see(reply, lock);
+                }
+            }
+            Outcome::Rejected => {
+                let reads = match operation {
+                    // The rejection of a join whose claim is present shows nothing new.
+                    Operation::Join { entry, .. } => self.present != Some(entry.claim),
+                    Operation::Renew { .. } | Operation::Evict { .. } => true,
+                    Operation::Create { .. }
+                    | Operation::Keep { .. }
+                    | Operation::Leave { .. }
+                    | Operation::Break { .. }
+                    | Operation::Read { .. } => false,
+                };
+                let mine = revision_of(operation).is_some_and(|(of, _)| of == claim);
+                if reads && mine && self.newest_write == Some(call) {
+                    self.must_read = Some(call);
+                }
+            }
+            Outcome::Failed | Outcome::Unknown => {}
+        }
+    }
+
+    /// Backs authority by an acknowledged write that left its own revision with a token, counted
+    /// from before that write was sent.
+    fn back(&mut self, reply: Reply<'_>, lock: &LockDocument) {
+        // The claims before this one have ended.
+        let wrote = revision_of(reply.operation).filter(|(claim, _)| *claim == reply.claim);
+        let Some(wrote) = wrote else { return };
+        let mut holders = lock.holders.iter();
+        let own = holders.find(|entry| (entry.claim, entry.revision) == wrote);
+        if let Some(token) = own.and_then(|entry| entry.token) {
+            self.back_from(wrote, token, reply.renew_deadline);
+        }
+    }
+
+    /// Backs provisional authority by a grant that a majority has, counted from the send of the
+    /// revision that it found.
+    pub(crate) fn granted(&mut self, claim: Claim, grant: Option<Grant>, renew_deadline: Duration) {
+        if let Some(Grant {
+            token, revision, ..
+        }) = grant
+        {
+            self.back_from((claim, revision), token, renew_deadline / 8);
+        }
+    }
+
+    /// Backs the authority of a claim for a duration from the send of one of its revisions.
+    fn back_from(&mut self, (claim, revision): (Claim, Revision), token: Token, lasts: Duration) {
+        let sent = self.sends.iter().find(|(sent, _)| *sent == revision);
+        let Some((_, sent)) = sent.filter(|_| self.ended != Some(claim)) else {
+            return;
+        };
+        let until = *sent + lasts;
+        let before = self.backed.filter(|backed| backed.0 == claim);
+        let until = match before {
+            // A late answer about an earlier grant of the claim proves nothing about this one.
+            Some((_, newer, _)) if newer > token => return,
+            Some((_, same, before)) if same == token => before.max(until),
+            Some(_) | None => until,
+        };
+        self.backed = Some((claim, token, until));
+    }
+
+    fn see(&mut self, reply: Reply<'_>, lock: &LockDocument) {
+        let is_news = self.newest.is_none_or(|newest| reply.call > newest);
+        self.newest = self.newest.max(Some(reply.call));
+        for (claim, entry) in entries::shown(lock, reply.now, &BTreeMap::new()) {
+            self.open_joins.retain(|(_, open)| *open != claim);
+            if claim == reply.claim {
+                if is_news || revision_of(reply.operation).is_some() {
+                    self.present = Some(claim);
+                }
+                continue;
+            }
+            let sighting = Sighting::of(claim, &entry);
+            let known = |old: &Sighting| {
+                let (since, kept_until) = (sighting.since, sighting.kept_until);
+                let old = Sighting {
+                    since,
+                    kept_until,
+                    ..*old
+                };
+                old == sighting
+            };
+            if !self.shown.iter().any(known) {
+                self.shown.push(sighting);
+            }
+        }
+    }
+
+    /// Records and checks a call that the process sends.
+    pub(crate) fn sends(&mut self, sending: Sending<'_>) -> Option<&'static str> {
+        let violation = self.judge(sending);
+        let Sending {
+            call,
+            operation,
+            now,
+            ..
+        } = sending;
+        if let Some((_, revision)) = revision_of(operation) {
+            self.sends.push((revision, now));
+        }
+        match operation {
+            Operation::Leave { claim, .. } | Operation::Keep { claim, .. } => {
+                self.ended = Some(*claim);
+            }
+            Operation::Join { entry, .. } => self.open_joins.push((call, entry.claim)),
+            Operation::Create { .. }
+            | Operation::Renew { .. }
+            | Operation::Evict { .. }
+            | Operation::Break { .. }
+            | Operation::Read { .. } => {}
+        }
+        if !matches!(operation, Operation::Read { .. }) {
+            self.newest_write = Some(call);
+        }
+        violation
+    }
+
+    fn judge(&self, sending: Sending<'_>) -> Option<&'static str> {
+        let operation = sending.operation;
+        if let Operation::Evict { entries, .. } = operation {
+            let early = entries.iter().find(|pair| !self.is_due(**pair, sending));
+            if early.is_some() {
+                return Some("evictions are due");
+            }
+        }
+        let claim = match operation {
+            Operation::Join { entry, .. } => Some(entry.claim),
+            Operation::Renew { claim, .. }
+            | Operation::Keep { claim, .. }
+            | Operation::Leave { claim, .. } => Some(*claim),
+            Operation::Create { .. }
+            | Operation::Evict { .. }
+            | Operation::Break { .. }
+            | Operation::Read { .. } => None,
+        };
+        let of = |noted: Option<Claim>| claim.is_some() && noted == claim;
+        let violation = own_writes::check(own_writes::Write {
+            operation: operation.as_str(),
+            ended: of(self.ended),
+            present: of(self.present),
+            other_join_open: self.open_joins.iter().any(|(_, open)| Some(*open) != claim),
+            unread_rejection: self.must_read.is_some(),
+            holds: sending.holds,
+            works: sending.works,
+            gave_up: self.gave_up,
+        });
+        violation.map(|violation| violation.invariant)
+    }
+
+    /// Returns true if the eviction of this entry is due, or cannot match.
+    fn is_due(&self, pair: Seen, sending: Sending<'_>) -> bool {
+        let due = |sighting: &Sighting| {
+            let eviction = evictions_are_due::Eviction {
+                pair,
+                shown: Some(sighting.entry()),
+                at: sending.now,
+                operation_timeout: sending.operation_timeout,
+            };
+            evictions_are_due::check(eviction).is_none()
+        };
+        let mut known = self.shown.iter().filter(|s| s.seen == pair);
+        known.any(due) || !sending.store.has(pair.claim, pair.revision)
+    }
+
+    /// Checks the authority that the process has after an input.
+    pub(crate) fn after(
+        &mut self,
+        claim: Claim,
+        authority: Option<Authority>,
+    ) -> Option<&'static str> {
+        let Some(authority) = authority else {
+            self.backed = self.backed.filter(|backed| backed.0 == claim);
+            return None;
+        };
+        let backed = self
+            .backed
+            .filter(|backed| (backed.0, backed.1) == (claim, authority.token));
+        let violation = authority_rule::check(authority_rule::Claimed {
+            valid_until: authority.valid_until,
+            backed: backed.map(|(_, _, until)| until),
+            ended: self.ended == Some(claim),
+        });
+        violation.map(|violation| violation.invariant)
+    }
+
+    /// Returns true if the process sent no later write.
+    pub(crate) fn is_newest(&self, call: CallId) -> bool {
+        self.newest_write == Some(call)
+    }
+
+    /// Returns true if the process was shown a stored entry for so long that it has expired.
+    pub(crate) fn knows_expired(
+        &self,
+        store: &Store,
+        now: BootTime,
+        operation_timeout: Duration,
+    ) -> bool {
+        let stored = self
+            .shown
+            .iter()
+            .filter(|s| store.has(s.seen.claim, s.seen.revision));
+        let mut stored = stored.map(|sighting| evictions_are_due::Eviction {
+            pair: sighting.seen,
+            shown: Some(sighting.entry()),
+            at: now,
+            operation_timeout,
+        });
+        stored.any(|eviction| evictions_are_due::check(eviction).is_none())
+    }
+
+    /// Returns true if the entry of this claim was removed after a majority had it.
+    pub(crate) fn saw_removed(&self, claim: Claim) -> bool {
+        self.place.claim == Some(claim) && self.place.gone
+    }
+
+    /// Returns the notes about the process with this claim, with the store as it is now and
+    /// without what can no longer matter. `carried` is true for revisions of calls in flight.
+    pub(crate) fn settled(
+        &self,
+        claim: Claim,
+        store: &Store,
+        carried: impl Fn(Revision) -> bool,
+    ) -> Self {
+        let mut next = self.clone();
+        if next.place.claim != Some(claim) {
+            next.place = Place {
+                claim: Some(claim),
+                ..Place::default()
+            };
+        }
+        let (primary, committed) = (&store.primary, &store.committed);
+        let there = (has_claim(primary, claim), has_claim(committed, claim));
+        next.place.gone |= next.place.there && there != (true, true);
+        next.place.there |= there.1;
+        next.ended = next.ended.filter(|ended| *ended == claim);
+        next.present = next.present.filter(|present| *present == claim);
+        next.sends
+            .retain(|(revision, _)| store.has_revision(*revision) || carried(*revision));
+        // A join that lands twice brings an entry back as it was.
+        next.shown.retain(|Sighting { seen, .. }| {
+            store.has(seen.claim, seen.revision) || carried(seen.revision)
+        });
+        next
+    }
+}

@@ -1,0 +1,130 @@
+//! The store as the protocol assumes it: one primary, and the state that a majority has, of which
+//! nothing is lost. Every write on the primary is checked.
+
+use crate::election::{Claim, Identity, Revision, WallMillis};
+use crate::lock::reference::{By, next};
+use crate::lock::{Entry, Found, Hint, LockDocument, Operation, Outcome};
+use crate::proof::sim::lock::entries::all;
+use crate::proof::sim::lock::{broken, invariants::documents};
+
+/// One document, as stored on the primary and on a majority.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Store {
+    /// State of the primary, on which the filters of writes are evaluated.
+    pub(crate) primary: Found,
+    /// State of a majority, which reads return and with which a new primary begins.
+    pub(crate) committed: Found,
+    /// Previous state of a majority, which a deposed primary may still return.
+    pub(crate) previous: Option<Found>,
+    /// Events of the writes that a majority does not have, each for the stream of one claim.
+    pub(crate) events: Vec<(Claim, Hint)>,
+}
+
+impl Store {
+    /// Creates a store with an unused lock, or without a document.
+    pub(crate) fn new(missing: bool) -> Self {
+        let found = if missing {
+            Found::Missing
+        } else {
+            Found::Lock(LockDocument::default())
+        };
+        Self {
+            primary: found.clone(),
+            committed: found,
+            previous: None,
+            events: Vec::new(),
+        }
+    }
+
+    /// Replicates the primary's state to a majority, and returns the events of its writes. The
+    /// previous state is kept if `remember`.
+    pub(crate) fn commit(&mut self, remember: bool) -> Vec<(Claim, Hint)> {
+        if self.lags() {
+            let before = std::mem::replace(&mut self.committed, self.primary.clone());
+            self.previous = remember.then_some(before);
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    /// Undoes the writes that a majority does not have.
+    pub(crate) fn roll_back(&mut self) {
+        self.primary = self.committed.clone();
+        self.events.clear();
+    }
+
+    /// Returns true if a write has not reached a majority.
+    pub(crate) fn lags(&self) -> bool {
+        self.primary != self.committed
+    }
+
+    /// Performs `operation` on the primary. A write does not reach a majority yet. Returns the name
+    /// of the invariant that the write breaks, if any.
+    pub(crate) fn perform(
+        &mut self,
+        identity: &Identity,
+        operation: &Operation,
+    ) -> (Outcome, Option<&'static str>) {
+        if let Operation::Read { .. } = operation {
+            return (Outcome::Applied(self.committed.clone()), None);
+        }
+        let at = WallMillis(0);
+        let before = self.primary.clone();
+        let performed = broken::apply(
+            &mut self.primary,
+            By {
+                identity,
+                at,
+                store_now: WallMillis(1),
+            },
+            operation,
+        );
+        let mut violation = None;
+        if let (Found::Lock(before), Found::Lock(after)) = (&before, &self.primary)
+            && performed.outcome != Outcome::Rejected
+        {
+            violation = documents::check(before, after).map(|violation| violation.invariant);
+            let granted = performed.granted.iter();
+            self.events
+                .extend(granted.map(|(claim, grant)| (*claim, Hint::Granted(*grant))));
+            let head = next(after).filter(|claim| next(before) != Some(*claim));
+            self.events.extend(head.map(|claim| (claim, Hint::Next)));
+        }
+        (performed.outcome, violation)
+    }
+
+    /// Returns all documents that a process can still read or write.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &LockDocument> {
+        let found = [Some(&self.primary), Some(&self.committed)];
+        let found = found.into_iter().chain([self.previous.as_ref()]);
+        found.flatten().filter_map(lock_of)
+    }
+
+    fn stored(&self) -> impl Iterator<Item = &Entry> {
+        let stored = [&self.primary, &self.committed];
+        stored.into_iter().filter_map(lock_of).flat_map(all)
+    }
+
+    /// Returns true if the primary or a majority has an entry with this claim and revision.
+    pub(crate) fn has(&self, claim: Claim, revision: Revision) -> bool {
+        let mut stored = self.stored();
+        stored.any(|entry| (entry.claim, entry.revision) == (claim, revision))
+    }
+
+    /// Returns true if the primary or a majority has an entry with this revision.
+    pub(crate) fn has_revision(&self, revision: Revision) -> bool {
+        self.stored().any(|entry| entry.revision == revision)
+    }
+}
+
+/// Returns the lock, if there is one.
+pub(crate) fn lock_of(found: &Found) -> Option<&LockDocument> {
+    match found {
+        Found::Lock(lock) => Some(lock),
+        Found::Missing | Found::Foreign(_) => None,
+    }
+}
+
+/// Returns true if the document has an entry with this claim.
+pub(crate) fn has_claim(found: &Found, claim: Claim) -> bool {
+    lock_of(found).is_some_and(|lock| all(lock).any(|entry| entry.claim == claim))
+}

@@ -1,0 +1,449 @@
+//! All machines, the store, and the effect of one step on them.
+
+mod delivery;
+mod kept;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::election::{Identity, Token};
+use crate::lock::mutation::planted;
+use crate::lock::{Hint, Input, Outcome, Standing};
+use crate::proof::model::canonical::Canonical;
+use crate::proof::model::lock::action::Action;
+use crate::proof::model::lock::bounds::{Bounds, Kind};
+use crate::proof::model::lock::canonical::Live;
+use crate::proof::model::lock::machine::{Call, Machine, Place};
+use crate::proof::model::lock::properties::Milestone;
+use crate::proof::model::lock::store::{Store, lock_of};
+use crate::proof::sim::lock::entries::all;
+use crate::proof::sim::lock::invariants::exclusion::{self, Held};
+use kept::KeptPlace;
+
+/// The complete state at one instant of true time.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    /// Ticks since the start. Not part of the canonical form.
+    pub(crate) ticks: u64,
+    /// Number of random ids drawn so far, which also numbers the calls. Not part of the canonical
+    /// form.
+    pub(crate) drawn: u64,
+    /// The machines, shared with other states while unchanged.
+    pub(crate) machines: Vec<Arc<Machine>>,
+    /// The store.
+    pub(crate) store: Store,
+    /// Number of faults that may still happen.
+    pub(crate) faults_left: u8,
+    /// Number of processes that may still start.
+    pub(crate) starts_left: u8,
+    /// Number of contenders that may still be asked to give up.
+    pub(crate) give_ups_left: u8,
+    /// Consecutive ticks, without a disturbance, in which a running contender waits although the
+    /// processes with authority would leave it a place.
+    pub(crate) idle_ticks: u8,
+    /// Highest token that had authority.
+    pub(crate) token_held: Token,
+    /// True if work that is recorded has succeeded.
+    succeeded: bool,
+    /// Places with a least time.
+    places: Vec<KeptPlace>,
+    /// Name of the first invariant that was broken, if any.
+    pub(crate) broken: Option<&'static str>,
+    /// Milestones of the last step. Not part of the canonical form.
+    pub(crate) milestones: Vec<Milestone>,
+}
+
+impl PartialEq for World {
+    fn eq(&self, other: &Self) -> bool {
+        self.canonical() == other.canonical()
+    }
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self {
+            ticks,
+            drawn: _,
+            machines,
+            store,
+            faults_left,
+            starts_left,
+            give_ups_left,
+            idle_ticks,
+            token_held,
+            succeeded,
+            places: _,
+            broken,
+            milestones: _,
+        } = self;
+        let live = Live::of(store, machines.iter().map(AsRef::as_ref));
+        let mut canonical = Canonical::new(state);
+        canonical.put(store);
+        for machine in machines {
+            machine.canonicalise(*ticks, &live, &mut canonical);
+        }
+        canonical.put(&(*faults_left, *starts_left, *give_ups_left, *idle_ticks));
+        canonical.put(&(*token_held, *succeeded, *broken));
+        self.put_places(&mut canonical);
+    }
+}
+
+impl World {
+    /// Starts all processes simultaneously.
+    pub(crate) fn start(bounds: &Bounds) -> Self {
+        let names = ["a", "b", "c"];
+        let machine = |(name, seat): (&str, _)| {
+            let identity = Identity::new(name).expect("a legal name");
+            Arc::new(Machine::new(identity, seat))
+        };
+        let mut world = Self {
+            ticks: 0,
+            drawn: 0,
+            machines: names
+                .into_iter()
+                .zip(bounds.seats.iter().copied())
+                .map(machine)
+                .collect(),
+            store: Store::new(bounds.missing),
+            faults_left: bounds.faults,
+            starts_left: bounds.starts,
+            give_ups_left: bounds.give_ups,
+            idle_ticks: 0,
+            token_held: Token::ZERO,
+            succeeded: false,
+            places: Vec::new(),
+            broken: None,
+            milestones: Vec::new(),
+        };
+        for index in 0..world.machines.len() {
+            world.begin(index, bounds);
+        }
+        world
+    }
+
+    /// Returns a number that is the same for states with the same canonical form.
+    pub(crate) fn canonical(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Returns true if time can pass, because no prompt action is left.
+    pub(crate) fn settled(&self) -> bool {
+        !self.machines.iter().any(|m| m.is_prompt(self.ticks))
+    }
+
+    /// Returns all processes with authority at this instant.
+    pub(crate) fn held(&self) -> Vec<Held> {
+        let machines = self.machines.iter();
+        machines.filter_map(|m| m.held(self.ticks)).collect()
+    }
+
+    /// Returns true if at most one exclusive contender has authority, or only shared ones, or at
+    /// most N of N slots.
+    pub(crate) fn excludes(&self) -> bool {
+        exclusion::check(&self.held()).is_none()
+    }
+
+    /// Returns the state after `action`.
+    pub(crate) fn after(&self, action: Action, bounds: &Bounds) -> Self {
+        let mut next = self.clone();
+        next.milestones.clear();
+        next.perform(action, bounds);
+        next.forget_calls();
+        next.settle_notes();
+        next
+    }
+
+    fn perform(&mut self, action: Action, bounds: &Bounds) {
+        match action {
+            Action::Tick => self.tick(bounds),
+            Action::Wake(i) => self.input(i, Input::Tick, bounds),
+            Action::Serve(i, n) => {
+                let outcome = self.land(i, n);
+                self.replicate(bounds);
+                self.arrive(i, n, outcome, bounds);
+            }
+            Action::Event(i) => {
+                let hint = self.machine(i).stream.events.remove(0);
+                self.input(i, Input::Hint(hint), bounds);
+            }
+            Action::Delay(i, n) => {
+                self.fault();
+                self.place(i, n, Place::Delayed);
+            }
+            Action::DelayAnswer(i, n) => {
+                self.fault();
+                let outcome = self.land(i, n);
+                self.replicate(bounds);
+                self.place(i, n, Place::Answered(outcome));
+            }
+            Action::Duplicate(i, n) => {
+                self.fault();
+                self.drawn += 1;
+                let copy = self.drawn;
+                self.machine(i).calls.duplicate(n, copy);
+                let outcome = self.land(i, n);
+                self.replicate(bounds);
+                self.arrive(i, n, outcome, bounds);
+            }
+            Action::Lag(i, n) => {
+                self.fault();
+                let outcome = self.land(i, n);
+                if planted!(WriteConcernOne) {
+                    return self.arrive(i, n, outcome, bounds);
+                }
+                self.place(i, n, Place::Lagging(outcome));
+            }
+            Action::ReadStale(i, n) => {
+                self.fault();
+                let previous = self.store.previous.clone();
+                let outcome = Outcome::Applied(previous.expect("the action was possible"));
+                self.arrive(i, n, outcome, bounds);
+            }
+            Action::Refuse(i, n) => {
+                self.fault();
+                self.arrive(i, n, Outcome::Failed, bounds);
+            }
+            Action::Land(i, n) => {
+                self.disturb();
+                let outcome = self.land(i, n);
+                self.replicate(bounds);
+                self.place(i, n, Place::Answered(outcome));
+            }
+            Action::Answer(i, n) => {
+                self.disturb();
+                let Place::Answered(outcome) = self.call(i, n).place else {
+                    unreachable!("the action was possible");
+                };
+                self.arrive(i, n, outcome, bounds);
+            }
+            Action::TimeOut(i, n) => self.time_out(i, n, bounds),
+            Action::Commit => {
+                self.disturb();
+                self.replicate(bounds);
+            }
+            Action::RollBack => self.roll_back(),
+            _ => self.change_machine(action, bounds),
+        }
+    }
+
+    /// Performs an action on a stream or a process.
+    fn change_machine(&mut self, action: Action, bounds: &Bounds) {
+        match action {
+            Action::DelayEvent(i) => {
+                self.fault();
+                let stream = &mut self.machine(i).stream;
+                let hint = stream.events.remove(0);
+                stream.late_events.push(hint);
+            }
+            Action::DuplicateEvent(i) => {
+                self.fault();
+                let stream = &mut self.machine(i).stream;
+                let hint = stream.events.remove(0);
+                stream.late_events.push(hint);
+                self.input(i, Input::Hint(hint), bounds);
+            }
+            Action::LateEvent(i) => {
+                self.disturb();
+                let hint = self.machine(i).stream.late_events.remove(0);
+                self.milestones.push(Milestone::LateEvent);
+                self.input(i, Input::Hint(hint), bounds);
+            }
+            Action::EndStream(i) => {
+                self.fault();
+                let stream = &mut self.machine(i).stream;
+                stream.open = false;
+                stream.events.clear();
+                self.milestones.push(Milestone::StreamEnded);
+                self.input(i, Input::Hint(Hint::Lost), bounds);
+            }
+            Action::OpenStream(i) => {
+                self.disturb();
+                let stream = &mut self.machine(i).stream;
+                stream.open = true;
+                stream.events.push(Hint::Opened { since_join: false });
+            }
+            Action::ChangePrimary(i) => {
+                self.fault();
+                self.input(i, Input::PrimaryChanged, bounds);
+            }
+            Action::Kill(i) => {
+                self.fault();
+                self.machine(i).die();
+            }
+            Action::Start(i) => {
+                self.disturb();
+                self.starts_left -= 1;
+                self.begin(i, bounds);
+                self.forget_memory();
+            }
+            Action::Freeze(i) => {
+                self.fault();
+                self.machine(i).frozen = true;
+            }
+            Action::Thaw(i) => {
+                self.disturb();
+                self.machine(i).frozen = false;
+            }
+            Action::Finish(i) => {
+                self.disturb();
+                self.machine(i).works = false;
+                let once = self.machines[i].seat.once;
+                self.succeeded |= once;
+                self.machine(i).monitor.succeeds(once);
+                self.input(i, Input::Succeeded, bounds);
+            }
+            Action::GiveUp(i) => {
+                self.disturb();
+                self.give_ups_left -= 1;
+                self.machine(i).works = false;
+                if let Some(contender) = &self.machines[i].contender {
+                    let (claim, standing) = (contender.claim(), contender.status().standing);
+                    self.place_given_up(claim);
+                    self.machine(i).monitor.gives_up(&standing);
+                }
+                self.input(i, Input::GiveUp, bounds);
+            }
+            other => unreachable!("{other:?} concerns a call or the store"),
+        }
+    }
+
+    pub(super) fn machine(&mut self, index: usize) -> &mut Machine {
+        Arc::make_mut(&mut self.machines[index])
+    }
+
+    pub(super) fn call(&self, index: usize, number: u64) -> Call {
+        self.machines[index].calls.get(number).clone()
+    }
+
+    pub(super) fn place(&mut self, index: usize, number: u64, place: Place) {
+        self.machine(index)
+            .calls
+            .change(number, |call| call.place = place);
+    }
+
+    pub(super) fn disturb(&mut self) {
+        self.idle_ticks = 0;
+    }
+
+    fn fault(&mut self) {
+        self.disturb();
+        self.faults_left -= 1;
+    }
+
+    fn begin(&mut self, index: usize, bounds: &Bounds) {
+        let (ticks, mut drawn) = (self.ticks, self.drawn);
+        self.machine(index).start(ticks, &mut drawn);
+        self.drawn = drawn;
+        self.input(index, Input::Tick, bounds);
+    }
+
+    /// Drops the memory of the machines on which no further process can start.
+    fn forget_memory(&mut self) {
+        if self.starts_left == 0 {
+            for index in 0..self.machines.len() {
+                self.machine(index).memory = Default::default();
+            }
+        }
+    }
+
+    fn tick(&mut self, bounds: &Bounds) {
+        self.ticks += 1;
+        self.idle_ticks = if self.is_idle() && !self.store.lags() {
+            (self.idle_ticks + 1).min(bounds.idle_ticks_max + 1)
+        } else {
+            0
+        };
+    }
+
+    /// Returns true if the first running contender that waits is compatible with the processes that
+    /// have authority.
+    fn is_idle(&self) -> bool {
+        let waits = |machine: &&Arc<Machine>| {
+            let standing = machine.contender.as_ref().map(|c| c.status().standing);
+            let waits = matches!(standing, Some(Standing::Joining | Standing::Waiting { .. }));
+            waits && machine.runs()
+        };
+        let waiting: Vec<_> = self.machines.iter().filter(waits).collect();
+        let of = |claim| {
+            let mut waiting = waiting.iter();
+            waiting.find(|m| m.contender.as_ref().is_some_and(|c| c.claim() == claim))
+        };
+        let entries = lock_of(&self.store.committed).into_iter().flat_map(all);
+        let mut queued = entries.filter_map(|entry| of(entry.claim));
+        let Some(first) = queued.next().or(waiting.first()) else {
+            return false;
+        };
+        let mut held = self.held();
+        held.push(Held {
+            want: first.seat.want,
+            slot: None,
+        });
+        exclusion::check(&held).is_none()
+    }
+
+    /// Drops calls from which nothing can follow.
+    fn forget_calls(&mut self) {
+        let ticks = self.ticks;
+        let old = |machine: &Arc<Machine>| machine.calls.iter().any(|call| !call.waiting);
+        if !self.machines.iter().any(old) {
+            return;
+        }
+        let storable = Live::storable(&self.store, self.machines.iter().map(AsRef::as_ref));
+        for index in 0..self.machines.len() {
+            let machine = self.machines[index].clone();
+            let is_over = |call: &Call| machine.is_over(call, ticks, &storable);
+            if machine.calls.iter().any(is_over) {
+                self.machine(index).calls.forget(is_over);
+            }
+        }
+    }
+
+    /// Drops notes about entries that are no longer stored.
+    fn settle_notes(&mut self) {
+        for index in 0..self.machines.len() {
+            let carried = |revision| self.machines.iter().any(|m| m.carries(revision));
+            if let Some(settled) = self.machines[index].settled(&self.store, carried) {
+                self.machine(index).monitor = settled;
+            }
+        }
+    }
+
+    /// Replicates everything on the primary to a majority. Lagging writes are acknowledged, and the
+    /// change streams report the new state.
+    pub(super) fn replicate(&mut self, bounds: &Bounds) {
+        if !self.store.lags() {
+            return;
+        }
+        let remember = bounds.kinds.contains(&Kind::StaleReads) && self.faults_left > 0;
+        let events = self.store.commit(remember);
+        self.note_places();
+        let recorded = lock_of(&self.store.committed).is_some_and(|it| !it.successes.is_empty());
+        if recorded && !self.succeeded {
+            self.broken = self.broken.or(Some("only successes are recorded"));
+        }
+        for index in 0..self.machines.len() {
+            let machine = &self.machines[index];
+            let stream = &machine.stream;
+            let followed = |(claim, _): &&(_, Hint)| stream.open && stream.claim == Some(*claim);
+            let news: Vec<_> = events.iter().filter(followed).map(|(_, h)| *h).collect();
+            if !news.is_empty() || machine.calls.lag() {
+                let machine = self.machine(index);
+                machine.stream.events.extend(news);
+                machine.calls.acknowledge();
+            }
+        }
+    }
+
+    fn roll_back(&mut self) {
+        self.disturb();
+        self.store.roll_back();
+        self.milestones.push(Milestone::RollBack);
+        for index in 0..self.machines.len() {
+            if self.machines[index].calls.lag() {
+                self.machine(index).calls.roll_back();
+            }
+        }
+    }
+}

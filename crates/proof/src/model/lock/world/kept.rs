@@ -1,0 +1,95 @@
+//! Places that must stay taken for their least time, counted in ticks from the write by which they
+//! were acquired.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::World;
+use crate::election::{Claim, Revision};
+use crate::proof::model::canonical::Canonical;
+use crate::proof::model::lock::machine::Machine;
+use crate::proof::model::lock::store::lock_of;
+
+/// A place with a least time, while a majority has it.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptPlace {
+    claim: Claim,
+    /// Revision of the write that declared it, if any.
+    revision: Option<Revision>,
+    /// Tick before which the place must not be given up, once it was acquired.
+    until: u64,
+    acquired: bool,
+}
+
+impl World {
+    /// Notes the places that a majority has, and checks that no acquired one is given up early.
+    pub(super) fn note_places(&mut self) {
+        let ticks = self.ticks;
+        let holders = lock_of(&self.store.committed).map_or(&[][..], |lock| &lock.holders);
+        let holds = |place: &KeptPlace| holders.iter().any(|entry| entry.claim == place.claim);
+        let early = |place: &KeptPlace| place.acquired && place.until > ticks && !holds(place);
+        if self.places.iter().any(early) {
+            self.broken = self.broken.or(Some("places are kept"));
+        }
+        self.places.retain(holds);
+        for entry in holders {
+            let known = |place: &KeptPlace| {
+                place.claim == entry.claim
+                    && (place.acquired || place.revision == Some(entry.revision))
+            };
+            if self.places.iter().any(known) || entry.at_least == Duration::ZERO {
+                continue;
+            }
+            let until = ticks + in_ticks(&self.machines, entry.at_least);
+            self.places.retain(|place| place.claim != entry.claim);
+            self.places.push(KeptPlace {
+                claim: entry.claim,
+                revision: Some(entry.revision),
+                until,
+                acquired: false,
+            });
+        }
+    }
+
+    /// Notes that a process has acquired, if it keeps its place for a least time.
+    pub(super) fn place_acquired(&mut self, index: usize, claim: Claim) {
+        let mut places = self.places.iter_mut();
+        let at_least = self.machines[index].seat.at_least.get();
+        if let Some(place) = places.find(|place| place.claim == claim) {
+            place.acquired = true;
+        } else if at_least > Duration::ZERO {
+            // The write by which it acquired should have declared it.
+            self.places.push(KeptPlace {
+                claim,
+                revision: None,
+                until: self.ticks + in_ticks(&self.machines, at_least),
+                acquired: true,
+            });
+        }
+    }
+
+    /// Forgets the place of a claim that is given up without work.
+    pub(super) fn place_given_up(&mut self, claim: Claim) {
+        self.places.retain(|place| place.claim != claim);
+    }
+
+    /// Writes the canonical form.
+    pub(super) fn put_places<H: Hasher>(&self, to: &mut Canonical<'_, H>) {
+        let places = self.places.iter().map(|place| {
+            let left = place.until.saturating_sub(self.ticks);
+            let left = usize::try_from(left).expect("few ticks");
+            (to.place(place.claim.bytes()), left, place.acquired)
+        });
+        let mut places: Vec<_> = places.collect();
+        places.sort_unstable();
+        to.put(&places);
+    }
+}
+
+/// Returns a duration in whole ticks, by the clock that runs fast: it advances furthest in a tick.
+fn in_ticks(machines: &[Arc<Machine>], duration: Duration) -> u64 {
+    let ticks = machines.iter().map(|m| m.seat.pace.milliseconds_per_tick);
+    let tick = u128::from(ticks.max().unwrap_or(1));
+    u64::try_from(duration.as_millis() / tick).expect("few ticks")
+}

@@ -1,0 +1,44 @@
+//! The tables of planted bugs that the models find, in `docs/verification/planted-bugs.md`.
+
+use std::fmt::Write as _;
+
+use super::exploration::Figures;
+use crate::proof::sim::planted::write_or_compare;
+
+/// Result of the search for one planted bug.
+#[derive(Debug)]
+pub(super) struct Searched {
+    /// Name of the planted bug.
+    pub(super) name: String,
+    /// Name of the bounds within which it was looked for.
+    pub(super) among: &'static str,
+    pub(super) figures: Figures,
+}
+
+/// Fails if a planted bug was not noticed, or if the page's table `name` is not the result;
+/// `BLESS=1` writes it. The steps are in the test's output: `cargo test -- --nocapture`.
+#[expect(clippy::print_stdout, reason = "the way to each is worth reading")]
+pub(super) fn each_is_found(name: &str, results: impl Iterator<Item = Searched>) {
+    let mut table = String::from(
+        "| planted bug | looked for among | breaks | after steps |\n| --- | --- | --- | --- |\n",
+    );
+    let mut unnoticed = Vec::new();
+    for searched in results {
+        let Searched {
+            name,
+            among,
+            figures,
+        } = searched;
+        println!("{name}: {figures}");
+        match figures.broken {
+            Some((broken, steps)) => {
+                let invariant = broken.split(':').next().unwrap_or(broken);
+                let steps = steps.len();
+                let _ = writeln!(table, "| `{name}` | {among} | {invariant} | {steps} |");
+            }
+            None => unnoticed.push(name),
+        }
+    }
+    assert_eq!(unnoticed, Vec::<String>::new(), "nobody noticed:\n{table}");
+    write_or_compare(name, &table);
+}

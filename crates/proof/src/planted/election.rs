@@ -1,0 +1,375 @@
+//! Planted bugs. Each breaks one rule, to prove that a test notices when the rule is missing.
+//!
+//! `crates/core/src/election.rs` includes this file as its module `mutation` in builds of
+//! `leasehold-proof`. In every other build `planted!` expands to `false`.
+
+/// Defines a list of rules that can be broken, and the switch. The locks have their own list
+/// (`lock.rs`).
+macro_rules! mutations {
+    ($($(#[$doc:meta])* $name:ident: $rule:literal,)*) => {
+        /// A rule that is broken on purpose.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub(crate) enum Mutation {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Mutation {
+            /// All planted bugs.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Returns the rule that the bug breaks, as in `docs/verification/planted-bugs.md`.
+            pub(crate) const fn rule(self) -> &'static str {
+                match self {
+                    $(Self::$name => $rule,)*
+                }
+            }
+        }
+
+        thread_local! {
+            static ACTIVE: std::cell::Cell<Option<Mutation>> =
+                const { std::cell::Cell::new(None) };
+        }
+
+        /// Returns true if this rule is broken in this thread.
+        pub(crate) fn is_planted(mutation: Mutation) -> bool {
+            $crate::election::mutation::mark();
+            ACTIVE.get() == Some(mutation)
+        }
+
+        /// Returns the rule that is broken in this thread, if any.
+        pub(crate) fn active() -> Option<Mutation> {
+            ACTIVE.get()
+        }
+
+        /// Calls `run` with one rule broken.
+        pub(crate) fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
+            struct Reset;
+            impl Drop for Reset {
+                fn drop(&mut self) {
+                    ACTIVE.set(None);
+                }
+            }
+            let _reset = Reset;
+            ACTIVE.set(mutation);
+            run()
+        }
+
+        impl $crate::proof::sim::planted::Bug for Mutation {
+            const ALL: &'static [Self] = Self::ALL;
+
+            fn rule(self) -> &'static str {
+                self.rule()
+            }
+
+            fn active() -> Option<Self> {
+                active()
+            }
+
+            fn with<T>(bug: Option<Self>, run: impl FnOnce() -> T) -> T {
+                with(bug, run)
+            }
+        }
+    };
+}
+pub(crate) use mutations;
+
+mutations! {
+    /// Authority of an acquisition counts from its reply.
+    AcquisitionFromReply:
+        "authority counts from before the acquisition was sent",
+    /// Authority of a renewal counts from its reply.
+    RenewalFromReply:
+        "authority counts from before the renewal was sent, never from its acknowledgement",
+    /// Decisions use the wall clock.
+    WallClock:
+        "no wall clock takes part in a decision",
+    /// Contenders decide by the server's clock.
+    ServerClock:
+        "no server clock takes part in a decision",
+    /// Deadlines use CLOCK_MONOTONIC, which does not advance during a suspend.
+    MonotonicClock:
+        "deadlines continue while the machine sleeps",
+    /// The runner and the election process an acknowledgement before they check the deadline.
+    AcknowledgedAfterDeadline:
+        "an acknowledgement that is handled after the deadline extends nothing",
+    /// A claim that reached its deadline is found in the store, renewed, and leads again.
+    RenewedAfterDeadline:
+        "a claim is never renewed after its deadline",
+    /// An ended claim is renewed and leads again after its release was sent.
+    RenewedAfterRelease:
+        "a claim is never renewed after its release was sent",
+    /// A contender compares the token instead of the revision.
+    TokenCompared:
+        "a contender waits for one revision, not for one token",
+    /// A revision counts as unchanged although claim or token have changed.
+    RevisionAlone:
+        "a revision counts as unchanged only with its claim and token",
+    /// Ids are drawn from the generator alone, which the twins of a forked machine continue.
+    IdsOfGenerator:
+        "ids do not repeat on the twins of a forked machine",
+    /// The wait for an unchanged revision begins again with each observation.
+    SeenCountsAgain:
+        "an unchanged revision keeps the instant at which it was first seen",
+    /// A process continues the wait of the previous process on its directory.
+    SeenKeptAcrossRestart:
+        "the observations of an exited process do not shorten the wait of the next one",
+    /// A contender waits for its own lease duration instead of the holder's.
+    OwnDuration:
+        "a contender waits for the duration that the holder declared",
+    /// New settings change the claim that already leads.
+    TimingsReloaded:
+        "a reload of the timings applies from the next claim",
+    /// A renewal of unknown outcome counts as acknowledged.
+    UnknownAsApplied:
+        "an unknown outcome extends nothing",
+    /// A renewal of unknown outcome counts as never sent.
+    UnknownAsFailed:
+        "an unknown outcome is not a failure, because the write may have been applied or may be applied later",
+    /// An event that shows a renewal counts as its acknowledgement.
+    EventAsAuthority:
+        "an event of the change stream is a hint and grants no authority",
+    /// Acquire and takeover do not compare the revision.
+    NoCompareAndSet:
+        "acquire and takeover match only the revision that was seen",
+    /// Acquire and takeover match a document with any token, even if it is not the token that was
+    /// seen.
+    TokenNotCompared:
+        "acquire and takeover match only a lower token than their own",
+    /// Events are applied to a document that was known before the stream was opened.
+    DocumentKeptOverGap:
+        "events change only a document that was shown since the stream was opened",
+    /// A stream reports the writes after its opening only. One that no majority had then appears
+    /// neither in the stream nor in the read that follows.
+    StreamFromItsOpening:
+        "a stream also reports the writes that no majority had when it was opened",
+    /// Acquisitions insert the document if it is missing.
+    FollowerUpserts:
+        "no acquisition creates a document",
+    /// An acquisition does not clear an operator's request and a reservation.
+    RequestKept:
+        "an acquisition clears the request and the reservation",
+    /// The registration of a standby changes the revision.
+    RegistrationChangesRevision:
+        "a registration does not change the revision",
+    /// A registration replaces whatever standby there is.
+    AnyStandbyReplaced:
+        "a registration replaces only the standby that was seen, which has a lower priority",
+    /// A standby acquires the lease with whatever revision it has.
+    StandbyWithoutCompareAndSet:
+        "a standby acquires only the revision that it saw",
+    /// A renewal does not change the revision.
+    RevisionKept:
+        "each renewal writes a new revision",
+    /// The filters of renewal and release do not compare the revision.
+    NoRevisionChain:
+        "renewal and release match only a revision that the claim may have",
+    /// A stored claim that names this session is adopted.
+    SessionAdopted:
+        "only a claim of this process's own open acquisitions is adopted",
+    /// An acquisition that is found in the store leads without a renewal.
+    AdoptedWithoutRenewal:
+        "an adopted claim leads from its renewal, not from being found",
+    /// Reads use read concern `local`.
+    LocalReadConcern:
+        "reads have read concern majority",
+    /// Writes are acknowledged by the primary alone.
+    WriteConcernOne:
+        "writes are acknowledged by a majority",
+    /// The next token is the document's plus one.
+    HighestTokenForgotten:
+        "the next token is above the highest that this process has seen",
+    /// A rollback of the store during an acquisition is forgotten when the acquisition succeeds.
+    RollbackForgottenAtBegin:
+        "an acquisition never leads if another claim had its token, or the store went back, since it was sent",
+    /// A process starts without the token recorded in its directory.
+    TokenNotRemembered:
+        "the highest token is kept in the status directory",
+    /// The wait after a rollback of the store is the candidate's own lease duration.
+    OwnQuarantine:
+        "after the store was rolled back, the wait is the longest lease duration seen",
+    /// A process starts on a directory that another process has locked.
+    LockIgnored:
+        "the claim record is proof only for the process that holds its lock",
+    /// The claim record counts as proof in a copy of its directory.
+    RecordOfAnotherFile:
+        "the claim record is proof only in the very file that it names",
+    /// The claim record counts as proof in another boot.
+    RecordOfAnotherBoot:
+        "the claim record is proof only in the boot that it names",
+    /// A holder with the candidate's own identity counts as exited.
+    IdentityIsProof:
+        "the same identity is not a proof that the predecessor exited",
+    /// The claim of an exited process is taken over although its files still say "leader".
+    ProofBesideOldFiles:
+        "the exited process's files no longer say leader before its claim is taken over",
+    /// An operator's request changes the revision.
+    RequestChangesRevision:
+        "a request does not change the revision",
+    /// A free lock on the claim is sufficient proof, even if the record names a child.
+    ProofWithoutChild:
+        "the claim record is proof only when the child that it names is gone",
+    /// The guard does not share the lock, so a new daemon starts while the old workload runs.
+    GuardWithoutLock:
+        "the guard also holds the claim lock until its child is gone",
+    /// A later record revives a deadline that has passed in the guard.
+    DeadlineRevived:
+        "a deadline that passed in the guard is final",
+    /// The guard decides on each record before it reads the next one.
+    EachRecordJudged:
+        "the guard reads everything that was sent before it decides",
+    /// The guard starts its child even after the deadline.
+    StartedAfterDeadline:
+        "the guard starts its child only before the deadline",
+    /// The guard does nothing until its child is recorded.
+    RecordBlocksGuard:
+        "a guard enforces the deadline while the record of its child blocks",
+    /// A daemon waits without a bound for its child to start.
+    StartUnbounded:
+        "a leader whose child does not start steps down in time",
+    /// The child runs while its record blocks.
+    RunsBeforeRecord:
+        "a child is recorded before it runs",
+    /// A child that exits on its own is started again under the same claim.
+    StartedAgain:
+        "a child is started once under a claim",
+    /// The guard continues after its daemon has exited.
+    ClosedPipeIgnored:
+        "a guard whose daemon has exited ends its child immediately",
+    /// The child is asked to stop at the deadline but not killed after it.
+    LossWithoutKill:
+        "the child is killed loss_grace after its deadline",
+    /// Descendants get the stop signal as soon as a command has exited by itself.
+    LingerCutShort:
+        "descendants of a child that ended by itself may linger",
+    /// The release does not wait for the files.
+    ReleaseBeforeFiles:
+        "the release waits until the files say not leader",
+    /// A step-down waits without a bound for a workload that survives its kill.
+    StopUnbounded:
+        "a step-down ends in time even if its workload survives SIGKILL",
+    /// A workload that survives its kill counts as gone.
+    KilledCountsAsGone:
+        "a lease whose workload may still run expires and is not released",
+    /// The end of a hook counts as the end of a workload that the hook does not stop.
+    AnyHookConfirms:
+        "a hook that is not declared to stop the workload does not confirm its end",
+    /// A signal to step down is lost while an acquisition is in flight.
+    SignalLostWhileAcquiring:
+        "an acquisition never leads if a step-down was requested since it was sent",
+    /// Effects are carried out before the status is published.
+    EffectsBeforeStatus:
+        "the status is published before the effects are carried out",
+    /// HTTP and the gauge show the state at the time of publication.
+    GaugeStored:
+        "surfaces compute leadership from the deadline when they are read",
+    /// A stream that reports changes late is treated like one that reports them as they come.
+    LateStreamTrusted:
+        "a follower of a late stream reads each renewal when it is expected",
+    /// A hint carries a document, and it is applied.
+    HintTrusted:
+        "a hint makes a follower read, and what it says decides nothing",
+    /// The cursor of a dropped collection of hints is kept, and opened again.
+    DroppedHintsKept:
+        "hints are followed only while their collection is there",
+    /// The cursor of hints stays on a member that is no longer the primary.
+    DeposedHintsKept:
+        "the cursor of hints is opened again when it may be stale",
+    /// A holder declares another interval of its renewals than it has.
+    WrongIntervalDeclared:
+        "a follower of hints reads each renewal when it comes",
+    /// A foreign document is overwritten by a new lease.
+    ForeignOverwritten:
+        "an unrecognized document is never overwritten",
+    /// The history grows with each claim, without a limit.
+    HistoryUnbounded:
+        "the history has twenty entries at most",
+}
+
+/// Present in every program in which a rule can be broken, regardless of what the compiler removes.
+/// `tests/no_planted_bug_ships.rs` searches for it.
+const MARKER: &str = "leasehold: planted bugs are compiled in";
+
+/// Keeps the marker in the compiled program.
+pub(crate) fn mark() {
+    std::hint::black_box(MARKER);
+}
+
+/// Evaluates to true if the rule is broken on purpose.
+macro_rules! planted {
+    ($name:ident) => {
+        $crate::election::mutation::is_planted($crate::election::mutation::Mutation::$name)
+    };
+}
+pub(crate) use planted;
+
+// Helpers that only planted bugs need.
+
+impl super::Election {
+    /// Returns an ended claim as if it had never ended.
+    pub(super) fn revived(&self, ended: &super::Ended) -> super::Attempt {
+        super::Attempt {
+            call: super::CallId(0),
+            claim: ended.claim,
+            chain: ended.chain.clone(),
+            token: ended.entry.token,
+            replaces: (ended.chain[0], ended.entry.token),
+            sent: self.now,
+            timings: self.tunables.timings,
+            overtaken: None,
+            cancelled: false,
+        }
+    }
+
+    /// Returns another candidate's claim as if it were this candidate's own.
+    pub(super) fn stranger(&self, lease: &super::Lease, holder: &super::Holder) -> super::Attempt {
+        super::Attempt {
+            call: super::CallId(0),
+            claim: holder.claim,
+            chain: vec![lease.revision],
+            token: lease.token,
+            replaces: (lease.revision, lease.token),
+            sent: self.now,
+            timings: self.tunables.timings,
+            overtaken: None,
+            cancelled: false,
+        }
+    }
+
+    /// Returns true if an event is only a reason to read, because the stream is late.
+    pub(crate) fn only_reads_after_events(&self) -> bool {
+        matches!(self.following, super::following::Following::LateStream(_))
+    }
+
+    /// Returns the revision that was seen last.
+    pub(crate) fn revision_seen(&self) -> Option<super::Revision> {
+        self.view.revision()
+    }
+
+    /// Returns the token that was seen last.
+    pub(crate) fn token_seen(&self) -> Option<super::Token> {
+        self.view.document_token()
+    }
+
+    /// Copies the instant at which the previous process on the same directory first saw the
+    /// revision.
+    pub(crate) fn continue_from(&mut self, before: &Self) {
+        self.view.seen = before.view.seen;
+    }
+
+    /// Lets a claim that was found lead as if its renewal had been acknowledged.
+    pub(super) fn lead_unrenewed(&mut self, attempt: super::Attempt, turn: &mut super::Turn<'_>) {
+        let (revision, lease) = (attempt.chain[0], self.view.lease().cloned());
+        let lease = lease.expect("it was seen");
+        let nobody = super::decide::Predecessor::Nobody;
+        self.begin(attempt, revision, turn.now, lease, nobody, turn);
+    }
+}
+
+impl super::tenure::Tenure {
+    /// Treats an event as the acknowledgement of a renewal.
+    pub(super) fn acknowledged_by_event(&mut self, revision: super::Revision) {
+        if let Some(call) = self.call_of(revision) {
+            self.applied(call);
+        }
+    }
+}

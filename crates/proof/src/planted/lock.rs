@@ -1,0 +1,132 @@
+//! Planted bugs of the locks. Each breaks one rule, to show that the tests notice it.
+//!
+//! `crates/core/src/lock.rs` includes this file as its module `mutation` in builds of
+//! `leasehold-proof`. In every other build `planted!` expands to `false`.
+
+crate::election::mutation::mutations! {
+    /// Authority of a renewal counts from its reply.
+    RenewalFromReply:
+        "authority counts from before the renewal was sent, never from its acknowledgement",
+    /// A contending write of unknown outcome counts as a grant.
+    UnknownGrants:
+        "an unknown outcome grants nothing",
+    /// Provisional authority counts from the event or reply that shows the grant.
+    GrantFromEvent:
+        "provisional authority counts from an own instant that precedes the grant",
+    /// Provisional authority counts from the reply to the write that carried the granted revision.
+    AnchorAtReply:
+        "the anchor of a grant is the send of the revision that it found",
+    /// Provisional authority counts from the newest write of the claim.
+    AnchorPerClaim:
+        "the anchor of a grant is that of the revision that it found, not of the claim",
+    /// Provisional authority is as long as others wait, although clock rates differ.
+    GrantWithoutRatio:
+        "provisional authority is the share of the renew deadline, not of the lease duration",
+    /// Authority by a grant lasts for a renew deadline without a confirmation.
+    NeverConfirmed:
+        "a grant is confirmed before its provisional authority ends",
+    /// An entry counts as unconfirmed once it was granted, although its owner has written since.
+    GrantAsFlag:
+        "a grant is unconfirmed only while the revision is the one that it found",
+    /// A claim that reached its deadline is renewed.
+    RenewedAfterDeadline:
+        "a claim that ended is never renewed",
+    /// A write of unknown outcome counts as never sent.
+    UnknownAsFailed:
+        "every revision that was sent is kept, because its write may have been applied",
+    /// A renewal carries the revision of the write before it.
+    RevisionKept:
+        "each attempt of each write carries a fresh revision",
+    /// A join of unknown outcome is repeated with another claim.
+    JoinedAnew:
+        "a join is repeated with the same claim until its outcome is known",
+    /// A contender that lost its place joins again with the same claim.
+    ClaimReused:
+        "a claim that lost its place has ended, and the next join has a new one",
+    /// A rejected write is repeated without a read.
+    RejectionRepeated:
+        "a rejected write is followed by a read before the next write",
+    /// A majority read proves the claim absent.
+    PlainReadProvesAbsence:
+        "only a write or a linearizable read proves the claim absent",
+    /// The leave after a loss does not wait for the end of the work.
+    LeaveBeforeWork:
+        "the leave waits until no work runs under the claim (I6)",
+    /// The wait for an unchanged entry begins again with each observation.
+    SightingAnew:
+        "an unchanged entry keeps the instant at which it was first seen",
+    /// A contender starts without the observations of earlier ones.
+    NothingRemembered:
+        "observations of other entries are kept from one contender to the next",
+    /// An owner whose work ends early leaves before the least time of its place.
+    LeaveBeforeLeastTime:
+        "a place stays taken for its least time although the work has ended",
+    /// A place is kept although its work never began.
+    GivenUpPlaceKept:
+        "work that never began keeps no place",
+    /// The entry of a dead process expires before the least time of its place.
+    DeathEndsLeastTime:
+        "a place stays taken for its least time although its owner is dead",
+    /// Work begins before its least time is declared.
+    LeastTimeUndeclared:
+        "the least time of a place is declared before the work begins",
+    /// Work begins by a grant that does not show the successes.
+    GrantWithoutSuccesses:
+        "work that is done once per period begins only by a reply that shows the successes",
+    /// A release that was never confirmed counts as done.
+    ReleaseAssumed:
+        "a release counts as done only if a reply confirms it",
+    /// A claim that ends otherwise counts as a success of its work.
+    AnyEndIsASuccess:
+        "only work that succeeded is recorded",
+    /// A sweep without entries matches nothing.
+    OverlookedWaits:
+        "the head of a queue that an edit left a place is granted",
+    /// A grantee for which no slot is free confirms again at once.
+    ConfirmedWithoutPause:
+        "a confirmation that finds no free slot is repeated after a pause",
+    /// A leave matches by the claim alone.
+    LeaveByClaim:
+        "a leave removes an entry only if the sender has sent its revision",
+    /// Ids come from the machine's generator alone.
+    IdsOfGenerator:
+        "ids are different on the copies of a machine",
+    /// A success that is dated in the future counts until that time has passed.
+    FutureSuccessCounts:
+        "a success counts only within one period of the store's clock",
+    /// An eviction does not compare revisions.
+    SweepWithoutRevision:
+        "an eviction removes only entries that still have the revision that was seen",
+    /// A leave does not grant.
+    NoGrantInLeave:
+        "a leave grants in the same write",
+    /// An eviction does not grant.
+    NoGrantInSweep:
+        "an eviction grants in the same write",
+    /// A shared contender is granted ahead of an exclusive one that waits.
+    SharedOvertakes:
+        "a shared contender waits behind an exclusive one that waits",
+    /// A join sets the number of slots.
+    SlotsChanged:
+        "the number of slots changes only while the lock is empty",
+    /// A grant takes a slot that another holder has.
+    SlotTwice:
+        "each holder has a slot of its own",
+    /// A confirmation takes the document's token without raising it.
+    TokenNotRaised:
+        "each confirmation raises the token",
+    /// A join does not check if its claim is already in the document.
+    JoinedTwice:
+        "a claim is in the document at most once",
+    /// Writes are acknowledged by the primary alone.
+    WriteConcernOne:
+        "writes are acknowledged by a majority",
+}
+
+/// True if a rule is broken on purpose.
+macro_rules! planted {
+    ($name:ident) => {
+        $crate::lock::mutation::is_planted($crate::lock::mutation::Mutation::$name)
+    };
+}
+pub(crate) use planted;

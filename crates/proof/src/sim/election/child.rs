@@ -1,0 +1,132 @@
+//! The life of a child, and of the processes that it leaves behind: it ends soon after its signal,
+//! late or never, ends on its own, or is outlived by a process that it started.
+
+use std::time::Duration;
+
+use super::cluster::World;
+use super::faults::Fault;
+use super::recording::Shim;
+use crate::proof::sim::MS;
+use crate::proof::sim::rng::Rng;
+
+/// A process that was started as the workload, and its descendants.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Life {
+    /// Time at which the leader ends; `u64::MAX` while it neither crashes nor was asked to end.
+    pub(super) leader: u64,
+    pub(super) leader_ended: bool,
+    /// Time at which the remaining descendants end.
+    pub(super) rest: u64,
+    /// Time from the signal to the end; `None` if the child ignores the signal.
+    pub(super) obeys: Option<u64>,
+    /// Time for which a descendant outlives the leader.
+    pub(super) leaves: u64,
+    /// Time for which the leader outlives a killed guard: the kernel ends the leader after the
+    /// guard's lock is free, and not at all if it changed its user.
+    pub(super) outlives_guard: u64,
+    /// Time for which the processes survive SIGKILL; zero if they end at once.
+    pub(super) survives: u64,
+    /// True if SIGKILL was sent and survived so far.
+    pub(super) survived: bool,
+}
+
+impl Life {
+    /// Returns the end of the last process after SIGKILL.
+    pub(super) fn ends(&self) -> u64 {
+        if self.leader_ended {
+            self.rest
+        } else {
+            self.leader
+        }
+    }
+
+    /// Returns the end of a life after SIGKILL at `now`; `None` if it ends at once.
+    pub(super) fn killed(self, now: u64) -> Option<Self> {
+        let ends = now + self.survives;
+        (self.survives > 0).then_some(Self {
+            leader: if self.survived { self.leader } else { ends },
+            rest: if self.survived || !self.leader_ended {
+                self.rest
+            } else {
+                ends
+            },
+            leaves: 0,
+            survived: true,
+            ..self
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Child {
+    Unborn,
+    /// A shim, the process that becomes the child once it has recorded itself.
+    Recording(Shim),
+    Runs(Life),
+    Gone,
+}
+
+/// Time that the descendants of a leader that ended by itself have.
+pub(super) const LINGER: Duration = Duration::from_millis(700);
+
+impl World {
+    /// Draws the life of a child that is not killed. All random values are drawn regardless of the
+    /// enabled faults.
+    pub(super) fn drawn_life(&mut self) -> Life {
+        let rng = &mut self.own.guard_dice;
+        let (stubborn, crashes, forks) = (rng.one_in(3), rng.one_in(3), rng.one_in(3));
+        let obeys = rng.between(1, 4_000) * MS;
+        let leaves = rng.between(1, 1_500) * MS;
+        let lives = match rng.one_in(2) {
+            true => rng.between(1, 2_000) * MS,
+            false => rng.between(1, 120_000) * MS,
+        };
+        let untied = rng.one_in(3);
+        let outlives_guard = match rng.one_in(2) {
+            true => rng.below(5 * MS),
+            false => rng.below(1_000 * MS),
+        };
+        let untied_for = rng.between(1, 60_000) * MS;
+        // Drawn from a generator of its own, so that the other draws are unchanged.
+        let mut rng = Rng::new(self.now, 19);
+        let (unkillable, survives) = (rng.one_in(4), rng.between(1_000, 200_000) * MS);
+        let unkillable = self.strikes(unkillable, Fault::ChildUnkillable);
+        let untied = self.strikes(untied, Fault::ChildUntied);
+        let crashes = self.strikes(crashes, Fault::ChildCrashes);
+        let stubborn = self.strikes(stubborn, Fault::ChildStubborn);
+        let forks = self.strikes(forks, Fault::ChildForks);
+        Life {
+            leader: if crashes { self.now + lives } else { u64::MAX },
+            leader_ended: false,
+            rest: u64::MAX,
+            obeys: (!stubborn).then_some(obeys),
+            leaves: if forks { leaves } else { 0 },
+            outlives_guard: if untied { untied_for } else { outlives_guard },
+            survives: if unkillable { survives } else { 0 },
+            survived: false,
+        }
+    }
+
+    /// Lets a child on a machine that is awake end on its own when it is due.
+    pub(super) fn end_due_child(&mut self, g: usize) {
+        let now = self.now;
+        let guard = &mut self.own.guards[g];
+        if self.machines[guard.machine].asleep_until > now {
+            return;
+        }
+        let Child::Runs(life) = &mut guard.child else {
+            return;
+        };
+        let ends = !life.leader_ended && now >= life.leader;
+        if ends {
+            life.leader_ended = true;
+            life.rest = now + life.leaves;
+        }
+        if life.leader_ended && now >= life.rest {
+            guard.child = Child::Gone;
+        }
+        if ends {
+            self.note(|| format!("g{g}'s child ends"));
+        }
+    }
+}

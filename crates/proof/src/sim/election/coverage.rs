@@ -1,0 +1,223 @@
+//! The cases that the runs of candidates can reach.
+
+use std::fmt;
+
+use super::faults::Fault;
+use crate::election::{Notice, Operation, Outcome, Reason, Role, Transition};
+use crate::proof::sim::coverage::{Answer, Case, Coverage, closed, pairs};
+use crate::proof::sim::faults::Kind as _;
+
+closed! {
+    /// The operations, without their content.
+    Call of Operation {
+        Create => "create",
+        Acquire => "acquire",
+        TakeOver => "take over",
+        Renew => "renew",
+        Release => "release",
+        Register => "register",
+        Withdraw => "withdraw",
+        Read => "read",
+    }
+}
+
+closed! {
+    /// The result of a write that reaches the store after the process gave it up.
+    Landing {
+        Matched => "matched",
+        Refused => "refused",
+    }
+}
+
+closed! {
+    /// The origin of a leader's step-down.
+    Asked {
+        StepDown => "a request to step down",
+        Transfer => "a request for a transfer",
+        Pause => "a pause",
+        Signal => "a signal",
+        Shutdown => "a shutdown",
+        Health => "an unhealthy workload",
+    }
+}
+
+closed! {
+    /// The notices, without their content.
+    Said of Notice {
+        Overtook => "overtook",
+        Succeeded => "succeeded",
+        StoreRolledBack => "store went back",
+        Duplicate => "duplicate",
+        Foreign => "foreign",
+        InvalidLeaseDuration => "absurd duration",
+        BackingOff => "backing off",
+        NotDemoted => "not demoted",
+        LeftToExpire => "left to expire",
+        WorkloadStuck => "workload stuck",
+        RequestForAnotherToken => "request for another token",
+        TokensExhausted => "tokens exhausted",
+        GivingWay => "giving way",
+    }
+}
+
+closed! {
+    /// Paths through the protocol and the machinery around it.
+    Path {
+        Adopted => "an acquisition of unknown outcome is adopted",
+        OwnTakenOver => "an ended claim is taken over by its maker",
+        ProvenDead => "the claim of a process that is proven dead is taken over",
+        WentBackBelieved => "a linearizable read confirms that the store went back",
+        WentBackRefuted => "a linearizable read shows that it did not",
+        ReservationUsed => "acquired by the one it was reserved for",
+        ReservationWaited => "acquired by another after the reservation",
+        TimelyTakeover => "a follower that reads renewals takes over from a killed leader",
+        HeadStartUsed => "acquired by the standby",
+        HeadStartWaited => "acquired by another after the standby's head start",
+        LowerWaited => "acquired by a candidate with a lower priority than the standby's",
+        StandbyReplaced => "a standby with a lower priority is replaced",
+        AskedAgain => "a leader asks a preferred standby to register again",
+        PreferredTook => "a preferred standby takes the lease that was handed over to it",
+        PreferredPassed => "another candidate takes it after the reservation",
+        FilesShown => "a flush of the files is answered",
+        FilesStuck => "a flush finds the files stuck",
+        DirectoryLocked => "a status directory is locked",
+        CutInTurn => "a turn is cut",
+        DeposedSilent => "a deposed primary does not answer",
+        FailoverOpen => "a failover with open writes",
+        FailoverLost => "a failover that loses a write",
+        TooManyCalls => "a call is refused unsent",
+        TwinTolerated => "a forked machine's twin leads alongside another, as tolerated",
+        OnlyHooks => "a candidate runs hooks beside a workload that it does not supervise",
+        ChildStarted => "a child is started",
+        ChildRefused => "a child is not started: its deadline has passed, or it is to end",
+        RecordBlocks => "a child is not started yet: the disk that is to record it hangs",
+        StartGivenUp => "a guard gives up the start of a child that was not recorded",
+        ChildKilled => "a child is killed",
+        ChildLate => "a child outlives its deadline where nobody runs who could end it",
+        GuardLate => "a daemon kills its guard, which is late",
+        GuardAwaited => "a new daemon waits for the guard of a dead one",
+        ChildAwaited => "a new daemon waits for the child of a guard that was killed",
+        ProofRefused => "a record is no proof: the child that it names runs",
+        ManyRecords => "a guard reads several records at once",
+        RecordTooLate => "a guard reads a later deadline when the one before has passed",
+        BackedOff => "a candidate whose workload ends soon after its start waits ever longer",
+        IgnorantTolerated => "acquired by a process that could not know, after damage to the document",
+    }
+}
+
+/// One thing that can happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Hit {
+    Fault(Fault),
+    Change(Role, Role),
+    Reason(Reason),
+    Asked(Asked),
+    Call(Call, Answer),
+    /// The true outcome after the timeout.
+    Late(Answer),
+    Landed(Call, Landing),
+    Said(Said),
+    Path(Path),
+}
+
+impl From<Fault> for Hit {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<&Outcome> for Answer {
+    fn from(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Applied(_) => Self::Applied,
+            Outcome::Rejected => Self::Rejected,
+            Outcome::Failed => Self::Failed,
+            Outcome::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl Asked {
+    /// Returns the origin of a leader's change of role; `None` if it was not requested.
+    fn behind(reason: Reason, by_signal: bool) -> Option<Self> {
+        match reason {
+            Reason::Requested if by_signal => Some(Self::Signal),
+            Reason::Requested => Some(Self::StepDown),
+            Reason::Transferred => Some(Self::Transfer),
+            Reason::Paused => Some(Self::Pause),
+            Reason::Shutdown => Some(Self::Shutdown),
+            Reason::Unhealthy => Some(Self::Health),
+            _ => None,
+        }
+    }
+}
+
+impl Case for Hit {
+    fn all() -> Vec<Self> {
+        let mut changes = pairs(&Role::ALL, &Role::ALL, Self::Change);
+        changes.retain(|change| !matches!(change, Self::Change(from, to) if from == to));
+        let faults = Fault::ALL.iter().map(|it| Self::Fault(*it));
+        faults
+            .chain(changes)
+            .chain(Reason::ALL.iter().map(|it| Self::Reason(*it)))
+            .chain(Asked::ALL.iter().map(|it| Self::Asked(*it)))
+            .chain(pairs(Call::ALL, Answer::ALL, Self::Call))
+            .chain(Answer::ALL.iter().map(|it| Self::Late(*it)))
+            .chain(pairs(Call::ALL, Landing::ALL, Self::Landed))
+            .chain(Said::ALL.iter().map(|it| Self::Said(*it)))
+            .chain(Path::ALL.iter().map(|it| Self::Path(*it)))
+            .collect()
+    }
+
+    fn excused(self) -> Option<&'static str> {
+        match self {
+            Self::Change(Role::Stopping, Role::Leader) => {
+                Some("a claim leads once, and a follower's turn lies before the next one")
+            }
+            Self::Reason(Reason::Renewed) => Some("a renewal changes no role"),
+            Self::Call(Call::Read, Answer::Rejected) => Some("a read has no filter"),
+            Self::Landed(Call::Read, _) => Some("a read changes nothing"),
+            Self::Said(Said::TokensExhausted) => {
+                Some("takes 2^63 acquisitions, or an edit after which nobody can ever lead")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Hit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(fault) => write!(f, "fault      {fault:?}"),
+            Self::Change(from, to) => write!(f, "role       {from} -> {to}"),
+            Self::Reason(reason) => write!(f, "reason     {reason}"),
+            Self::Asked(asked) => write!(f, "steps down after {}", asked.words()),
+            Self::Call(call, answer) => {
+                write!(f, "operation  {}: {}", call.words(), answer.words())
+            }
+            Self::Late(answer) => write!(f, "after its time-out {}", answer.words()),
+            Self::Landed(call, landing) => {
+                let (call, landing) = (call.words(), landing.words());
+                write!(f, "lands late {call}: {landing}")
+            }
+            Self::Said(said) => write!(f, "notice     {}", said.words()),
+            Self::Path(path) => write!(f, "path       {}", path.words()),
+        }
+    }
+}
+
+impl Coverage<Hit> {
+    pub(super) fn transition(&mut self, transition: &Transition, by_signal: bool) {
+        let Transition {
+            from, to, reason, ..
+        } = transition;
+        self.hit(Hit::Change(*from, *to));
+        let Some(reason) = *reason else { return };
+        self.hit(Hit::Reason(reason));
+        if *from == Role::Leader
+            && let Some(asked) = Asked::behind(reason, by_signal)
+        {
+            self.hit(Hit::Asked(asked));
+        }
+    }
+}

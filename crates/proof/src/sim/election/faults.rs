@@ -1,0 +1,325 @@
+//! The faults of candidates, and the plan of a run.
+
+use crate::proof::sim::faults::{Kind as _, Planned, faults, plan};
+use crate::proof::sim::rng::Rng;
+use crate::proof::sim::{MS, SECOND};
+
+/// The part of a run in which faults are injected: ten minutes, as `docs/verification.md` states.
+pub(super) const RUN: u64 = 600 * SECOND;
+
+faults! {
+    of calls,
+    /// A process does not run for a while, often for longer than its lease.
+    Freeze,
+    /// A process stops between a decision and its effects.
+    Stall,
+    /// Clocks run at different rates, within the ratio.
+    Drift,
+    /// A machine sleeps: boottime goes on, CLOCK_MONOTONIC does not.
+    Suspend,
+    /// A wall clock is set.
+    WallJump,
+    /// The primary dies; what no majority has is lost, or kept by chance.
+    Failover,
+    /// The primary is deposed and goes on answering some clients for a while.
+    Deposed,
+    /// Nothing is acknowledged for a while.
+    MajorityLost,
+    /// A machine cannot reach the store.
+    Partition,
+    /// A change stream stops reporting without being closed.
+    StreamSilent,
+    /// A change stream answers but no longer reports changes, because its cursor is on
+    /// a member that lags or is locked for a backup.
+    StreamDeaf,
+    /// Old, repeated and mixed events.
+    StreamStale,
+    /// A change stream breaks.
+    StreamLost,
+    /// A candidate without the right to change streams.
+    NoStreams,
+    /// The driver reports a new primary although there is none.
+    PrimaryChanged,
+    /// A process is killed and starts again on its directory.
+    Restart,
+    /// A process is killed and starts again without its directory.
+    RestartWiped,
+    /// A process is killed and starts again on a copy of its directory.
+    RestartCopied,
+    /// A directory is copied while its process lives, and another one starts
+    /// on the copy; maybe on another machine, in a file of the same number.
+    CopiedAlive,
+    /// A machine starts again.
+    Reboot,
+    /// A second process starts while the first is frozen and has the lock.
+    Replaced,
+    /// A machine is cloned while it runs.
+    Fork,
+    /// The document is deleted.
+    Delete,
+    /// The document is restored to an older state.
+    Restore,
+    /// Something that is not a lease lies under the name for a while.
+    Foreign,
+    /// An operator edits the holder's declared duration.
+    EditDuration,
+    /// An operator edits the revision.
+    EditRevision,
+    /// An operator pauses and resumes.
+    Pause,
+    /// An operator asks the holder to step down.
+    StepDownRequest,
+    /// An operator asks for a transfer.
+    Transfer,
+    /// An operator's request names a token that is not the holder's.
+    StaleRequest,
+    /// An operator acts just when an acquisition is being adopted.
+    Meddling,
+    /// SIGUSR1.
+    Signal,
+    /// SIGTERM; later it is started again.
+    Shutdown,
+    /// SIGHUP with other durations.
+    Reconfigure,
+    /// A disk takes up to two seconds for a write.
+    DiskSlow,
+    /// A disk is full.
+    DiskFull,
+    /// A disk is read-only.
+    DiskReadOnly,
+    /// A disk does not answer.
+    DiskHangs,
+    /// A workload that never confirms.
+    WorkloadSilent,
+    /// A workload cannot do its work for a while.
+    Unhealthy,
+    /// Candidates run their workload themselves, each under a guard.
+    Supervised,
+    /// A guard does not run for a while, or begins late.
+    GuardFrozen,
+    /// A guard and its daemon do not run for a while.
+    BothFrozen,
+    /// A guard is killed.
+    GuardKilled,
+    /// A guard and its daemon are killed simultaneously, and the daemon is restarted.
+    BothKilled,
+    /// Records of a daemon reach its guard only after the previous deadline has passed.
+    RecordsLate,
+    /// A child ends by itself, often soon after its start.
+    ChildCrashes,
+    /// A child ignores the signal that asks it to end.
+    ChildStubborn,
+    /// A child leaves something behind that outlives it.
+    ChildForks,
+    /// A workload that is not supervised looks only now and then whether it leads.
+    WorkloadPolls,
+    /// An operator raises the token, often just when an acquisition is under way.
+    TokenRaised,
+    /// A process is killed between two effects of a turn and starts again, with
+    /// or without its directory.
+    KilledInTurn,
+    /// A child changed its user, so that the kernel does not end it with its guard.
+    ChildUntied,
+    /// Candidates leave hints for others, and follow them instead of a change stream.
+    Hints,
+    /// A hint is lost.
+    HintLost,
+    /// A hint is late, and may be repeated.
+    HintLate,
+    /// Hints although nothing has changed.
+    HintFalse,
+    /// The collection of hints is dropped for a while.
+    HintsDropped,
+    /// Candidates reach the store through routers: streams report changes up to ten
+    /// seconds late, and no driver notices an election.
+    Routers,
+    /// A child survives SIGKILL for a while, such as a process in uninterruptible sleep.
+    ChildUnkillable,
+    /// An older state is restored while an acquisition is in flight, which then lands on it.
+    RestoredUnder,
+}
+
+/// Faults that are drawn and planned independently, so that the other faults are the same with and
+/// without them.
+const OTHERS: &[Fault] = &[
+    Fault::WorkloadPolls,
+    Fault::TokenRaised,
+    Fault::KilledInTurn,
+];
+
+/// Faults that affect only candidates that follow hints. They are drawn independently too.
+const OF_HINTS: &[Fault] = &[
+    Fault::Hints,
+    Fault::HintLost,
+    Fault::HintLate,
+    Fault::HintFalse,
+    Fault::HintsDropped,
+];
+
+/// Faults that affect only supervised workloads.
+const SUPERVISION: &[Fault] = &[
+    Fault::Supervised,
+    Fault::GuardFrozen,
+    Fault::BothFrozen,
+    Fault::GuardKilled,
+    Fault::BothKilled,
+    Fault::RecordsLate,
+    Fault::ChildCrashes,
+    Fault::ChildStubborn,
+    Fault::ChildForks,
+    Fault::ChildUntied,
+    Fault::ChildUnkillable,
+];
+
+pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
+
+impl Faults {
+    /// Draws about two thirds of the faults, but fewer of those that damage the store or fork a
+    /// machine, because more violations are tolerated after them and hide the behavior without them.
+    pub(super) fn drawn(rng: &mut Rng) -> Self {
+        let mut faults = Self::NONE;
+        for fault in Fault::ALL.iter() {
+            let apart = &[Fault::Routers, Fault::RestoredUnder];
+            let drawn_apart = [SUPERVISION, OTHERS, OF_HINTS, apart];
+            if drawn_apart.iter().any(|apart| apart.contains(fault)) {
+                continue;
+            }
+            let hit = match fault {
+                Fault::Fork | Fault::Delete | Fault::Restore | Fault::EditRevision => rng.one_in(6),
+                Fault::Foreign | Fault::EditDuration | Fault::NoStreams => rng.one_in(4),
+                _ => !rng.one_in(3),
+            };
+            if hit {
+                faults = faults.with(*fault);
+            }
+        }
+        faults
+    }
+
+    /// Adds faults of supervised workloads to a third of all runs. Uses a random generator of its
+    /// own, so that the other runs are unchanged.
+    pub(super) fn supervised(self, rng: &mut Rng) -> Self {
+        let mut faults = self;
+        let supervised = rng.one_in(3);
+        for fault in SUPERVISION {
+            let hit = *fault == Fault::Supervised || !rng.one_in(3);
+            if supervised && hit {
+                faults = faults.with(*fault);
+            }
+        }
+        faults
+    }
+
+    /// Adds about two thirds of [`OTHERS`].
+    pub(super) fn others(self, rng: &mut Rng) -> Self {
+        let drawn = OTHERS.iter().filter(|_| !rng.one_in(3));
+        drawn.fold(self, |faults, fault| faults.with(*fault))
+    }
+
+    /// Adds hints to two thirds of all runs, with about two thirds of their faults.
+    pub(super) fn hinted(self, seed: u64) -> Self {
+        let mut rng = Rng::new(seed, 16);
+        let hints = !rng.one_in(3);
+        let drawn = OF_HINTS.iter().filter(|fault| {
+            let hit = !rng.one_in(3) || **fault == Fault::Hints;
+            hints && hit
+        });
+        drawn.fold(self, |faults, fault| faults.with(*fault))
+    }
+
+    /// Restores the document under acquisitions in a sixth of all runs.
+    pub(super) fn restored_under(self, seed: u64) -> Self {
+        match Rng::new(seed, 20).one_in(6) {
+            true => self.with(Fault::RestoredUnder),
+            false => self,
+        }
+    }
+
+    /// Puts routers before the store in a quarter of all runs.
+    pub(super) fn routed(self, seed: u64) -> Self {
+        match Rng::new(seed, 18).one_in(4) {
+            true => self.with(Fault::Routers),
+            false => self,
+        }
+    }
+}
+
+/// Relative frequency of each kind of fault that is planned at certain times.
+const WEIGHTS: &[(Fault, u64)] = &[
+    (Fault::Freeze, 5),
+    (Fault::Stall, 3),
+    (Fault::Suspend, 2),
+    (Fault::WallJump, 1),
+    (Fault::Failover, 4),
+    (Fault::Deposed, 3),
+    (Fault::MajorityLost, 2),
+    (Fault::Partition, 4),
+    (Fault::StreamSilent, 2),
+    (Fault::StreamDeaf, 3),
+    (Fault::StreamLost, 2),
+    (Fault::PrimaryChanged, 2),
+    (Fault::Restart, 4),
+    (Fault::RestartWiped, 2),
+    (Fault::RestartCopied, 1),
+    (Fault::CopiedAlive, 1),
+    (Fault::Reboot, 1),
+    (Fault::Replaced, 2),
+    (Fault::Fork, 2),
+    (Fault::Delete, 1),
+    (Fault::Restore, 2),
+    (Fault::Foreign, 1),
+    (Fault::EditDuration, 1),
+    (Fault::EditRevision, 1),
+    (Fault::Pause, 2),
+    (Fault::StepDownRequest, 3),
+    (Fault::Transfer, 3),
+    (Fault::StaleRequest, 1),
+    (Fault::Signal, 2),
+    (Fault::Shutdown, 3),
+    (Fault::Reconfigure, 2),
+    (Fault::DiskSlow, 2),
+    (Fault::DiskFull, 2),
+    (Fault::DiskReadOnly, 2),
+    (Fault::DiskHangs, 2),
+    (Fault::Unhealthy, 3),
+];
+
+/// The faults that affect one guard, with equal frequency.
+const OF_GUARDS: &[(Fault, u64)] = &[
+    (Fault::GuardFrozen, 1),
+    (Fault::BothFrozen, 1),
+    (Fault::GuardKilled, 1),
+    (Fault::BothKilled, 1),
+    (Fault::RecordsLate, 1),
+];
+
+/// Returns true if a fault affects one guard.
+pub(super) fn is_of_guard(fault: Fault) -> bool {
+    OF_GUARDS.iter().any(|(of_guard, _)| *of_guard == fault)
+}
+
+/// Draws the plan of a run. The faults of guards, and those of [`OTHERS`] that occur at certain
+/// times, are drawn separately.
+pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
+    let until = RUN - SECOND + 1;
+    // Most faults come alone; some come together, which covers their interactions.
+    let gap = |rng: &mut Rng, _| match rng.below(4) {
+        0 => rng.between(1, 300) * MS,
+        _ => rng.between(1_000, 12_000) * MS,
+    };
+    let mut all = plan(&mut Rng::new(seed, 2), faults, WEIGHTS, until, gap);
+    let others = &[(Fault::TokenRaised, 1), (Fault::KilledInTurn, 1)];
+    let of_hints = &[(Fault::HintFalse, 3), (Fault::HintsDropped, 1)];
+    for (purpose, weights, longest) in [
+        (11, OF_GUARDS, 60_000),
+        (14, others, 45_000),
+        (17, of_hints, 45_000),
+    ] {
+        let gap = |rng: &mut Rng, _| rng.between(1_000, longest) * MS;
+        let mut rng = Rng::new(seed, purpose);
+        all.extend(plan(&mut rng, faults, weights, until, gap));
+    }
+    let supervised = faults.has(Fault::Supervised);
+    all.retain(|planned| supervised || !is_of_guard(planned.fault));
+    all
+}

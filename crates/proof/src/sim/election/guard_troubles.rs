@@ -1,0 +1,152 @@
+//! The effect of faults on guards and their children: killed, stopped, lost or cloned.
+
+use super::child::{Child, Life};
+use super::cluster::World;
+use super::coverage::Hit;
+use super::faults::Fault;
+use super::guards::{Guard, WAKE_MAX};
+use crate::proof::sim::MS;
+use crate::proof::sim::rng::Rng;
+
+impl World {
+    /// Kills a guard. The leader of its child ends a moment later, when the guard's lock is already
+    /// free; the daemon ends the rest.
+    pub(super) fn kill_guard(&mut self, g: usize) {
+        let now = self.now;
+        let guard = &mut self.own.guards[g];
+        if !std::mem::replace(&mut guard.alive, false) {
+            return;
+        }
+        guard.child = match guard.child {
+            Child::Recording(shim) => Child::Recording(shim.killed()),
+            Child::Runs(life) if life.survives > 0 => Child::Runs(life.killed(now).unwrap_or(life)),
+            Child::Runs(life) if !life.leader_ended => Child::Runs(Life {
+                leader: life.leader.min(now + life.outlives_guard),
+                ..life
+            }),
+            Child::Runs(life) => Child::Runs(life),
+            Child::Unborn | Child::Gone => Child::Gone,
+        };
+        self.note(|| format!("g{g} is killed"));
+        self.report_killed(g);
+    }
+
+    /// Schedules the daemon's notice of the guard's exit, which it gets from the pidfd.
+    fn report_killed(&mut self, g: usize) {
+        let at = self.now + self.own.guard_dice.between(1, WAKE_MAX);
+        self.at(at, move |world| world.reported(g, true));
+    }
+
+    /// Removes all guards and children of a machine that was lost.
+    pub(super) fn lose_guards(&mut self, machine: usize) {
+        for g in self.own.guarding.clone() {
+            if self.own.guards[g].machine == machine {
+                self.own.guards[g].alive = false;
+                self.own.guards[g].child = Child::Gone;
+            }
+        }
+    }
+
+    /// Marks the guards of a daemon that has exited, which closed its end of the sockets.
+    pub(super) fn orphan_guards(&mut self, process: usize) {
+        let now = self.now;
+        for g in &self.own.guarding {
+            let guard = &mut self.own.guards[*g];
+            if guard.daemon == process {
+                guard.orphaned_at = Some(now);
+            }
+        }
+    }
+
+    /// Clones the guards and children of a forked machine.
+    pub(super) fn fork_guards(&mut self, process: usize, twin: usize) {
+        let (machine, directory) = (self.processes[twin].machine, self.processes[twin].directory);
+        for g in self.own.guarding.clone() {
+            if self.own.guards[g].daemon != process || self.own.guards[g].heard {
+                continue;
+            }
+            let mut copy = self.own.guards[g].clone();
+            (copy.daemon, copy.machine, copy.directory) = (twin, machine, directory);
+            self.own.guards.push(copy);
+            let copy = self.own.guards.len() - 1;
+            self.own.guarding.push(copy);
+            let recorded = &mut self.own.directories[directory].child;
+            *recorded = recorded.map(|named| if named == g { copy } else { named });
+            if !self.own.guards[copy].alive {
+                self.report_killed(copy);
+            }
+        }
+    }
+
+    /// Applies a fault to a guard.
+    pub(super) fn inject_into_guard(&mut self, fault: Fault, rng: &mut Rng) {
+        let all = self.own.guarding.iter().copied();
+        let alive: Vec<_> = all.filter(|g| self.own.guards[*g].alive).collect();
+        let (pick, length) = (rng.next_u64(), rng.between(100, 45_000) * MS);
+        let index = pick % (alive.len() as u64).max(1);
+        let Some(g) = alive
+            .get(usize::try_from(index).expect("an index"))
+            .copied()
+        else {
+            return;
+        };
+        self.coverage.hit(Hit::Fault(fault));
+        let until = self.now + length;
+        self.note(|| format!("   g{g} until {} ms", until / MS));
+        if fault == Fault::GuardKilled {
+            return self.kill_guard(g);
+        }
+        if fault == Fault::BothKilled {
+            let Guard {
+                daemon,
+                machine,
+                directory,
+                ..
+            } = self.own.guards[g];
+            self.kill_guard(g);
+            self.kill(daemon);
+            // The service manager restarts the daemon immediately, or a little later.
+            let later = self.now + rng.between(1, 1_500) * MS;
+            return self.start_at(later, machine, directory);
+        }
+        if fault == Fault::RecordsLate {
+            let guard = &self.own.guards[g];
+            let clock = self.machine_clock(guard.machine, true);
+            let passes = guard.read.terms.valid_until;
+            let passes = self.true_time(guard.machine, clock, passes);
+            let until = passes + length % (4_000 * MS);
+            return self.own.guards[g].hold_records_until(until);
+        }
+        self.own.guards[g].frozen_until = self.own.guards[g].frozen_until.max(until);
+        if fault == Fault::BothFrozen && self.processes[self.own.guards[g].daemon].alive {
+            self.freeze(self.own.guards[g].daemon, until);
+        }
+    }
+
+    /// Lets all guards run again, and cancels the planned crashes of their children.
+    pub(super) fn heal_guards(&mut self) {
+        for g in self.own.guarding.clone() {
+            let guard = &mut self.own.guards[g];
+            guard.frozen_until = guard.frozen_until.min(self.now);
+            guard.hold_records_until(self.now);
+            if let Child::Runs(life) = &mut guard.child {
+                life.survives = 0;
+                if life.survived {
+                    (life.leader, life.rest) = (self.now, self.now);
+                }
+            }
+            if let Child::Runs(life) = &mut guard.child
+                && !life.survived
+                && !life.leader_ended
+                && !guard.judge.stop_requested()
+            {
+                life.leader = u64::MAX;
+            }
+            // A daemon that was frozen for longer runs now, so the guard's exit is reported now.
+            let guard = &self.own.guards[g];
+            if !guard.alive && !guard.heard && self.processes[guard.daemon].alive {
+                self.report_killed(g);
+            }
+        }
+    }
+}

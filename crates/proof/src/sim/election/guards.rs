@@ -1,0 +1,455 @@
+//! The supervised workload: the requests of its daemon (`src/supervisor.rs` and
+//! `crates/guard/src/client.rs`), the guard, and its child.
+//!
+//! The decisions of a guard are made by the shipped `DeadlinePolicy`. The work of
+//! `crates/guard/src/guard.rs` around it is modelled: it reads everything that has arrived, checks
+//! the child, judges, and acts. The claim lock is released when the child is gone, which is also
+//! the end of the guard.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::child::{Child, LINGER};
+use super::cluster::World;
+use super::coverage::{Hit, Path};
+use super::faults::Fault;
+use super::invariants::one_child_a_token;
+use super::process::Class;
+use super::recording::Shim;
+use crate::deadline_policy::{
+    Action, DeadlinePolicy, Input as PolicyInput, Leftovers, Order as Record, Stop,
+};
+use crate::election::mutation::planted;
+use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
+use crate::proof::sim::MS;
+
+/// As in `crates/guard/src/client.rs`.
+pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
+/// As in `src/supervisor/command.rs`.
+pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
+/// Upper bound of the latency of a record or a report.
+const LATENCY_MAX: u64 = 20 * MS;
+/// Time within which a process acts after a sleep or a stop. The scheduler takes this time, which
+/// no process can shorten.
+pub(super) const WAKE_MAX: u64 = 10 * MS;
+const SIGTERM: i32 = 15;
+
+/// The daemon's request for a workload, as in `supervisor.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Run,
+    Stop,
+    Lost { kill_at: BootTime },
+}
+
+/// The workload of one claim.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) daemon: usize,
+    pub(super) machine: usize,
+    pub(super) directory: usize,
+    pub(super) token: Token,
+    pub(super) claim: Claim,
+    pub(super) judge: DeadlinePolicy,
+    pub(super) alive: bool,
+    /// Time before which the guard does not run: it is frozen, or has not started yet.
+    pub(super) frozen_until: u64,
+    pub(super) child: Child,
+    /// Records in flight with their arrival times, in order.
+    pipe: VecDeque<(u64, Record)>,
+    /// Time before which no record arrives.
+    pub(super) held_until: u64,
+    /// The newest record that was read.
+    pub(super) read: Record,
+    /// The newest record that was sent.
+    pub(super) wanted: Record,
+    pub(super) phase: Phase,
+    terms: Terms,
+    /// Time at which the daemon first asked the workload to end.
+    pub(super) asked_at: Option<BootTime>,
+    /// True if the daemon knows that all processes of the workload are gone.
+    pub(super) heard: bool,
+    told_leader_ended: bool,
+    pub(super) told_stuck: bool,
+    /// Time at which the newest record arrives.
+    pub(super) told_at: u64,
+    /// Time at which the daemon ordered the guard.
+    pub(super) ordered_at: BootTime,
+    /// Time at which the daemon gave up the start, and ordered the guard to kill.
+    pub(super) start_given_up: Option<BootTime>,
+    /// Time until which descendants of a child that has ended may linger.
+    pub(super) lingers_until: Option<BootTime>,
+    /// Set when a check of the guard found that the newest deadline received had passed: the
+    /// instant by which the child must be gone, whatever is received later.
+    pub(super) passed: Option<BootTime>,
+    /// The time for which a renewal that extends this deadline was known, at that check.
+    pub(super) renewed_for: Option<Duration>,
+    /// True if the child was asked to end, and if it was killed, at the last check.
+    pub(super) ends: (bool, bool),
+    /// Time at which the daemon exited.
+    pub(super) orphaned_at: Option<u64>,
+}
+
+impl Guard {
+    pub(super) fn child_runs(&self) -> bool {
+        matches!(self.child, Child::Runs(_))
+    }
+
+    pub(super) fn leader_ended(&self) -> bool {
+        matches!(self.child, Child::Runs(life) if life.leader_ended)
+    }
+
+    /// Returns true if a process of the child has survived SIGKILL so far.
+    pub(super) fn is_stuck(&self) -> bool {
+        matches!(self.child, Child::Runs(life) if life.survived)
+    }
+
+    /// Delays all records, those in flight and later ones, until `until`.
+    pub(super) fn hold_records_until(&mut self, until: u64) {
+        self.held_until = until;
+        self.told_at = self.told_at.max(until);
+        self.pipe.iter_mut().for_each(|(at, _)| *at = until);
+    }
+
+    /// Returns true if no further event can come from this guard.
+    fn is_over(&self, daemon_lives: bool) -> bool {
+        let ended = !self.alive && !self.child_runs() && self.shim().is_none();
+        ended && (self.heard || !daemon_lives)
+    }
+}
+
+impl World {
+    /// Carries out an order of the daemon's election.
+    pub(super) fn order(&mut self, process: usize, order: Order) {
+        let Order { token, kind } = order;
+        self.note(|| format!("p{process} orders {kind:?} for token {token}"));
+        if let OrderKind::Start(terms) = kind {
+            return self.start_guard(process, token, terms);
+        }
+        let served = |g: &usize| {
+            let guard = &self.own.guards[*g];
+            guard.daemon == process && guard.token == token && !guard.heard
+        };
+        let Some(g) = self.own.guarding.iter().copied().find(served) else {
+            return;
+        };
+        let guard = &mut self.own.guards[g];
+        match kind {
+            OrderKind::Start(_) => {}
+            OrderKind::Extend(terms) => guard.terms = terms,
+            OrderKind::Stop => {
+                if guard.phase == Phase::Run {
+                    guard.phase = Phase::Stop;
+                }
+            }
+            OrderKind::Lost { kill_at } => guard.phase = Phase::Lost { kill_at },
+        }
+        self.send_newest_record(g);
+    }
+
+    fn start_guard(&mut self, process: usize, token: Token, terms: Terms) {
+        let ordered_at = self.clock(process);
+        let p = &self.processes[process];
+        let claim = p.facts.of_token(token).expect("it leads").claim;
+        let (machine, directory) = (p.machine, p.directory);
+        let slow = self.own.guard_dice.one_in(6) && self.troubles(Fault::GuardFrozen);
+        let begins = match slow {
+            true => self.own.guard_dice.between(1_000, 30_000) * MS,
+            false => self.own.guard_dice.between(1, 20) * MS,
+        };
+        let order = Record {
+            terms,
+            stop: None,
+            kill: false,
+        };
+        let leftovers = Leftovers {
+            linger: match planted!(LingerCutShort) {
+                true => Duration::ZERO,
+                false => LINGER,
+            },
+            grace: terms.kill_at.since(terms.valid_until),
+        };
+        self.own.guards.push(Guard {
+            daemon: process,
+            machine,
+            directory,
+            token,
+            claim,
+            judge: DeadlinePolicy::new(terms, SIGTERM).with_leftovers(leftovers),
+            alive: true,
+            frozen_until: self.now + begins,
+            child: Child::Unborn,
+            pipe: VecDeque::new(),
+            held_until: 0,
+            read: order,
+            wanted: order,
+            phase: Phase::Run,
+            terms,
+            asked_at: None,
+            heard: false,
+            told_leader_ended: false,
+            told_stuck: false,
+            told_at: 0,
+            ordered_at,
+            start_given_up: None,
+            lingers_until: None,
+            passed: None,
+            renewed_for: None,
+            ends: (false, false),
+            orphaned_at: None,
+        });
+        self.own.guarding.push(self.own.guards.len() - 1);
+    }
+
+    /// Sends the newest record, as the supervisor does.
+    pub(super) fn send_newest_record(&mut self, g: usize) {
+        let now = self.machine_clock(self.own.guards[g].machine, true);
+        let latency = self.own.guard_dice.below(LATENCY_MAX);
+        let guard = &mut self.own.guards[g];
+        let grace = self.machines[guard.machine].stop_grace;
+        if !matches!(guard.phase, Phase::Lost { .. }) {
+            guard.wanted.terms = guard.terms;
+        }
+        guard.wanted.kill = guard.start_given_up.is_some();
+        let kill_at = match guard.phase {
+            Phase::Run => None,
+            Phase::Stop => Some(*guard.asked_at.get_or_insert(now) + grace),
+            Phase::Lost { kill_at } => {
+                guard.asked_at.get_or_insert(now);
+                Some(kill_at)
+            }
+        };
+        if let Some(kill_at) = kill_at {
+            let signal = SIGTERM;
+            guard.wanted = guard.wanted.stopped(Stop { signal, kill_at });
+        }
+        let last = guard.pipe.back().map_or(0, |(at, _)| *at);
+        let at = (self.now + latency).max(last).max(guard.held_until);
+        guard.pipe.push_back((at, guard.wanted));
+        guard.told_at = at;
+    }
+
+    /// Returns the true time at which the guard runs again.
+    pub(super) fn guard_thaws_at(&self, g: usize) -> u64 {
+        let guard = &self.own.guards[g];
+        let asleep = self.machines[guard.machine].asleep_until;
+        let woken = match asleep > 0 {
+            true => asleep + WAKE_MAX / 2,
+            false => 0,
+        };
+        guard.frozen_until.max(woken)
+    }
+
+    /// Returns the next instant at which the state of a workload changes.
+    pub(super) fn next_of_guards(&self) -> Option<u64> {
+        let each = self.own.guarding.iter().filter_map(|g| {
+            let guard = &self.own.guards[*g];
+            let thaws = self.guard_thaws_at(*g);
+            let (machine, clock) = (guard.machine, self.machine_clock(guard.machine, true));
+            let on_time = |at| self.true_time(machine, clock, at);
+            let acts = guard.alive && !guard.waits_for_record();
+            let of_guard = acts.then(|| {
+                let woken = (thaws > self.now).then_some(thaws);
+                let record = guard.pipe.front().map(|(at, _)| *at);
+                let due = guard.judge.next_wakeup().map(on_time);
+                let all = [woken, record, due].into_iter().flatten();
+                all.min().map(|at| at.max(thaws))
+            });
+            let awake_at = self.machines[machine].asleep_until;
+            let of_child = match guard.child {
+                Child::Runs(life) if life.leader_ended => Some(life.rest.max(awake_at)),
+                Child::Runs(life) => Some(life.leader.max(awake_at)),
+                Child::Recording(_) if self.record_blocks(*g) => None,
+                Child::Recording(_) => Some(awake_at),
+                Child::Unborn | Child::Gone => None,
+            };
+            let of_daemon = [self.guard_due(*g), self.stuck_at(*g), self.start_due(*g)];
+            let of_daemon = of_daemon.into_iter().flatten().min().map(on_time);
+            let of_daemon = of_daemon.map(|at| at.max(self.thaws_at(guard.daemon)));
+            let all = [of_guard.flatten(), of_child, of_daemon];
+            all.into_iter().flatten().min()
+        });
+        each.min()
+    }
+
+    /// Advances all workloads to the current instant.
+    pub(super) fn pump_guards(&mut self) {
+        for index in 0..self.own.guarding.len() {
+            let g = self.own.guarding[index];
+            self.keep(g);
+            self.give_up_start(g);
+            self.report_stuck(g);
+            for _ in 0..100 {
+                if !self.attend(g) {
+                    break;
+                }
+            }
+        }
+        let (guards, processes) = (&self.own.guards, &self.processes);
+        let over = |g: &usize| guards[*g].is_over(processes[guards[*g].daemon].alive);
+        self.own.guarding.retain(|g| !over(g));
+    }
+
+    /// Performs one round of a guard; returns true if there may be more to do.
+    fn attend(&mut self, g: usize) -> bool {
+        self.end_due_child(g);
+        self.end_recording(g);
+        if !self.own.guards[g].alive || self.guard_thaws_at(g) > self.now {
+            return false;
+        }
+        if self.own.guards[g].waits_for_record() {
+            return false;
+        }
+        let now = self.machine_clock(self.own.guards[g].machine, true);
+        let closed = !self.processes[self.own.guards[g].daemon].alive;
+        let guard = &mut self.own.guards[g];
+        let mut records = 0;
+        while let Some((at, record)) = guard.pipe.front().copied()
+            && (at <= self.now || closed)
+        {
+            guard.pipe.pop_front();
+            guard.judge.handle(now, PolicyInput::Order(record));
+            guard.read = record;
+            records += 1;
+        }
+        if closed {
+            guard.judge.handle(now, PolicyInput::Closed);
+        }
+        if guard.leader_ended() && !std::mem::replace(&mut guard.told_leader_ended, true) {
+            guard.judge.handle(now, PolicyInput::LeaderEnded);
+            guard.lingers_until = Some(now + LINGER);
+        }
+        if matches!(guard.child, Child::Gone) {
+            guard.judge.handle(now, PolicyInput::Gone);
+        }
+        if now >= guard.read.terms.valid_until && guard.passed.is_none() {
+            guard.passed = Some(guard.read.terms.kill_at);
+            let renewed_for = self.renewed_for(g, now);
+            self.own.guards[g].renewed_for = renewed_for;
+        }
+        let guard = &mut self.own.guards[g];
+        let kill_at = guard.read.terms.kill_at;
+        let revived = guard.passed.is_some_and(|passed| passed < kill_at);
+        guard.judge.handle(now, PolicyInput::Time);
+        let action = guard.judge.next_action();
+        let coverage = &mut self.coverage;
+        coverage.hit_if(records > 1, Hit::Path(Path::ManyRecords));
+        coverage.hit_if(revived && records > 0, Hit::Path(Path::RecordTooLate));
+        self.check_end_of_child(g, now);
+        if let Some(action) = action {
+            self.act(g, action);
+        }
+        self.give_up_recording(g, now);
+        if matches!(self.own.guards[g].child, Child::Gone) {
+            self.own.guards[g].judge.handle(now, PolicyInput::Gone);
+            self.record_end_of_child(g);
+            self.own.guards[g].alive = false;
+            self.report(g, true);
+        }
+        action.is_some()
+    }
+
+    fn act(&mut self, g: usize, action: Action) {
+        self.note(|| format!("g{g} {action:?}"));
+        match action {
+            Action::Start => {
+                let valid_until = self.own.guards[g].judge.valid_until();
+                self.own.guards[g].child = Child::Recording(Shim::new(valid_until));
+                self.coverage
+                    .hit_if(self.record_blocks(g), Hit::Path(Path::RecordBlocks));
+                self.end_recording(g);
+            }
+            Action::Refuse => {
+                self.coverage.hit(Hit::Path(Path::ChildRefused));
+                self.own.guards[g].child = Child::Gone;
+            }
+            Action::Signal(_) | Action::SignalMain(_) => {
+                let at = self.now;
+                if self.own.guards[g].lingers_until.is_some() {
+                    self.report(g, false);
+                }
+                if let Child::Runs(life) = &mut self.own.guards[g].child
+                    && let Some(obeys) = life.obeys
+                {
+                    life.leader = life.leader.min(at + obeys);
+                    life.rest = life.rest.min(at + obeys);
+                }
+            }
+            Action::Kill => {
+                self.coverage.hit(Hit::Path(Path::ChildKilled));
+                let guard = &mut self.own.guards[g];
+                guard.child = match guard.child {
+                    Child::Recording(shim) => Child::Recording(shim.killed()),
+                    Child::Runs(life) => life.killed(self.now).map_or(Child::Gone, Child::Runs),
+                    Child::Unborn | Child::Gone => Child::Gone,
+                };
+            }
+        }
+    }
+
+    /// Checks that a started child has a token that no other child had.
+    pub(super) fn check_started(&mut self, g: usize) {
+        let Guard { claim, token, .. } = self.own.guards[g];
+        let started = one_child_a_token::Started { claim, token };
+        // Damage to the document may bring tokens back, and the guards of a forked machine share a
+        // claim.
+        let damaged = !self.own.damages.is_empty() || !self.own.forks.is_empty();
+        if !damaged {
+            self.found(one_child_a_token::check(&self.own.children, started));
+        }
+        self.own.children.push(started);
+    }
+
+    /// Schedules a report to the daemon, which arrives when both guard and daemon run.
+    pub(super) fn report(&mut self, g: usize, gone: bool) {
+        let latency = self.own.guard_dice.between(1, LATENCY_MAX);
+        let at = self.now.max(self.guard_thaws_at(g)) + latency;
+        self.at(at, move |world| world.reported(g, gone));
+    }
+
+    /// Handles a report as the supervisor and the guard's client do.
+    pub(super) fn reported(&mut self, g: usize, gone: bool) {
+        let Guard { daemon, token, .. } = self.own.guards[g];
+        if !self.processes[daemon].alive || self.own.guards[g].heard {
+            return;
+        }
+        if self.is_frozen(daemon) {
+            let at = self.thaws_at(daemon);
+            return self.at(at, move |world| world.reported(g, gone));
+        }
+        if self.own.guards[g].asked_at.is_none() {
+            self.input(daemon, Class::Machine, Input::WorkloadEnded { token });
+        }
+        if self.own.guards[g].shim().is_some() {
+            return self.reported_without_child(g);
+        }
+        if let (true, Child::Runs(life)) = (gone, self.own.guards[g].child)
+            && let Some(life) = life.killed(self.now)
+        {
+            self.own.guards[g].child = Child::Runs(life);
+            let at = life.ends().max(self.now) + MS;
+            return self.at(at, move |world| world.reported(g, true));
+        }
+        if gone {
+            // The daemon ends the processes that a killed guard left behind.
+            self.own.guards[g].child = Child::Gone;
+            self.record_end_of_child(g);
+            self.own.guards[g].heard = true;
+            self.input(daemon, Class::Machine, Input::WorkloadGone { token });
+        }
+    }
+
+    /// Returns true if a guard holds the lock of this directory's claim.
+    pub(super) fn is_guarded(&self, directory: usize) -> bool {
+        let guarded = self.any_guard(|guard| guard.directory == directory && guard.alive);
+        guarded && !planted!(GuardWithoutLock)
+    }
+
+    /// Returns true if this holds for a guard from which events may still come.
+    pub(super) fn any_guard(&self, holds: impl Fn(&Guard) -> bool) -> bool {
+        self.own
+            .guarding
+            .iter()
+            .any(|g| holds(&self.own.guards[*g]))
+    }
+}

@@ -1,0 +1,224 @@
+//! The order in which a process received events and replies, and the calls that they require,
+//! recorded by the observer from inputs and calls.
+
+use std::time::Duration;
+
+use super::cluster::{Was, World};
+use super::invariants::streams_are_checked::{self as streams, Asked, Followed, Late};
+use crate::election::{BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Watch};
+use crate::proof::sim::SECOND;
+
+/// The longest interval of renewals that a candidate has.
+const INTERVAL_MAX: Duration = Duration::from_secs(5);
+
+/// The record of one process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hearing {
+    /// True if the process was last notified that its stream is open, and has not requested another
+    /// one.
+    open: bool,
+    /// True if it has to read the renewals, because it follows hints or a late stream.
+    reads_renewals: bool,
+    /// True if it follows a late stream, whose events show nothing that is applied.
+    late_stream: bool,
+    reopening_owed: bool,
+    /// The newest read that was sent since the stream was opened, and since the last event that
+    /// does not show the document; and true if one was answered.
+    informing: Option<CallId>,
+    informed: bool,
+    /// True if the adapter was shown a whole document since the stream was opened.
+    pub(super) document_seen: bool,
+    /// A takeover of an expired holder that is waited for.
+    taking_over: Option<CallId>,
+    /// Times of the last event and of the last reply.
+    event_at: BootTime,
+    reply_at: BootTime,
+    /// True if the document has a holder, as last shown.
+    held: bool,
+    /// The read that is waited for. `None` also for a linearizable read, which shows what is stored
+    /// after it was sent, whatever the events show.
+    reading: Option<CallId>,
+    /// The read that is waited for, of either kind. A reply to it is trusted.
+    asking: Option<CallId>,
+    writing: Option<CallId>,
+    /// The newest state that an event showed since the read was sent, by its place in the order of
+    /// commits.
+    order: u64,
+    /// Set if the input of this turn is a reply that is older than an event before it.
+    late: Option<Late>,
+}
+
+impl Hearing {
+    pub(super) fn new(now: BootTime) -> Self {
+        Self {
+            event_at: now,
+            reply_at: now,
+            ..Self::default()
+        }
+    }
+
+    /// Records a call that is handed to the driver.
+    pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
+        match operation {
+            Operation::Read { confirm } => {
+                (self.asking, self.informing) = (Some(call), Some(call));
+                (self.reading, self.order) = ((!confirm).then_some(call), 0);
+            }
+            Operation::TakeOver { ended, .. } if ended.reason == Reason::TookOver => {
+                (self.writing, self.taking_over) = (Some(call), Some(call));
+            }
+            // A read in flight may be answered from before the release, so its answer is ignored.
+            Operation::Release { .. } => {
+                (self.asking, self.informing, self.reading) = (None, None, None);
+                self.writing = Some(call);
+            }
+            // Sent in addition to everything else.
+            Operation::Register { .. } | Operation::Withdraw { .. } => {}
+            _ => self.writing = Some(call),
+        }
+    }
+
+    /// Records a request for another stream.
+    pub(super) fn reopens(&mut self) {
+        (self.open, self.reopening_owed) = (false, false);
+    }
+
+    fn shows(&mut self, lease: &Lease) {
+        self.held = lease.holder.is_some();
+    }
+}
+
+impl World {
+    /// Checks for omissions of the last turn, and records this turn's input.
+    pub(super) fn hear_before(&mut self, process: usize, now: BootTime, input: &Input) {
+        let archive = &self.own.archive;
+        let order_of = |lease: &Lease| archive.order(lease.revision).0;
+        let p = &mut self.processes[process];
+        let hearing = &mut p.hearing;
+        let owed = std::mem::take(&mut hearing.reopening_owed) && !p.facts.shutdown;
+        hearing.late = None;
+        match input {
+            Input::Watch(watch) => {
+                hearing.event_at = now;
+                match watch {
+                    Watch::Opened | Watch::LateStreamOpened | Watch::HintsOpened => {
+                        hearing.open = true;
+                        hearing.late_stream = p.stream.late;
+                        hearing.reads_renewals = p.stream.hints || p.stream.late;
+                        (hearing.informing, hearing.informed) = (None, false);
+                    }
+                    Watch::Lost => hearing.open = false,
+                    Watch::Unclear => (hearing.informing, hearing.informed) = (None, false),
+                    Watch::Alive | Watch::Hint => {}
+                    Watch::Changed(_) if hearing.late_stream => {}
+                    Watch::Changed(lease) => {
+                        hearing.order = hearing.order.max(order_of(lease).unwrap_or(0));
+                        hearing.shows(lease);
+                    }
+                }
+            }
+            Input::PrimaryChanged => hearing.reopening_owed = hearing.open,
+            Input::Reply { call, outcome } => {
+                hearing.reply_at = now;
+                if hearing.taking_over.take_if(|id| id == call).is_some() {
+                    hearing.reopening_owed = hearing.open && *outcome == Outcome::Rejected;
+                }
+                if let Outcome::Applied(Found::Lease(lease)) = outcome
+                    && hearing.writing == Some(*call)
+                {
+                    hearing.shows(lease);
+                }
+                // A late answer to a read that was given up is ignored.
+                let asked = hearing.asking.take_if(|id| id == call).is_some();
+                let read = hearing.reading.take_if(|id| id == call).is_some();
+                if let Outcome::Applied(_) = outcome {
+                    hearing.informed |= hearing.informing.take_if(|id| id == call).is_some();
+                }
+                if let Outcome::Applied(found) = outcome
+                    && asked
+                {
+                    let lease = match found {
+                        Found::Lease(lease) => Some(lease),
+                        Found::Missing | Found::Foreign(_) => None,
+                    };
+                    hearing.held = lease.is_some_and(|lease| lease.holder.is_some());
+                    let order = lease.filter(|_| read).and_then(order_of);
+                    let older = order.filter(|n| *n < hearing.order);
+                    hearing.late = older.map(|_| Late {
+                        before: p.election.revision_seen(),
+                        reply: lease.map(|lease| lease.revision),
+                        after: None,
+                    });
+                }
+            }
+            _ => {}
+        }
+        self.found(streams::check_reopening(owed));
+    }
+
+    /// Checks that the process reads often enough, and the effect of a late reply.
+    pub(super) fn hear_after(&mut self, process: usize, now: BootTime) {
+        if !self.processes[process].alive {
+            return;
+        }
+        let p = &self.processes[process];
+        let late = p.hearing.late.filter(|_| !p.facts.holds).map(|late| Late {
+            after: p.election.revision_seen(),
+            ..late
+        });
+        let idle =
+            !p.facts.holds && !p.facts.shutdown && !p.driver.is_awaited() && p.inbox.is_empty();
+        let hearing = &p.hearing;
+        let asked = idle.then(|| Asked {
+            silent: now.since(hearing.reply_at),
+            silent_max: p.tunables.timings.lease_duration(),
+            unheard: now.since(hearing.reply_at.max(hearing.event_at)),
+            unheard_max: p.tunables.timings.renew_interval() * 2,
+            held: hearing.held && !p.facts.foreign,
+            unread_max: (hearing.open && hearing.reads_renewals).then(|| {
+                // The longest of declared intervals and of this process's own.
+                let timings = &p.tunables.timings;
+                INTERVAL_MAX.max(timings.retry_interval())
+            }),
+        });
+        let followed = self.followed(process, idle);
+        self.found(followed.and_then(streams::check_followed));
+        self.found(late.and_then(streams::check_late));
+        self.found(asked.and_then(streams::check_asked));
+    }
+
+    /// Returns the newest token, and the one that a follower knows that has nothing left to handle.
+    fn followed(&self, process: usize, idle: bool) -> Option<Followed> {
+        let p = &self.processes[process];
+        let stream = &p.stream;
+        let reports =
+            stream.open && !stream.silent && !stream.stale && !stream.hints && !stream.late;
+        let read = p.hearing.open && p.hearing.informed;
+        let handled = read && stream.last_at <= self.now;
+        let (at, Was::Token(stored)) = self.own.was.last()? else {
+            return None;
+        };
+        (idle && reports && handled && !p.facts.foreign).then(|| Followed {
+            known: p.election.token_seen(),
+            stored: *stored,
+            since: Duration::from_nanos(self.now - at),
+        })
+    }
+
+    /// Returns a follower whose stream is stale long after the last fault.
+    pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
+        self.live.iter().copied().find(|process| {
+            let p = &self.processes[*process];
+            // A cursor on hints that is stale is noticed when the next hint is missing. Until then
+            // there is nothing to report.
+            let stale = match p.stream.hints {
+                true => !self.has_hints() || !p.hearing.open,
+                // A late stream is only faster than the reads now and then.
+                false => p.stream.stale && !p.stream.late,
+            };
+            // The process has not heard yet of one that was opened just now.
+            let known = p.stream.opened_at + SECOND <= self.now;
+            p.stream.open && known && stale && !p.facts.holds
+        })
+    }
+}

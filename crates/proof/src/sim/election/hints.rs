@@ -1,0 +1,254 @@
+//! Hints: the capped collection in which candidates and operators leave them, and the cursors on it.
+//! A hint may be lost, late, repeated or false, and the collection may be dropped.
+
+use std::time::Duration;
+
+use super::cluster::World;
+use super::coverage::{Call, Hit, Path};
+use super::document::{Stored, claim_of};
+use super::faults::Fault;
+use super::invariants::takeovers_are_timely::{self as timely, Takeover};
+use super::process::Process;
+use crate::election::mutation::planted;
+use crate::election::{Claim, Declared, Operation, Watch};
+use crate::proof::sim::rng::Rng;
+use crate::proof::sim::{MS, SECOND};
+
+/// Time in which an estimate of the renewals' phase is to be found.
+const LEARNED_IN: u64 = 45 * SECOND;
+
+/// The collection of hints, and what is known of the holder's renewals.
+#[derive(Default)]
+pub(super) struct Hints {
+    pub(super) dice: Rng,
+    /// The collection is missing until then.
+    gone_until: u64,
+    /// The claim that holds the lease, and the true time of its last renewal.
+    renewed: Option<(Claim, u64)>,
+}
+
+impl Hints {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            dice: Rng::new(seed, 15),
+            ..Self::default()
+        }
+    }
+}
+
+/// Returns true if a write is reported to others by a hint.
+fn is_hinted(kind: Call) -> bool {
+    !matches!(kind, Call::Renew | Call::Read)
+}
+
+impl World {
+    /// Decides if candidates on the newest machine are of a version that knows hints.
+    pub(super) fn draw_hints(&mut self) {
+        let drawn = !self.own.hints.dice.one_in(6);
+        let hints = drawn && self.faults.has(Fault::Hints);
+        let machine = self.machines.last_mut().expect("one was added");
+        machine.hints = hints;
+        self.coverage.hit_if(hints, Hit::Fault(Fault::Hints));
+    }
+
+    pub(super) fn has_hints(&self) -> bool {
+        self.own.hints.gone_until <= self.now
+    }
+
+    /// Returns true if a process follows hints when it opens something now: if the collection is
+    /// there, and the holder, as the adapter last saw one, leaves hints.
+    pub(super) fn follows_hints(&self, process: usize) -> bool {
+        let p = &self.processes[process];
+        let there = self.has_hints() || (planted!(DroppedHintsKept) && p.stream.hints_before);
+        self.machines[p.machine].hints && there && !p.holder_leaves_none
+    }
+
+    /// Opens another stream or cursor if the holder that the adapter sees calls for the other kind.
+    pub(super) fn choose_stream(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        let holder = p.newest.as_ref().and_then(|lease| lease.holder.as_ref());
+        if let Some(holder) = holder {
+            p.holder_leaves_none = holder.renew_interval.is_none();
+        }
+        let stream = &self.processes[process].stream;
+        if stream.open && !stream.silent && stream.hints != self.follows_hints(process) {
+            self.stream_reopens(process);
+        }
+    }
+
+    /// Returns an operation as the adapter of a process sends it: only candidates that leave hints
+    /// declare the interval of their renewals.
+    pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
+        let mut operation = operation.clone();
+        if !self.machines[self.processes[process].machine].hints {
+            return operation.without_renew_interval();
+        }
+        if let Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } =
+            &mut operation
+            && let (true, Some(interval)) = (
+                planted!(WrongIntervalDeclared),
+                &mut acquisition.renew_interval,
+            )
+        {
+            *interval = *interval * 3 / 2;
+        }
+        operation
+    }
+
+    /// Leaves a hint after a process was told that its write was applied.
+    pub(super) fn hint_after(&mut self, process: usize, kind: Call) {
+        let machine = &self.machines[self.processes[process].machine];
+        if machine.hints && is_hinted(kind) && !machine.stale {
+            let at = self.now + self.own.hints.dice.between(1, 3) * MS;
+            self.at(at, move |world| world.hint_lands(Some(process)));
+        }
+    }
+
+    /// Leaves a hint after an operator's write; some operators have an earlier version.
+    pub(super) fn hint_of_operator(&mut self) {
+        if !self.own.hints.dice.one_in(4) || self.calm {
+            let at = self.now + self.own.hints.dice.between(3, 6) * MS;
+            self.at(at, |world| world.hint_lands(None));
+        }
+    }
+
+    fn hint_lands(&mut self, from: Option<usize>) {
+        if !self.has_hints() {
+            return;
+        }
+        let lost = self.own.hints.dice.one_in(4);
+        if self.strikes(lost, Fault::HintLost) {
+            return;
+        }
+        let late = self.own.hints.dice.one_in(4);
+        let delay = self.own.hints.dice.between(1, 20_000) * MS;
+        if self.strikes(late, Fault::HintLate) {
+            let at = self.now + delay;
+            self.at(at, move |world| world.hint_others(from));
+            if self.own.hints.dice.one_in(2) {
+                return;
+            }
+        }
+        self.hint_others(from);
+    }
+
+    fn hint_others(&mut self, from: Option<usize>) {
+        for process in self.live.clone() {
+            if Some(process) != from {
+                self.hint_to(process, &Watch::Hint);
+            }
+        }
+    }
+
+    /// Sends hints although nothing has changed.
+    pub(super) fn false_hints(&mut self) {
+        let mut hint = Watch::Hint;
+        if planted!(HintTrusted)
+            && let Some(mut lease) = self.set.committed().lease().cloned()
+            && let Some(holder) = &mut lease.holder
+        {
+            holder.lease_duration = Declared { millis: 1_000 };
+            hint = Watch::Changed(lease);
+        }
+        for process in self.live.clone() {
+            for _ in 0..self.own.hints.dice.between(1, 4) {
+                self.hint_to(process, &hint);
+            }
+        }
+    }
+
+    fn hint_to(&mut self, process: usize, hint: &Watch) {
+        let stream = &self.processes[process].stream;
+        if stream.open && stream.hints && !stream.silent && !stream.stale {
+            self.notify(process, hint.clone());
+        }
+    }
+
+    /// Drops the collection for a while. The server closes the cursors on it.
+    pub(super) fn drop_hints(&mut self, length: u64) {
+        self.own.hints.gone_until = self.now + length;
+        for process in self.live.clone() {
+            if self.processes[process].stream.hints && !planted!(DroppedHintsKept) {
+                self.stream_ends(process);
+            }
+        }
+    }
+
+    /// Records a committed write.
+    pub(super) fn note_renewal(&mut self, before: &Stored, after: &Stored) {
+        let revision = |stored: &Stored| stored.lease().map(|lease| lease.revision);
+        if revision(before) != revision(after) {
+            let claim = after.lease().and_then(claim_of);
+            self.own.hints.renewed = claim.map(|claim| (claim, self.now));
+        }
+    }
+
+    /// Kills the leader long after the last fault, and checks that a follower that reads renewals in
+    /// phase takes over when the lease has ended. Nothing else may hold the followers back.
+    pub(super) fn kill_leader_read_in_phase(&mut self) {
+        let Some(leader) = self.timely_leader() else {
+            return;
+        };
+        self.run_until(self.now + LEARNED_IN, |_| false);
+        let Some((claim, _)) = self.own.hints.renewed else {
+            return;
+        };
+        if self.timely_leader() != Some(leader) || self.violation.is_some() {
+            return;
+        }
+        let timings = self.processes[leader].tunables.timings;
+        let Some(lease_duration) = self.declared(claim) else {
+            return;
+        };
+        self.kill(leader);
+        // The last renewal may be under way.
+        self.run_until(self.now + SECOND, |_| false);
+        let Some((_, renewed)) = self.own.hints.renewed.filter(|(of, _)| *of == claim) else {
+            return;
+        };
+        let most = lease_duration + timings.renew_interval() + Duration::from_secs(5);
+        let until = renewed + u64::try_from(most.as_nanos()).expect("short");
+        let taken = move |world: &Self| world.own.hints.renewed.is_some_and(|(of, _)| of != claim);
+        self.run_until(until, taken);
+        self.coverage.hit(Hit::Path(Path::TimelyTakeover));
+        let after = Duration::from_nanos(self.now - renewed);
+        self.found(timely::check(Takeover {
+            after,
+            lease_duration,
+        }));
+    }
+
+    fn declared(&self, claim: Claim) -> Option<Duration> {
+        let holder = self.set.committed().lease()?.holder.as_ref()?;
+        let declared = holder.lease_duration.valid();
+        declared.filter(|_| holder.claim == claim)
+    }
+
+    /// Returns the leader if each process runs at the rate of true time without anything that could
+    /// delay it, and each follower follows hints, or a late stream with the leader's interval.
+    fn timely_leader(&self) -> Option<usize> {
+        let leader = self
+            .live
+            .iter()
+            .copied()
+            .find(|p| self.processes[*p].leads_now)?;
+        let interval = |p: &Process| p.tunables.timings.renew_interval();
+        let routed = self.faults.has(Fault::Routers);
+        let free = |process: &usize| {
+            let p = &self.processes[*process];
+            let machine = &self.machines[p.machine];
+            let eager = p.facts.stay_out.is_none() && p.facts.exit_until.is_none();
+            let hints = p.stream.open && p.stream.hints && machine.hints;
+            let late =
+                p.stream.open && p.stream.late && interval(p) == interval(&self.processes[leader]);
+            let read = hints || late;
+            machine.clock.rate == 1000
+                && !p.supervises
+                && !p.facts.foreign
+                && (*process == leader && (machine.hints || routed)
+                    || read && eager && !p.facts.holds)
+        };
+        let followed = self.live.len() > 1 && self.own.forks.is_empty();
+        (followed && self.own.damages.is_empty() && self.live.iter().all(free)).then_some(leader)
+    }
+}

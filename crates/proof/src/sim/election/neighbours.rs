@@ -1,0 +1,136 @@
+//! Unsupervised workloads. Each runs next to its candidate's process and checks from time to time
+//! if that candidate still leads, at the latest after `handoff_delay`. Between two checks it works
+//! under the claim that it saw.
+
+use std::time::Duration;
+
+use super::cluster::World;
+use super::coverage::Hit;
+use super::document::{Committed, Stored, Writer, claim_of};
+use super::faults::Fault;
+use super::invariants::release_after_the_workload::{self as release, Beside};
+use crate::election::{Claim, Token};
+use crate::proof::sim::rng::Rng;
+
+/// The workload next to one process. By default it checks before each effect.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Neighbour {
+    /// Interval between checks, on the clock of its machine; `None` if it checks before each
+    /// effect.
+    looks_every: Option<Duration>,
+    /// True if the workload reads the file; otherwise it asks over HTTP.
+    reads_file: bool,
+    /// The claim and token that the workload works under.
+    works: Option<(Claim, Token)>,
+    /// The token that the workload confirmed last; it does not start again under that token.
+    confirmed: Option<Token>,
+    looked_at: u64,
+}
+
+impl World {
+    /// Draws the behavior of a workload on the newest machine.
+    pub(super) fn draw_neighbour(&mut self, rng: &mut Rng) {
+        let (per_mille, reads_file) = (rng.between(500, 980), rng.one_in(2));
+        let machine = self.machines.last_mut().expect("one was added");
+        let mut longest = machine.tunables.handoff_delay;
+        if machine.tunables.workload_ends_first {
+            longest = longest.min(Duration::from_secs(1));
+        }
+        let polls = self.faults.has(Fault::WorkloadPolls);
+        let every = longest * u32::try_from(per_mille).expect("per mille") / 1000;
+        machine.neighbour = Neighbour {
+            looks_every: Some(every).filter(|_| polls && !longest.is_zero()),
+            reads_file,
+            ..Neighbour::default()
+        };
+    }
+
+    /// Starts the workload of a process that has just started.
+    pub(super) fn start_neighbour(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        p.neighbour = self.machines[p.machine].neighbour.clone();
+        if p.neighbour.looks_every.is_some() {
+            self.coverage.hit(Hit::Fault(Fault::WorkloadPolls));
+            self.looks_at(self.now, process);
+        }
+    }
+
+    fn looks_at(&mut self, at: u64, process: usize) {
+        self.at(at, move |world| world.neighbour_looks(process));
+    }
+
+    /// Checks if the candidate leads, and schedules the next check.
+    fn neighbour_looks(&mut self, process: usize) {
+        let p = &self.processes[process];
+        let machine = &self.machines[p.machine];
+        let Some(every) = p.neighbour.looks_every else {
+            return;
+        };
+        if machine.asleep_until > self.now {
+            return self.looks_at(machine.asleep_until, process);
+        }
+        let now = self.clock(process);
+        let directory = &self.own.directories[p.directory];
+        let file = directory.files[0]
+            .filter(|says| says.process == process && says.boot == machine.boot)
+            .filter(|says| says.until > now);
+        let http = (p.alive && !self.is_frozen(process))
+            .then(|| p.published.at(now).authority)
+            .flatten()
+            .and_then(|authority| p.facts.of_token(authority.token));
+        let works = match p.neighbour.reads_file {
+            true => file.map(|says| (says.claim, says.token)),
+            false => http.map(|facts| (facts.claim, facts.token)),
+        };
+        let works = works.filter(|(_, token)| p.neighbour.confirmed != Some(*token));
+        let over = !p.alive && works.is_none();
+        let next = self.now + self.stretched(p.machine, every);
+        let neighbour = &mut self.processes[process].neighbour;
+        neighbour.works = works;
+        neighbour.looked_at = self.now;
+        if !over {
+            self.looks_at(next, process);
+        }
+    }
+
+    /// Handles the workload's confirmation that it stopped working under this token.
+    pub(super) fn neighbour_confirms(&mut self, process: usize, token: Token) {
+        let neighbour = &mut self.processes[process].neighbour;
+        neighbour.confirmed = Some(token);
+        neighbour.works = neighbour.works.filter(|(_, under)| *under != token);
+    }
+
+    /// Handles a commit that releases a claim, or that acquires the lease which a release freed.
+    pub(super) fn check_neighbours(&mut self, committed: &Committed) {
+        let holder = |stored: &Stored| stored.lease().and_then(claim_of);
+        let (before, after) = (holder(&committed.before), holder(&committed.after));
+        match (before, after, committed.write) {
+            (Some(claim), None, Writer::Process(process)) => {
+                self.own.freed = Some((process, claim))
+            }
+            (None, Some(_), Writer::Process(process)) => {
+                if let Some((by, claim)) = self.own.freed.take() {
+                    let beside = self.beside(by, claim, process);
+                    self.found(release::check_concurrent(beside));
+                }
+            }
+            (None, None, _) => {}
+            _ => self.own.freed = None,
+        }
+    }
+
+    fn beside(&self, by: usize, claim: Claim, next: usize) -> Beside {
+        let releaser = &self.processes[by];
+        let neighbour = &releaser.neighbour;
+        let every = neighbour.looks_every.unwrap_or_default();
+        // A workload that is overdue has just woken, and has had no time to check yet.
+        let overdue = neighbour.looked_at + self.stretched(releaser.machine, every) <= self.now;
+        let troubled =
+            self.own.edited || !self.own.forks.is_empty() || !self.own.damages.is_empty();
+        Beside {
+            works: neighbour.works.is_some_and(|(under, _)| under == claim),
+            elsewhere: releaser.machine != self.processes[next].machine,
+            tolerated: overdue || troubled,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! One candidate's process as driven by the runner: one input at a time, the status published
+//! before the effects, and calls that are never dropped. Inputs that arrive while the process does
+//! not run wait in the order of the runner's `select!`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::cluster::Machine;
+use super::coverage::Call;
+use super::files::{FileThread, RecoveredState};
+use super::hearing::Hearing;
+use super::ledger::Ledger;
+use super::neighbours::Neighbour;
+use super::observer::Facts;
+use crate::election::mutation::planted;
+use crate::election::{
+    BootTime, CallId, Candidate, Election, Input, Lease, Status, TimingSettings, Timings, Tunables,
+};
+use crate::proof::sim::driver::Driver;
+use crate::proof::sim::ids::Ids;
+use crate::proof::sim::rng::Rng;
+
+/// As in `calls.rs` of `leasehold-mongodb`.
+pub(super) const CALLS_MAX: usize = 16;
+
+/// The order in which the runner takes pending inputs. The timer precedes all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    Demoted,
+    Machine,
+    Reply,
+    News,
+}
+
+/// The change stream of one process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stream {
+    /// Number of the current opening. Events of an earlier opening are dropped.
+    pub(super) opening: u64,
+    pub(super) open: bool,
+    /// The sequence number of the first write that it reports.
+    pub(super) from: u64,
+    /// When it was opened, in true time.
+    pub(super) opened_at: u64,
+    pub(super) silent: bool,
+    /// True if it is a cursor on the hints of others, not a change stream.
+    pub(super) hints: bool,
+    /// True if the opening before was.
+    pub(super) hints_before: bool,
+    /// True if it is a change stream through routers, which reports each change seconds late.
+    pub(super) late: bool,
+    /// True if its cursor is on a member that receives no new writes: the stream answers, and
+    /// reports no change.
+    pub(super) stale: bool,
+    /// Arrival time of the last event: events do not overtake each other.
+    pub(super) last_at: u64,
+}
+
+/// The point at which a freeze interrupts a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    BeforePublish,
+    BeforeEffects,
+}
+
+#[derive(Clone)]
+pub(super) struct Process {
+    pub(super) machine: usize,
+    pub(super) directory: usize,
+    pub(super) election: Election,
+    pub(super) random: Ids,
+    pub(super) alive: bool,
+    pub(super) frozen_until: u64,
+    /// The point at which the next turn is interrupted, and the duration.
+    pub(super) stall_next: Option<(Cut, u64)>,
+    pub(super) cut: Option<Cut>,
+    pub(super) inbox: VecDeque<(Class, Input)>,
+    /// The content of the watch channel, from which HTTP and metrics are computed.
+    pub(super) published: Status,
+    /// The value of a surface that would store a flag.
+    pub(super) gauge: bool,
+    pub(super) driver: Driver<Call>,
+    pub(super) files: FileThread,
+    pub(super) tunables: Tunables,
+    pub(super) operation_timeout: Duration,
+    pub(super) stream: Stream,
+    /// The newest document that the adapter knows, to which events are applied.
+    pub(super) newest: Option<Lease>,
+    /// True if the last holder that the adapter knew leaves no hints.
+    pub(super) holder_leaves_none: bool,
+    /// The workload next to the process, if that is not supervised.
+    pub(super) neighbour: Neighbour,
+    /// Number of further effects after which the process is killed.
+    pub(super) dies_after: Option<u64>,
+    /// True if the process may open change streams or follow hints.
+    pub(super) streams: bool,
+    pub(super) supervises: bool,
+    pub(super) exiting: bool,
+    /// True if the last input was a signal to step down.
+    pub(super) signalled: bool,
+    /// The linearizable read in flight, and true if this turn's input answers it.
+    pub(super) confirming: Option<CallId>,
+    pub(super) confirmed: bool,
+    pub(super) facts: Facts,
+    pub(super) ledger: Ledger,
+    pub(super) hearing: Hearing,
+    /// True if the process led after its last turn, for clocks that are broken on purpose.
+    pub(super) leads_now: bool,
+}
+
+/// The choice of [`timings`] with the shortest durations.
+pub(super) const TIMINGS_SHORT: u64 = 3;
+
+/// Returns the durations of a candidate: the defaults, those of Kubernetes, short or long ones.
+pub(super) fn timings(choice: u64) -> Timings {
+    let settings = match choice % 5 {
+        0 | 1 => TimingSettings::default(),
+        2 => TimingSettings::of_millis([15_000, 10_000, 2_000, 1_000, 3_000, 3_000]),
+        3 => TimingSettings::of_millis([8_000, 5_000, 700, 300, 1_000, 1_000]),
+        _ => TimingSettings::of_millis([40_000, 30_000, 5_000, 1_000, 3_000, 3_000]),
+    };
+    Timings::new(settings).expect("the durations keep the rules")
+}
+
+/// The longest lease duration of [`timings`].
+pub(super) const LEASE_MAX: Duration = Duration::from_secs(40);
+
+pub(super) fn tunables(rng: &mut Rng) -> Tunables {
+    let handoff = [0, 0, 2_000, 12_000][rng.index(4)];
+    Tunables {
+        timings: timings(rng.next_u64()),
+        handoff_delay: Duration::from_millis(handoff),
+        workload_ends_first: rng.one_in(4),
+        prefer_interval: None,
+    }
+}
+
+impl Process {
+    /// Starts on a machine, of which `place` is the number, and a status directory.
+    pub(super) fn start(
+        (place, machine): (usize, &Machine),
+        directory: usize,
+        memory: RecoveredState,
+        now: BootTime,
+        random: Rng,
+    ) -> Self {
+        let tunables = machine.tunables;
+        let mut given = tunables;
+        if planted!(AnyHookConfirms) && machine.supervises {
+            given.handoff_delay = Duration::ZERO;
+        }
+        let mut random = Ids::new(random);
+        let candidate = Candidate {
+            identity: machine.identity.clone(),
+            tunables: given,
+            token_remembered: memory.token,
+            lease_longest_remembered: memory.lease_longest,
+            supervises: machine.supervises,
+            predecessor_claim: memory.claim,
+            stands_by: machine.stands_by,
+            priority: machine.priority,
+        };
+        let election = Election::new(candidate, now, random.at(now));
+        Self {
+            machine: place,
+            directory,
+            published: election.status().clone(),
+            election,
+            random,
+            alive: true,
+            frozen_until: 0,
+            stall_next: None,
+            cut: None,
+            inbox: VecDeque::new(),
+            gauge: false,
+            driver: Driver::new(),
+            files: FileThread::new(),
+            tunables,
+            operation_timeout: tunables.timings.operation_timeout(),
+            stream: Stream::default(),
+            newest: None,
+            holder_leaves_none: false,
+            neighbour: Neighbour::default(),
+            dies_after: None,
+            streams: machine.streams || machine.hints,
+            supervises: machine.supervises,
+            exiting: false,
+            signalled: false,
+            confirming: None,
+            confirmed: false,
+            facts: Facts::new(memory),
+            ledger: Ledger::default(),
+            hearing: Hearing::new(now),
+            leads_now: false,
+        }
+    }
+
+    /// Closes the stream, and returns the number of the next opening.
+    pub(super) fn close_stream(&mut self) -> u64 {
+        self.stream = Stream {
+            opening: self.stream.opening + 1,
+            // Late events that are under way are dropped.
+            last_at: if self.stream.late {
+                0
+            } else {
+                self.stream.last_at
+            },
+            hints_before: self.stream.hints,
+            ..Stream::default()
+        };
+        self.stream.opening
+    }
+
+    /// Queues an input for the runner.
+    pub(super) fn deliver(&mut self, class: Class, input: Input) {
+        let place = self.inbox.iter().take_while(|(c, _)| *c <= class).count();
+        self.inbox.insert(place, (class, input));
+    }
+
+    /// Publishes the status; returns true if it has changed.
+    pub(super) fn publish(&mut self) -> bool {
+        let status = self.election.status();
+        let changed = self.published != *status;
+        if changed {
+            self.published.clone_from(status);
+            self.gauge = self.published.authority.is_some();
+            self.files.wake();
+        }
+        changed
+    }
+}

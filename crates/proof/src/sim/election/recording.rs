@@ -1,0 +1,137 @@
+//! The record that a shim writes before it becomes the child, on a disk that may hang.
+//!
+//! The shim is a process of its own, so a record that blocks stops neither the guard nor the
+//! daemon. A killed shim never becomes the child, even if its write is still in progress: the guard
+//! reports at once that nothing runs, but it exits, and releases the lock and its place, only after
+//! the shim is gone.
+
+use super::child::Child;
+use super::cluster::World;
+use super::coverage::{Hit, Path};
+use super::files::Health;
+use super::guards::Guard;
+use super::invariants::children_start_with_authority as starts;
+use super::process::Class;
+use crate::deadline_policy::Input as PolicyInput;
+use crate::election::mutation::planted;
+use crate::election::{BootTime, Input};
+use crate::proof::sim::MS;
+
+/// Interval in which this model looks again at a shim that the daemon is to reap.
+const REAPED_AGAIN: u64 = 20 * MS;
+
+/// A shim that has been told to become the child.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shim {
+    /// Time from which it refuses to become the child.
+    valid_until: BootTime,
+    killed: bool,
+    /// True if the guard has reported that no child will run.
+    given_up: bool,
+}
+
+impl Shim {
+    pub(super) fn new(valid_until: BootTime) -> Self {
+        Self {
+            valid_until,
+            killed: false,
+            given_up: false,
+        }
+    }
+
+    pub(super) fn killed(self) -> Self {
+        Self {
+            killed: true,
+            ..self
+        }
+    }
+}
+
+impl Guard {
+    pub(super) fn shim(&self) -> Option<Shim> {
+        match self.child {
+            Child::Recording(shim) => Some(shim),
+            Child::Unborn | Child::Runs(_) | Child::Gone => None,
+        }
+    }
+
+    /// Returns true if the guard itself waits for the record, which it must not do.
+    pub(super) fn waits_for_record(&self) -> bool {
+        planted!(RecordBlocksGuard) && self.shim().is_some()
+    }
+}
+
+impl World {
+    /// Returns true while the disk of a guard's directory blocks the record of its child.
+    pub(super) fn record_blocks(&self, g: usize) -> bool {
+        let directory = self.own.guards[g].directory;
+        self.own.directories[directory].health == Health::Hangs
+    }
+
+    /// Lets a shim become the child, or end, once its write has returned.
+    pub(super) fn end_recording(&mut self, g: usize) {
+        let Guard {
+            machine, directory, ..
+        } = self.own.guards[g];
+        let Some(shim) = self.own.guards[g].shim() else {
+            return;
+        };
+        let unrecorded = self.record_blocks(g);
+        let waits = unrecorded && (shim.killed || !planted!(RunsBeforeRecord));
+        if waits || self.machines[machine].asleep_until > self.now {
+            return;
+        }
+        if !unrecorded {
+            // The write of a killed shim is not undone.
+            self.own.directories[directory].child = Some(g);
+        }
+        let now = self.machine_clock(machine, true);
+        let late = now >= shim.valid_until && !planted!(StartedAfterDeadline);
+        if shim.killed || late {
+            self.note(|| format!("g{g}'s shim ends"));
+            self.own.guards[g].child = Child::Gone;
+            return;
+        }
+        let guard = &self.own.guards[g];
+        let facts = self.processes[guard.daemon].facts.claim(guard.claim);
+        let until = facts.and_then(|facts| facts.until);
+        self.found(starts::check(starts::Start { now, until }));
+        self.coverage.hit(Hit::Path(Path::ChildStarted));
+        self.check_started(g);
+        let life = self.drawn_life();
+        self.own.guards[g].child = Child::Runs(life);
+    }
+
+    /// Reports for a guard that it has killed a shim, without waiting for the end of the shim.
+    pub(super) fn give_up_recording(&mut self, g: usize, now: BootTime) {
+        let guard = &mut self.own.guards[g];
+        let Child::Recording(shim) = &mut guard.child else {
+            return;
+        };
+        if !shim.killed || std::mem::replace(&mut shim.given_up, true) {
+            return;
+        }
+        guard.judge.handle(now, PolicyInput::Gone);
+        self.coverage.hit(Hit::Path(Path::StartGivenUp));
+        self.report(g, true);
+    }
+
+    /// Handles a report about a guard whose shim is left, as the guard's client does.
+    pub(super) fn reported_without_child(&mut self, g: usize) {
+        let Guard {
+            daemon,
+            token,
+            alive,
+            ..
+        } = self.own.guards[g];
+        let given_up = self.own.guards[g].shim().is_some_and(|shim| shim.given_up);
+        if given_up {
+            self.own.guards[g].heard = true;
+            self.input(daemon, Class::Machine, Input::WorkloadGone { token });
+        } else if !alive {
+            // The daemon reaps the shim of a killed guard.
+            let at = self.now + REAPED_AGAIN;
+            self.at(at, move |world| world.reported(g, true));
+        }
+    }
+}

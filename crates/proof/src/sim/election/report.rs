@@ -1,0 +1,176 @@
+//! The texts of a trace, for a human to read.
+
+use super::cluster::Machine;
+use super::document::{Committed, Document, Writer};
+use super::files::RecoveredState;
+use crate::election::{Acquisition, Found, Input, Lease, Operation, Outcome, Transition, Watch};
+use crate::proof::sim::SECOND;
+use crate::proof::sim::report::follows;
+
+/// The explanation of the trace lines.
+pub(super) const LEGEND: &str = "each line: true time, who (p1 is the second process that was started, in \
+                      its machine m and status directory d), what; -- is a trouble, == the store";
+
+/// Parts of routine lines: renewals, and the reads and events around them.
+pub(super) const ROUTINE: &[&str] = &[
+    " renew ",
+    " applied [",
+    "== a majority has",
+    " event [",
+    "Alive",
+    " read",
+];
+
+/// Returns the rule of an invariant in words, as in `docs/protocol.md`.
+pub(super) fn meaning(invariant: &'static str) -> &'static str {
+    match invariant {
+        "I1" => "at most one claim has authority at any instant",
+        "I2" => "authority comes only from an acknowledged write, counted from before it was sent",
+        "I3" => "the token grows with every acquisition and is never reused",
+        "I4" => "file, HTTP and metrics say \"not leader\" by valid_until",
+        "I5" => "a supervised child is gone by its deadline",
+        "I6" => "release only after the workload is gone",
+        "I7" => "an unknown outcome never grants or extends",
+        "I8" => "a follower writes only with a cause",
+        "I9" => "no wall clock decides anything",
+        "I10" => "somebody leads when nothing is in the way",
+        "I11" => "no foreign document is overwritten, and every queue is bounded",
+        "assertion" => "the code asserts what only a bug can break",
+        rule => rule,
+    }
+}
+
+/// Describes a candidate in one line of the header.
+pub(super) fn candidate(machine: &Machine) -> String {
+    let t = machine.tunables.timings;
+    let workload = match machine.confirms_within {
+        Some(within) => format!("confirms within {:.3} s", within as f64 / SECOND as f64),
+        None => "never confirms".to_owned(),
+    };
+    format!(
+        "m{} {}: lease_duration {:?}, renew_deadline {:?}, renew_interval {:?}, retry_interval \
+         {:?}, operation_timeout {:?}, handoff_delay {:?}, priority {}, prefers {:?}, clock at {:.3}, \
+         {}, its workload {workload}",
+        machine.boot,
+        machine.identity,
+        t.lease_duration(),
+        t.renew_deadline(),
+        t.renew_interval(),
+        t.retry_interval(),
+        t.operation_timeout(),
+        machine.tunables.handoff_delay,
+        machine.priority,
+        machine.tunables.prefer_interval,
+        machine.clock.rate as f64 / 1000.0,
+        follows(machine.streams),
+    )
+}
+
+/// Describes the content of a status directory for a process that starts.
+pub(super) fn memory(memory: &RecoveredState) -> String {
+    let RecoveredState {
+        claim,
+        token,
+        lease_longest,
+        informed: _,
+    } = memory;
+    let claim = claim.map(|claim| format!(", proven dead: {}", short(claim)));
+    let longest = lease_longest.map(|longest| format!(", longest lease {longest:?}"));
+    let (claim, longest) = (claim.unwrap_or_default(), longest.unwrap_or_default());
+    format!("token {token}{longest}{claim}")
+}
+
+/// Describes a committed write and its writer.
+pub(super) fn committed(committed: &Committed) -> String {
+    let by = match committed.write {
+        Writer::Process(process) => format!("p{process}"),
+        Writer::Operator => "a person".to_owned(),
+    };
+    let now = match &committed.after.document {
+        Document::Missing => "[missing]".to_owned(),
+        Document::Lease(it) => lease(it),
+        Document::Foreign => "[foreign]".to_owned(),
+    };
+    format!("== a majority has what {by} wrote: {now}")
+}
+
+pub(super) fn transition(transition: &Transition) -> String {
+    let Transition {
+        from,
+        to,
+        reason,
+        token,
+        lasted,
+    } = transition;
+    let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
+    let token = token.map_or(String::new(), |token| format!(", token {token}"));
+    format!("is {to}{reason}{token}; it was {from} for {lasted:?}")
+}
+
+fn short(id: impl std::fmt::Display) -> String {
+    id.to_string().chars().take(6).collect()
+}
+
+fn lease(lease: &Lease) -> String {
+    let holder = lease.holder.as_ref().map_or("nobody".to_owned(), |h| {
+        format!("{}/{}", h.identity, short(h.claim))
+    });
+    let paused = if lease.paused { " paused" } else { "" };
+    let (token, revision) = (lease.token, short(lease.revision));
+    format!("[token {token} rev {revision} holder {holder}{paused}]")
+}
+
+fn found(found: &Found) -> String {
+    match found {
+        Found::Lease(it) => lease(it),
+        Found::Missing => "[missing]".to_owned(),
+        Found::Foreign(_) => "[foreign]".to_owned(),
+    }
+}
+
+pub(super) fn input(input: &Input) -> String {
+    match input {
+        Input::Reply { call, outcome } => match outcome {
+            Outcome::Applied(it) => format!("#{call} applied {}", found(it)),
+            other => format!("#{call} {}", other.as_str()),
+        },
+        Input::Watch(Watch::Changed(it)) => format!("event {}", lease(it)),
+        other => format!("{other:?}"),
+    }
+}
+
+pub(super) fn operation(operation: &Operation) -> String {
+    match operation {
+        Operation::Create { .. } => "create".to_owned(),
+        Operation::Acquire(new) => acquisition("acquire", new),
+        Operation::TakeOver {
+            acquisition: new, ..
+        } => acquisition("take over", new),
+        Operation::Renew {
+            claim,
+            revision,
+            chain,
+        } => {
+            let chain: Vec<_> = chain.iter().map(short).collect();
+            let (claim, revision) = (short(claim), short(revision));
+            format!("renew {claim} rev {revision} on {chain:?}")
+        }
+        Operation::Release { claim, chain, .. } => {
+            let chain: Vec<_> = chain.iter().map(short).collect();
+            format!("release {} on {chain:?}", short(claim))
+        }
+        Operation::Register { holder, .. } => format!("register with {}", short(holder)),
+        Operation::Withdraw { .. } => "withdraw".to_owned(),
+        Operation::Read { confirm } => format!("read{}", if *confirm { " to confirm" } else { "" }),
+    }
+}
+
+fn acquisition(name: &str, new: &Acquisition) -> String {
+    format!(
+        "{name} token {} claim {} rev {} on {}",
+        new.token,
+        short(new.claim),
+        short(new.revision),
+        short(new.expected)
+    )
+}

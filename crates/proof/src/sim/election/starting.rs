@@ -1,0 +1,154 @@
+//! The start of processes, with the content of their status directory, and their end.
+
+use std::time::Duration;
+
+use super::cluster::World;
+use super::coverage::{Hit, Path};
+use super::faults::Fault;
+use super::files::Health;
+use super::process::{Class, Process};
+use crate::election::mutation::planted;
+use crate::election::{Input, Token, Watch};
+use crate::proof::sim::rng::Rng;
+use crate::proof::sim::{MS, SECOND};
+
+/// As in `publish/directory/predecessor.rs`.
+const CHILD_AWAITED_MAX: u64 = SECOND;
+
+impl World {
+    /// Decides if candidates on the newest machine run their workload themselves.
+    pub(super) fn supervise(&mut self, rng: &mut Rng) {
+        let drawn = !rng.one_in(3);
+        let grace = [1, 5, 20][rng.index(3)];
+        let supervises = drawn && self.faults.has(Fault::Supervised);
+        let only_hooks = self.machines.len().is_multiple_of(2);
+        let machine = self.machines.last_mut().expect("one was added");
+        machine.stop_grace = Duration::from_secs(grace);
+        if supervises {
+            machine.supervises = true;
+            // Every second has only hooks, in addition to a workload that it does not supervise.
+            if only_hooks {
+                self.coverage.hit(Hit::Path(Path::OnlyHooks));
+            } else {
+                // Only the end of the workload is waited for.
+                machine.confirms_within = None;
+                machine.tunables.handoff_delay = Duration::ZERO;
+            }
+            self.coverage.hit(Hit::Fault(Fault::Supervised));
+        }
+    }
+
+    pub(super) fn start_at(&mut self, time: u64, machine: usize, directory: usize) {
+        self.at(time, move |world| world.start(machine, directory));
+    }
+
+    /// Starts a process, unless another one holds the directory's lock.
+    fn start(&mut self, machine: usize, directory: usize) {
+        let boot = self.machines[machine].boot;
+        // Without the guard's lock, it is unknown if its record is final.
+        let unread = planted!(ProofWithoutChild) || planted!(GuardWithoutLock);
+        let child_runs = self.recorded_child_runs(directory) && !unread;
+        let locked = self.own.directories[directory].locked_by.is_some();
+        let awaited = if locked && !planted!(LockIgnored) {
+            Some((Path::DirectoryLocked, 5 * SECOND))
+        } else if self.is_guarded(directory) {
+            // A new daemon waits for the guard of an exited one, which holds the lock of the claim
+            // until its child is gone.
+            Some((Path::GuardAwaited, 50 * MS))
+        } else if child_runs && self.may_yet_end(directory) {
+            Some((Path::ChildAwaited, 5 * MS))
+        } else {
+            None
+        };
+        if let Some((path, wait)) = awaited {
+            self.coverage.hit(Hit::Path(path));
+            return self.start_at(self.now + wait, machine, directory);
+        }
+        let random = Rng::new(self.own.starts.next_u64(), self.processes.len() as u64);
+        let mut memory = self.own.directories[directory].memory(boot);
+        if child_runs && memory.claim.take().is_some() {
+            self.coverage.hit(Hit::Path(Path::ProofRefused));
+        }
+        let record = memory;
+        // The proof is valid only if the status files of the previous process could be removed, as
+        // in `publish/directory.rs`.
+        let dir = &mut self.own.directories[directory];
+        if matches!(dir.health, Health::Hangs | Health::ReadOnly) {
+            memory.claim = memory.claim.filter(|_| planted!(ProofBesideOldFiles));
+        } else {
+            dir.files = [None; 2];
+        }
+        let m = &self.machines[machine];
+        let now = self.machine_clock(machine, false);
+        let process = self.processes.len();
+        let predecessor = (0..process).rfind(|p| self.processes[*p].directory == directory);
+        let mut told = memory;
+        if planted!(TokenNotRemembered) {
+            told.token = Token::ZERO;
+        }
+        self.processes
+            .push(Process::start((machine, m), directory, told, now, random));
+        self.processes[process].facts.known = memory.token;
+        self.start_neighbour(process);
+        if let (true, Some(before)) = (planted!(SeenKeptAcrossRestart), predecessor) {
+            let before = self.processes[before].election.clone();
+            self.processes[process].election.continue_from(&before);
+        }
+        let dir = &mut self.own.directories[directory];
+        dir.locked_by = Some(process);
+        (dir.child, dir.child_awaited_since) = (None, None);
+        dir.record(record, boot);
+        self.live.push(process);
+        self.note(|| {
+            let knows = super::report::memory(&memory);
+            format!("p{process} starts on m{machine} d{directory}, which remembers {knows}")
+        });
+        if self.processes[process].streams {
+            let at = self.now + self.chance.between(1, 40) * MS;
+            self.opens_at(at, process, 0);
+        } else {
+            self.input(process, Class::News, Input::Watch(Watch::Lost));
+        }
+        self.pump(process);
+    }
+
+    /// Returns true while a new daemon waits for the child of a killed guard, as in
+    /// `publish/directory/predecessor.rs`: the lock of the claim is free before the kernel ends the
+    /// child.
+    fn may_yet_end(&mut self, directory: usize) -> bool {
+        let now = self.now;
+        let since = &mut self.own.directories[directory].child_awaited_since;
+        now < *since.get_or_insert(now) + CHILD_AWAITED_MAX
+    }
+
+    /// Ends a process that exits on its own after the time that this takes.
+    pub(super) fn exits(&mut self, process: usize) {
+        let at = self.now + 250 * MS;
+        self.at(at, move |world| world.exited(process));
+    }
+
+    /// Ends a process that exits on its own. Its file thread first writes that it does not lead, if
+    /// the disk allows it.
+    fn exited(&mut self, process: usize) {
+        if self.is_frozen(process) {
+            let at = self.thaws_at(process);
+            return self.at(at, move |world| world.exited(process));
+        }
+        let directory = &mut self.own.directories[self.processes[process].directory];
+        if matches!(directory.health, Health::Good | Health::Full) {
+            directory.files = [None; 2];
+        }
+        self.kill(process);
+    }
+
+    pub(super) fn kill(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        if std::mem::replace(&mut p.alive, false) {
+            let directory = p.directory;
+            self.own.directories[directory].locked_by = None;
+            self.live.retain(|id| *id != process);
+            self.note(|| format!("p{process} is gone"));
+            self.orphan_guards(process);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The cases that the runs of contenders can reach.
+
+use std::fmt;
+
+use super::faults::Fault;
+use crate::lock::{Effect, End, EntryState, Notice, Outcome};
+use crate::proof::sim::coverage::{Answer, Case, closed, pairs};
+use crate::proof::sim::faults::Kind as _;
+
+/// The operations of contenders by name. Only operators break a lock.
+const OPERATIONS: &[&str] = &[
+    "create", "join", "try", "renew", "keep", "leave", "sweep", "read",
+];
+
+closed! {
+    /// Paths through the protocol.
+    Path {
+        Acquired => "the lock is acquired",
+        Granted => "the lock is held by a grant before it is confirmed",
+        Unconfirmed => "the lock is released before the grant is confirmed",
+        Lost => "a held lock is lost",
+        Ended => "a contender ends",
+        PlaceLost => "a place in the queue is lost",
+        Evicted => "an expired entry is evicted",
+        Skipped => "work is skipped because it succeeded recently",
+        Kept => "a place is kept for its least time and then removed",
+    }
+}
+
+/// One thing that can happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Hit {
+    Fault(Fault),
+    Call(&'static str, Answer),
+    Path(Path),
+}
+
+impl From<Fault> for Hit {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<&Outcome> for Answer {
+    fn from(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Applied(_) => Self::Applied,
+            Outcome::Rejected => Self::Rejected,
+            Outcome::Failed => Self::Failed,
+            Outcome::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl Path {
+    /// Returns the path that an effect shows, if any.
+    pub(super) fn behind(effect: &Effect) -> Option<Self> {
+        match effect {
+            Effect::Acquired { .. } => Some(Self::Acquired),
+            Effect::Lost(_) => Some(Self::Lost),
+            Effect::Exit(End::Skipped { .. }) => Some(Self::Skipped),
+            Effect::Exit(_) => Some(Self::Ended),
+            Effect::Notice(Notice::PlaceLost) => Some(Self::PlaceLost),
+            Effect::Notice(Notice::Swept {
+                state: EntryState::Kept,
+                ..
+            }) => Some(Self::Kept),
+            Effect::Notice(Notice::Swept { .. }) => Some(Self::Evicted),
+            Effect::Notice(_) | Effect::Call { .. } | Effect::Watch(_) => None,
+        }
+    }
+}
+
+impl Case for Hit {
+    fn all() -> Vec<Self> {
+        let calls = pairs(OPERATIONS, Answer::ALL, Self::Call);
+        let faults = Fault::ALL.iter().map(|it| Self::Fault(*it));
+        let paths = Path::ALL.iter().map(|it| Self::Path(*it));
+        faults.chain(calls).chain(paths).collect()
+    }
+
+    fn excused(self) -> Option<&'static str> {
+        match self {
+            Self::Call("read", Answer::Rejected) => Some("a read has no filter"),
+            Self::Fault(_) | Self::Call(..) | Self::Path(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Hit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(fault) => write!(f, "fault      {fault:?}"),
+            Self::Call(operation, answer) => {
+                write!(f, "operation  {operation}: {}", answer.words())
+            }
+            Self::Path(path) => write!(f, "path       {}", path.words()),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The faults of contenders, and the plan of a run.
+
+use crate::proof::sim::faults::{Kind as _, Planned, faults, plan};
+use crate::proof::sim::rng::Rng;
+use crate::proof::sim::{MS, SECOND};
+
+/// Length of the part of a run with faults.
+pub(super) const RUN: u64 = 240 * SECOND;
+
+faults! {
+    of calls,
+    /// The primary fails; writes that no majority has are lost, or kept at random.
+    Failover,
+    /// The primary is deposed and keeps answering some clients for a while.
+    Deposed,
+    /// Nothing is acknowledged for a while.
+    MajorityLost,
+    /// A machine cannot reach the store.
+    Partition,
+    /// A process does not run for a while, often for longer than its lease.
+    Freeze,
+    /// A process is killed; another one starts later.
+    Kill,
+    /// Clocks run at different rates, within the ratio.
+    Drift,
+    /// A change stream breaks.
+    StreamLost,
+    /// Events of a change stream come late.
+    StreamLag,
+    /// Some contenders are of a version before grants carried tokens.
+    OlderVersion,
+    /// A contender is not permitted to open change streams.
+    NoStreams,
+    /// The driver reports a new primary although there is none.
+    PrimaryChanged,
+    /// Contenders give up waiting, or do not wait.
+    Impatience,
+    /// Contenders have different durations.
+    MixedTimings,
+    /// Some contenders keep their place for a least time.
+    LeastTime,
+    /// Some contenders skip work that succeeded recently.
+    OncePer,
+    /// A contender gives a different number of slots.
+    WrongSlots,
+    /// An operator kills the processes that hold the lock and removes their entries by hand, or adds a
+    /// holder for which no slot is left.
+    Edited,
+    /// A running machine is cloned, with the process and the generator on it.
+    Fork,
+    /// The clock of the store is ahead for a while.
+    ClockAhead,
+}
+
+pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
+
+impl Faults {
+    /// Faults that keep a call from being answered soon, or an event from coming soon.
+    const NETWORK: &[Fault] = &[
+        Fault::Slow,
+        Fault::LostBefore,
+        Fault::LostAfter,
+        Fault::Duplicate,
+        Fault::Late,
+        Fault::Failover,
+        Fault::Deposed,
+        Fault::MajorityLost,
+        Fault::Partition,
+        Fault::StreamLag,
+    ];
+
+    /// Draws each fault with a probability of one half. One seed in four has a network and a store
+    /// without faults, so that the checks know which entries must stay and which must be evicted.
+    pub(super) fn drawn(rng: &mut Rng) -> Self {
+        let reliable = rng.one_in(4);
+        let mut faults = Self::NONE;
+        for fault in Fault::ALL {
+            let hit = rng.one_in(2);
+            if hit && !(reliable && Self::NETWORK.contains(fault)) {
+                faults = faults.with(*fault);
+            }
+        }
+        faults
+    }
+
+    /// Returns true if every call is answered soon and every event comes soon.
+    pub(super) fn is_reliable(self) -> bool {
+        !Self::NETWORK.iter().any(|fault| self.has(*fault))
+    }
+}
+
+/// Relative frequency of the faults that are planned for an instant.
+const WEIGHTS: &[(Fault, u64)] = &[
+    (Fault::Failover, 4),
+    (Fault::Deposed, 3),
+    (Fault::MajorityLost, 2),
+    (Fault::Partition, 4),
+    (Fault::Freeze, 5),
+    (Fault::Kill, 4),
+    (Fault::StreamLost, 3),
+    (Fault::PrimaryChanged, 2),
+    (Fault::Edited, 2),
+    (Fault::Fork, 2),
+];
+
+/// Draws the plan of a run.
+pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
+    plan(
+        &mut Rng::new(seed, 12),
+        faults,
+        WEIGHTS,
+        RUN,
+        |rng, at| match at {
+            0 => rng.between(1, 8) * SECOND,
+            _ => rng.between(200, 9_000) * MS,
+        },
+    )
+}

@@ -1,0 +1,380 @@
+//! Record of what one process sent and received, independent of its state machine. The checks judge
+//! the process by this record.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::entries::{self, Entries, ObservedEntry};
+use super::invariants::{
+    authority_from_acknowledged_writes as authority_rule, calls_are_paced, evictions_are_due,
+    own_writes,
+};
+use crate::election::{Authority, BootTime, CallId, Claim, Revision, Token};
+use crate::lock::{
+    EntryState, Found, Grant, Hint, Input, LockDocument, Observation, Observations, Operation,
+    Options, Outcome, Standing, Status,
+};
+use crate::proof::sim::invariants::Violation;
+
+/// A call that the process sent.
+#[derive(Clone)]
+pub(super) struct Sent {
+    pub(super) operation: Operation,
+    at: BootTime,
+}
+
+/// Activity of the process while it sends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doing {
+    /// The process has authority.
+    pub(super) holds: bool,
+    /// Work runs under the claim of the process.
+    pub(super) works: bool,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Ledger {
+    sent: BTreeMap<u64, Sent>,
+    /// Newest call whose document was recorded.
+    newest: u64,
+    /// Highest token shown.
+    token: Token,
+    shown: Entries<BootTime>,
+    /// Own claims that any reply showed.
+    seen: BTreeSet<Claim>,
+    /// Own claims in a reply that was newer than the recorded document or answered a write.
+    present: BTreeSet<Claim>,
+    /// Own claims that ended.
+    ended: BTreeSet<Claim>,
+    /// End of the authority that acknowledged writes give, by claim.
+    backed: BTreeMap<Claim, BootTime>,
+    /// The newest write if it was rejected. A read must be answered first.
+    must_read: Option<u64>,
+    newest_write: u64,
+    /// Joins whose outcome is unresolved.
+    open_joins: BTreeMap<u64, Claim>,
+    /// Revisions of acknowledged joins.
+    acknowledged_joins: BTreeSet<Revision>,
+    left: Option<(BootTime, bool)>,
+    /// The outcome of a leave is unknown.
+    leave_unanswered: bool,
+    /// The process was asked to give up before its work ended.
+    gave_up: bool,
+    renew_deadline: Duration,
+    /// The newest call, and when it was sent.
+    newest_call: (u64, BootTime),
+    /// True if the current input answers the newest call.
+    prompted: bool,
+    /// Number of calls in a row that the answer to the one before prompted.
+    unpaced: usize,
+}
+
+/// Returns the revision that a write would leave in its sender's entry, with its claim.
+pub(super) fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
+    match operation {
+        Operation::Join { entry, .. } => Some((entry.claim, entry.revision)),
+        Operation::Renew {
+            claim, revision, ..
+        }
+        | Operation::Keep {
+            claim, revision, ..
+        } => Some((*claim, *revision)),
+        Operation::Evict { me, .. } => me.map(|me| (me.claim, me.revision)),
+        _ => None,
+    }
+}
+
+impl Ledger {
+    /// Creates the ledger of a process that starts with the observations of an earlier one on its
+    /// machine, and with the highest token that the machine remembers.
+    pub(super) fn remembering(observations: &Observations, token: Token) -> Self {
+        let shown = |observation: &Observation| ObservedEntry {
+            revision: observation.revision,
+            holds: observation.state != EntryState::Waiting,
+            confirmed: matches!(observation.state, EntryState::Held | EntryState::Kept),
+            lease_duration: observation.lease_duration,
+            at_least: Duration::ZERO,
+            is_over: observation.state == EntryState::Kept,
+            since: observation.since,
+            kept_until: observation.kept_until,
+        };
+        let shown = observations.iter().map(|(claim, s)| (claim, shown(s)));
+        Self {
+            token,
+            shown: shown.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Records an input before the process handles it. `status` is the state before that.
+    pub(super) fn before(&mut self, now: BootTime, input: &Input, status: &Status) {
+        if let Standing::Held(authority) = &status.standing
+            && authority.valid_until <= now
+        {
+            self.ended.insert(status.claim);
+        }
+        self.prompted = matches!(input, Input::Reply { call, .. } if call.0 == self.newest_call.0);
+        match input {
+            Input::Reply { call, outcome } => self.received(*call, outcome, status.claim, now),
+            Input::Hint(Hint::Granted(grant)) => {
+                self.credit_grant(status.claim, *grant);
+            }
+            Input::GiveUp => self.gave_up |= status.standing != Standing::Leaving,
+            _ => {}
+        }
+    }
+
+    /// Credits provisional authority to a grant, counted from the send of the revision that it
+    /// found.
+    fn credit_grant(&mut self, claim: Claim, grant: Option<Grant>) {
+        let carried = |sent: &&Sent| {
+            grant.is_some_and(|g| revision_of(&sent.operation) == Some((claim, g.revision)))
+        };
+        if let Some(sent) = self.sent.values().find(carried)
+            && !self.ended.contains(&claim)
+        {
+            let until = sent.at + self.renew_deadline / 8;
+            let backed = self.backed.entry(claim).or_insert(until);
+            *backed = until.max(*backed);
+        }
+    }
+
+    fn received(&mut self, call: CallId, outcome: &Outcome, claim: Claim, now: BootTime) {
+        let Some(sent) = self.sent.get(&call.0) else {
+            return;
+        };
+        let operation = sent.operation.clone();
+        let sent_at = sent.at;
+        if *outcome != Outcome::Unknown {
+            self.open_joins.remove(&call.0);
+        }
+        match outcome {
+            Outcome::Applied(found) => {
+                if matches!(operation, Operation::Read { .. })
+                    && self.must_read.is_some_and(|at| call.0 > at)
+                {
+                    self.must_read = None;
+                }
+                if let Operation::Join { entry, .. } = &operation {
+                    self.acknowledged_joins.insert(entry.revision);
+                }
+                if let Found::Lock(lock) = found {
+                    self.credit(&operation, sent_at, lock);
+                    self.see(call, lock, claim, now);
+                }
+            }
+            Outcome::Rejected => {
+                // The rejection of a join whose claim is present shows nothing new.
+                let reads = match &operation {
+                    Operation::Join { entry, .. } => !self.present.contains(&entry.claim),
+                    Operation::Renew { .. } | Operation::Evict { .. } => true,
+                    _ => false,
+                };
+                let mine = revision_of(&operation).is_some_and(|(of, _)| of == claim);
+                if reads && mine && call.0 == self.newest_write {
+                    self.must_read = Some(call.0);
+                }
+            }
+            Outcome::Failed | Outcome::Unknown => {}
+        }
+        if let (Operation::Leave { .. } | Operation::Keep { .. }, Some((_, resolved))) =
+            (&operation, &mut self.left)
+        {
+            *resolved |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
+            self.leave_unanswered |= *outcome == Outcome::Unknown;
+        }
+    }
+
+    /// Credits authority to an acknowledged write that left its own revision with a token.
+    fn credit(&mut self, operation: &Operation, sent: BootTime, lock: &LockDocument) {
+        let Some((claim, revision)) = revision_of(operation) else {
+            return;
+        };
+        let mut holders = lock.holders.iter();
+        let confirmed =
+            holders.any(|e| (e.claim, e.revision) == (claim, revision) && e.token.is_some());
+        if confirmed && !self.ended.contains(&claim) {
+            let until = sent + self.renew_deadline;
+            let backed = self.backed.entry(claim).or_insert(until);
+            *backed = until.max(*backed);
+        }
+    }
+
+    fn see(&mut self, call: CallId, lock: &LockDocument, claim: Claim, now: BootTime) {
+        for entry in &lock.holders {
+            self.credit_grant(entry.claim, entry.unconfirmed_grant());
+        }
+        let own: BTreeSet<Claim> = self.writes().map(|(claim, _)| claim).collect();
+        let sent = self.sent.get(&call.0);
+        let writes = sent.is_some_and(|s| revision_of(&s.operation).is_some());
+        let newer = call.0 > self.newest && lock.token >= self.token;
+        let told = newer || writes;
+        for entry in entries::all(lock).filter(|entry| own.contains(&entry.claim)) {
+            // A claim shown by an old reply may be gone since.
+            self.seen.insert(entry.claim);
+            if told {
+                self.present.insert(entry.claim);
+            }
+        }
+        let shown = entries::shown(lock, now, &self.shown);
+        // A plain read that does not show the own claim although it was present, or that shows a
+        // lower token, is doubted and not recorded. So is a linearizable one that was replaced.
+        let is_read = |sent: &Sent| matches!(sent.operation, Operation::Read { .. });
+        let newest_read = self.sent.iter().rfind(|(_, sent)| is_read(sent));
+        let plain = match self.sent.get(&call.0).map(|s| &s.operation) {
+            Some(Operation::Read { confirm }) => {
+                !confirm || newest_read.is_some_and(|(newest, _)| *newest != call.0)
+            }
+            _ => false,
+        };
+        let gone = self.present.contains(&claim) && !shown.contains_key(&claim);
+        let doubted = plain && (gone || lock.token < self.token);
+        self.token = self.token.max(lock.token);
+        if call.0 > self.newest && !doubted {
+            self.newest = call.0;
+            self.shown = shown;
+        }
+    }
+
+    /// Checks the authority of the process after a turn.
+    pub(super) fn after(
+        &mut self,
+        authority: Option<Authority>,
+        status: &Status,
+    ) -> Option<Violation> {
+        if status.standing == Standing::Leaving {
+            self.left.get_or_insert((status.since, false));
+        }
+        let authority = authority?;
+        authority_rule::check(authority_rule::Claimed {
+            valid_until: authority.valid_until,
+            backed: self.backed.get(&status.claim).copied(),
+            ended: self.ended.contains(&status.claim),
+        })
+    }
+
+    /// Checks and records a call that the process sends.
+    pub(super) fn send(
+        &mut self,
+        call: CallId,
+        operation: &Operation,
+        at: BootTime,
+        state: Doing,
+        options: &Options,
+    ) -> Option<Violation> {
+        self.renew_deadline = options.timings.renew_deadline();
+        // The shortest retry interval is a fifth less than the configured one.
+        let pause = options.timings.retry_interval() * 4 / 5;
+        let unpaced = self.prompted && at.since(self.newest_call.1) < pause;
+        self.unpaced = if unpaced { self.unpaced + 1 } else { 1 };
+        self.newest_call = (call.0, at);
+        let violation = calls_are_paced::check(self.unpaced);
+        let violation = violation.or(self.judge(operation, at, state, options));
+        match operation {
+            Operation::Leave { claim, .. } | Operation::Keep { claim, .. } => {
+                self.ended.insert(*claim);
+                self.left.get_or_insert((at, false));
+            }
+            Operation::Join { entry, .. } => {
+                self.open_joins.insert(call.0, entry.claim);
+                self.left = None;
+            }
+            _ => {}
+        }
+        if !matches!(operation, Operation::Read { .. }) {
+            self.newest_write = call.0;
+        }
+        let operation = operation.clone();
+        self.sent.insert(call.0, Sent { operation, at });
+        violation
+    }
+
+    fn judge(
+        &self,
+        operation: &Operation,
+        at: BootTime,
+        state: Doing,
+        options: &Options,
+    ) -> Option<Violation> {
+        if let Operation::Evict { entries, .. } = operation {
+            let unripe = entries.iter().find_map(|pair| {
+                evictions_are_due::check(evictions_are_due::Eviction {
+                    pair: *pair,
+                    shown: self.shown.get(&pair.claim).copied(),
+                    at,
+                    operation_timeout: options.timings.operation_timeout(),
+                })
+            });
+            if unripe.is_some() {
+                return unripe;
+            }
+        }
+        let claim = match operation {
+            Operation::Join { entry, .. } => Some(entry.claim),
+            Operation::Renew { claim, .. }
+            | Operation::Keep { claim, .. }
+            | Operation::Leave { claim, .. } => Some(*claim),
+            _ => None,
+        };
+        let open = |other: &Claim| Some(*other) != claim && !self.seen.contains(other);
+        own_writes::check(own_writes::Write {
+            operation: operation.as_str(),
+            ended: claim.is_some_and(|claim| self.ended.contains(&claim)),
+            present: claim.is_some_and(|claim| self.present.contains(&claim)),
+            other_join_open: self.open_joins.values().any(open),
+            unread_rejection: self.must_read.is_some(),
+            holds: state.holds,
+            works: state.works,
+            gave_up: self.gave_up,
+        })
+    }
+
+    /// Returns true if a leave was sent whose outcome is, or was, unknown, or two were in flight.
+    pub(super) fn has_unanswered_leave(&self) -> bool {
+        let leaves = self.sent.values().filter(|sent| {
+            matches!(
+                sent.operation,
+                Operation::Leave { .. } | Operation::Keep { .. }
+            )
+        });
+        self.leave_unanswered || leaves.count() > 1
+    }
+
+    /// Returns true if an entry of this claim may be stored although the process ends now.
+    pub(super) fn leaves_behind(
+        &self,
+        claim: Claim,
+        now: BootTime,
+        lease_duration: Duration,
+    ) -> bool {
+        let open = self.open_joins.values().any(|other| *other == claim);
+        let stored = open || self.present.contains(&claim);
+        let done =
+            |(first, resolved): (BootTime, bool)| resolved || now.since(first) >= lease_duration;
+        stored && !self.left.is_some_and(done)
+    }
+
+    /// Returns the claim and revision of each write that carried one, in order.
+    fn writes(&self) -> impl DoubleEndedIterator<Item = (Claim, Revision)> {
+        let sent = self.sent.values();
+        sent.filter_map(|sent| revision_of(&sent.operation))
+    }
+
+    /// Returns the claim of the newest write.
+    pub(super) fn newest_claim(&self) -> Option<Claim> {
+        self.writes().next_back().map(|(claim, _)| claim)
+    }
+
+    /// Returns true if this revision belongs to a join that was not acknowledged.
+    pub(super) fn is_late_join(&self, revision: Revision) -> bool {
+        let joined = self.sent.values().any(
+            |s| matches!(&s.operation, Operation::Join { entry, .. } if entry.revision == revision),
+        );
+        joined && !self.acknowledged_joins.contains(&revision)
+    }
+
+    /// Returns true if a call carried this revision.
+    pub(super) fn sent_revision(&self, revision: Revision) -> bool {
+        self.writes().any(|(_, sent)| sent == revision)
+    }
+}

@@ -1,0 +1,85 @@
+//! The texts of a trace, for a human to read.
+
+use super::network::{Committed, Writer};
+use super::seats::Seat;
+use crate::election::{CallId, Claim};
+use crate::lock::{Entry, Found, Input, Operation, Outcome};
+use crate::proof::sim::coverage::Answer;
+use crate::proof::sim::report::follows;
+
+/// The explanation of the trace lines.
+pub(super) const LEGEND: &str = "each line: true time, who (p1 is the second process that was \
+                                 started), what; -> is a call, <- what it receives";
+
+fn short(claim: Claim) -> String {
+    claim.to_string().chars().take(4).collect()
+}
+
+fn entry(entry: &Entry) -> String {
+    let token = entry.token.map(|t| format!("#{t}")).unwrap_or_default();
+    let revision: String = entry.revision.to_string().chars().take(4).collect();
+    let (identity, claim) = (&entry.identity, short(entry.claim));
+    format!("{identity}:{claim}{token}@{revision}")
+}
+
+fn found(found: &Found) -> String {
+    match found {
+        Found::Missing => "nothing".to_owned(),
+        Found::Foreign(why) => why.clone(),
+        Found::Lock(lock) => {
+            let list = |entries: &[Entry]| entries.iter().map(entry).collect::<Vec<_>>().join(" ");
+            let (holders, queue) = (list(&lock.holders), list(&lock.queue));
+            format!("{} [{holders}] ({queue})", lock.token)
+        }
+    }
+}
+
+pub(super) fn input(process: usize, input: &Input) -> String {
+    match input {
+        Input::Reply { call, outcome } => {
+            let outcome = match outcome {
+                Outcome::Applied(shown) => found(shown),
+                other => Answer::from(other).words().to_owned(),
+            };
+            format!("p{process} <- #{} {outcome}", call.0)
+        }
+        other => format!("p{process} <- {other:?}"),
+    }
+}
+
+pub(super) fn call(process: usize, call: CallId, operation: &Operation) -> String {
+    let detail = match operation {
+        Operation::Join { entry, .. } => short(entry.claim),
+        Operation::Renew { claim, .. }
+        | Operation::Keep { claim, .. }
+        | Operation::Leave { claim, .. } => short(*claim),
+        Operation::Evict { entries, .. } => {
+            let claims: Vec<_> = entries.iter().map(|pair| short(pair.claim)).collect();
+            claims.join(" ")
+        }
+        Operation::Create { .. } | Operation::Break { .. } | Operation::Read { .. } => {
+            String::new()
+        }
+    };
+    format!("p{process} -> #{} {} {detail}", call.0, operation.as_str())
+}
+
+pub(super) fn committed(committed: &Committed) -> String {
+    let what = match &committed.write.writer {
+        Writer::Process(by, operation) => format!("{} of p{by}", operation.as_str()),
+        Writer::Operator => "an edit by hand".to_owned(),
+    };
+    format!("majority has {what}: {}", found(&committed.after))
+}
+
+/// Describes a seat in one line of the header.
+pub(super) fn seat(seat: &Seat) -> String {
+    format!(
+        "{}: {:?}, lease_duration {:?}, clock at {:.3}, {}",
+        seat.identity,
+        seat.want,
+        seat.timings.lease_duration(),
+        seat.clock.rate as f64 / 1000.0,
+        follows(seat.streams),
+    )
+}

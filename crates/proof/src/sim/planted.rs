@@ -1,0 +1,152 @@
+//! Every rule, broken on purpose, is noticed: by which invariant, and within how many seeds. The
+//! tables in `docs/verification/planted-bugs.md` must agree with the results; `BLESS=1` rewrites
+//! them.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::invariants::Violation;
+
+/// No planted bug may need more seeds than this.
+const SEEDS_MAX: u64 = 2_000;
+/// Maximum number of places in the shipped logic where a rule can be broken.
+const SITES_MAX: usize = 55;
+
+/// A rule that can be broken on purpose.
+pub(crate) trait Bug: Copy + Debug + Sync + 'static {
+    const ALL: &'static [Self];
+
+    /// Returns the rule that the bug breaks, as in `docs/verification/planted-bugs.md`.
+    fn rule(self) -> &'static str;
+
+    /// Returns the rule that is broken in this thread, if any.
+    fn active() -> Option<Self>;
+
+    /// Calls `run` with one rule broken.
+    fn with<T>(bug: Option<Self>, run: impl FnOnce() -> T) -> T;
+}
+
+/// The number of seeds needed, and the invariant that broke.
+type Caught = Option<(u64, &'static str)>;
+
+/// Searches for each bug on all cores, and compares the results with the table after the line
+/// `<!-- NAME: BLESS=1 writes this table -->`. `violation` runs a seed.
+pub(super) fn each_is_caught<B: Bug>(
+    name: &str,
+    violation: impl Fn(B, u64) -> Option<Violation> + Sync,
+) {
+    let caught = |bug: B| {
+        B::with(Some(bug), || {
+            (0..SEEDS_MAX).find_map(|seed| Some((seed + 1, violation(bug, seed)?.invariant)))
+        })
+    };
+    hold(name, B::ALL.iter().copied().zip(search(B::ALL, caught)));
+}
+
+fn search<B: Bug>(all: &[B], caught: impl Fn(B) -> Caught + Sync) -> Vec<Caught> {
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(BTreeMap::new());
+    let one = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(bug) = all.get(index) else { return };
+            let caught = caught(*bug);
+            found.lock().expect("no panic").insert(index, caught);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(one);
+        }
+    });
+    let found = found.into_inner().expect("no panic");
+    found.into_values().collect()
+}
+
+/// Compares the page with these rows, and fails if a bug was not caught.
+fn hold<B: Bug>(name: &str, rows: impl Iterator<Item = (B, Caught)>) {
+    let mut table = String::from(
+        "| planted bug | the rule that it breaks | caught by | within seeds |\n\
+         | --- | --- | --- | --- |\n",
+    );
+    let mut survivors = Vec::new();
+    for (bug, caught) in rows {
+        let (seeds, by) = caught.unwrap_or((SEEDS_MAX, "nothing"));
+        let _ = writeln!(table, "| `{bug:?}` | {} | {by} | {seeds} |", bug.rule());
+        survivors.extend(caught.is_none().then(|| format!("{bug:?}")));
+    }
+    write_or_compare(name, &table);
+    assert_eq!(survivors, Vec::<String>::new(), "nobody noticed");
+}
+
+/// Compares a table of `docs/verification/planted-bugs.md` with the result, or writes it if `BLESS`
+/// is set.
+pub(crate) fn write_or_compare(name: &str, table: &str) {
+    let begin = format!("<!-- {name}: BLESS=1 writes this table -->\n");
+    let end = format!("<!-- end of {name} -->\n");
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let path = here.join("../../docs/verification/planted-bugs.md");
+    let page = std::fs::read_to_string(&path).expect("the page is there");
+    let (before, rest) = page.split_once(&begin).expect("the table begins");
+    let (written, after) = rest.split_once(&end).expect("the table ends");
+    if std::env::var_os("BLESS").is_some() {
+        let page = format!("{before}{begin}{table}{end}{after}");
+        std::fs::write(&path, page).expect("the page can be written");
+    } else {
+        assert_eq!(written, table, "BLESS=1 writes the table");
+    }
+}
+
+/// Otherwise, the absence of the marker in the daemon would prove nothing.
+#[test]
+fn a_program_with_planted_bugs_carries_their_marker() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/planted/election.rs");
+    let text = std::fs::read_to_string(source).expect("the planted bugs");
+    let (_, rest) = text
+        .split_once("const MARKER: &str = \"")
+        .expect("the marker");
+    let (marker, _) = rest.split_once('"').expect("the marker ends");
+    let program = std::env::current_exe().expect("this program");
+    let program = std::fs::read(program).expect("readable");
+    assert!(
+        program
+            .windows(marker.len())
+            .any(|w| w == marker.as_bytes())
+    );
+}
+
+/// Returns the number of places in a file or directory where a rule can be broken, without tests
+/// and references.
+fn sites(path: &Path) -> usize {
+    let is = |name| path.file_name().is_some_and(|file| file == name);
+    if ["tests", "tests.rs", "reference.rs"].into_iter().any(is) {
+        return 0;
+    }
+    if path.is_dir() {
+        let files = std::fs::read_dir(path).expect("a directory");
+        return files
+            .map(|file| sites(&file.expect("an entry").path()))
+            .sum();
+    }
+    let text = std::fs::read_to_string(path).expect("a source file");
+    text.matches("planted!(").count()
+}
+
+/// Each place makes the shipped logic harder to read, so it must be worth it: a bug that
+/// `cargo-mutants` makes too needs a unit test instead.
+#[test]
+fn the_shipped_logic_has_few_planted_bugs() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");
+    let shipped = [
+        "election.rs",
+        "election",
+        "deadline_policy.rs",
+        "lock.rs",
+        "lock",
+    ];
+    let sites: usize = shipped.iter().map(|path| sites(&src.join(path))).sum();
+    assert!((1..=SITES_MAX).contains(&sites), "{sites} places");
+}
