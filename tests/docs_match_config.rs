@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use leasehold::config::{DEFAULT_TOML, KEYS, Key, Kind, Reload};
+use leasehold::config::{DEFAULT_TOML, KEYS, Key, Reload, ValueType};
 use leasehold::uri::{OPTIONS, Treatment, UriOption};
 
 const DOCUMENT: &str = include_str!("../docs/configuration.md");
@@ -53,12 +53,12 @@ fn the_document_has_the_defaults_and_what_a_reload_does() {
         };
         assert_eq!(*reload, expected, "{path}");
         assert_eq!(value.contains("secret"), key.secret, "{path}: {value}");
-        if let Kind::Duration { min, max } = key.kind {
+        if let ValueType::Duration { min, max } = key.kind {
             let compact = |d| humantime::format_duration(d).to_string();
             let expected = format!("{}–{}", compact(min), compact(max));
             assert!(range.starts_with(&expected), "{path}: {range}");
         }
-        if let Kind::OneOf(words) = key.kind {
+        if let ValueType::OneOf(words) = key.kind {
             for word in words {
                 assert!(range.contains(&format!("`{word}`")), "{path}: {range}");
             }

@@ -26,7 +26,7 @@ use self::locks::locks_command;
 use self::tips::with_tip;
 pub use self::usage_error::UsageError;
 use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
-use crate::config::{KEYS, Key, Kind, Sources, find, suggest_key};
+use crate::config::{KEYS, Key, Sources, ValueType, find, suggest_key};
 
 /// Keys without effect in a `leasehold run` that has no command. As flags they are rejected there.
 /// In a file they are accepted, because the file may be shared with a daemon that has a command.
@@ -401,9 +401,9 @@ fn flag(key: &'static Key, help: &str) -> Arg {
         .hide_short_help(!FIRST_KEYS.contains(&key.path().as_str()))
         .action(ArgAction::Set);
     let flag = match key.kind {
-        Kind::Path => flag.value_hint(ValueHint::AnyPath),
+        ValueType::Path => flag.value_hint(ValueHint::AnyPath),
         // `--workload-ends-first` without a value means true.
-        Kind::Flag => flag
+        ValueType::Flag => flag
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true"),

@@ -5,7 +5,7 @@ use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 
 use super::{CommandError, answer, command};
-use crate::config::{KEYS, Kind};
+use crate::config::{KEYS, ValueType};
 
 /// First line of the bash script, after which [`BASH_COMMAND`] is inserted.
 const BASH_BEGIN: &str = "_leasehold() {\n";
@@ -52,7 +52,7 @@ fn with_words(command: Command) -> Command {
                 .iter()
                 .find(|key| argument.get_id() == key.path().as_str());
             match key.map(|key| key.kind) {
-                Some(Kind::OneOf(words)) => {
+                Some(ValueType::OneOf(words)) => {
                     argument.value_parser(PossibleValuesParser::new(words.iter().copied()))
                 }
                 _ => argument,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{CommandError, ConfigArgs, answer};
-use crate::config::{Kind, MASK, Origin, Setting};
+use crate::config::{MASK, Origin, Setting, ValueType};
 
 /// Prints the effective configuration, with secrets masked.
 ///
@@ -37,8 +37,8 @@ fn as_toml(settings: &[Setting]) -> String {
             let _ = writeln!(text, "[{section}]");
         }
         let value = match setting.key.kind {
-            Kind::Flag | Kind::Count { .. } => setting.shown().to_owned(),
-            Kind::Command if setting.shown().starts_with('[') => setting.shown().to_owned(),
+            ValueType::Flag | ValueType::Count { .. } => setting.shown().to_owned(),
+            ValueType::Command if setting.shown().starts_with('[') => setting.shown().to_owned(),
             _ => quoted(setting.shown()),
         };
         let hidden = setting.shown() == MASK || setting.origin == Origin::Host;
@@ -59,11 +59,13 @@ fn as_json(settings: &[Setting]) -> String {
         .iter()
         .map(|setting| {
             let value = match (setting.key.kind, setting.shown()) {
-                (Kind::Count { .. }, shown) => serde_json::Value::from(shown.parse::<u32>().ok()),
-                (Kind::Command, shown) if shown.starts_with('[') => {
+                (ValueType::Count { .. }, shown) => {
+                    serde_json::Value::from(shown.parse::<u32>().ok())
+                }
+                (ValueType::Command, shown) if shown.starts_with('[') => {
                     serde_json::from_str(shown).unwrap_or_else(|_| shown.into())
                 }
-                (Kind::Flag, shown) => serde_json::Value::Bool(shown == "true"),
+                (ValueType::Flag, shown) => serde_json::Value::Bool(shown == "true"),
                 (_, shown) => serde_json::Value::from(shown),
             };
             let described = serde_json::json!({

@@ -30,7 +30,7 @@ use crate::log;
 use crate::signals::Exit;
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::operators::{
-    Content, Entry, LeaseRecord, MongoCollection, Scope, View, ViewEvent,
+    CollectionEntry, Content, LeaseRecord, LiveView, MongoCollection, Scope, ViewEvent,
 };
 use crate::store::{Failure, RetryPolicy};
 
@@ -299,9 +299,9 @@ impl Session {
     /// Waits for the first listing of a view.
     async fn listed(
         &self,
-        view: &mut View,
+        view: &mut LiveView,
         doing: &'static str,
-    ) -> Result<(Vec<Entry>, BootTime), OperatorError> {
+    ) -> Result<(Vec<CollectionEntry>, BootTime), OperatorError> {
         let mut last = None;
         loop {
             match self.next(view, self.deadline).await {
@@ -326,7 +326,7 @@ impl Session {
     }
 
     /// Returns the next event, or `None` at the deadline.
-    async fn next(&self, view: &mut View, deadline: BootTime) -> Option<ViewEvent> {
+    async fn next(&self, view: &mut LiveView, deadline: BootTime) -> Option<ViewEvent> {
         let left = deadline.since(clock::boot_now());
         tokio::time::timeout(left, view.next()).await.ok().flatten()
     }
@@ -335,7 +335,7 @@ impl Session {
     async fn lease(
         &self,
         name: &LeaseName,
-        entries: Vec<Entry>,
+        entries: Vec<CollectionEntry>,
     ) -> Result<Box<LeaseRecord>, OperatorError> {
         match entries.into_iter().next().map(|entry| entry.content) {
             Some(Content::Lease(lease)) => Ok(lease),

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use crate::clock;
 use crate::election::BootTime;
 use crate::trace::{GuardOptions, Guarded, Kind, MachineTrace, Trace};
-use crate::workload::claim_share::Place;
-use crate::workload::{Action, Input, Observer, Watched};
+use crate::workload::claim_share::ClaimPlace;
+use crate::workload::{Action, Input, PolicyObserver, Watched};
 
 const VARIABLE: &str = "LEASEHOLD_TRACE";
 
@@ -63,7 +63,7 @@ fn open(path: &Path) -> io::Result<File> {
 /// The trace of a guard.
 struct GuardTrace(MachineTrace);
 
-impl Observer for GuardTrace {
+impl PolicyObserver for GuardTrace {
     fn handled(&mut self, now: BootTime, input: Input, action: Option<Action>) {
         self.0.turn(now, &input, action.as_slice());
     }
@@ -71,7 +71,7 @@ impl Observer for GuardTrace {
 
 /// Opens the trace of a guard, if one is asked for. Its daemon has reported a file that cannot be
 /// opened.
-pub fn of_guard(watched: &Watched) -> Option<Box<dyn Observer>> {
+pub fn of_guard(watched: &Watched) -> Option<Box<dyn PolicyObserver>> {
     let trace = from_environment().ok()??;
     let Watched {
         terms,
@@ -82,9 +82,9 @@ pub fn of_guard(watched: &Watched) -> Option<Box<dyn Observer>> {
         daemon,
     } = *watched;
     let guarded = match place {
-        Some(Place::Command) => Guarded::Command,
-        Some(Place::OnLead) => Guarded::OnLead,
-        Some(Place::OnStepDown) => Guarded::OnStepDown,
+        Some(ClaimPlace::Command) => Guarded::Command,
+        Some(ClaimPlace::OnLead) => Guarded::OnLead,
+        Some(ClaimPlace::OnStepDown) => Guarded::OnStepDown,
         None => Guarded::Other,
     };
     let options = GuardOptions {

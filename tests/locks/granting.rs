@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use leasehold::calls::Answered;
+use leasehold::calls::AnsweredCall;
 use leasehold::lock::{Standing, Status};
 use leasehold::locker::{LockSurfaces, Locker, LockerOptions};
 use leasehold_testbed::Stage;
@@ -26,7 +26,7 @@ const TRIES: u16 = 20;
 struct Operations(Arc<Mutex<Vec<&'static str>>>);
 
 impl LockSurfaces for Operations {
-    fn answered(&mut self, answered: &Answered) {
+    fn answered(&mut self, answered: &AnsweredCall) {
         self.0.lock().expect("no panic").push(answered.operation);
     }
 }

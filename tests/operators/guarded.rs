@@ -6,7 +6,8 @@ use leasehold::election::{Identity, LeaseName};
 use leasehold::runner::KernelRandomness;
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::operators::{
-    Acted, Action, ActionId, ActionKind, Content, LeaseRecord, MongoCollection, Scope, ViewEvent,
+    Acted, ActionId, ActionKind, Content, LeaseRecord, MongoCollection, OperatorAction, Scope,
+    ViewEvent,
 };
 use leasehold_testbed::Stage;
 use mongodb::bson::{Bson, Document, doc};
@@ -38,8 +39,8 @@ fn without_renewals(mut document: Document) -> Document {
     document
 }
 
-fn action(kind: ActionKind) -> Action {
-    Action {
+fn action(kind: ActionKind) -> OperatorAction {
+    OperatorAction {
         id: ActionId::random(&mut KernelRandomness),
         kind,
         by: "olga".to_owned(),

@@ -3,7 +3,7 @@
 //! to end.
 
 use leasehold::clock::boot_now;
-use leasehold::workload::{End, Terms};
+use leasehold::workload::{CommandEnd, Terms};
 
 use leasehold_testbed::pid::{exists, state};
 
@@ -19,7 +19,7 @@ async fn a_command_whose_deadline_has_passed_is_not_started() {
     };
     let script = "echo ran > ran";
     let mut workload = fixture.start_until(script, past);
-    assert_eq!(workload.ended().await.end, End::Refused);
+    assert_eq!(workload.ended().await.end, CommandEnd::Refused);
     assert!(!fixture.path("ran").exists());
 }
 
@@ -38,7 +38,7 @@ async fn a_renewed_command_outlives_its_first_deadline() {
     assert!(exists(pid));
     std::fs::write(fixture.path("go"), "").unwrap();
     let ended = workload.ended().await;
-    assert_eq!((ended.end, ended.by_us), (End::Exited(4), false));
+    assert_eq!((ended.end, ended.by_us), (CommandEnd::Exited(4), false));
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_renewal_after_the_deadline_revives_nothing() {
     fixture.wait_lines("journal", 1).await;
     workload.extend(terms(LONG, LONG));
     let ended = workload.ended().await;
-    assert_eq!((ended.end, ended.by_us), (End::Signalled(9), true));
+    assert_eq!((ended.end, ended.by_us), (CommandEnd::Signalled(9), true));
     let late = boot_now().since(last.kill_at);
     assert!(boot_now() >= last.kill_at && late < SEEN_LATE, "{late:?}");
 }
@@ -78,7 +78,7 @@ async fn a_stopped_command_is_asked_to_end_and_goes_on_to_do_so() {
     let pid = fixture.wait_pid("pid").await;
     eventually("CMD has stopped", || state(pid) == Some('T')).await;
     workload.stop(15, boot_now() + LONG);
-    assert_eq!(workload.ended().await.end, End::Exited(6));
+    assert_eq!(workload.ended().await.end, CommandEnd::Exited(6));
     assert_eq!(fixture.lines("journal"), ["asked"]);
 }
 
@@ -90,7 +90,7 @@ async fn a_stopped_command_that_ignores_it_is_killed() {
     let pid = fixture.wait_pid("pid").await;
     eventually("CMD has stopped", || state(pid) == Some('T')).await;
     workload.extend(terms(millis(300), millis(200)));
-    assert_eq!(workload.ended().await.end, End::Signalled(9));
+    assert_eq!(workload.ended().await.end, CommandEnd::Signalled(9));
 }
 
 #[tokio::test]

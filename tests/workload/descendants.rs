@@ -2,7 +2,7 @@
 //! Method: commands that leave processes behind in every way there is.
 
 use leasehold::clock::boot_now;
-use leasehold::workload::{End, Progress, Workload};
+use leasehold::workload::{CommandEnd, CommandProgress, GuardedCommand};
 use leasehold_testbed::process::write_program;
 
 use leasehold_testbed::pid::exists;
@@ -36,17 +36,17 @@ async fn descendants_of_an_ended_command_are_ended_after_its_exit_is_reported() 
          while [ ! -s away ] || [ ! -s near ]; do sleep 0.01; done; exit 3";
     let mut workload = fixture.start_until(script, terms(LONG, millis(400)));
     let mut told = Vec::new();
-    while !matches!(told.last(), Some(Progress::Gone(_))) {
+    while !matches!(told.last(), Some(CommandProgress::Gone(_))) {
         told.push(workload.changed().await);
     }
-    let end = End::Exited(3);
-    let ending = Progress::Ending {
+    let end = CommandEnd::Exited(3);
+    let ending = CommandProgress::Ending {
         end,
         by_us: false,
         lingers: false,
     };
     assert!(told.contains(&ending), "{told:?}");
-    let Some(Progress::Gone(ended)) = told.last() else {
+    let Some(CommandProgress::Gone(ended)) = told.last() else {
         unreachable!()
     };
     assert_eq!((ended.end, ended.by_us), (end, false));
@@ -74,7 +74,7 @@ async fn zombies_that_a_running_command_leaves_are_waited_for() {
     .await;
     assert!(exists(pid));
     workload.kill();
-    assert_eq!(workload.ended().await.end, End::Signalled(9));
+    assert_eq!(workload.ended().await.end, CommandEnd::Signalled(9));
 }
 
 #[tokio::test]
@@ -85,9 +85,9 @@ async fn a_chain_that_forks_faster_than_it_can_be_listed_is_ended() {
     write_program(&hydra, text);
     let command = guarded(hydra.to_str().unwrap());
     // The leader exits immediately; the other processes get a grace, which they ignore.
-    let mut workload = Workload::start(&command, terms(LONG, millis(300)), None).unwrap();
+    let mut workload = GuardedCommand::start(&command, terms(LONG, millis(300)), None).unwrap();
     let ended = workload.ended().await;
-    assert_eq!(ended.end, End::Exited(0));
+    assert_eq!(ended.end, CommandEnd::Exited(0));
     let heads = fixture.lines("hydra.heads").len();
     assert!(heads > 0, "it never ran");
     tokio::time::sleep(millis(100)).await;
@@ -106,7 +106,11 @@ async fn a_stop_reaches_the_whole_group_and_waits_for_slow_processes() {
     fixture.wait_pid("pid").await;
     workload.stop(15, boot_now() + LONG);
     let ended = workload.ended().await;
-    assert_eq!(ended.end, End::Signalled(15), "the leader does not wait");
+    assert_eq!(
+        ended.end,
+        CommandEnd::Signalled(15),
+        "the leader does not wait"
+    );
     assert_eq!(fixture.lines("journal"), ["done"], "its child may");
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold::clock::boot_now;
-use leasehold::workload::{Command, Terms, Workload};
+use leasehold::workload::{Command, GuardedCommand, Terms};
 use tempfile::TempDir;
 
 use crate::stand_in::{Plan, StandIn, guard};
@@ -56,13 +56,13 @@ impl Fixture {
     }
 
     /// Starts a script with deadlines that no test waits for.
-    pub(crate) fn start(&self, script: &str) -> Workload {
+    pub(crate) fn start(&self, script: &str) -> GuardedCommand {
         self.start_until(script, terms(LONG, LONG))
     }
 
     /// Starts a script with these deadlines.
-    pub(crate) fn start_until(&self, script: &str, terms: Terms) -> Workload {
-        Workload::start(&self.script(script), terms, None).unwrap()
+    pub(crate) fn start_until(&self, script: &str, terms: Terms) -> GuardedCommand {
+        GuardedCommand::start(&self.script(script), terms, None).unwrap()
     }
 
     /// Starts a stand-in. Returns it with the ids of its command and of its guard.

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command as Process, Stdio};
 
-use leasehold::workload::claim_share::{ClaimShare, Place};
-use leasehold::workload::{End, Workload};
+use leasehold::workload::claim_share::{ClaimPlace, ClaimShare};
+use leasehold::workload::{CommandEnd, GuardedCommand};
 
 use crate::fixture::{Fixture, LONG, millis, terms};
 use crate::stand_in::{Plan, command_line, wait_for_gone};
@@ -25,9 +25,9 @@ async fn no_descriptor_of_ours_reaches_cmd() {
     // itself, since a pipe to another program would be open for a while.
     let list = "here=$PWD; cd /proc/$$/fd; set -- *; cd \"$here\"; echo \"$@\"";
     let script = fixture.script(&format!("{list} > list"));
-    let claim = ClaimShare::new(lock.into(), Place::Command);
-    let mut workload = Workload::start(&script, terms(LONG, LONG), Some(claim)).unwrap();
-    assert_eq!(workload.ended().await.end, End::Exited(0));
+    let claim = ClaimShare::new(lock.into(), ClaimPlace::Command);
+    let mut workload = GuardedCommand::start(&script, terms(LONG, LONG), Some(claim)).unwrap();
+    assert_eq!(workload.ended().await.end, CommandEnd::Exited(0));
     assert_eq!(fixture.lines("list"), [plainly(list).trim_end()]);
 }
 
@@ -35,7 +35,7 @@ async fn no_descriptor_of_ours_reaches_cmd() {
 async fn sigpipe_ends_cmd_as_it_ends_others() {
     let fixture = Fixture::new();
     let mut workload = fixture.start("kill -PIPE $$; exit 0");
-    assert_eq!(workload.ended().await.end, End::Signalled(13));
+    assert_eq!(workload.ended().await.end, CommandEnd::Signalled(13));
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn no_signal_is_blocked_or_ignored_in_cmd() {
     let fixture = Fixture::new();
     let list = "grep -E '^Sig(Blk|Ign):' /proc/self/status";
     let mut workload = fixture.start(&format!("{list} > signals"));
-    assert_eq!(workload.ended().await.end, End::Exited(0));
+    assert_eq!(workload.ended().await.end, CommandEnd::Exited(0));
     let signals = fixture.lines("signals");
     assert_eq!(signals.len(), 2);
     // Two of the signals that the C library reserves may be ignored. Signals that were ignored when
@@ -61,7 +61,7 @@ async fn cmd_leads_a_group_of_its_own_outside_of_the_guards() {
         "cut -d' ' -f1,4,5,6 /proc/$$/stat > self; cut -d' ' -f1,5,6 /proc/$PPID/stat > guard",
     );
     let guard = workload.guard().to_string();
-    assert_eq!(workload.ended().await.end, End::Exited(0));
+    assert_eq!(workload.ended().await.end, CommandEnd::Exited(0));
     let own = fixture.lines("self").remove(0);
     let own: Vec<_> = own.split(' ').collect();
     let of_guard = fixture.lines("guard").remove(0);
@@ -108,8 +108,8 @@ async fn a_variable_that_the_caller_sets_reaches_cmd() {
     let script = fixture
         .script("echo $LEASEHOLD_TOKEN > token")
         .env("LEASEHOLD_TOKEN", "17");
-    let mut workload = Workload::start(&script, terms(LONG, LONG), None).unwrap();
-    assert_eq!(workload.ended().await.end, End::Exited(0));
+    let mut workload = GuardedCommand::start(&script, terms(LONG, LONG), None).unwrap();
+    assert_eq!(workload.ended().await.end, CommandEnd::Exited(0));
     assert_eq!(fixture.lines("token"), ["17"]);
 }
 
@@ -155,8 +155,8 @@ async fn a_quiet_command_reads_nothing_and_prints_on_standard_error() {
              echo $a > in; echo $b > out; echo $c > err",
         )
         .quiet();
-    let mut workload = Workload::start(&script, terms(LONG, LONG), None).unwrap();
-    assert_eq!(workload.ended().await.end, End::Exited(0));
+    let mut workload = GuardedCommand::start(&script, terms(LONG, LONG), None).unwrap();
+    assert_eq!(workload.ended().await.end, CommandEnd::Exited(0));
     assert_eq!(fixture.lines("in"), ["/dev/null"]);
     assert_eq!(fixture.lines("out"), fixture.lines("err"));
 }

@@ -3,8 +3,8 @@
 
 use std::fs::File;
 
-use leasehold::workload::claim_share::{ClaimShare, Place};
-use leasehold::workload::{End, StandbyGuard};
+use leasehold::workload::claim_share::{ClaimPlace, ClaimShare};
+use leasehold::workload::{CommandEnd, StandbyGuard};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 
@@ -38,7 +38,7 @@ async fn wait_gone<const N: usize>(pids: [u32; N]) {
 async fn runs(fixture: &Fixture, prepared: StandbyGuard) {
     let token = ("TOKEN".into(), "7".into());
     let mut workload = prepared.start([token], terms(LONG, LONG), None).unwrap();
-    assert_eq!(workload.ended().await.end, End::Exited(3));
+    assert_eq!(workload.ended().await.end, CommandEnd::Exited(3));
     assert_eq!(fixture.lines("token"), ["7"]);
     let guard = workload.guard();
     eventually("its guard goes too", || !exists(guard)).await;
@@ -62,7 +62,7 @@ async fn the_shim_that_waited_becomes_the_command() {
     let fixture = Fixture::new();
     let (prepared, _, shim) = prepare(&fixture, "echo $$ > pid; exit 3").await;
     let mut workload = prepared.start([], terms(LONG, LONG), None).unwrap();
-    assert_eq!(workload.ended().await.end, End::Exited(3));
+    assert_eq!(workload.ended().await.end, CommandEnd::Exited(3));
     assert_eq!(fixture.lines("pid"), [shim.to_string()]);
 }
 
@@ -128,7 +128,7 @@ async fn it_is_refused_by_a_deadline_that_has_passed() {
     let (prepared, _, shim) = prepare(&fixture, SCRIPT).await;
     let passed = terms(millis(0), LONG);
     let mut workload = prepared.start([], passed, None).unwrap();
-    assert_eq!(workload.ended().await.end, End::Refused);
+    assert_eq!(workload.ended().await.end, CommandEnd::Refused);
     wait_gone([shim]).await;
     assert!(!fixture.path("token").exists());
 }
@@ -150,7 +150,7 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
         flock(&claim, FlockOperation::NonBlockingLockExclusive).is_ok()
     })
     .await;
-    let claim = Some(ClaimShare::new(claim.into(), Place::Command));
+    let claim = Some(ClaimShare::new(claim.into(), ClaimPlace::Command));
     let mut workload = prepared.start([], terms(LONG, LONG), claim).unwrap();
     fixture.wait_pid("pid").await;
     assert!(!free(), "the guard holds it");

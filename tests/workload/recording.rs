@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use leasehold::clock::boot_now;
-use leasehold::workload::claim_share::{Child, ClaimShares, Place, children, no_children};
-use leasehold::workload::{End, Ended, Progress, Terms, Workload};
+use leasehold::workload::claim_share::{Child, ClaimPlace, ClaimShares, children, no_children};
+use leasehold::workload::{CommandEnd, CommandProgress, GuardedCommand, Termination, Terms};
 use leasehold_testbed::pid::{self, exists, state};
 use leasehold_testbed::{FreezableDisk, Frozen};
 use rustix::process::Signal;
@@ -38,10 +38,10 @@ impl Claim {
     }
 
     /// Starts the script while the disk hangs. Returns it with its shim, which waits for the disk.
-    async fn start_frozen(&self, fixture: &Fixture, terms: Terms) -> (Workload, u32, Frozen) {
-        let share = self.shares.share(Place::Command, LONG).await.unwrap();
+    async fn start_frozen(&self, fixture: &Fixture, terms: Terms) -> (GuardedCommand, u32, Frozen) {
+        let share = self.shares.share(ClaimPlace::Command, LONG).await.unwrap();
         let frozen = self.disk.freeze();
-        let workload = Workload::start(&fixture.script(SCRIPT), terms, Some(share)).unwrap();
+        let workload = GuardedCommand::start(&fixture.script(SCRIPT), terms, Some(share)).unwrap();
         let mut shim = None;
         // Other waits of the same state, as for a page, are short.
         let mut seen = 0;
@@ -69,7 +69,7 @@ fn killed(process: u32) -> bool {
 }
 
 /// Waits for the end of the workload while the disk hangs.
-async fn ended(workload: &mut Workload) -> Ended {
+async fn ended(workload: &mut GuardedCommand) -> Termination {
     let ended = tokio::time::timeout(LONG, workload.ended()).await;
     ended.unwrap_or_else(|_| {
         let guard = workload.guard();
@@ -95,17 +95,17 @@ async fn a_command_that_is_killed_before_it_is_recorded_is_gone_at_once() {
     let ended = ended(&mut workload).await;
     assert_eq!(
         (ended.end, ended.by_us, ended.guard_lost),
-        (End::Refused, true, false)
+        (CommandEnd::Refused, true, false)
     );
     assert!(
         exists(shim) && exists(workload.guard()),
         "both still wait for the disk"
     );
     // The shim may still write, so the next command may not be recorded yet.
-    let busy = claim.shares.share(Place::Command, millis(20)).await;
+    let busy = claim.shares.share(ClaimPlace::Command, millis(20)).await;
     assert!(busy.is_err(), "its place is not free");
     drop(frozen);
-    let share = claim.shares.share(Place::Command, LONG).await;
+    let share = claim.shares.share(ClaimPlace::Command, LONG).await;
     assert!(share.is_ok(), "free when the guard is gone");
     assert_eq!(claim.recorded(), Child::Gone);
     assert!(!fixture.path("pid").exists(), "it never ran");
@@ -120,7 +120,7 @@ async fn the_deadline_of_a_command_passes_before_it_is_recorded() {
     let (mut workload, _, frozen) = claim.start_frozen(&fixture, deadline).await;
     let ended = ended(&mut workload).await;
     assert!(boot_now() >= deadline.kill_at, "not before");
-    assert_eq!((ended.end, ended.guard_lost), (End::Refused, false));
+    assert_eq!((ended.end, ended.guard_lost), (CommandEnd::Refused, false));
     drop(frozen);
     let guard = workload.guard();
     eventually("the guard exits", || !exists(guard)).await;
@@ -133,7 +133,7 @@ async fn a_command_starts_and_is_recorded_once_the_disk_continues() {
         return;
     };
     let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
-    assert_eq!(workload.progress(), Progress::Starting);
+    assert_eq!(workload.progress(), CommandProgress::Starting);
     assert!(!fixture.path("pid").exists(), "it does not run unrecorded");
     drop(frozen);
     assert_eq!(fixture.wait_pid("pid").await, shim);
@@ -154,7 +154,7 @@ async fn a_guard_that_is_killed_leaves_the_claim_locked_until_its_shim_is_gone()
         let other = File::open(&path).unwrap();
         flock(other, FlockOperation::NonBlockingLockExclusive).is_ok()
     };
-    let lock = claim.shares.share(Place::OnLead, LONG).await.unwrap();
+    let lock = claim.shares.share(ClaimPlace::OnLead, LONG).await.unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
     pid::signal(workload.guard(), Signal::KILL);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use leasehold::clock::boot_now;
 use leasehold::election::BootTime;
-use leasehold::workload::claim_share::{Child, ClaimShare, Place, children};
-use leasehold::workload::{Orphans, Progress, Terms, Workload};
+use leasehold::workload::claim_share::{Child, ClaimPlace, ClaimShare, children};
+use leasehold::workload::{CommandProgress, GuardedCommand, Orphans, Terms};
 use leasehold_testbed::pid::{self, is_alive, state};
 use leasehold_testbed::process::{Launch, Process};
 use rustix::fs::FlockOperation;
@@ -254,9 +254,9 @@ async fn keep(directory: &Path, script: &str) {
     };
     let mut orphans = Orphans::adopt().unwrap();
     let command = crate::fixture::shell(&format!("cd {}\n{script}", directory.display()));
-    let claim = ClaimShare::new(lock.try_clone().unwrap().into(), Place::Command);
+    let claim = ClaimShare::new(lock.try_clone().unwrap().into(), ClaimPlace::Command);
     let mut newest = now_terms();
-    let mut workload = Workload::start(&command, newest, Some(claim)).unwrap();
+    let mut workload = GuardedCommand::start(&command, newest, Some(claim)).unwrap();
     record(SENT, newest);
     append(&directory.join("guard"), &format!("{}\n", workload.guard()));
     let began = boot_now();
@@ -264,7 +264,7 @@ async fn keep(directory: &Path, script: &str) {
         tokio::select! {
             progress = workload.changed() => {
                 append(&directory.join("told"), &format!("{progress:?}\n"));
-                if let Progress::Gone(ended) = progress {
+                if let CommandProgress::Gone(ended) = progress {
                     // The end of this process would end the thread that records it.
                     let record = File::open(directory.join("claim")).unwrap();
                     while ended.guard_lost

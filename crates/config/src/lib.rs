@@ -41,7 +41,7 @@ pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
 pub use rendered_for::{Contended, Misplaced, Placement, RENDER_AGAIN, RenderedFor};
 pub use schema::{
-    DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, nearest, suggest, suggest_key,
+    DEFAULT_TOML, KEYS, Key, Reload, ValueType, find, is_section, nearest, suggest, suggest_key,
 };
 pub use secret::{MASK, Secret, UriError, UriSource, looks_secret, shown, shown_path};
 

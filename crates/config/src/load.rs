@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKind};
 
 use super::error::{Origin, Problem};
-use super::schema::{KEYS, Key, Kind, find_in, is_section, suggest, suggest_key};
+use super::schema::{KEYS, Key, ValueType, find_in, is_section, suggest, suggest_key};
 use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, reason, shown};
 use super::{profile, value, yaml};
 use leasehold_host::bounded_file::read_bounded;
@@ -300,7 +300,7 @@ impl Loader {
     /// Checks and sets a value. A value that a stronger layer hides is checked too; otherwise a
     /// mistake would come to light only when that layer is removed.
     fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
-        if key.kind == Kind::Uri {
+        if key.kind == ValueType::Uri {
             // Secrets are often stored with the newline of the file from which they were created.
             value.truncate(value.trim_end_matches(['\n', '\r']).len());
         }
@@ -424,14 +424,14 @@ fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
 /// Returns the text of a value of the right type, or a description of the accepted values.
 fn text_of(key: &Key, kind: &ValueKind) -> Result<String, String> {
     match (key.kind, kind) {
-        (Kind::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),
-        (Kind::Flag, _) => Err("expected true or false, without quotes".to_owned()),
-        (Kind::Count { .. }, ValueKind::I64(number)) => Ok(number.to_string()),
-        (Kind::Count { .. }, ValueKind::U64(number)) => Ok(number.to_string()),
-        (Kind::Count { min, max }, _) => Err(format!(
+        (ValueType::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),
+        (ValueType::Flag, _) => Err("expected true or false, without quotes".to_owned()),
+        (ValueType::Count { .. }, ValueKind::I64(number)) => Ok(number.to_string()),
+        (ValueType::Count { .. }, ValueKind::U64(number)) => Ok(number.to_string()),
+        (ValueType::Count { min, max }, _) => Err(format!(
             "expected a whole number from {min} to {max}, without quotes"
         )),
-        (Kind::Command, ValueKind::Array(words)) => words
+        (ValueType::Command, ValueKind::Array(words)) => words
             .iter()
             .map(|word| match &word.kind {
                 ValueKind::String(word) => Ok(word.as_str()),
@@ -441,7 +441,7 @@ fn text_of(key: &Key, kind: &ValueKind) -> Result<String, String> {
             .map(|words| serde_json::Value::from(words).to_string()),
         (_, ValueKind::String(text)) => Ok(text.clone()),
         (
-            Kind::Duration { min, max },
+            ValueType::Duration { min, max },
             number @ (ValueKind::I64(_)
             | ValueKind::U64(_)
             | ValueKind::I128(_)

@@ -24,7 +24,7 @@ pub struct Key {
     /// Name of the key in its section.
     pub name: &'static str,
     /// Kind of its values.
-    pub kind: Kind,
+    pub kind: ValueType,
     /// True if the value must never be printed.
     pub secret: bool,
     /// Effect of a reload on a new value.
@@ -48,7 +48,7 @@ pub enum Reload {
 
 /// Kind of the values of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     /// The name of a lease, or empty.
     LeaseName,
     /// The identity of a candidate, or empty.
@@ -93,7 +93,7 @@ pub enum Kind {
     HealthUrl,
 }
 
-impl Kind {
+impl ValueType {
     /// Returns the placeholder of a value in `--help`.
     pub const fn placeholder(self) -> &'static str {
         match self {
@@ -259,8 +259,8 @@ const PREFER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum that the driver accepts.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
 
-const fn between(min: Duration, max: Duration) -> Kind {
-    Kind::Duration { min, max }
+const fn between(min: Duration, max: Duration) -> ValueType {
+    ValueType::Duration { min, max }
 }
 
 /// Builds the table. Each key has its kind, the effect of a reload, and below them its line for
@@ -276,7 +276,7 @@ macro_rules! keys {
             section: $section,
             name: $name,
             kind: $kind,
-            secret: matches!($kind, Kind::Uri),
+            secret: matches!($kind, ValueType::Uri),
             reload: Reload::$reload,
             help: $help,
             lock_help: keys!(@lock $help $($lock)?),
@@ -287,9 +287,9 @@ macro_rules! keys {
 /// All keys, in the order of `config/default.toml`.
 pub static KEYS: &[Key] = keys! {
     "lease" {
-        "name", Kind::LeaseName, Restart,
+        "name", ValueType::LeaseName, Restart,
             "The lease to contend for (required by run)";
-        "profile", Kind::OneOf(Profile::WORDS), NextClaim,
+        "profile", ValueType::OneOf(Profile::WORDS), NextClaim,
             "Durations for those that are not set: steady, brisk or fast";
         "lease_duration", between(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
             "Time without a renewal after which others may take over";
@@ -302,75 +302,75 @@ pub static KEYS: &[Key] = keys! {
             "Interval between retries, and between polls without a change stream";
         "handoff_delay", between(Duration::ZERO, LONGEST), Now,
             "Time given to the workload at a graceful step-down; 0s: no wait";
-        "prefer", Kind::OneOf(Prefer::WORDS), Now,
+        "prefer", ValueType::OneOf(Prefer::WORDS), Now,
             "Standby that a leader hands over to by itself: none, or one with a higher priority";
         "prefer_interval", between(PREFER_INTERVAL_MIN, PREFER_INTERVAL_MAX), Now,
             "Minimum time from an acquisition to a handover to a preferred standby";
     }
     "identity" {
-        "name", Kind::Identity, Restart,
+        "name", ValueType::Identity, Restart,
             "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>",
             lock: "Name of this holder; if unset: POD_NAME, else <host name>-<process id>";
-        "priority", Kind::Count { min: 0, max: PRIORITY_MAX }, Restart,
+        "priority", ValueType::Count { min: 0, max: PRIORITY_MAX }, Restart,
             "Priority of this candidate; a higher one is preferred as the standby";
-        "address", Kind::Line, Restart,
+        "address", ValueType::Line, Restart,
             "Address of this candidate, published in the lease document (informational)";
     }
     "mongodb" {
-        "uri", Kind::Uri, Now,
+        "uri", ValueType::Uri, Now,
             "Connection string; prefer --mongodb-uri-file, since other users can see flags";
-        "uri_file", Kind::Path, Now,
+        "uri_file", ValueType::Path, Now,
             "File with the connection string, read again at each reconnect";
-        "database", Kind::Database, Restart,
+        "database", ValueType::Database, Restart,
             "Database of the collection";
-        "collection", Kind::Collection, Restart,
+        "collection", ValueType::Collection, Restart,
             "Collection with one document per lease or lock";
         "operation_timeout", between(INTERVAL_MIN, LONGEST), Restart,
             "Timeout of a MongoDB call, after which its outcome is unknown";
         "heartbeat", between(HEARTBEAT_MIN, LONGEST), Restart,
             "Heartbeat interval of the MongoDB driver";
-        "watch", Kind::OneOf(Watch::WORDS), Restart,
+        "watch", ValueType::OneOf(Watch::WORDS), Restart,
             "Source of changes for followers of a lease: auto, hints, stream or poll";
     }
     "status" {
-        "directory", Kind::Path, Restart,
+        "directory", ValueType::Path, Restart,
             "Status directory; if unset: /run/leasehold/<lease>, else below $XDG_RUNTIME_DIR";
     }
     "http" {
-        "listen", Kind::Listen, Restart,
+        "listen", ValueType::Listen, Restart,
             "Listen address of the HTTP endpoints and metrics; empty: disabled";
-        "ready_when", Kind::OneOf(ReadyWhen::WORDS), Now,
+        "ready_when", ValueType::OneOf(ReadyWhen::WORDS), Now,
             "Readiness condition of /readyz: connected or leader";
     }
     "kubernetes" {
-        "enabled", Kind::OneOf(KubernetesEnabled::WORDS), Restart,
+        "enabled", ValueType::OneOf(KubernetesEnabled::WORDS), Restart,
             "Publish a label and Events on the pod: auto, on or off";
-        "pod_name", Kind::Line, Restart,
+        "pod_name", ValueType::Line, Restart,
             "Name of this pod; if unset: POD_NAME";
-        "pod_namespace", Kind::Line, Restart,
+        "pod_namespace", ValueType::Line, Restart,
             "Namespace of this pod; if unset: POD_NAMESPACE, else that of the credentials";
-        "pod_uid", Kind::Line, Restart,
+        "pod_uid", ValueType::Line, Restart,
             "UID of this pod; if unset: POD_UID";
-        "pod_account", Kind::Line, Restart,
+        "pod_account", ValueType::Line, Restart,
             "Service account of this pod; if unset: POD_ACCOUNT";
-        "rendered_for", Kind::RenderedFor, Restart,
+        "rendered_for", ValueType::RenderedFor, Restart,
             "Namespace and service account that the manifests were rendered for: <namespace>/<account>";
-        "credentials", Kind::Path, Restart,
+        "credentials", ValueType::Path, Restart,
             "Directory with token and ca.crt of the service account";
-        "label_prefix", Kind::LabelPrefix, Restart,
+        "label_prefix", ValueType::LabelPrefix, Restart,
             "Prefix of the pod label <label_prefix>/<lease>";
         "label_wait", between(Duration::ZERO, LABEL_WAIT_MAX), Restart,
             "Maximum time that a step-down waits for the label update; 0s: no wait";
-        "demote_others", Kind::Flag, Restart,
+        "demote_others", ValueType::Flag, Restart,
             "Remove stale leader labels from other pods on takeover (requires permission to list pods)";
-        "events", Kind::Flag, Restart,
+        "events", ValueType::Flag, Restart,
             "Report Events on the pod";
     }
     "workload" {
-        "stop_signal", Kind::OneOf(StopSignal::WORDS), Restart,
+        "stop_signal", ValueType::OneOf(StopSignal::WORDS), Restart,
             "Stop signal of a supervised workload",
             lock: "Signal that asks the command to stop";
-        "stop_scope", Kind::OneOf(StopScope::WORDS), Restart,
+        "stop_scope", ValueType::OneOf(StopScope::WORDS), Restart,
             "Recipients of the stop signal: group or main (the first process only); SIGKILL goes to all",
             lock: "Recipients of the stop signal: group or main (the command's first process only); SIGKILL goes to all";
         "stop_grace", between(Duration::ZERO, STOP_GRACE_MAX), Restart,
@@ -382,37 +382,37 @@ pub static KEYS: &[Key] = keys! {
         "loss_grace", between(INTERVAL_MIN, LONGEST), NextClaim,
             "Time from the loss of leadership to the SIGKILL of a supervised workload",
             lock: "Time from the loss of the lock to the SIGKILL of the command";
-        "on_exit", Kind::OneOf(OnExit::WORDS), Restart,
+        "on_exit", ValueType::OneOf(OnExit::WORDS), Restart,
             "Action when a supervised workload exits by itself: exit or release";
-        "ends_first", Kind::Flag, Restart,
+        "ends_first", ValueType::Flag, Restart,
             "The workload stops before leasehold gets SIGTERM; shortens handoff_delay to 1s";
     }
     "workload.health" {
-        "url", Kind::HealthUrl, Restart,
+        "url", ValueType::HealthUrl, Restart,
             "Health check URL; healthy if it returns 2xx";
-        "command", Kind::Command, Restart,
+        "command", ValueType::Command, Restart,
             "Health check command; healthy if it exits 0";
         "period", between(INTERVAL_MIN, LONGEST), Restart,
             "Interval between health checks";
         "timeout", between(INTERVAL_MIN, LONGEST), Restart,
             "Timeout of a single health check";
-        "failures", Kind::Count { min: 1, max: FAILURES_MAX }, Restart,
+        "failures", ValueType::Count { min: 1, max: FAILURES_MAX }, Restart,
             "Consecutive failed checks before the workload is considered unhealthy";
     }
     "hooks" {
-        "on_lead", Kind::Command, Restart,
+        "on_lead", ValueType::Command, Restart,
             "Command to run when this replica becomes the leader";
-        "on_step_down", Kind::Command, Restart,
+        "on_step_down", ValueType::Command, Restart,
             "Command to run when this replica has stopped leading";
-        "on_step_down_stops_workload", Kind::Flag, Restart,
+        "on_step_down_stops_workload", ValueType::Flag, Restart,
             "Count an exit 0 of the on_step_down hook as the end of the workload";
         "timeout", between(INTERVAL_MIN, LONGEST), Restart,
             "Timeout of a hook, after which it is killed";
     }
     "log" {
-        "level", Kind::OneOf(LogLevel::WORDS), Now,
+        "level", ValueType::OneOf(LogLevel::WORDS), Now,
             "Minimum log level: error, warn, info, debug or trace";
-        "format", Kind::OneOf(LogFormat::WORDS), Restart,
+        "format", ValueType::OneOf(LogFormat::WORDS), Restart,
             "Log format: text, json, or auto (text on a terminal, JSON otherwise)";
     }
 };

@@ -9,7 +9,7 @@ use super::choice::{KubernetesEnabled, LogFormat, LogLevel, Prefer, Profile, Rea
 use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
 use super::rendered_for::{Placement, RenderedFor};
-use super::schema::Kind;
+use super::schema::ValueType;
 use super::secret::{Secret, UriSource};
 use super::{
     Config, HttpConfig, KubernetesConfig, LeaseConfig, LockConfig, LogConfig, MongoConfig, value,
@@ -147,7 +147,7 @@ impl Checked {
 
     pub(super) fn duration(&self, path: &str) -> Option<Duration> {
         match self.setting(path).key.kind {
-            Kind::Duration { min, max } => value::duration(self.text(path)?, min, max).ok(),
+            ValueType::Duration { min, max } => value::duration(self.text(path)?, min, max).ok(),
             _ => None,
         }
     }

@@ -5,38 +5,38 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::rendered_for::RenderedFor;
-use super::schema::Kind;
+use super::schema::ValueType;
 use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName, NameError};
 pub use leasehold_host::duration::parse_duration as duration;
 pub(super) use leasehold_host::duration::unit_is_missing;
 use leasehold_mongodb::uri::ConnectionUri;
 
 /// Checks a value. The error describes the accepted values.
-pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
+pub(super) fn check(kind: ValueType, text: &str) -> Result<(), String> {
     match kind {
-        Kind::LeaseName => optional(text, |text| name(LeaseName::new(text))),
-        Kind::Identity => optional(text, |text| name(Identity::new(text))),
-        Kind::Line => optional(text, line),
-        Kind::Uri => optional(text, |text| {
+        ValueType::LeaseName => optional(text, |text| name(LeaseName::new(text))),
+        ValueType::Identity => optional(text, |text| name(Identity::new(text))),
+        ValueType::Line => optional(text, line),
+        ValueType::Uri => optional(text, |text| {
             let parsed = ConnectionUri::parse(text);
             parsed.map(drop).map_err(|problem| format!("it {problem}"))
         }),
-        Kind::Path => path(text),
-        Kind::Database => database(text),
-        Kind::Collection => collection(text),
-        Kind::Duration { min, max } => duration(text, min, max).map(drop),
-        Kind::Listen => listen(text).map(drop),
-        Kind::LabelPrefix => label_prefix(text),
-        Kind::RenderedFor => optional(text, |text| RenderedFor::from_text(text).map(drop)),
-        Kind::OneOf(words) if words.contains(&text) => Ok(()),
-        Kind::OneOf(words) => {
+        ValueType::Path => path(text),
+        ValueType::Database => database(text),
+        ValueType::Collection => collection(text),
+        ValueType::Duration { min, max } => duration(text, min, max).map(drop),
+        ValueType::Listen => listen(text).map(drop),
+        ValueType::LabelPrefix => label_prefix(text),
+        ValueType::RenderedFor => optional(text, |text| RenderedFor::from_text(text).map(drop)),
+        ValueType::OneOf(words) if words.contains(&text) => Ok(()),
+        ValueType::OneOf(words) => {
             let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
             Err(format!("expected one of {}", words.join(", ")))
         }
-        Kind::Flag => flag(text).map(drop),
-        Kind::Count { min, max } => count(text, min, max).map(drop),
-        Kind::Command => command(text).map(drop),
-        Kind::HealthUrl => optional(text, health_url),
+        ValueType::Flag => flag(text).map(drop),
+        ValueType::Count { min, max } => count(text, min, max).map(drop),
+        ValueType::Command => command(text).map(drop),
+        ValueType::HealthUrl => optional(text, health_url),
     }
 }
 
@@ -192,21 +192,21 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     /// Asserts that each of these values is refused, with a text that contains `hint`.
-    fn assert_refused(kind: Kind, values: &[&str], hint: &str) {
+    fn assert_refused(kind: ValueType, values: &[&str], hint: &str) {
         for value in values {
             let expected = check(kind, value).expect_err(value);
             assert!(expected.contains(hint), "{value}: {expected}");
         }
     }
 
-    fn assert_accepted(kind: Kind, values: &[&str]) {
+    fn assert_accepted(kind: ValueType, values: &[&str]) {
         for value in values {
             assert_eq!(check(kind, value), Ok(()), "{value}");
         }
     }
 
     const LEAST: Duration = Duration::from_millis(50);
-    const UP_TO_AN_HOUR: Kind = Kind::Duration {
+    const UP_TO_AN_HOUR: ValueType = ValueType::Duration {
         min: LEAST,
         max: HOUR,
     };
@@ -243,25 +243,25 @@ mod tests {
 
     #[test]
     fn names_are_not_numbers() {
-        assert_accepted(Kind::LeaseName, &["007"]);
-        assert_refused(Kind::LeaseName, &["-7"], "");
+        assert_accepted(ValueType::LeaseName, &["007"]);
+        assert_refused(ValueType::LeaseName, &["-7"], "");
     }
 
     #[test]
     fn databases_that_are_not_replicated_are_refused() {
-        assert_accepted(Kind::Database, &["leasehold"]);
+        assert_accepted(ValueType::Database, &["leasehold"]);
         let wrong = ["", "local", "Config", "a.b", "a b", &"x".repeat(64)];
-        assert_refused(Kind::Database, &wrong, "");
+        assert_refused(ValueType::Database, &wrong, "");
         let wrong = ["", "system.users", "a$b", ".a", "a."];
-        assert_refused(Kind::Collection, &wrong, "");
+        assert_refused(ValueType::Collection, &wrong, "");
     }
 
     #[test]
     fn label_prefixes_are_domains() {
-        assert_accepted(Kind::LabelPrefix, &["leasehold.dev", "a", "1-2.x"]);
+        assert_accepted(ValueType::LabelPrefix, &["leasehold.dev", "a", "1-2.x"]);
         let long = "x".repeat(254);
         let wrong = ["", "A.dev", "a..b", "-a", "a-", "a/b", "a.", &long];
-        assert_refused(Kind::LabelPrefix, &wrong, "");
+        assert_refused(ValueType::LabelPrefix, &wrong, "");
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(words(r#"["a b","c,d"]"#), ["a b", "c,d"]);
         let wrong = [",x", "[]", "[1]", "[\"\"]", "[\"a\"", "a,b\0"];
         let example = "such as [\"/bin/check\", \"--fast\"]";
-        assert_refused(Kind::Command, &wrong, example);
+        assert_refused(ValueType::Command, &wrong, example);
     }
 
     #[test]
@@ -288,13 +288,13 @@ mod tests {
     #[test]
     fn health_is_asked_over_plain_http() {
         let local = ["", "http://localhost/", "http://[::1]:1"];
-        assert_accepted(Kind::HealthUrl, &local);
-        assert_accepted(Kind::HealthUrl, &["http://127.0.0.1:8080/healthz?x=1"]);
+        assert_accepted(ValueType::HealthUrl, &local);
+        assert_accepted(ValueType::HealthUrl, &["http://127.0.0.1:8080/healthz?x=1"]);
         let example = "http://127.0.0.1:8080/healthz";
         let tls = ["https://localhost/"];
-        assert_refused(Kind::HealthUrl, &tls, example);
+        assert_refused(ValueType::HealthUrl, &tls, example);
         let wrong = ["localhost:80", "/healthz", "http://", "ftp://a", "a b"];
-        assert_refused(Kind::HealthUrl, &wrong, example);
+        assert_refused(ValueType::HealthUrl, &wrong, example);
     }
 
     #[test]
@@ -307,8 +307,8 @@ mod tests {
         let local = Ok(Some("127.0.0.1:9402".to_owned()));
         assert_eq!(address("localhost:9402"), local);
         let no_port = ["9402", ":", "localhost", "127.0.0.1", "localhost:http"];
-        assert_refused(Kind::Listen, &no_port, "");
+        assert_refused(ValueType::Listen, &no_port, "");
         let wrong = [":99999", "elsewhere:9402", "127.0.0.1:99999"];
-        assert_refused(Kind::Listen, &wrong, "");
+        assert_refused(ValueType::Listen, &wrong, "");
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::choice::{OnExit, StopScope, StopSignal};
-use super::schema::Kind;
+use super::schema::ValueType;
 use super::validate::Checked;
 use super::value;
 
@@ -121,7 +121,7 @@ impl Checked {
 
     pub(super) fn count(&self, path: &str) -> Option<u32> {
         match self.setting(path).key.kind {
-            Kind::Count { min, max } => value::count(self.text(path)?, min, max).ok(),
+            ValueType::Count { min, max } => value::count(self.text(path)?, min, max).ok(),
             _ => None,
         }
     }

@@ -26,11 +26,11 @@ pub const PLACES_BEGIN: usize = 512;
 /// 20 digits. All places lie in the first page of the file, so that a kill cannot tear a write.
 const PLACE_LENGTH: usize = 96;
 /// The length of the file.
-pub const FILE_LENGTH: usize = PLACES_BEGIN + Place::ALL.len() * PLACE_LENGTH;
+pub const FILE_LENGTH: usize = PLACES_BEGIN + ClaimPlace::ALL.len() * PLACE_LENGTH;
 
 /// The guard that a place belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ClaimPlace {
     /// The guard of the command.
     Command,
     /// The guard of the hook on_lead.
@@ -39,7 +39,7 @@ pub enum Place {
     OnStepDown,
 }
 
-impl Place {
+impl ClaimPlace {
     /// All places, in the order in which they stand in the file.
     pub const ALL: [Self; 3] = [Self::Command, Self::OnLead, Self::OnStepDown];
 
@@ -78,7 +78,7 @@ pub enum Child {
 #[derive(Debug)]
 pub struct ClaimShares {
     file: OwnedFd,
-    free: [Arc<Semaphore>; Place::ALL.len()],
+    free: [Arc<Semaphore>; ClaimPlace::ALL.len()],
 }
 
 impl ClaimShares {
@@ -93,7 +93,7 @@ impl ClaimShares {
     /// # Errors
     /// [`io::ErrorKind::ResourceBusy`] if that guard does not exit within `patience`, or no
     /// descriptor is left.
-    pub async fn share(&self, place: Place, patience: Duration) -> io::Result<ClaimShare> {
+    pub async fn share(&self, place: ClaimPlace, patience: Duration) -> io::Result<ClaimShare> {
         let free = Arc::clone(&self.free[place.index()]).acquire_owned();
         let Ok(Ok(turn)) = timeout(patience, free).await else {
             return Err(io::ErrorKind::ResourceBusy.into());
@@ -110,14 +110,14 @@ impl ClaimShares {
 #[derive(Debug)]
 pub struct ClaimShare {
     file: OwnedFd,
-    place: Place,
+    place: ClaimPlace,
     /// Keeps the place from the next guard.
     turn: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl ClaimShare {
     /// Creates a share from a handle on the locked claim file.
-    pub fn new(file: OwnedFd, place: Place) -> Self {
+    pub fn new(file: OwnedFd, place: ClaimPlace) -> Self {
         Self {
             file,
             place,
@@ -137,7 +137,7 @@ impl ClaimShare {
         })
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> ClaimPlace {
         self.place
     }
 
@@ -166,7 +166,7 @@ impl AsFd for ClaimShare {
 /// If the file cannot be read.
 pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
     let mut children = [Child::Unreadable; 3];
-    for (child, place) in children.iter_mut().zip(Place::ALL) {
+    for (child, place) in children.iter_mut().zip(ClaimPlace::ALL) {
         let mut bytes = [0; PLACE_LENGTH];
         let length = pread(&file, &mut bytes, place.begin() as u64)?;
         *child = read(&bytes[..length]);
@@ -248,8 +248,10 @@ mod tests {
             .expect("written");
         assert_eq!(children(&file).expect("read"), [Child::None; 3]);
         let running = Child::Running(longest());
-        share(Place::OnLead).write(running).expect("written");
-        share(Place::Command).write(Child::Gone).expect("written");
+        share(ClaimPlace::OnLead).write(running).expect("written");
+        share(ClaimPlace::Command)
+            .write(Child::Gone)
+            .expect("written");
         let expected = [Child::Gone, running, Child::None];
         assert_eq!(children(&file).expect("read"), expected);
         let length = file.metadata().expect("it is open").len();
@@ -260,16 +262,19 @@ mod tests {
     async fn a_place_is_shared_with_one_guard_at_a_time() {
         let shares = ClaimShares::new(tempfile::tempfile().expect("a file").into());
         let moment = Duration::from_millis(20);
-        let first = shares.share(Place::Command, moment).await.expect("free");
+        let first = shares
+            .share(ClaimPlace::Command, moment)
+            .await
+            .expect("free");
         let copy = first.try_clone().expect("a handle");
         drop(first);
-        let second = shares.share(Place::Command, moment).await;
+        let second = shares.share(ClaimPlace::Command, moment).await;
         let error = second.expect_err("the copy has the place");
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
-        let another = shares.share(Place::OnLead, moment).await;
+        let another = shares.share(ClaimPlace::OnLead, moment).await;
         assert!(another.is_ok(), "another place");
         drop(copy);
-        assert!(shares.share(Place::Command, moment).await.is_ok());
+        assert!(shares.share(ClaimPlace::Command, moment).await.is_ok());
     }
 
     #[test]

@@ -33,8 +33,10 @@ use tokio::sync::watch;
 use super::claim_share::{Child, ClaimShare};
 use super::orphans::{WaitedFor, each_adopted};
 use super::terminal::{Continued, Terminal};
-use super::wire::{GuardStart, LeaderEnd, Received, Report, Stage, ToGuard, post, post_with, take};
-use super::{End, Ended, Progress, StandbyGuard};
+use super::wire::{
+    CommandStage, GuardReport, GuardStart, LeaderEnd, Received, ToGuard, post, post_with, take,
+};
+use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::deadline_policy::Order;
 use leasehold_core::election::BootTime;
@@ -63,7 +65,7 @@ pub(super) struct GuardClient {
     /// the guard has exited, so that no other guard gets its place before.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<CommandProgress>,
     terminal: Option<Terminal>,
     continued: Option<Continued>,
     /// The state to send to the guard: the newest order, and a signal to relay.
@@ -76,7 +78,7 @@ pub(super) struct GuardClient {
     deaf: bool,
     /// Time at which CMD was first ordered to be killed.
     kill_since: Option<BootTime>,
-    report: Option<Report>,
+    report: Option<GuardReport>,
     guard_killed: bool,
     /// True after this process stopped its own process group, until CMD is resumed.
     stopping: bool,
@@ -89,7 +91,7 @@ impl GuardClient {
     pub(super) fn new(
         prepared: StandbyGuard,
         orders: watch::Receiver<ToGuard>,
-        progress: watch::Sender<Progress>,
+        progress: watch::Sender<CommandProgress>,
     ) -> io::Result<Self> {
         let StandbyGuard {
             socket,
@@ -165,7 +167,7 @@ impl GuardClient {
         let _ = waitid(guard, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         if !self.is_gone() {
             let (end, by_us) = self.end_what_is_left().await;
-            self.gone(Ended {
+            self.gone(Termination {
                 guard_lost: true,
                 ..self.ended(end, by_us)
             });
@@ -175,9 +177,9 @@ impl GuardClient {
         }
     }
 
-    fn ended(&self, end: End, by_us: bool) -> Ended {
-        let key = matches!(end, End::Signalled(SIGINT | SIGQUIT));
-        Ended {
+    fn ended(&self, end: CommandEnd, by_us: bool) -> Termination {
+        let key = matches!(end, CommandEnd::Signalled(SIGINT | SIGQUIT));
+        Termination {
             end,
             by_us,
             interrupted: key && self.had_foreground && !by_us,
@@ -187,15 +189,15 @@ impl GuardClient {
     }
 
     /// Publishes that CMD and all its descendants are gone.
-    fn gone(&self, ended: Ended) {
+    fn gone(&self, ended: Termination) {
         if let Some(terminal) = &self.terminal {
             terminal.take_back();
         }
-        self.progress.send_replace(Progress::Gone(ended));
+        self.progress.send_replace(CommandProgress::Gone(ended));
     }
 
     fn is_gone(&self) -> bool {
-        (self.report).is_some_and(|report| report.stage == Stage::Gone)
+        (self.report).is_some_and(|report| report.stage == CommandStage::Gone)
     }
 
     /// Takes over the newest order. CMD is killed if no handle is left.
@@ -236,7 +238,7 @@ impl GuardClient {
         loop {
             let socket = &self.socket;
             let heard = socket.try_io(tokio::io::Interest::READABLE, || {
-                match take::<Report>(socket.as_fd()) {
+                match take::<GuardReport>(socket.as_fd()) {
                     Received::Nothing => Err(io::ErrorKind::WouldBlock.into()),
                     Received::Closed => Ok(None),
                     Received::Record(report) => Ok(Some(report)),
@@ -253,7 +255,7 @@ impl GuardClient {
         }
     }
 
-    fn learn(&mut self, report: Report) {
+    fn learn(&mut self, report: GuardReport) {
         let stopped_before = self.report.map_or(0, |report| report.stopped);
         let stage_before = self.report.map(|report| report.stage);
         let lingered = self.report.is_some_and(|report| report.lingers);
@@ -263,24 +265,26 @@ impl GuardClient {
             self.leader = Pid::from_raw(report.leader).map(WaitedFor::new);
         }
         // One report may cover the end of the leader and of all descendants.
-        if stage_before < Some(Stage::LeaderEnded) && report.stage >= Stage::LeaderEnded {
+        if stage_before < Some(CommandStage::LeaderEnded)
+            && report.stage >= CommandStage::LeaderEnded
+        {
             self.had_foreground = self.has_foreground();
         }
         if stage_before != Some(report.stage) || lingered != report.lingers {
             match report.stage {
-                Stage::Starting => {}
-                Stage::Running => {
+                CommandStage::Starting => {}
+                CommandStage::Running => {
                     let pid = report.leader.unsigned_abs();
-                    self.progress.send_replace(Progress::Running { pid });
+                    self.progress.send_replace(CommandProgress::Running { pid });
                 }
-                Stage::LeaderEnded => {
-                    self.progress.send_replace(Progress::Ending {
+                CommandStage::LeaderEnded => {
+                    self.progress.send_replace(CommandProgress::Ending {
                         end: end_of(report.end),
                         by_us: report.by_us,
                         lingers: report.lingers,
                     });
                 }
-                Stage::Gone => self.gone(Ended {
+                CommandStage::Gone => self.gone(Termination {
                     lingered: report.lingers,
                     ..self.ended(end_of(report.end), report.by_us)
                 }),
@@ -367,12 +371,12 @@ impl GuardClient {
 
     /// Kills what the guard left behind, round by round, and reaps the leader last, because the id
     /// of its process group is not reused until then.
-    async fn end_what_is_left(&mut self) -> (End, bool) {
+    async fn end_what_is_left(&mut self) -> (CommandEnd, bool) {
         let told = self.report.map(|report| (end_of(report.end), report.by_us));
-        let told = told.filter(|(end, _)| *end != End::Unknown);
-        let (mut end, by_us) = told.unwrap_or((End::Unknown, true));
+        let told = told.filter(|(end, _)| *end != CommandEnd::Unknown);
+        let (mut end, by_us) = told.unwrap_or((CommandEnd::Unknown, true));
         let lingers = false;
-        self.progress.send_replace(Progress::Ending {
+        self.progress.send_replace(CommandProgress::Ending {
             end,
             by_us,
             lingers,
@@ -399,7 +403,7 @@ impl GuardClient {
         }
         if let Some(leader) = leader
             && let Ok(Some(status)) = waitid(WaitId::Pid(leader), ended)
-            && end == End::Unknown
+            && end == CommandEnd::Unknown
         {
             end = end_of(LeaderEnd::of(&status));
         }
@@ -426,14 +430,14 @@ fn record_end(claim: ClaimShare) {
         .spawn(write);
 }
 
-fn end_of(end: LeaderEnd) -> End {
+fn end_of(end: LeaderEnd) -> CommandEnd {
     match end {
-        LeaderEnd::Unknown => End::Unknown,
+        LeaderEnd::Unknown => CommandEnd::Unknown,
         // An exit code has eight bits.
-        LeaderEnd::Exited(code) => End::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-        LeaderEnd::Signalled(signal) => End::Signalled(signal),
-        LeaderEnd::NotExecuted(errno) => End::NotExecuted(errno),
-        LeaderEnd::NotSpawned(errno) => End::NotSpawned(errno),
-        LeaderEnd::Refused => End::Refused,
+        LeaderEnd::Exited(code) => CommandEnd::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        LeaderEnd::Signalled(signal) => CommandEnd::Signalled(signal),
+        LeaderEnd::NotExecuted(errno) => CommandEnd::NotExecuted(errno),
+        LeaderEnd::NotSpawned(errno) => CommandEnd::NotSpawned(errno),
+        LeaderEnd::Refused => CommandEnd::Refused,
     }
 }

@@ -47,10 +47,11 @@ use super::children::Children;
 use super::claim_share::{Child, ClaimShare};
 use super::dispositions::{Ignored, ending};
 use super::groups::{group_of, number};
-use super::observed::{Observed, Observer, Watched};
+use super::observed::{ObservedPolicy, PolicyObserver, Watched};
 use super::waiting_shim::Shim;
 use super::wire::{
-    GuardBegin, GuardStart, LeaderEnd, Received, Report, Stage, ToGuard, post, take, wait_with,
+    CommandStage, GuardBegin, GuardReport, GuardStart, LeaderEnd, Received, ToGuard, post, take,
+    wait_with,
 };
 use leasehold_clock::Alarm;
 use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
@@ -65,7 +66,7 @@ const OUTLIVED: [i32; 10] = [
 const KILL_ROUND: Duration = Duration::from_millis(10);
 
 /// Returns the observer of a guard, if it is to have one.
-pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn Observer>>;
+pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn PolicyObserver>>;
 
 /// Guards a command. The daemon's socket is this process's standard input.
 pub(super) fn run(observe: Observe<'_>) -> ExitCode {
@@ -78,7 +79,7 @@ pub(super) fn run(observe: Observe<'_>) -> ExitCode {
 }
 
 struct Guard {
-    policy: Observed,
+    policy: ObservedPolicy,
     /// The process group from which CMD takes over the terminal; 0 if it does not.
     foreground: i32,
     launch: Option<Launch>,
@@ -87,11 +88,11 @@ struct Guard {
     child_ended: UnixStream,
     alarm: Alarm,
     shim: Option<OwnedFd>,
-    leader: Option<Leader>,
+    leader: Option<GroupLeader>,
     children: Children,
     relays: u32,
-    report: Report,
-    reported: Option<Report>,
+    report: GuardReport,
+    reported: Option<GuardReport>,
     /// The claim lock is held through this handle and released when CMD is gone, or when this
     /// process exits.
     claim: Option<ClaimShare>,
@@ -129,7 +130,7 @@ fn rehearse(children: &mut Children, alarm: &Alarm) {
     });
 }
 
-struct Leader {
+struct GroupLeader {
     pid: Pid,
     /// True if the leader was reaped; its process group can no longer be signalled safely.
     reaped: bool,
@@ -188,7 +189,7 @@ impl Guard {
             daemon: parent.map_or(0, |parent| number(parent).unsigned_abs()),
         };
         Ok(Some(Self {
-            policy: Observed::new(&watched, observe(&watched)),
+            policy: ObservedPolicy::new(&watched, observe(&watched)),
             foreground: start.foreground,
             launch: Some(Launch { shim, stdin, file }),
             daemon,
@@ -199,8 +200,8 @@ impl Guard {
             leader: None,
             children,
             relays: 0,
-            report: Report {
-                stage: Stage::Starting,
+            report: GuardReport {
+                stage: CommandStage::Starting,
                 leader: 0,
                 end: LeaderEnd::Unknown,
                 by_us: false,
@@ -227,12 +228,12 @@ impl Guard {
             if let Some(action) = self.policy.handle(now, Input::Time) {
                 self.act(action);
             }
-            if self.policy.killed() && self.report.stage != Stage::Gone {
+            if self.policy.killed() && self.report.stage != CommandStage::Gone {
                 self.kill_round();
             }
             self.notify_daemon();
             let told = self.daemon_gone || self.reported == Some(self.report);
-            if self.report.stage == Stage::Gone && told {
+            if self.report.stage == CommandStage::Gone && told {
                 self.await_shim();
                 self.record_end();
                 return Ok(());
@@ -309,7 +310,7 @@ impl Guard {
 
     /// Handles the end of CMD and all its descendants.
     fn gone(&mut self) {
-        self.report.stage = Stage::Gone;
+        self.report.stage = CommandStage::Gone;
         self.policy.handle(leasehold_clock::boot_now(), Input::Gone);
     }
 
@@ -347,7 +348,7 @@ impl Guard {
     fn look_at_children(&mut self) {
         // The number of bytes does not matter, because the children themselves are checked.
         let _ = self.child_ended.read(&mut [0; 64]);
-        if self.report.stage == Stage::Gone {
+        if self.report.stage == CommandStage::Gone {
             return;
         }
         let Some(leader) = self.leader.as_ref().map(|leader| leader.pid) else {
@@ -362,13 +363,13 @@ impl Guard {
                 others += u32::from(alive);
             }
         });
-        if looked.is_ok() && others == 0 && self.report.stage == Stage::LeaderEnded {
+        if looked.is_ok() && others == 0 && self.report.stage == CommandStage::LeaderEnded {
             self.look_at_the_last(leader);
         }
     }
 
     fn look_at_leader(&mut self, leader: Pid) {
-        if self.report.stage >= Stage::LeaderEnded {
+        if self.report.stage >= CommandStage::LeaderEnded {
             return;
         }
         let look = |options| waitid(WaitId::Pid(leader), options | WaitIdOptions::NOHANG);
@@ -380,7 +381,7 @@ impl Guard {
             }
             self.report.by_us = self.policy.stop_requested();
             self.report.stopped = 0;
-            self.report.stage = Stage::LeaderEnded;
+            self.report.stage = CommandStage::LeaderEnded;
             self.policy
                 .handle(leasehold_clock::boot_now(), Input::LeaderEnded);
         } else if let Ok(Some(change)) = look(WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED) {
@@ -424,7 +425,7 @@ impl Guard {
 
     /// Sleeps until an event arrives or the next deadline is due.
     fn sleep(&mut self, told: bool) -> io::Result<()> {
-        let killing = self.policy.killed() && self.report.stage != Stage::Gone;
+        let killing = self.policy.killed() && self.report.stage != CommandStage::Gone;
         let round = killing.then(|| leasehold_clock::boot_now() + KILL_ROUND);
         let due = self.policy.next_wakeup().into_iter().chain(round).min();
         self.alarm.arm(due)?;

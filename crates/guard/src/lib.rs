@@ -1,14 +1,14 @@
 //! Runs a command only while there is authority for it.
 //!
 //! The crate does not know where authority comes from; it receives deadlines on CLOCK_BOOTTIME.
-//! [`Workload`] starts a command and receives a later deadline with each renewal of the claim. The
+//! [`GuardedCommand`] starts a command and receives a later deadline with each renewal of the claim. The
 //! command is gone by the last deadline (I5). [`StandbyGuard`] is everything but the command, started
 //! before there is authority.
 //!
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use leasehold_guard::{Command, Terms, Workload};
+//! use leasehold_guard::{Command, GuardedCommand, Terms};
 //!
 //! # async fn example() -> std::io::Result<()> {
 //! // `leasehold_guard::stage(std::env::args_os())` stands first in `main`.
@@ -17,7 +17,7 @@
 //!     valid_until: until,
 //!     kill_at: until + Duration::from_secs(3),
 //! };
-//! let mut workload = Workload::start(&Command::new("./scheduler"), terms, None)?;
+//! let mut workload = GuardedCommand::start(&Command::new("./scheduler"), terms, None)?;
 //! // Each renewal moves the deadline: `workload.extend(later)`.
 //! let ended = workload.ended().await;
 //! println!("{:?}", ended.end);
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! The guard is the parent of the command and outlives the daemon; a shim becomes the command. The
-//! module `client` documents the behavior when one of them is killed or frozen, and [`Progress`] the
+//! module `client` documents the behavior when one of them is killed or frozen, and [`CommandProgress`] the
 //! meaning of "gone".
 
 mod children;
@@ -62,7 +62,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
 
-use self::claim_share::{ClaimShare, Place};
+use self::claim_share::{ClaimPlace, ClaimShare};
 use self::client::GuardClient;
 use self::exec_spec::ExecSpec;
 use self::orphans::WaitedFor;
@@ -73,9 +73,9 @@ use leasehold_core::deadline_policy::Stop;
 use leasehold_core::election::BootTime;
 
 pub use leasehold_core::deadline_policy::{Action, Input, Leftovers, StopScope, Terms};
-pub use observed::{Observer, Watched};
+pub use observed::{PolicyObserver, Watched};
 pub use orphans::Orphans;
-pub use progress::{End, Ended, Progress};
+pub use progress::{CommandEnd, CommandProgress, Termination};
 
 /// This program, even after its file was replaced or deleted.
 const EXECUTABLE: &str = "/proc/self/exe";
@@ -100,7 +100,7 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 /// Like [`stage`]. A guard whose command is about to start asks `observe` for an observer.
 pub fn observed_stage(
     arguments: impl IntoIterator<Item = OsString>,
-    observe: impl Fn(&Watched) -> Option<Box<dyn Observer>>,
+    observe: impl Fn(&Watched) -> Option<Box<dyn PolicyObserver>>,
 ) -> Option<ExitCode> {
     let stage = arguments.into_iter().nth(1)?;
     if stage == GUARD {
@@ -275,11 +275,11 @@ fn is_ours(name: &OsStr) -> bool {
 }
 
 /// A command under a claim. Dropping it kills the command. A caller that must know that the command
-/// is gone calls [`Workload::kill`] and awaits [`Workload::ended`].
+/// is gone calls [`GuardedCommand::kill`] and awaits [`GuardedCommand::ended`].
 #[derive(Debug)]
-pub struct Workload {
+pub struct GuardedCommand {
     orders: watch::Sender<ToGuard>,
-    progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<CommandProgress>,
     guard: u32,
 }
 
@@ -317,13 +317,13 @@ impl StandbyGuard {
     /// # Errors
     /// If a string contains a NUL, no descriptors are left, or the guard was lost while it waited
     /// and no other can be started; nothing runs then. A command that cannot be executed is
-    /// reported by [`Workload::ended`].
+    /// reported by [`GuardedCommand::ended`].
     pub fn start(
         mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         terms: Terms,
         claim: Option<ClaimShare>,
-    ) -> io::Result<Workload> {
+    ) -> io::Result<GuardedCommand> {
         self.command.exec_spec.environment.extend(environment);
         self.command.exec_spec.pass_sockets();
         let exec_spec = self.command.exec_spec.to_file()?;
@@ -340,7 +340,9 @@ impl StandbyGuard {
                 grace: self.command.grace_of_leftovers(terms),
             },
             foreground,
-            place: claim.as_ref().map_or(Place::Command, ClaimShare::place),
+            place: claim
+                .as_ref()
+                .map_or(ClaimPlace::Command, ClaimShare::place),
             claims: claim.is_some(),
         };
         let share = claim.as_ref().map(ClaimShare::try_clone).transpose()?;
@@ -350,7 +352,7 @@ impl StandbyGuard {
             .chain(kept.as_ref().map(AsFd::as_fd))
             .collect();
         let (orders, newest) = watch::channel(ToGuard::new(terms));
-        let (publish, progress) = watch::channel(Progress::Starting);
+        let (publish, progress) = watch::channel(CommandProgress::Starting);
         // Everything that can fail comes before the message to the guard, because CMD runs from
         // then on and needs a client.
         let command = self.command.clone();
@@ -366,7 +368,7 @@ impl StandbyGuard {
         client.claim = share;
         // The task ends when CMD is gone, even if no handle is left.
         tokio::spawn(client.keep(timer));
-        Ok(Workload {
+        Ok(GuardedCommand {
             orders,
             progress,
             guard,
@@ -395,7 +397,7 @@ impl StandbyGuard {
     }
 }
 
-impl Workload {
+impl GuardedCommand {
     /// Starts `command` under a guard, which holds the lock of `claim` until the command and all
     /// its descendants are gone. Must be called inside a tokio runtime.
     ///
@@ -408,13 +410,13 @@ impl Workload {
     /// Returns a workload without a process, whose progress is set by the returned sender. For
     /// tests of code that waits for a workload.
     #[cfg(any(test, feature = "stand-in"))]
-    pub fn stand_in() -> (Self, watch::Sender<Progress>) {
+    pub fn stand_in() -> (Self, watch::Sender<CommandProgress>) {
         let never = BootTime::from_nanos(u64::MAX);
         let terms = Terms {
             valid_until: never,
             kill_at: never,
         };
-        let (publish, progress) = watch::channel(Progress::Running { pid: 0 });
+        let (publish, progress) = watch::channel(CommandProgress::Running { pid: 0 });
         let workload = Self {
             orders: watch::channel(ToGuard::new(terms)).0,
             progress,
@@ -440,7 +442,7 @@ impl Workload {
     }
 
     /// Asks CMD to end with `signal`. CMD is killed at `kill_at`, or at the deadline if that comes
-    /// first. [`Workload::extend`] still applies meanwhile. If called again, the earlier of the two
+    /// first. [`GuardedCommand::extend`] still applies meanwhile. If called again, the earlier of the two
     /// kill times applies.
     pub fn stop(&self, signal: i32, kill_at: BootTime) {
         let stop = Stop { signal, kill_at };
@@ -463,13 +465,13 @@ impl Workload {
     }
 
     /// Returns the current progress.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> CommandProgress {
         *self.progress.borrow()
     }
 
-    /// Waits for the next change of [`Workload::progress`]. After [`Progress::Gone`] it never
+    /// Waits for the next change of [`GuardedCommand::progress`]. After [`CommandProgress::Gone`] it never
     /// returns. Cancel safe.
-    pub async fn changed(&mut self) -> Progress {
+    pub async fn changed(&mut self) -> CommandProgress {
         if self.progress.changed().await.is_err() {
             // The client ended with CMD, or with its runtime.
             std::future::pending::<()>().await;
@@ -478,10 +480,10 @@ impl Workload {
     }
 
     /// Waits until CMD and all its descendants are gone. Cancel safe.
-    pub async fn ended(&mut self) -> Ended {
+    pub async fn ended(&mut self) -> Termination {
         loop {
             let progress = *self.progress.borrow_and_update();
-            if let Progress::Gone(ended) = progress {
+            if let CommandProgress::Gone(ended) = progress {
                 return ended;
             }
             self.changed().await;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Leftovers, StopScope, Terms};
 use leasehold_core::election::BootTime;
 
-use super::claim_share::Place;
+use super::claim_share::ClaimPlace;
 
 /// A command that a guard is about to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,26 +19,26 @@ pub struct Watched {
     /// Times of descendants that outlive the command's first process.
     pub leftovers: Leftovers,
     /// The guard's place in the claim file, if it has one.
-    pub place: Option<Place>,
+    pub place: Option<ClaimPlace>,
     /// Process id of the process that gives the orders.
     pub daemon: u32,
 }
 
 /// Receives everything that the policy of a guard is given, and its decisions. It is called before
 /// they are carried out.
-pub trait Observer {
+pub trait PolicyObserver {
     /// The policy has handled an input.
     fn handled(&mut self, now: BootTime, input: Input, action: Option<Action>);
 }
 
 /// A policy and its observer.
-pub(crate) struct Observed {
+pub(crate) struct ObservedPolicy {
     policy: DeadlinePolicy,
-    observer: Option<Box<dyn Observer>>,
+    observer: Option<Box<dyn PolicyObserver>>,
 }
 
-impl Observed {
-    pub(crate) fn new(watched: &Watched, observer: Option<Box<dyn Observer>>) -> Self {
+impl ObservedPolicy {
+    pub(crate) fn new(watched: &Watched, observer: Option<Box<dyn PolicyObserver>>) -> Self {
         let policy = DeadlinePolicy::new(watched.terms, watched.stop_signal);
         Self {
             policy: policy
@@ -59,7 +59,7 @@ impl Observed {
     }
 }
 
-impl Deref for Observed {
+impl Deref for ObservedPolicy {
     type Target = DeadlinePolicy;
 
     fn deref(&self) -> &DeadlinePolicy {

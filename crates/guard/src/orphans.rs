@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use super::children::Children;
 use super::groups::{group_of, own_group, own_session, session_of};
 
-/// Children that a [`super::Workload`] reaps itself: a guard and a leader each.
+/// Children that a [`super::GuardedCommand`] reaps itself: a guard and a leader each.
 static WAITED_FOR: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn waited_for() -> MutexGuard<'static, Vec<Pid>> {
@@ -110,7 +110,7 @@ impl Orphans {
     }
 }
 
-/// Calls `visit` for every child that this process adopted, except those that a [`super::Workload`]
+/// Calls `visit` for every child that this process adopted, except those that a [`super::GuardedCommand`]
 /// owns.
 ///
 /// Adopted processes are distinguished from the program's own children by group and session: CMD is

@@ -11,7 +11,7 @@ use crate::shim;
 
 /// The way CMD ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum CommandEnd {
     /// Exited with this code.
     Exited(u8),
     /// Terminated by this signal.
@@ -26,7 +26,7 @@ pub enum End {
     Unknown,
 }
 
-impl End {
+impl CommandEnd {
     /// Returns the exit code that a shell would report: CMD's own code, 128 + N after signal N, 127
     /// if CMD was not found, 126 if it cannot be executed. `None` if the end is unknown, or if CMD
     /// never ran for a reason other than CMD itself.
@@ -52,9 +52,9 @@ impl End {
 
 /// The end of CMD and all its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct Termination {
     /// The way CMD ended.
-    pub end: End,
+    pub end: CommandEnd,
     /// True if CMD had been asked to end or killed: on request, at its deadline, or because its
     /// guard was lost.
     pub by_us: bool,
@@ -69,7 +69,7 @@ pub struct Ended {
 
 /// The progress of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum CommandProgress {
     /// The guard or the shim is starting.
     Starting,
     /// CMD was executed.
@@ -80,12 +80,12 @@ pub enum Progress {
     /// CMD has exited, or its guard was lost; descendants are being ended.
     Ending {
         /// The way CMD ended, as far as known.
-        end: End,
-        /// As in [`Ended`].
+        end: CommandEnd,
+        /// As in [`Termination`].
         by_us: bool,
         /// True while its descendants may end by themselves, because CMD was not asked to stop.
         lingers: bool,
     },
     /// CMD and all its descendants are gone.
-    Gone(Ended),
+    Gone(Termination),
 }

@@ -52,10 +52,10 @@ pub(super) fn run() -> ExitCode {
     let errno = |error: io::Error| error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
     let (errno, unrecorded) = match failure {
         // The guard is gone, so no report is possible.
-        Failure::NoGuard => return ExitCode::from(NOT_EXECUTABLE),
-        Failure::TooLate => (0, false),
-        Failure::Unrecorded(error) => (errno(error), true),
-        Failure::System(error) => (errno(error), false),
+        ExecFailure::NoGuard => return ExitCode::from(NOT_EXECUTABLE),
+        ExecFailure::TooLate => (0, false),
+        ExecFailure::Unrecorded(error) => (errno(error), true),
+        ExecFailure::System(error) => (errno(error), false),
     };
     let code = match unrecorded {
         true => NOT_EXECUTABLE,
@@ -66,27 +66,27 @@ pub(super) fn run() -> ExitCode {
     ExitCode::from(code)
 }
 
-enum Failure {
+enum ExecFailure {
     NoGuard,
     TooLate,
     Unrecorded(io::Error),
     System(io::Error),
 }
 
-impl<E: Into<io::Error>> From<E> for Failure {
+impl<E: Into<io::Error>> From<E> for ExecFailure {
     fn from(error: E) -> Self {
         Self::System(error.into())
     }
 }
 
-fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
+fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, ExecFailure> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let Some((start, descriptors)) = wait_with::<ShimStart>(guard)? else {
-        return Err(Failure::NoGuard);
+        return Err(ExecFailure::NoGuard);
     };
     // A guard that exited before the signal was set does not trigger it.
     if getppid().map(number) != Some(start.guard) {
-        return Err(Failure::NoGuard);
+        return Err(ExecFailure::NoGuard);
     }
     let [Some(stdin), Some(file), lock] = descriptors else {
         return Err(Errno::PROTO.into());
@@ -99,7 +99,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
     let claim = lock.map(|file| ClaimShare::new(file, start.place));
     if let Some(claim) = &claim {
         let record = Child::Running(ProcessId::of(number(getpid())));
-        claim.write(record).map_err(Failure::Unrecorded)?;
+        claim.write(record).map_err(ExecFailure::Unrecorded)?;
     }
     let mut exec_spec = ExecSpec::of_file(file)?;
     exec_spec.accept_sockets(number(getpid()));
@@ -116,7 +116,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
     // Checked here too, because the guard may have been suspended after its decision, and the disk
     // may have hung.
     if leasehold_clock::boot_now() >= start.valid_until {
-        return Err(Failure::TooLate);
+        return Err(ExecFailure::TooLate);
     }
     Err(next.exec().into())
 }

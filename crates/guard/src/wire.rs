@@ -26,7 +26,7 @@ use rustix::net::{
 };
 
 pub(super) use self::records::{
-    GuardBegin, GuardStart, LeaderEnd, Report, ShimFailed, ShimStart, Stage, ToGuard,
+    CommandStage, GuardBegin, GuardReport, GuardStart, LeaderEnd, ShimFailed, ShimStart, ToGuard,
 };
 
 /// An exec spec, the claim lock, and a descriptor to keep.
@@ -67,12 +67,12 @@ impl Words {
 }
 
 /// A record, or a field of one, that can be converted to and from words.
-pub(super) trait Record: Sized {
+pub(super) trait WireRecord: Sized {
     fn put(&self, words: &mut Words);
     fn take(words: &mut Words) -> Self;
 }
 
-fn encode(record: &impl Record) -> [u8; LENGTH] {
+fn encode(record: &impl WireRecord) -> [u8; LENGTH] {
     let mut words = Words::default();
     record.put(&mut words);
     let mut bytes = [0; LENGTH];
@@ -82,7 +82,7 @@ fn encode(record: &impl Record) -> [u8; LENGTH] {
     bytes
 }
 
-fn decode<R: Record>(bytes: [u8; LENGTH]) -> R {
+fn decode<R: WireRecord>(bytes: [u8; LENGTH]) -> R {
     let mut words = Words::default();
     for (word, place) in words.words.iter_mut().zip(bytes.as_chunks().0) {
         *word = u64::from_le_bytes(*place);
@@ -91,7 +91,7 @@ fn decode<R: Record>(bytes: [u8; LENGTH]) -> R {
 }
 
 /// Sends a record. Returns `false` if there is no room at present.
-pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Record) -> io::Result<bool> {
+pub(super) fn post(socket: BorrowedFd<'_>, record: &impl WireRecord) -> io::Result<bool> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     match send(socket, &encode(record), flags) {
         Ok(_) => Ok(true),
@@ -112,7 +112,7 @@ pub(super) enum Received<R> {
 }
 
 /// Receives the next record.
-pub(super) fn take<R: Record>(socket: BorrowedFd<'_>) -> Received<R> {
+pub(super) fn take<R: WireRecord>(socket: BorrowedFd<'_>) -> Received<R> {
     let mut bytes = [0; LENGTH];
     loop {
         // With TRUNC, the length of a record that is longer than ours is its own.
@@ -132,7 +132,7 @@ pub(super) fn take<R: Record>(socket: BorrowedFd<'_>) -> Received<R> {
 /// Sends a record with descriptors to a receiver with few unread records, so there is room.
 pub(super) fn post_with(
     socket: BorrowedFd<'_>,
-    record: &impl Record,
+    record: &impl WireRecord,
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -150,7 +150,7 @@ pub(super) fn post_with(
 pub(super) type With<R> = (R, [Option<OwnedFd>; DESCRIPTORS_MAX]);
 
 /// Waits for a record with descriptors; returns `None` if the other end is closed.
-pub(super) fn wait_with<R: Record>(socket: BorrowedFd<'_>) -> io::Result<Option<With<R>>> {
+pub(super) fn wait_with<R: WireRecord>(socket: BorrowedFd<'_>) -> io::Result<Option<With<R>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; LENGTH];

@@ -44,7 +44,7 @@ const NO_CORE: Rlimit = Rlimit {
 pub enum Signal {
     /// TERM, INT, QUIT (some images stop with QUIT) or another one that ends a process by default:
     /// step down and exit. [`StopRequests`] decides the meaning of a second one.
-    Stop(Stop),
+    Stop(StopSignal),
     /// HUP: read the configuration again.
     Reload,
     /// USR1: step down and stay out for one lease duration.
@@ -56,9 +56,9 @@ pub enum Signal {
 /// A signal that ends a command: TERM, INT, QUIT, HUP or another one that does so by default, such
 /// as PWR and the real-time signals, with which service managers stop some programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stop(i32);
+pub struct StopSignal(i32);
 
-impl Stop {
+impl StopSignal {
     /// INT, as Ctrl-C sends it.
     pub const INTERRUPT: Self = Self(SIGINT);
 
@@ -80,7 +80,7 @@ impl Stop {
     }
 }
 
-impl Display for Stop {
+impl Display for StopSignal {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(&signal_name(self.0))
     }
@@ -95,10 +95,10 @@ pub enum Exit {
     /// Exits with this code.
     Code(u8),
     /// Ends by this signal.
-    Signal(Stop),
+    Signal(StopSignal),
     /// Ends by this signal with the whole process group. The key was meant for the group, and only
     /// CMD, which was in the foreground, received its signal.
-    Key(Stop),
+    Key(StopSignal),
 }
 
 impl From<u8> for Exit {
@@ -107,8 +107,8 @@ impl From<u8> for Exit {
     }
 }
 
-impl From<Stop> for Exit {
-    fn from(stop: Stop) -> Self {
+impl From<StopSignal> for Exit {
+    fn from(stop: StopSignal) -> Self {
         match stop.is_of_terminal() {
             true => Self::Signal(stop),
             false => Self::Code(stop.exit_code()),
@@ -202,7 +202,7 @@ pub type Signals = SignalStream<Signal>;
 
 /// Signals that end a command which is not a daemon. SIGHUP is one of them, because the result
 /// would not be seen after the terminal has hung up.
-pub type Stops = SignalStream<Stop>;
+pub type Stops = SignalStream<StopSignal>;
 
 /// Signals that a command which is not a daemon does not use, but the command that it runs may, by
 /// number: USR1 and USR2, WINCH and URG, and without a terminal TTIN, TTOU and CONT. A terminal
@@ -223,7 +223,7 @@ impl Signals {
     /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
         let stops = [SIGTERM, SIGINT, SIGQUIT].into_iter().chain(ending());
-        let stops = stops.map(|number| (Signal::Stop(Stop(number)), number));
+        let stops = stops.map(|number| (Signal::Stop(StopSignal(number)), number));
         Self::listen(stops.chain([
             (Signal::Reload, SIGHUP),
             (Signal::StepDown, SIGUSR1),
@@ -239,7 +239,11 @@ impl Stops {
     /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
         let stops = [SIGTERM, SIGINT, SIGQUIT, SIGHUP].into_iter();
-        Self::listen(stops.chain(ending()).map(|number| (Stop(number), number)))
+        Self::listen(
+            stops
+                .chain(ending())
+                .map(|number| (StopSignal(number), number)),
+        )
     }
 }
 

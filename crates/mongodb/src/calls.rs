@@ -22,7 +22,7 @@ const REJECTED: &str = "rejected";
 
 /// A store call and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
+pub struct AnsweredCall {
     /// The operation's name.
     pub operation: &'static str,
     /// The outcome's name.
@@ -35,7 +35,7 @@ pub struct Answered {
     pub late: bool,
 }
 
-impl Answered {
+impl AnsweredCall {
     /// Returns true if the server answered a write that matched no document.
     pub fn is_rejected(&self) -> bool {
         self.failure.is_none() && self.outcome == REJECTED
@@ -44,22 +44,22 @@ impl Answered {
 
 /// A call that was answered or has timed out.
 #[derive(Debug)]
-pub struct Reply<I, O> {
+pub struct CallReply<I, O> {
     /// The id of the call.
     pub call: I,
     /// The outcome of the call.
     pub outcome: O,
     /// Details for humans; `None` if the driver panicked.
-    pub answered: Option<Answered>,
+    pub answered: Option<AnsweredCall>,
 }
 
 /// The calls in flight, identified by `I`.
-pub struct Calls<I, O> {
+pub struct InFlight<I, O> {
     timeout: Duration,
     waits: JoinSet<Returned<I, O>>,
 }
 
-impl<I, O> fmt::Debug for Calls<I, O> {
+impl<I, O> fmt::Debug for InFlight<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Calls")
             .field("in_flight", &self.waits.len())
@@ -68,7 +68,7 @@ impl<I, O> fmt::Debug for Calls<I, O> {
 }
 
 enum Returned<I, O> {
-    Answered(Reply<I, O>),
+    Answered(CallReply<I, O>),
     TimedOut(I, &'static str, Pending<O>),
 }
 
@@ -80,7 +80,7 @@ struct Pending<O> {
     started: BootTime,
 }
 
-impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
+impl<I: Copy + Send + 'static, O: CallOutcome> InFlight<I, O> {
     /// Creates an empty set of calls, each of which is awaited up to `timeout`.
     pub fn new(timeout: Duration) -> Self {
         Self {
@@ -140,7 +140,7 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
     }
 
     /// Waits for the next reply; returns `None` if no call is in flight. Cancel-safe.
-    pub async fn next(&mut self) -> Option<Reply<I, O>> {
+    pub async fn next(&mut self) -> Option<CallReply<I, O>> {
         loop {
             // The task only waits for the call; it cannot panic and is never aborted.
             if let Ok(returned) = self.waits.join_next().await? {
@@ -149,7 +149,7 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
         }
     }
 
-    fn returned(&mut self, returned: Returned<I, O>) -> Reply<I, O> {
+    fn returned(&mut self, returned: Returned<I, O>) -> CallReply<I, O> {
         let (id, operation, pending) = match returned {
             Returned::Answered(reply) => return reply,
             Returned::TimedOut(id, operation, pending) => (id, operation, pending),
@@ -188,16 +188,16 @@ fn reply<I, O: CallOutcome>(
     answer: Answer<O>,
     elapsed: Duration,
     late: bool,
-) -> Reply<I, O> {
+) -> CallReply<I, O> {
     let Answer { outcome, failure } = answer;
-    let answered = Answered {
+    let answered = AnsweredCall {
         operation,
         outcome: outcome.as_str(),
         elapsed,
         failure,
         late,
     };
-    Reply {
+    CallReply {
         call,
         outcome,
         answered: Some(answered),
@@ -205,8 +205,8 @@ fn reply<I, O: CallOutcome>(
 }
 
 /// Returns the reply to a call in which the driver panicked.
-fn broken<I, O: CallOutcome>(call: I) -> Reply<I, O> {
-    Reply {
+fn broken<I, O: CallOutcome>(call: I) -> CallReply<I, O> {
+    CallReply {
         call,
         outcome: O::UNKNOWN,
         answered: None,
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn i7_a_call_that_outlasts_the_time_out_is_unknown_and_its_outcome_comes_late() {
         run(async {
-            let mut calls = Calls::new(TIMEOUT);
+            let mut calls = InFlight::new(TIMEOUT);
             let (send, receive) = oneshot::channel();
             calls.begin(1, "join", Some("a:1".to_owned()), async {
                 receive.await.expect("an answer")
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_call_beyond_the_bound_fails_unsent() {
         run(async {
-            let mut calls = Calls::<_, Outcome>::new(TIMEOUT);
+            let mut calls = InFlight::<_, Outcome>::new(TIMEOUT);
             for id in 0..CALLS_MAX {
                 calls.begin(id, "read", None, std::future::pending());
             }
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_panic_of_the_driver_leaves_the_outcome_unknown() {
         run(async {
-            let mut calls = Calls::<_, Outcome>::new(Duration::from_secs(60));
+            let mut calls = InFlight::<_, Outcome>::new(Duration::from_secs(60));
             calls.begin(7, "renew", None, async { panic!("planted") });
             let reply = calls.next().await.expect("under way");
             assert_eq!((reply.call, reply.outcome), (7, Outcome::Unknown));

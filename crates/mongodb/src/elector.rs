@@ -100,15 +100,15 @@ pub struct Elector {
     inputs: mpsc::Sender<Input>,
     store: MongoStore,
     /// `None` after the runner has exited.
-    runner: Option<JoinHandle<io::Result<Ended>>>,
+    runner: Option<JoinHandle<io::Result<ReleaseOutcome>>>,
     /// The result of a runner that has exited without a fault.
-    ended: Option<Ended>,
+    ended: Option<ReleaseOutcome>,
     watcher: JoinHandle<()>,
 }
 
 /// The end of a candidate.
 #[derive(Debug, Clone, Copy)]
-enum Ended {
+enum ReleaseOutcome {
     /// The store has no claim of the candidate.
     Released,
     /// The store may have a claim of the candidate.
@@ -277,8 +277,8 @@ impl ElectorBuilder {
             runner: Some(tokio::spawn(async move {
                 runner.run().await?;
                 Ok(match runner.machine.is_left_to_expire() {
-                    true => Ended::Unconfirmed,
-                    false => Ended::Released,
+                    true => ReleaseOutcome::Unconfirmed,
+                    false => ReleaseOutcome::Released,
                 })
             })),
             ended: None,
@@ -350,8 +350,8 @@ impl Elector {
             self.ended = Some(ended.map_err(ElectorError::Fault)?);
         }
         match self.ended {
-            Some(Ended::Released) => Ok(()),
-            Some(Ended::Unconfirmed) => Err(ElectorError::Unconfirmed),
+            Some(ReleaseOutcome::Released) => Ok(()),
+            Some(ReleaseOutcome::Unconfirmed) => Err(ElectorError::Unconfirmed),
             None => {
                 let before = io::Error::other("the candidate has failed before");
                 Err(ElectorError::Fault(before))

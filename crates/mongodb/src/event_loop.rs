@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 
 use serde::Serialize;
 
-use crate::calls::{Answered, Calls};
+use crate::calls::{AnsweredCall, InFlight};
 use crate::store::{CallOutcome, StoreEvent};
 use crate::trace::Tracer;
 use leasehold_clock::BootTimer;
@@ -108,12 +108,12 @@ pub(crate) trait Host {
     fn carry_out(
         &mut self,
         effect: <Self::Machine as Machine>::Effect,
-        calls: &mut InFlight<Self>,
+        calls: &mut CallsInFlight<Self>,
     ) -> Option<Self::End>;
     /// Reports the number of store calls in flight, before the loop waits.
     fn calls_in_flight(&mut self, _: usize) {}
     /// Reports a store call that was answered.
-    fn answered(&mut self, answered: &Answered);
+    fn answered(&mut self, answered: &AnsweredCall);
     /// Converts a store event to an input, if the machine needs it.
     fn news(&mut self, news: StoreEvent<Self::Hint>) -> Option<Input<Self>>;
     /// Reports an input of the program, before the machine handles it.
@@ -129,7 +129,7 @@ pub(crate) type Input<H> = <<H as Host>::Machine as Machine>::Input;
 /// The status of a host's machine.
 pub(crate) type Status<H> = <<H as Host>::Machine as Machine>::Status;
 /// The store calls in flight of a host's machine.
-pub(crate) type InFlight<H> = Calls<CallId, <<H as Host>::Machine as Machine>::Outcome>;
+pub(crate) type CallsInFlight<H> = InFlight<CallId, <<H as Host>::Machine as Machine>::Outcome>;
 
 /// The receiving ends of a loop, and its status.
 pub(crate) struct Channels<H: Host + ?Sized> {
@@ -148,7 +148,7 @@ pub(crate) struct EventLoop<H: Host> {
     channels: Channels<H>,
     /// True once every sender of inputs has been dropped.
     abandoned: bool,
-    calls: InFlight<H>,
+    calls: CallsInFlight<H>,
     tracer: Tracer,
 }
 
@@ -165,7 +165,7 @@ impl<H: Host> EventLoop<H> {
             host,
             channels,
             abandoned: false,
-            calls: Calls::new(operation_timeout),
+            calls: InFlight::new(operation_timeout),
             tracer,
         }
     }
@@ -311,11 +311,11 @@ mod tests {
             self.0.push(*status);
         }
 
-        fn carry_out(&mut self, (): (), _: &mut InFlight<Self>) -> Option<()> {
+        fn carry_out(&mut self, (): (), _: &mut CallsInFlight<Self>) -> Option<()> {
             Some(())
         }
 
-        fn answered(&mut self, _: &Answered) {}
+        fn answered(&mut self, _: &AnsweredCall) {}
 
         fn news(&mut self, _: StoreEvent<()>) -> Option<&'static str> {
             Some("news")

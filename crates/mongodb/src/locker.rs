@@ -19,7 +19,7 @@ pub use self::guard::{Lock, LockGuard};
 pub use self::store_health::{StoreHealth, waits_for_others};
 
 use self::host::LockHost;
-use crate::calls::Answered;
+use crate::calls::AnsweredCall;
 use crate::event_loop::{Channels, EventLoop};
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::{LockClient, MongoLockStore};
@@ -86,7 +86,7 @@ pub trait LockSurfaces: Send {
     /// An event worth reporting to humans.
     fn notice(&mut self, _: &Notice) {}
     /// A store call was answered.
-    fn answered(&mut self, _: &Answered) {}
+    fn answered(&mut self, _: &AnsweredCall) {}
     /// The change stream opened (`None`) or failed.
     fn watching(&mut self, _: Option<&Failure>) {}
     /// The server is not MongoDB but this product, which implements MongoDB's protocol.

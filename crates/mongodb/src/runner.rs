@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-pub use crate::calls::Answered;
+pub use crate::calls::AnsweredCall;
 pub use crate::randomness::KernelRandomness;
 
-use crate::event_loop::{Host, InFlight, state_machine};
+use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::{FailoverSettings, Failure, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{
     BootTime, CallId, Claim, Effect, Election, Input, Notice, Order, Outcome, Randomness, Status,
@@ -45,7 +45,7 @@ pub trait Surfaces: Send {
     /// The number of store calls in flight, before the next wait.
     fn calls_in_flight(&mut self, _: usize) {}
     /// A store call was answered.
-    fn answered(&mut self, _: &Answered) {}
+    fn answered(&mut self, _: &AnsweredCall) {}
     /// The change stream opened (`None`) or failed.
     fn watching(&mut self, _: Option<&Failure>) {}
     /// Hints are followed (`None`), or cannot be.
@@ -117,7 +117,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
         self.surfaces.published(status);
     }
 
-    fn carry_out(&mut self, effect: Effect, calls: &mut InFlight<Self>) -> Option<()> {
+    fn carry_out(&mut self, effect: Effect, calls: &mut CallsInFlight<Self>) -> Option<()> {
         match effect {
             Effect::Call { id, operation } => {
                 let (store, name) = (Arc::clone(&self.store), operation.as_str());
@@ -151,7 +151,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
         self.surfaces.calls_in_flight(number);
     }
 
-    fn answered(&mut self, answered: &Answered) {
+    fn answered(&mut self, answered: &AnsweredCall) {
         self.surfaces.answered(answered);
     }
 

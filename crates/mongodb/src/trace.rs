@@ -130,7 +130,7 @@ pub(crate) struct Tracer {
 }
 
 /// An input that is about to be handled, in the form in which it is written.
-pub(crate) struct Begun(Option<serde_json::Value>);
+pub(crate) struct SerializedInput(Option<serde_json::Value>);
 
 impl Tracer {
     /// Writes the creation of a machine, for which `random` was drawn.
@@ -170,14 +170,19 @@ impl Tracer {
     }
 
     /// Keeps an input for [`Tracer::turn`], because the machine consumes it.
-    pub(crate) fn begin(&self, input: &impl Serialize) -> Begun {
+    pub(crate) fn begin(&self, input: &impl Serialize) -> SerializedInput {
         let written = self.machine.as_ref().map(|_| serde_json::to_value(input));
         // The types of inputs have no value that JSON cannot express.
-        Begun(written.and_then(Result::ok))
+        SerializedInput(written.and_then(Result::ok))
     }
 
     /// Writes a turn, before its effects are carried out.
-    pub(crate) fn turn<E: Serialize>(&mut self, now: BootTime, Begun(input): Begun, effects: &[E]) {
+    pub(crate) fn turn<E: Serialize>(
+        &mut self,
+        now: BootTime,
+        SerializedInput(input): SerializedInput,
+        effects: &[E],
+    ) {
         let random = self.random.take();
         self.event(|| {
             Event::<(), _, _>::Turn(Turn {

@@ -96,7 +96,7 @@ impl ConnectionUri {
         if ConnectionString::parse(format!("{scheme}{servers}")).is_err() {
             return Err(UriProblem::Malformed);
         }
-        let parsed = Options::parse(query).and_then(|options| {
+        let parsed = UriOptions::parse(query).and_then(|options| {
             options.check(scheme, servers)?;
             Ok(options)
         });
@@ -132,13 +132,13 @@ impl ConnectionUri {
 
 /// The options of one connection string.
 #[derive(Default)]
-struct Options<'a> {
+struct UriOptions<'a> {
     /// The names and values for the driver.
     applied: Vec<(&'static str, &'a str)>,
     notices: Vec<UriNotice>,
 }
 
-impl<'a> Options<'a> {
+impl<'a> UriOptions<'a> {
     fn parse(query: &'a str) -> Result<Self, UriProblem> {
         let mut options = Self::default();
         for written in query.split('&').filter(|written| !written.is_empty()) {

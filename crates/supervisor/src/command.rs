@@ -20,7 +20,10 @@ use tracing::warn;
 use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
 use leasehold_guard::claim_share::ClaimShare;
-use leasehold_guard::{Command, End, Ended, Progress, StandbyGuard, StopScope, Terms, Workload};
+use leasehold_guard::{
+    Command, CommandEnd, CommandProgress, GuardedCommand, StandbyGuard, StopScope, Termination,
+    Terms,
+};
 use leasehold_host::exit;
 
 /// Time from the latest possible SIGKILL, and `loss_grace`, to the time from which a command counts
@@ -116,7 +119,7 @@ impl Standby {
 
 /// A running command.
 pub struct Supervised {
-    workload: Workload,
+    workload: GuardedCommand,
     stopping: Stopping,
     /// Time between the stop signal and SIGKILL for processes that the command left.
     leftover_grace: Duration,
@@ -162,7 +165,7 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
     /// The end of the command and all its descendants.
-    pub ended: Ended,
+    pub ended: Termination,
     /// True if the command exited by itself, and the processes that it left had their time to end,
     /// or were stopped on request.
     pub exited: bool,
@@ -190,13 +193,13 @@ impl Finished {
 
     /// Returns true if the command exited with 0, but a process that it left was stopped.
     pub fn is_incomplete(&self) -> bool {
-        self.leftovers_stopped && self.ended.end == End::Exited(exit::DONE)
+        self.leftovers_stopped && self.ended.end == CommandEnd::Exited(exit::DONE)
     }
 }
 
 impl Supervised {
     fn new(
-        workload: Workload,
+        workload: GuardedCommand,
         (stopping, leftover_grace): (Stopping, Duration),
         terms: Terms,
     ) -> Self {
@@ -286,17 +289,17 @@ impl Supervised {
                     }
                 }
             };
-            if let Progress::Ending { by_us: false, .. } = progress {
+            if let CommandProgress::Ending { by_us: false, .. } = progress {
                 self.exited |= self.stopped_at.is_none();
             }
             match progress {
-                Progress::Running { pid } => return Event::Started { pid },
+                CommandProgress::Running { pid } => return Event::Started { pid },
                 // The authority is kept while descendants end by themselves.
-                Progress::Ending { lingers: true, .. } => {
+                CommandProgress::Ending { lingers: true, .. } => {
                     self.lingers = true;
                     self.cut_off |= self.lost || self.killed;
                 }
-                Progress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
+                CommandProgress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
                     self.leftovers_stopped_at
                         .get_or_insert_with(clock::boot_now);
                     if std::mem::take(&mut self.lingers) {
@@ -304,7 +307,7 @@ impl Supervised {
                     }
                     return Event::Exited;
                 }
-                Progress::Gone(ended) => {
+                CommandProgress::Gone(ended) => {
                     let now = clock::boot_now();
                     let lingered = std::mem::take(&mut self.lingers);
                     // A process that was frozen past the deadline has not noticed the loss.
@@ -315,7 +318,7 @@ impl Supervised {
                     }
                     return Event::Gone(self.finished(ended));
                 }
-                Progress::Starting | Progress::Ending { .. } => {}
+                CommandProgress::Starting | CommandProgress::Ending { .. } => {}
             }
         }
     }
@@ -361,7 +364,7 @@ impl Supervised {
         self.terms.valid_until <= now
     }
 
-    fn finished(&self, ended: Ended) -> Finished {
+    fn finished(&self, ended: Termination) -> Finished {
         let now = clock::boot_now();
         // A process that was frozen past the deadline may receive the end of the command before it
         // notices the loss. If only the guard was lost, the authority may last.

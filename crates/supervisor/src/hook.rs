@@ -14,8 +14,8 @@ use super::program::{KILLED_WITHIN, Unkillable, success};
 use super::{Ordered, Phase, RECORDED_WITHIN, SupervisorOptions};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, LeaseName, Terms, Token};
-use leasehold_guard::claim_share::Place;
-use leasehold_guard::{Ended, Workload};
+use leasehold_guard::claim_share::ClaimPlace;
+use leasehold_guard::{GuardedCommand, Termination};
 
 /// Returns the terms of a claim, limited to `until`.
 pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
@@ -29,22 +29,22 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
 /// of a command, so the next daemon waits for the hook.
 pub(super) async fn start(
     options: &SupervisorOptions,
-    (words, place): (&[OsString], Place),
+    (words, place): (&[OsString], ClaimPlace),
     token: Token,
     terms: Terms,
-) -> io::Result<Option<Workload>> {
+) -> io::Result<Option<GuardedCommand>> {
     let Some(command) = options.program.command(words, Some(token)) else {
         return Ok(None);
     };
     let claim = options.claims.share(place, RECORDED_WITHIN).await?;
-    Workload::start(&command.quiet(), terms, Some(claim)).map(Some)
+    GuardedCommand::start(&command.quiet(), terms, Some(claim)).map(Some)
 }
 
 /// Runs the on_lead hook until it ends by itself, reaches its timeout, or its claim no longer
 /// leads. If the daemon is frozen meanwhile, the guard of the hook enforces the deadline of the
 /// claim.
 pub(super) async fn lead(
-    mut hook: Workload,
+    mut hook: GuardedCommand,
     mut orders: watch::Receiver<Option<Ordered>>,
     token: Token,
     until: BootTime,
@@ -76,7 +76,7 @@ pub(super) async fn lead(
 }
 
 /// Kills the on_lead hook, and waits briefly for its end.
-async fn end(hook: Workload, lease: &LeaseName) -> Unkillable {
+async fn end(hook: GuardedCommand, lease: &LeaseName) -> Unkillable {
     let mut left = Unkillable::default();
     hook.kill();
     if left.outlast(hook, Duration::ZERO).await.is_none() {
@@ -87,7 +87,7 @@ async fn end(hook: Workload, lease: &LeaseName) -> Unkillable {
 
 /// Logs the end of a hook; `None` means that it was killed and has not ended. Returns true if it
 /// exited 0.
-pub(super) fn report(lease: &LeaseName, hook: &'static str, ended: Option<Ended>) -> bool {
+pub(super) fn report(lease: &LeaseName, hook: &'static str, ended: Option<Termination>) -> bool {
     let unkillable = || Err("it was killed and has not ended".to_owned());
     let ended = ended.map_or_else(unkillable, success);
     match &ended {
@@ -107,7 +107,7 @@ mod tests {
         let lease = LeaseName::new("orders").expect("legal");
         let (_orders, ordered) = Orders::channel();
         // Without an order in force, the claim no longer leads.
-        let (hook, _progress) = Workload::stand_in();
+        let (hook, _progress) = GuardedCommand::stand_in();
         let until = clock::boot_now() + Duration::from_secs(3600);
         let ends = lead(hook, ordered, Token::ZERO, until, lease);
         let ended = tokio::time::timeout(KILLED_WITHIN * 10, ends).await;

@@ -30,8 +30,8 @@ use self::program::Unkillable;
 
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Input, Order, OrderKind, Terms, Token};
-use leasehold_guard::End;
-use leasehold_guard::claim_share::{ClaimShares, Place};
+use leasehold_guard::CommandEnd;
+use leasehold_guard::claim_share::{ClaimPlace, ClaimShares};
 use leasehold_host::cause::not_executable;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
@@ -237,7 +237,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         if self.left[0].remains() {
             return self.unstartable("on_lead", &ErrorKind::ResourceBusy.into());
         }
-        let what = (self.options.on_lead.as_slice(), Place::OnLead);
+        let what = (self.options.on_lead.as_slice(), ClaimPlace::OnLead);
         let hook = hook::start(&self.options, what, token, terms).await;
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_lead", &error))?;
         let lead = hook::lead(
@@ -263,7 +263,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             let busy = ErrorKind::ResourceBusy.into();
             return self.unstartable("on_step_down", &busy).unwrap_or_default();
         }
-        let what = (self.options.on_step_down.as_slice(), Place::OnStepDown);
+        let what = (self.options.on_step_down.as_slice(), ClaimPlace::OnStepDown);
         let hook = hook::start(&self.options, what, token, terms).await;
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_step_down", &error));
         let Some(mut hook) = hook else { return false };
@@ -291,7 +291,10 @@ impl<W: WorkloadObserver> Supervisor<W> {
 
     /// Runs the command until it is gone.
     async fn run_command(&mut self, command: &mut Standby, token: Token) {
-        let claim = self.options.claims.share(Place::Command, RECORDED_WITHIN);
+        let claim = self
+            .options
+            .claims
+            .share(ClaimPlace::Command, RECORDED_WITHIN);
         let claim = claim.await;
         let Some(ordered) = self.ordered(token).filter(|o| o.phase == Phase::Run) else {
             return;
@@ -405,16 +408,19 @@ impl<W: WorkloadObserver> Supervisor<W> {
             return;
         }
         match ended.end {
-            End::NotExecuted(errno) | End::NotSpawned(errno) => {
+            CommandEnd::NotExecuted(errno) | CommandEnd::NotSpawned(errno) => {
                 let word = self.options.command.first().cloned().unwrap_or_default();
                 let why = not_executable(&word, &io::Error::from_raw_os_error(errno));
                 let command = word.display().to_string();
                 error!(%lease, token, command, why, errno, "failed to execute the workload");
             }
-            End::Exited(_) | End::Signalled(_) if finished.by_itself() => {
+            CommandEnd::Exited(_) | CommandEnd::Signalled(_) if finished.by_itself() => {
                 warn!(%lease, token, code, "workload exited by itself");
             }
-            End::Exited(_) | End::Signalled(_) | End::Refused | End::Unknown => {
+            CommandEnd::Exited(_)
+            | CommandEnd::Signalled(_)
+            | CommandEnd::Refused
+            | CommandEnd::Unknown => {
                 warn!(%lease, token, "workload stopped by its guard");
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_clock as clock;
 use leasehold_core::election::{Identity, LeaseName, Token};
-use leasehold_guard::{Command, Ended, Progress, Terms, Workload};
+use leasehold_guard::{Command, CommandProgress, GuardedCommand, Termination, Terms};
 use leasehold_host::cause::not_executed;
 
 /// Time that a killed command has to exit. A command that is blocked in the kernel (on a disk or a
@@ -70,7 +70,7 @@ impl Program {
             valid_until: at,
             kill_at: at,
         };
-        match Workload::start(&command.quiet(), terms, None) {
+        match GuardedCommand::start(&command.quiet(), terms, None) {
             Ok(started) => match left.outlast(started, timeout).await {
                 Some(ended) => success(ended),
                 None => Err("it did not end in time and cannot be killed".to_owned()),
@@ -81,7 +81,7 @@ impl Program {
 }
 
 /// Returns why a short command failed.
-pub(super) fn success(ended: Ended) -> Result<(), String> {
+pub(super) fn success(ended: Termination) -> Result<(), String> {
     if let Some(error) = ended.end.not_executed() {
         return Err(format!("it cannot be executed: {}", not_executed(&error)));
     }
@@ -95,12 +95,12 @@ pub(super) fn success(ended: Ended) -> Result<(), String> {
 
 /// A command that was killed and has not ended, if any.
 #[derive(Debug, Default)]
-pub(super) struct Unkillable(Option<Workload>);
+pub(super) struct Unkillable(Option<GuardedCommand>);
 
 impl Unkillable {
     /// Returns true if the command has not ended yet.
     pub(super) fn remains(&mut self) -> bool {
-        let gone = |left: &mut Workload| matches!(left.progress(), Progress::Gone(_));
+        let gone = |left: &mut GuardedCommand| matches!(left.progress(), CommandProgress::Gone(_));
         self.0.take_if(gone);
         self.0.is_some()
     }
@@ -109,9 +109,9 @@ impl Unkillable {
     /// not ended; it is then kept here.
     pub(super) async fn outlast(
         &mut self,
-        mut started: Workload,
+        mut started: GuardedCommand,
         limit: Duration,
-    ) -> Option<Ended> {
+    ) -> Option<Termination> {
         let ended = tokio::time::timeout(limit + KILLED_WITHIN, started.ended()).await;
         if ended.is_err() {
             self.0 = Some(started);
@@ -123,10 +123,10 @@ impl Unkillable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leasehold_guard::End;
+    use leasehold_guard::CommandEnd;
 
-    const ENDED: Ended = Ended {
-        end: End::Signalled(9),
+    const ENDED: Termination = Termination {
+        end: CommandEnd::Signalled(9),
         by_us: true,
         interrupted: false,
         lingered: false,
@@ -143,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unkillable_process_is_not_waited_for_and_blocks_the_next_start() {
-        let (hangs, progress) = Workload::stand_in();
+        let (hangs, progress) = GuardedCommand::stand_in();
         let mut left = Unkillable::default();
         assert_eq!(left.outlast(hangs, Duration::from_millis(10)).await, None);
         assert!(left.remains());
@@ -151,14 +151,14 @@ mod tests {
         let second = Duration::from_secs(1);
         let ran = program().run_briefly(&words, None, second, &mut left).await;
         assert!(ran.is_err_and(|why| why.contains("has not ended")));
-        progress.send_replace(Progress::Gone(ENDED));
+        progress.send_replace(CommandProgress::Gone(ENDED));
         assert!(!left.remains());
     }
 
     #[tokio::test]
     async fn an_end_is_reported_at_once() {
-        let (ends, progress) = Workload::stand_in();
-        progress.send_replace(Progress::Gone(ENDED));
+        let (ends, progress) = GuardedCommand::stand_in();
+        progress.send_replace(CommandProgress::Gone(ENDED));
         let mut left = Unkillable::default();
         let hour = Duration::from_secs(3600);
         assert_eq!(left.outlast(ends, hour).await, Some(ENDED));

@@ -141,7 +141,7 @@ fn repair() -> Command {
         "Raise the token of a lease after a backup was restored, if no candidate renews",
     )
     .after_help(
-        "A restored document may have a token that was used before. Stop all candidates, find the highest token that \
+        "A restored document may have a token that was used before. StopSignal all candidates, find the highest token that \
          a log, a dashboard (leasehold_token) or a receiver of effects has seen, and raise it before they \
          start. The command watches for the lease duration of the holder in the document (24s if there is none) that \
          no candidate writes to it.\n\nExamples:\n  leasehold repair orders --token-at-least 4711\n\nExit codes: 0 done, or it was not \

@@ -6,7 +6,7 @@ use super::{Installation, NOT_REACHED, within};
 use crate::config::Watch;
 use crate::store::Failure;
 use crate::store::mongo::probe::{
-    Description, Kind, Product, lacks_hints, lacks_right, requires_login,
+    DeploymentKind, Description, Product, lacks_hints, lacks_right, requires_login,
 };
 
 /// The actions that were granted, on which other checks depend.
@@ -83,14 +83,14 @@ pub(super) async fn checks(
         ),
     };
     let change_stream = match description.kind {
-        Kind::Standalone => Check::skipped(
+        DeploymentKind::Standalone => Check::skipped(
             Name::ChangeStream,
             "a standalone server has no change streams",
         ),
         _ if !granted.find => {
             Check::skipped(Name::ChangeStream, "a change stream requires find as well")
         }
-        Kind::ReplicaSet(_) | Kind::Router => {
+        DeploymentKind::ReplicaSet(_) | DeploymentKind::Router => {
             let watched = within(*timeout, store.watch()).await;
             granted.change_stream = watched.is_ok();
             CHANGE_STREAM.judged(watched, installation)

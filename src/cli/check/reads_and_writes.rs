@@ -9,7 +9,7 @@ use super::{Installation, NOT_REACHED, within};
 use crate::election::Found;
 use crate::store::Failure;
 use crate::store::mongo::probe::{
-    Description, Indexes, Kind, Latencies, MEASURED_MAX, Product, lacks_right,
+    DeploymentKind, Description, Indexes, Latencies, MEASURED_MAX, Product, lacks_right,
 };
 
 const NAMES: [Name; 8] = [
@@ -33,7 +33,7 @@ pub(super) async fn checks(
     let Some(description) = reached else {
         return NAMES.map(|name| Check::skipped(name, NOT_REACHED)).into();
     };
-    let alone = description.kind == Kind::Standalone;
+    let alone = description.kind == DeploymentKind::Standalone;
     vec![
         collection(installation, description).await,
         lease_document(installation, granted).await,
@@ -50,7 +50,7 @@ pub(super) async fn checks(
 /// that no index deletes them.
 async fn collection(installation: &Installation, description: &Description) -> Check {
     let name = Name::Collection;
-    if description.kind == Kind::Standalone || description.product != Product::MongoDb {
+    if description.kind == DeploymentKind::Standalone || description.product != Product::MongoDb {
         return Check::skipped(name, "it takes a transaction, which this server has not");
     }
     let Installation { store, timeout, .. } = installation;

@@ -11,8 +11,8 @@ use super::{NOT_REACHED, tls, within};
 use crate::clock;
 use crate::publish::directory::{DEPLOYMENT_FILE, recorded_deployment};
 use crate::store::mongo::probe::{
-    Description, Kind, Login, Product, Seeds, ServerState, StoreProbe, lacks_right, refuses_login,
-    refuses_tls, resolve,
+    DeploymentKind, Description, Login, Product, SeedList, ServerState, StoreProbe, lacks_right,
+    refuses_login, refuses_tls, resolve,
 };
 use crate::store::{Failure, RetryPolicy};
 
@@ -285,28 +285,28 @@ fn deployment(description: &Description) -> Check {
                 "upgrade MongoDB",
             )
         }
-        Kind::Standalone => Check::warning(
+        DeploymentKind::Standalone => Check::warning(
             name,
             format!(
                 "standalone server, MongoDB {version}: followers poll, and an acknowledged write is lost if this server is lost"
             ),
             "use a replica set of three members",
         ),
-        Kind::Router => Check::warning(
+        DeploymentKind::Router => Check::warning(
             name,
             format!(
                 "sharded cluster through routers, MongoDB {version}: not tested with real routers; change streams are late, so a handoff takes up to a renew_interval"
             ),
             "use a replica set, or hints (docs/mongodb.md)",
         ),
-        Kind::ReplicaSet(set) if data < MEMBERS_MIN => Check::warning(
+        DeploymentKind::ReplicaSet(set) if data < MEMBERS_MIN => Check::warning(
             name,
             format!(
                 "replica set {set:?}, MongoDB {version}, data-bearing members: {data}, arbiters: {voters}: no leader while one data-bearing member is down"
             ),
             "use three data-bearing members",
         ),
-        Kind::ReplicaSet(set) => Check::ok(
+        DeploymentKind::ReplicaSet(set) => Check::ok(
             name,
             format!(
                 "replica set {set:?}, MongoDB {version}, data-bearing members: {data}, arbiters: {voters}: at most one leader, across elections"
@@ -318,7 +318,7 @@ fn deployment(description: &Description) -> Check {
 /// Checks that all servers of the connection string belong to one deployment.
 async fn one_deployment(
     store: &StoreProbe,
-    seeds: &Seeds,
+    seeds: &SeedList,
     description: Option<&Description>,
     timeout: Duration,
 ) -> Check {
@@ -344,7 +344,7 @@ async fn one_deployment(
         );
     }
     match (&description.kind, seeds.set()) {
-        (Kind::ReplicaSet(set), None) => Check::warning(
+        (DeploymentKind::ReplicaSet(set), None) => Check::warning(
             name,
             format!(
                 "the {servers} servers that answer belong to one replica set, but the MongoDB URI does not name it"
@@ -398,7 +398,7 @@ mod tests {
     use super::super::report::Outcome;
     use super::*;
 
-    fn description(kind: Kind, members: &[&str], arbiters: &[&str]) -> Description {
+    fn description(kind: DeploymentKind, members: &[&str], arbiters: &[&str]) -> Description {
         let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         Description {
             kind,
@@ -412,13 +412,13 @@ mod tests {
 
     #[test]
     fn only_a_set_of_three_data_bearing_members_is_all_right() {
-        let set = || Kind::ReplicaSet("rs0".to_owned());
+        let set = || DeploymentKind::ReplicaSet("rs0".to_owned());
         let three = description(set(), &["a:1", "b:1", "c:1"], &[]);
         assert_eq!(deployment(&three).outcome(), Outcome::Ok);
         for other in [
             description(set(), &["a:1", "b:1"], &["c:1"]),
-            description(Kind::Standalone, &[], &[]),
-            description(Kind::Router, &[], &[]),
+            description(DeploymentKind::Standalone, &[], &[]),
+            description(DeploymentKind::Router, &[], &[]),
             Description {
                 version: "4.2.1".to_owned(),
                 ..three.clone()

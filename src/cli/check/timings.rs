@@ -5,7 +5,7 @@ use super::report::{Check, Name, shown};
 use super::{Installation, NOT_REACHED, within};
 use crate::election::{Timings, election_gap};
 use crate::store::FailoverSettings;
-use crate::store::mongo::probe::{Description, Kind, lacks_right};
+use crate::store::mongo::probe::{DeploymentKind, Description, lacks_right};
 
 pub(super) async fn checks(
     installation: &Installation,
@@ -22,9 +22,11 @@ pub(super) async fn checks(
     };
     match reached.map(|description| &description.kind) {
         None => return skipped(NOT_REACHED),
-        Some(Kind::Standalone) => return skipped("a standalone server has no elections"),
-        Some(Kind::Router) => return skipped("a router does not show the elections of its shards"),
-        Some(Kind::ReplicaSet(_)) => {}
+        Some(DeploymentKind::Standalone) => return skipped("a standalone server has no elections"),
+        Some(DeploymentKind::Router) => {
+            return skipped("a router does not show the elections of its shards");
+        }
+        Some(DeploymentKind::ReplicaSet(_)) => {}
     }
     let timings = &config.lease.timings;
     match within(*timeout, store.failover_settings()).await {

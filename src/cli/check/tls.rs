@@ -8,13 +8,13 @@ use super::report::{Check, Name};
 use super::servers::failed;
 use super::within;
 use crate::clock;
-use crate::store::mongo::probe::{Certificates, Seeds, Validity};
+use crate::store::mongo::probe::{Certificates, SeedList, Validity};
 
 /// Time before the end of a certificate in which it should be renewed.
 const RENEWED_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
 const DAY: u64 = 24 * 3600;
 
-pub(super) async fn checks(seeds: &Seeds, members: &[String], timeout: Duration) -> Vec<Check> {
+pub(super) async fn checks(seeds: &SeedList, members: &[String], timeout: Duration) -> Vec<Check> {
     let certificates = match within(timeout, seeds.certificates()).await {
         Ok(Some(certificates)) => certificates,
         Ok(None) => return vec![unencrypted(members)],

@@ -8,7 +8,7 @@ use tracing::{debug, error, info, warn};
 
 use super::observation_cache::ObservationCache;
 use super::store_answers::{StoreAnswers, seconds};
-use crate::calls::Answered;
+use crate::calls::AnsweredCall;
 use crate::cli::UNSUPPORTED;
 use crate::election::{BootTime, Identity, LeaseName, Token};
 use crate::lock::{EntryState, Loss, Notice, QUEUE_MAX};
@@ -97,7 +97,7 @@ impl LockSurfaces for ContenderLog {
         }
     }
 
-    fn answered(&mut self, answered: &Answered) {
+    fn answered(&mut self, answered: &AnsweredCall) {
         self.store.answered(answered);
     }
 

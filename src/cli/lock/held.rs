@@ -21,9 +21,9 @@ use crate::election::{BootTime, LeaseName, Timings, Token};
 use crate::exit;
 use crate::lock::{End as LockEnd, Standing, Status};
 use crate::locker::Locker;
-use crate::signals::{Exit, Relays, Stop, StopRequest, StopRequests, Stops};
+use crate::signals::{Exit, Relays, StopRequest, StopRequests, StopSignal, Stops};
 use crate::supervisor::command::{Event, Finished, Standby, Supervised};
-use crate::workload::{End, Orphans, Terms, without_ours};
+use crate::workload::{CommandEnd, Orphans, Terms, without_ours};
 
 /// Maximum time that the exit waits for the release. The next waiter is granted the lock within
 /// milliseconds; if MongoDB does not respond, the entry expires.
@@ -133,13 +133,13 @@ impl Work<'_> {
         // Nothing of the command is left, so others may hold the lock from here on (I6).
         let mut code = code;
         match finished.ended.end {
-            End::Refused | End::NotExecuted(_) | End::NotSpawned(_) => {
+            CommandEnd::Refused | CommandEnd::NotExecuted(_) | CommandEnd::NotSpawned(_) => {
                 give_back(&mut locker).await;
                 if never_began(&finished, stopped.is_some()) && fault.is_none() {
                     return Ok(Worked::NeverBegan);
                 }
             }
-            End::Exited(_) | End::Signalled(_) | End::Unknown => {
+            CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Unknown => {
                 let mut end = conclude(&mut locker, succeeded, patience).await;
                 if end.is_none() && succeeded && self.job.args.once_per.is_some() {
                     // An election takes longer than the usual patience, and would cost the success.
@@ -240,7 +240,7 @@ impl Work<'_> {
             .collect()
     }
 
-    fn exit_code(&self, finished: &Finished, stopped: Option<Stop>) -> u8 {
+    fn exit_code(&self, finished: &Finished, stopped: Option<StopSignal>) -> u8 {
         let ended = finished.ended;
         // Whichever process was first to send the signal: on busy cores the guard may be late.
         if finished.killed && (ended.by_us || finished.cut_off) {
@@ -272,19 +272,19 @@ impl Work<'_> {
             return exit::INCOMPLETE;
         }
         // A stop signal just before the start prevents the start.
-        let not_run = stopped.map_or(exit::LOCK_LOST, Stop::exit_code);
+        let not_run = stopped.map_or(exit::LOCK_LOST, StopSignal::exit_code);
         ended.end.exit_code().unwrap_or(not_run)
     }
 }
 
 /// Returns how this process ends after a command with this exit code. If a signal of the terminal
 /// has ended the command, it ends this process too.
-fn of_terminal(finished: &Finished, code: u8, stopped: Option<Stop>) -> Exit {
+fn of_terminal(finished: &Finished, code: u8, stopped: Option<StopSignal>) -> Exit {
     let Finished { ended, .. } = finished;
-    let End::Signalled(number) = ended.end else {
+    let CommandEnd::Signalled(number) = ended.end else {
         return code.into();
     };
-    match (Stop::of_terminal(number), stopped) {
+    match (StopSignal::of_terminal(number), stopped) {
         _ if ended.end.exit_code() != Some(code) || finished.killed => code.into(),
         (Some(key), _) if ended.interrupted => Exit::Key(key),
         (Some(key), None) if !ended.by_us => Exit::Signal(key),
@@ -297,7 +297,7 @@ fn of_terminal(finished: &Finished, code: u8, stopped: Option<Stop>) -> Exit {
 /// Returns true if the guard found the deadline passed and executed nothing. A busy machine can take
 /// longer to start a command than a grant that is not confirmed lasts.
 fn never_began(finished: &Finished, stopped: bool) -> bool {
-    finished.ended.end == End::Refused && !stopped && !finished.killed
+    finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }
 
 /// Returns the variables of the innermost lock. Without slots, that of an outer lock with slots
@@ -415,12 +415,12 @@ pub(super) async fn give_back(locker: &mut Locker) {
 mod tests {
     use super::*;
     use crate::election::{Authority, Claim, Session};
-    use crate::workload::Ended;
+    use crate::workload::Termination;
 
     #[test]
     fn only_a_command_that_its_guard_refused_never_began() {
         let finished = |end, killed| Finished {
-            ended: Ended {
+            ended: Termination {
                 end,
                 by_us: true,
                 interrupted: false,
@@ -434,11 +434,15 @@ mod tests {
             lost: true,
             killed,
         };
-        assert!(never_began(&finished(End::Refused, false), false));
-        assert!(!never_began(&finished(End::Refused, true), false));
-        assert!(!never_began(&finished(End::Refused, false), true));
+        assert!(never_began(&finished(CommandEnd::Refused, false), false));
+        assert!(!never_began(&finished(CommandEnd::Refused, true), false));
+        assert!(!never_began(&finished(CommandEnd::Refused, false), true));
         // These may have run for a moment, or cannot run.
-        for end in [End::Signalled(9), End::Unknown, End::NotExecuted(2)] {
+        for end in [
+            CommandEnd::Signalled(9),
+            CommandEnd::Unknown,
+            CommandEnd::NotExecuted(2),
+        ] {
             assert!(!never_began(&finished(end, false), false), "{end:?}");
         }
     }

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::election::LeaseName;
 use crate::exit;
 use crate::locker::Locker;
-use crate::signals::{Exit, Stop, StopRequest, StopRequests, Stops};
+use crate::signals::{Exit, StopRequest, StopRequests, StopSignal, Stops};
 use crate::sink::Sink;
 
 /// Message to a user at a terminal.
@@ -38,7 +38,7 @@ enum Announced {
     Failed(String),
     /// The lock was lost before the line was written.
     Lost,
-    Stopped(Stop),
+    Stopped(StopSignal),
 }
 
 /// Reason why the lock is no longer held.
@@ -140,7 +140,7 @@ impl Work<'_> {
         locker: &Locker,
         stops: &mut Stops,
         input: &mut Input,
-    ) -> (Over, Option<Stop>) {
+    ) -> (Over, Option<StopSignal>) {
         let mut status = locker.status();
         let stop_grace = self.job.config.workload.stop_grace;
         let mut requests = StopRequests::default();

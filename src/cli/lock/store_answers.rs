@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::calls::Answered;
+use crate::calls::AnsweredCall;
 
 use crate::clock;
 use crate::election::{Identity, LeaseName};
@@ -67,8 +67,8 @@ impl StoreAnswers {
     }
 
     /// Records a response. The first failure is logged, and later ones at growing intervals.
-    pub(super) fn answered(&mut self, answered: &Answered) {
-        let Answered {
+    pub(super) fn answered(&mut self, answered: &AnsweredCall) {
+        let AnsweredCall {
             operation,
             outcome,
             failure,
@@ -168,8 +168,8 @@ mod tests {
         (answers, receiver)
     }
 
-    fn answered(failure: Option<Failure>) -> Answered {
-        Answered {
+    fn answered(failure: Option<Failure>) -> AnsweredCall {
+        AnsweredCall {
             operation: "join",
             outcome: "failed",
             elapsed: Duration::ZERO,
@@ -237,7 +237,7 @@ mod tests {
         ))));
         let first = state.borrow().health.unreachable_until(patience);
         assert!(first.is_some());
-        answers.answered(&Answered {
+        answers.answered(&AnsweredCall {
             operation: "read",
             ..answered(None)
         });
@@ -254,7 +254,7 @@ mod tests {
         let refused = Failure::new("MongoDB refused the write", "");
         answers.answered(&answered(Some(refused)));
         let first = state.borrow().health.unreachable_until(patience);
-        let rejected = || Answered {
+        let rejected = || AnsweredCall {
             outcome: "rejected",
             ..answered(None)
         };

@@ -20,7 +20,7 @@ use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, WallMil
 use crate::lock::{Ahead, End, QUEUE_MAX, Standing, Status};
 use crate::locker::{Locker, waits_for_others};
 use crate::publish::render::date;
-use crate::signals::{Stop, Stops};
+use crate::signals::{StopSignal, Stops};
 
 /// Maximum time that a stopped wait spends on leaving the queue. If the entry remains, other
 /// waiters evict it.
@@ -91,7 +91,7 @@ pub(super) enum Waited {
     Wrong,
     /// The program for which the lock is acquired closed our standard input.
     Abandoned,
-    Stopped(Stop),
+    Stopped(StopSignal),
     Broken(io::Error),
 }
 

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::election::LeaseName;
 use crate::randomness::KernelRandomness;
 use crate::store::Failure;
-use crate::store::mongo::operators::{Acted, ActionId, Present, View, ViewEvent};
+use crate::store::mongo::operators::{Acted, ActionId, LiveView, Present, ViewEvent};
 
 /// Time in which candidates answer. Those with a change stream take milliseconds; the others poll,
 /// by default each second.
@@ -18,7 +18,7 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// the time is over.
 pub(super) async fn candidates(
     session: &Session,
-    view: &mut View,
+    view: &mut LiveView,
     name: &LeaseName,
     complete: impl Fn(&[Present]) -> bool,
 ) -> Result<Vec<Present>, OperatorError> {

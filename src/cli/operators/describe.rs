@@ -16,7 +16,7 @@ use crate::cli::{CommandError, answer};
 use crate::election::LeaseName;
 use crate::exit;
 use crate::publish::render::date;
-use crate::store::mongo::operators::{Effect, LeaseRecord, Present, Scope, ViewEvent};
+use crate::store::mongo::operators::{LeaseRecord, Present, RequestEffect, Scope, ViewEvent};
 
 pub(super) async fn run(
     session: &Session,
@@ -207,7 +207,7 @@ fn request(lease: &LeaseRecord) -> String {
         return "none".to_owned();
     };
     let effect = match lease.effect() {
-        Some(Effect::Effective) | None => "the holder applies it".to_owned(),
+        Some(RequestEffect::Effective) | None => "the holder applies it".to_owned(),
         Some(effect) => format!("no effect: {}", because(effect)),
     };
     let reason = request.reason.as_ref().map(|reason| format!(": {reason}"));

@@ -12,7 +12,7 @@ use crate::cli::table::{Row, Style, text};
 use crate::cli::{CommandError, answer};
 use crate::clock;
 use crate::exit;
-use crate::store::mongo::operators::{LISTED_MAX, Scope, View, ViewEvent};
+use crate::store::mongo::operators::{LISTED_MAX, LiveView, Scope, ViewEvent};
 
 /// Lists the leases once a renewal of each holder was seen, after `observe` at the latest.
 pub(super) async fn run(session: &Session, observe: Duration) -> Result<u8, CommandError> {
@@ -47,7 +47,7 @@ pub(super) async fn run(session: &Session, observe: Duration) -> Result<u8, Comm
 /// documents are read before a holder is said to have expired.
 pub(super) async fn await_renewals(
     session: &Session,
-    view: &mut View,
+    view: &mut LiveView,
     scope: &Scope,
     observed: &mut Observed,
     observe: Duration,

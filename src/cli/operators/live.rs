@@ -22,8 +22,8 @@ use crate::cli::table::{Row, Style, lines};
 use crate::clock;
 use crate::election::BootTime;
 use crate::exit;
-use crate::signals::{Exit, Resizes, Stop, Stops};
-use crate::store::mongo::operators::{Scope, View, ViewEvent};
+use crate::signals::{Exit, Resizes, StopSignal, Stops};
+use crate::store::mongo::operators::{LiveView, Scope, ViewEvent};
 
 /// Minimum time between two frames: a busy collection must not keep the terminal busy.
 const FRAME_MIN: Duration = Duration::from_millis(200);
@@ -76,7 +76,7 @@ fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Prints one line per change until the output is closed.
-async fn changes(view: &mut View, observed: &mut Observed) -> io::Result<()> {
+async fn changes(view: &mut LiveView, observed: &mut Observed) -> io::Result<()> {
     let mut liveness = BTreeMap::new();
     for seen in observed.documents() {
         line("present", seen)?;
@@ -158,7 +158,11 @@ fn write_line(object: &serde_json::Value) -> io::Result<()> {
 }
 
 /// Draws a live table until the operator quits.
-async fn table(session: &Session, view: &mut View, observed: &mut Observed) -> io::Result<Exit> {
+async fn table(
+    session: &Session,
+    view: &mut LiveView,
+    observed: &mut Observed,
+) -> io::Result<Exit> {
     let mut screen = Screen::enter()?;
     let mut resizes = Resizes::register()?;
     let mut first_row = 0;
@@ -189,7 +193,7 @@ async fn table(session: &Session, view: &mut View, observed: &mut Observed) -> i
             },
             key = screen.key() => match key {
                 Key::Quit => return Ok(exit::DONE.into()),
-                Key::Interrupt => return Ok(Exit::Key(Stop::INTERRUPT)),
+                Key::Interrupt => return Ok(Exit::Key(StopSignal::INTERRUPT)),
                 Key::Scroll(rows) => first_row = usize::saturating_add_signed(first_row, rows),
                 Key::Top => first_row = 0,
                 Key::Other => {}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::election::{BootTime, Claim, Revision};
 use crate::lock;
-use crate::store::mongo::operators::{Content, Entry, LeaseRecord, ViewEvent};
+use crate::store::mongo::operators::{CollectionEntry, Content, LeaseRecord, ViewEvent};
 
 /// The documents of a collection, and when each holder's renewals were seen.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Observed {
 /// A document, and what was seen of it.
 #[derive(Debug)]
 pub(super) struct Seen {
-    pub(super) entry: Entry,
+    pub(super) entry: CollectionEntry,
     pub(super) silence: Silence,
     /// The time without a renewal of each holder and waiter of a lock.
     pub(super) claims: BTreeMap<Claim, Silence>,
@@ -103,7 +103,7 @@ impl Observed {
         }
     }
 
-    fn put(&mut self, entry: Entry, known: Option<Seen>, at: BootTime) -> Option<String> {
+    fn put(&mut self, entry: CollectionEntry, known: Option<Seen>, at: BootTime) -> Option<String> {
         let is_known = known.is_some();
         let after = |before: Option<Silence>, revision| match before {
             Some(silence) if silence.revision == revision => silence,
@@ -163,7 +163,7 @@ impl Observed {
 }
 
 /// Returns the lease in an entry.
-pub(super) fn lease(entry: &Entry) -> Option<&LeaseRecord> {
+pub(super) fn lease(entry: &CollectionEntry) -> Option<&LeaseRecord> {
     match &entry.content {
         Content::Lease(lease) => Some(lease),
         Content::Lock(_) | Content::Foreign(_) => None,
@@ -171,7 +171,7 @@ pub(super) fn lease(entry: &Entry) -> Option<&LeaseRecord> {
 }
 
 /// Returns the holders and waiters of the lock in an entry.
-fn claims(entry: &Entry) -> impl Iterator<Item = &lock::Entry> {
+fn claims(entry: &CollectionEntry) -> impl Iterator<Item = &lock::Entry> {
     let lock = match &entry.content {
         Content::Lock(lock) => Some(&lock.lock),
         Content::Lease(_) | Content::Foreign(_) => None,
@@ -180,12 +180,12 @@ fn claims(entry: &Entry) -> impl Iterator<Item = &lock::Entry> {
         .flat_map(|lock| lock.holders.iter().chain(&lock.queue))
 }
 
-fn revision(entry: &Entry) -> Option<Revision> {
+fn revision(entry: &CollectionEntry) -> Option<Revision> {
     lease(entry).map(|lease| lease.lease.revision)
 }
 
 /// Returns true if at most revision and date of the last renewal, or a roll call, differ.
-fn differs_by_renewal(before: &Entry, after: &Entry) -> bool {
+fn differs_by_renewal(before: &CollectionEntry, after: &CollectionEntry) -> bool {
     let (Some(before), Some(after)) = (lease(before), lease(after)) else {
         return before == after;
     };

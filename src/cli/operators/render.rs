@@ -9,8 +9,10 @@ use crate::cli::table::{Row, Style};
 use crate::election::{BootTime, RequestKind, WallMillis};
 use crate::log::millis;
 use crate::publish::render::date;
-use crate::store::mongo::Ended;
-use crate::store::mongo::operators::{ActionRecord, Content, Effect, LeaseRecord, RequestRecord};
+use crate::store::mongo::PastHolder;
+use crate::store::mongo::operators::{
+    ActionRecord, Content, LeaseRecord, RequestEffect, RequestRecord,
+};
 
 /// The header of the table of leases.
 pub(super) const HEADER: [&str; 9] = [
@@ -147,7 +149,7 @@ fn notes(lease: &LeaseRecord) -> Vec<String> {
     }
     if let Some(request) = &lease.request {
         notes.push(match lease.effect() {
-            Some(Effect::Effective) | None => self::request(request),
+            Some(RequestEffect::Effective) | None => self::request(request),
             Some(effect) => format!("{}, no effect: {}", self::request(request), because(effect)),
         });
     }
@@ -190,14 +192,16 @@ pub(super) fn request(request: &RequestRecord) -> String {
 }
 
 /// Describes why a request has no effect.
-pub(super) fn because(effect: Effect) -> String {
+pub(super) fn because(effect: RequestEffect) -> String {
     match effect {
-        Effect::Effective => "the holder applies it".to_owned(),
-        Effect::OtherToken { named, leader } => {
+        RequestEffect::Effective => "the holder applies it".to_owned(),
+        RequestEffect::OtherToken { named, leader } => {
             format!("it is for token {named}, and the holder has token {leader}")
         }
-        Effect::Free => "nobody holds the lease, and the next acquisition removes it".to_owned(),
-        Effect::Invalid(why) => why.to_owned(),
+        RequestEffect::Free => {
+            "nobody holds the lease, and the next acquisition removes it".to_owned()
+        }
+        RequestEffect::Invalid(why) => why.to_owned(),
     }
 }
 
@@ -260,7 +264,7 @@ pub(super) fn object(seen: &Seen, now: BootTime) -> Value {
     })
 }
 
-fn request_object(request: &RequestRecord, effect: Option<Effect>) -> Value {
+fn request_object(request: &RequestRecord, effect: Option<RequestEffect>) -> Value {
     let valid = request.request.as_ref().ok();
     let kind = valid.map(|request| match request.kind {
         RequestKind::StepDown => "step_down",
@@ -273,13 +277,13 @@ fn request_object(request: &RequestRecord, effect: Option<Effect>) -> Value {
         "by": request.by,
         "reason": request.reason,
         "at": date(request.at),
-        "effective": effect == Some(Effect::Effective),
-        "why_not": effect.filter(|effect| *effect != Effect::Effective).map(because),
+        "effective": effect == Some(RequestEffect::Effective),
+        "why_not": effect.filter(|effect| *effect != RequestEffect::Effective).map(because),
     })
 }
 
 /// Returns a former holder as JSON.
-pub(super) fn ended_object(ended: &Ended) -> Value {
+pub(super) fn ended_object(ended: &PastHolder) -> Value {
     json!({
         "token": ended.token.map(|token| token.get()),
         "identity": ended.identity.as_ref().map(|identity| identity.as_str()),

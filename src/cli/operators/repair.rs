@@ -16,7 +16,8 @@ use crate::exit;
 use crate::publish::render::date;
 use crate::randomness::KernelRandomness;
 use crate::store::mongo::operators::{
-    Acted, Action, ActionId, ActionKind, Entry, LeaseRecord, Scope, View, ViewEvent,
+    Acted, ActionId, ActionKind, CollectionEntry, LeaseRecord, LiveView, OperatorAction, Scope,
+    ViewEvent,
 };
 use crate::store::{Failure, RetryPolicy};
 
@@ -31,7 +32,7 @@ pub(super) async fn run(
 ) -> Result<u8, CommandError> {
     let mut view = session.collection.follow(Scope::One(name.clone()));
     let (entries, at) = session.listed(&mut view, DOING).await?;
-    let action = |kind| Action {
+    let action = |kind| OperatorAction {
         id: ActionId::random(&mut KernelRandomness),
         kind,
         by: author.by.to_string(),
@@ -71,7 +72,7 @@ pub(super) async fn run(
 /// Watches the lease for its lease duration. Returns the refusal if it changes.
 async fn written_by_another(
     session: &Session,
-    view: &mut View,
+    view: &mut LiveView,
     observed: &mut Observed,
     lease: &LeaseRecord,
     at_least: Token,
@@ -98,7 +99,7 @@ async fn written_by_another(
 
 /// Returns how the lease changed since it was seen, or `None` if no candidate has written to it.
 fn change(
-    entry: Option<&Entry>,
+    entry: Option<&CollectionEntry>,
     seen: &LeaseRecord,
     at_least: Token,
 ) -> Option<(&'static str, String)> {
@@ -127,7 +128,7 @@ async fn created(
     session: &Session,
     name: &LeaseName,
     token: Token,
-    action: &Action,
+    action: &OperatorAction,
 ) -> Result<Outcome, OperatorError> {
     let (revision, sent) = (Revision::random(&mut KernelRandomness), clock::boot_now());
     let created = session.collection.create(name, revision, action).await;
@@ -154,7 +155,7 @@ async fn raised(
     name: &LeaseName,
     lease: &LeaseRecord,
     at_least: Token,
-    action: &Action,
+    action: &OperatorAction,
 ) -> Result<Outcome, OperatorError> {
     warn!(lease = %name, from = lease.lease.token.get(), to = at_least.get(), "raising the token");
     let sent = clock::boot_now();

@@ -27,7 +27,7 @@ use crate::randomness::KernelRandomness;
 use crate::signals::{Exit, Stops};
 use crate::store::RetryPolicy;
 use crate::store::mongo::operators::{
-    Acted, Action, ActionId, ActionKind, LeaseRecord, Present, Scope, View, ViewEvent,
+    Acted, ActionId, ActionKind, LeaseRecord, LiveView, OperatorAction, Present, Scope, ViewEvent,
 };
 
 /// Minimum time in which a renewal is awaited: the default interval of renewals, and a second.
@@ -165,7 +165,7 @@ pub(super) async fn perform(
 /// a renewal is awaited until it is late.
 async fn held_already(
     session: &Session,
-    view: &mut View,
+    view: &mut LiveView,
     mut observed: Observed,
     name: &LeaseName,
     to: &Identity,
@@ -209,7 +209,7 @@ async fn held_already(
 /// lease. The leader would step down for it, and the lease would be reserved in vain.
 async fn no_candidate(
     session: &Session,
-    view: &mut View,
+    view: &mut LiveView,
     name: &LeaseName,
     kind: &RequestKind,
 ) -> Result<Option<Outcome>, OperatorError> {
@@ -259,7 +259,7 @@ async fn write(
     lease: &mut Box<LeaseRecord>,
     listener: Listener<'_>,
 ) -> Result<Sent, OperatorError> {
-    let action = Action {
+    let action = OperatorAction {
         id: ActionId::random(&mut KernelRandomness),
         kind: action(kind),
         by: author.by.to_string(),
@@ -371,7 +371,7 @@ pub(super) fn action(kind: &RequestKind) -> ActionKind {
 /// Waits until the request has had its effect, or for the timeout.
 async fn waited(
     session: &Session,
-    view: &mut View,
+    view: &mut LiveView,
     name: &LeaseName,
     mut progress: Progress,
     listener: Listener<'_>,

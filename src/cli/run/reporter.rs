@@ -16,7 +16,7 @@ use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{ClockPair, Document, Identification};
-use crate::runner::Answered;
+use crate::runner::AnsweredCall;
 use crate::store::mongo::probe::{lacks_hints, lacks_right};
 use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreInfo};
 
@@ -269,8 +269,8 @@ impl Reporter {
         }
     }
 
-    pub(super) fn answered(&mut self, answered: &Answered) {
-        let Answered {
+    pub(super) fn answered(&mut self, answered: &AnsweredCall) {
+        let AnsweredCall {
             operation,
             outcome,
             elapsed,

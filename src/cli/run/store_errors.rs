@@ -5,7 +5,7 @@
 
 use tokio::sync::watch;
 
-use crate::calls::Answered;
+use crate::calls::AnsweredCall;
 use crate::election::{BootTime, Timings};
 use crate::publish::StoreError;
 use crate::store::{Failure, RetryPolicy};
@@ -76,7 +76,7 @@ impl StoreErrors {
     }
 
     /// Records a result. Returns true if the published error changed.
-    pub(super) fn answered(&mut self, answered: &Answered, now: BootTime) -> bool {
+    pub(super) fn answered(&mut self, answered: &AnsweredCall, now: BootTime) -> bool {
         let reads = answered.operation == "read";
         let failing = if reads {
             &mut self.read
@@ -125,8 +125,8 @@ mod tests {
         watch::channel(Timings::default()).1
     }
 
-    fn answered(operation: &'static str, failure: Option<Failure>) -> Answered {
-        Answered {
+    fn answered(operation: &'static str, failure: Option<Failure>) -> AnsweredCall {
+        AnsweredCall {
             operation,
             outcome: if failure.is_none() {
                 "applied"
@@ -191,7 +191,7 @@ mod tests {
         errors.answered(&refused("take_over"), at(20));
         errors.answered(&answered("read", None), at(21));
         // Without a document, a write that needs one matches nothing, whatever the server refuses.
-        let rejected = Answered {
+        let rejected = AnsweredCall {
             outcome: "rejected",
             ..answered("acquire", None)
         };

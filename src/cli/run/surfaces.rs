@@ -14,7 +14,7 @@ use crate::election::{Claim, Notice, Order, OrderKind, Status, Token, Transition
 use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::same_words;
-use crate::runner::{Answered, Surfaces};
+use crate::runner::{AnsweredCall, Surfaces};
 use crate::store::{FailoverSettings, Failure, StoreInfo};
 use crate::supervisor::Orders;
 
@@ -115,13 +115,13 @@ impl Surfaces for DaemonSurfaces {
         self.rest.calls(number);
     }
 
-    fn answered(&mut self, answered: &Answered) {
+    fn answered(&mut self, answered: &AnsweredCall) {
         if answered.failure.is_some() {
             self.rest.disturbed();
         }
         // A late response was already counted as unknown at its timeout.
         if !answered.late {
-            let Answered {
+            let AnsweredCall {
                 operation,
                 outcome,
                 elapsed,

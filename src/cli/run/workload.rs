@@ -14,7 +14,7 @@ use crate::election::{Input, Timings};
 use crate::exit;
 use crate::publish::directory::status_file;
 use crate::publish::metrics::Metrics;
-use crate::signals::{self, Stop};
+use crate::signals::{self, StopSignal};
 use crate::supervisor::{
     Check, Health, HealthOptions, Ordered, Program, Supervisor, SupervisorOptions, WorkloadObserver,
 };
@@ -107,7 +107,7 @@ impl Exit {
         let signal = self.code.checked_sub(exit::SIGNALLED).map(i32::from);
         match signal
             .filter(|_| self.interrupted)
-            .and_then(Stop::of_terminal)
+            .and_then(StopSignal::of_terminal)
         {
             Some(key) => signals::Exit::Key(key),
             None => self.code.into(),

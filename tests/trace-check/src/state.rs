@@ -6,7 +6,7 @@ use bson::{Bson, Document};
 use leasehold_core::election::{self, Lease};
 use leasehold_core::lock::{self, LockDocument};
 use leasehold_core::trace::Kind;
-use leasehold_mongodb::store::mongo::operators::{Content, Entry};
+use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content};
 
 /// The content of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,7 +24,7 @@ impl State {
         let Some(document) = document else {
             return Self::Missing;
         };
-        match Entry::of(document).map(|entry| entry.content) {
+        match CollectionEntry::of(document).map(|entry| entry.content) {
             Some(Content::Lease(record)) => Self::Lease(Box::new(record.lease)),
             Some(Content::Lock(record)) => Self::Lock(Box::new(record.lock)),
             Some(Content::Foreign(_)) | None => Self::Foreign,

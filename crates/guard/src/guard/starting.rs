@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
 
-use super::{Guard, Launch, Leader};
-use crate::claim_share::{ClaimShare, Place};
+use super::{GroupLeader, Guard, Launch};
+use crate::claim_share::{ClaimPlace, ClaimShare};
 use crate::groups::number;
 use crate::waiting_shim::Shim;
-use crate::wire::{LeaderEnd, Received, ShimFailed, ShimStart, Stage, post_with, take};
+use crate::wire::{CommandStage, LeaderEnd, Received, ShimFailed, ShimStart, post_with, take};
 
 impl Guard {
     /// Checks if the shim became CMD, in which case its socket is closed.
@@ -25,7 +25,7 @@ impl Guard {
                     ShimFailed { errno, .. } => LeaderEnd::NotExecuted(errno),
                 };
             }
-            Received::Closed => self.report.stage = self.report.stage.max(Stage::Running),
+            Received::Closed => self.report.stage = self.report.stage.max(CommandStage::Running),
         }
         self.shim = None;
     }
@@ -48,7 +48,7 @@ impl Guard {
             place: self
                 .claim
                 .as_ref()
-                .map_or(Place::Command, ClaimShare::place),
+                .map_or(ClaimPlace::Command, ClaimShare::place),
             claims: self.claim.is_some(),
         };
         let claim = self.claim.as_ref();
@@ -74,7 +74,7 @@ impl Guard {
         // The shim may have waited for long, and may have been stopped meanwhile.
         let _ = kill_process(shim.pid, Signal::CONT);
         self.report.leader = number(shim.pid);
-        self.leader = Some(Leader {
+        self.leader = Some(GroupLeader {
             pid: shim.pid,
             reaped: false,
         });

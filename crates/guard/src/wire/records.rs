@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rustix::process::WaitIdStatus;
 
-use super::{Record, Words};
-use crate::claim_share::Place;
+use super::{WireRecord, Words};
+use crate::claim_share::ClaimPlace;
 use leasehold_core::deadline_policy::{Leftovers, Order, Stop, StopScope, Terms};
 use leasehold_core::election::BootTime;
 
@@ -53,7 +53,7 @@ pub(crate) struct GuardStart {
     /// The process group from which CMD takes over the terminal; 0 if it does not.
     pub(crate) foreground: i32,
     /// The guard's place in the claim file, if the file was sent too.
-    pub(crate) place: Place,
+    pub(crate) place: ClaimPlace,
     /// True if the claim lock was sent.
     pub(crate) claims: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) struct ShimStart {
     /// As in [`GuardStart`].
     pub(crate) foreground: i32,
     /// As in [`GuardStart`].
-    pub(crate) place: Place,
+    pub(crate) place: ClaimPlace,
     /// As in [`GuardStart`].
     pub(crate) claims: bool,
 }
@@ -83,7 +83,7 @@ pub(crate) struct ShimFailed {
 
 /// The progress of CMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
+pub(crate) enum CommandStage {
     Starting,
     Running,
     LeaderEnded,
@@ -114,8 +114,8 @@ impl LeaderEnd {
 
 /// The record of the guard: everything that it knows at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Report {
-    pub(crate) stage: Stage,
+pub(crate) struct GuardReport {
+    pub(crate) stage: CommandStage,
     /// 0 before there is a leader.
     pub(crate) leader: i32,
     pub(crate) end: LeaderEnd,
@@ -135,13 +135,13 @@ pub(crate) struct Report {
 /// Converts records field by field, in this order.
 macro_rules! records {
     ($($name:ident { $($field:ident),+ })+) => {$(
-        impl Record for $name {
+        impl WireRecord for $name {
             fn put(&self, words: &mut Words) {
                 $(self.$field.put(words);)+
             }
 
             fn take(words: &mut Words) -> Self {
-                Self { $($field: Record::take(words)),+ }
+                Self { $($field: WireRecord::take(words)),+ }
             }
         }
     )+};
@@ -156,13 +156,13 @@ records! {
     GuardStart { terms, stop_signal, stop_scope, leftovers, foreground, place, claims }
     ShimStart { guard, valid_until, foreground, place, claims }
     ShimFailed { errno, unrecorded }
-    Report { stage, leader, end, by_us, expired, killed, lingers, stopped }
+    GuardReport { stage, leader, end, by_us, expired, killed, lingers, stopped }
 }
 
 /// Converts values of one word.
 macro_rules! words {
     ($($name:ty: |$value:ident| $put:expr, |$word:ident| $take:expr;)+) => {$(
-        impl Record for $name {
+        impl WireRecord for $name {
             fn put(&self, words: &mut Words) {
                 let $value = *self;
                 words.put($put);
@@ -188,16 +188,16 @@ words! {
         1 => StopScope::Main,
         _ => StopScope::Group,
     };
-    Place: |value| value.index() as u64, |word| Place::of(word).unwrap_or(Place::Command);
-    Stage: |value| value as u64, |word| match word {
-        0 => Stage::Starting,
-        1 => Stage::Running,
-        2 => Stage::LeaderEnded,
-        _ => Stage::Gone,
+    ClaimPlace: |value| value.index() as u64, |word| ClaimPlace::of(word).unwrap_or(ClaimPlace::Command);
+    CommandStage: |value| value as u64, |word| match word {
+        0 => CommandStage::Starting,
+        1 => CommandStage::Running,
+        2 => CommandStage::LeaderEnded,
+        _ => CommandStage::Gone,
     };
 }
 
-impl Record for Option<Stop> {
+impl WireRecord for Option<Stop> {
     fn put(&self, words: &mut Words) {
         self.map_or(0, |stop| stop.signal).put(words);
         self.map_or_else(BootTime::default, |stop| stop.kill_at)
@@ -210,7 +210,7 @@ impl Record for Option<Stop> {
     }
 }
 
-impl Record for LeaderEnd {
+impl WireRecord for LeaderEnd {
     fn put(&self, words: &mut Words) {
         let (kind, value) = match *self {
             Self::Unknown => (0, 0),

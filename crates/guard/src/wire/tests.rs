@@ -3,7 +3,7 @@ use std::os::fd::AsFd;
 use proptest::prelude::*;
 
 use super::*;
-use crate::claim_share::Place;
+use crate::claim_share::ClaimPlace;
 use leasehold_core::deadline_policy::{Leftovers, Order, Stop, StopScope, Terms};
 use leasehold_core::election::BootTime;
 
@@ -37,8 +37,8 @@ proptest! {
         stopped in 0..=64_i32,
     ) {
         let [by_us, expired, killed, lingers] = flags;
-        let record = Report {
-            stage: [Stage::Starting, Stage::Running, Stage::LeaderEnded, Stage::Gone][stage],
+        let record = GuardReport {
+            stage: [CommandStage::Starting, CommandStage::Running, CommandStage::LeaderEnded, CommandStage::Gone][stage],
             leader,
             end: [
                 LeaderEnd::Unknown,
@@ -54,13 +54,13 @@ proptest! {
             lingers,
             stopped,
         };
-        prop_assert_eq!(decode::<Report>(encode(&record)), record);
+        prop_assert_eq!(decode::<GuardReport>(encode(&record)), record);
     }
 }
 
 /// Decodes bytes as each kind of record, and asserts that the result is a record that can be sent.
 fn assert_decoded(bytes: [u8; LENGTH]) {
-    fn assert_sendable<R: Record + PartialEq + std::fmt::Debug>(bytes: [u8; LENGTH]) {
+    fn assert_sendable<R: WireRecord + PartialEq + std::fmt::Debug>(bytes: [u8; LENGTH]) {
         let record = decode::<R>(bytes);
         assert_eq!(decode::<R>(encode(&record)), record);
     }
@@ -69,7 +69,7 @@ fn assert_decoded(bytes: [u8; LENGTH]) {
     assert_sendable::<GuardStart>(bytes);
     assert_sendable::<ShimStart>(bytes);
     assert_sendable::<ShimFailed>(bytes);
-    assert_sendable::<Report>(bytes);
+    assert_sendable::<GuardReport>(bytes);
 }
 
 /// Sends bytes as one message, and asserts that they are a record exactly if they have its length.
@@ -77,7 +77,7 @@ fn assert_received(bytes: &[u8]) {
     let (ours, theirs) = pair().unwrap();
     let is_record = bytes.len() == LENGTH;
     send(&ours, bytes, SendFlags::NOSIGNAL).unwrap();
-    let taken = take::<Report>(theirs.as_fd());
+    let taken = take::<GuardReport>(theirs.as_fd());
     assert_eq!(matches!(taken, Received::Record(_)), is_record, "{taken:?}");
     assert!(is_record || taken == Received::Closed, "{taken:?}");
     send(&ours, bytes, SendFlags::NOSIGNAL).unwrap();
@@ -131,7 +131,7 @@ fn start_messages_arrive_with_their_descriptors() {
             grace: std::time::Duration::from_secs(3),
         },
         foreground: 4711,
-        place: Place::OnStepDown,
+        place: ClaimPlace::OnStepDown,
         claims: true,
     };
     let (one, two) = rustix::pipe::pipe().unwrap();
@@ -140,7 +140,7 @@ fn start_messages_arrive_with_their_descriptors() {
         guard: 12,
         valid_until: BootTime::from_nanos(9),
         foreground: 0,
-        place: Place::OnLead,
+        place: ClaimPlace::OnLead,
         claims: false,
     };
     post_with(ours.as_fd(), &shim, &[]).unwrap();

@@ -22,7 +22,7 @@ pub struct Stderr {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum WrittenPart {
     All,
     Some,
     Nothing,
@@ -55,11 +55,11 @@ impl Stderr {
             self.write_up_to_full(line)
         };
         match written {
-            Written::All => self.torn.store(false, Ordering::Relaxed),
-            Written::Some => self.torn.store(true, Ordering::Relaxed),
-            Written::Nothing => {}
+            WrittenPart::All => self.torn.store(false, Ordering::Relaxed),
+            WrittenPart::Some => self.torn.store(true, Ordering::Relaxed),
+            WrittenPart::Nothing => {}
         }
-        if written != Written::All {
+        if written != WrittenPart::All {
             self.lost.fetch_add(1, Ordering::Relaxed);
             if let Some(count) = self.on_loss.get() {
                 count(1);
@@ -67,17 +67,17 @@ impl Stderr {
         }
     }
 
-    fn write_up_to_full(&self, line: &[u8]) -> Written {
+    fn write_up_to_full(&self, line: &[u8]) -> WrittenPart {
         let mut rest = line;
         while !rest.is_empty() {
             match self.sink.write(rest) {
                 Ok(written) if written > 0 => rest = &rest[written..],
                 Err(Errno::INTR) => {}
-                Ok(_) | Err(_) if rest.len() < line.len() => return Written::Some,
-                Ok(_) | Err(_) => return Written::Nothing,
+                Ok(_) | Err(_) if rest.len() < line.len() => return WrittenPart::Some,
+                Ok(_) | Err(_) => return WrittenPart::Nothing,
             }
         }
-        Written::All
+        WrittenPart::All
     }
 }
 

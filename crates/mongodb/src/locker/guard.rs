@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::error::LockError;
 use super::store_health::StoreHealth;
 use super::{Finished, LockSurfaces, Locker, LockerOptions};
-use crate::calls::Answered;
+use crate::calls::AnsweredCall;
 use crate::fenced::{self, Fence, FencedError};
 use crate::store::Failure;
 use crate::store::mongo::StoreOptions;
@@ -63,22 +63,22 @@ use leasehold_core::lock::{
 pub struct Lock {
     options: LockerOptions,
     client: LockClient,
-    cache: Arc<Mutex<ObservationCache>>,
+    cache: Arc<Mutex<SharedObservations>>,
     /// Number of the contenders that run.
     contenders: watch::Sender<usize>,
 }
 
 /// Counts a contender for as long as it runs.
-struct Running(watch::Sender<usize>);
+struct RunningContender(watch::Sender<usize>);
 
-impl Running {
+impl RunningContender {
     fn of(contenders: &watch::Sender<usize>) -> Self {
         contenders.send_modify(|number| *number += 1);
         Self(contenders.clone())
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningContender {
     fn drop(&mut self) {
         self.0.send_modify(|number| *number -= 1);
     }
@@ -86,22 +86,22 @@ impl Drop for Running {
 
 /// Observations of this program's contenders, for the next one.
 #[derive(Debug, Default)]
-struct ObservationCache {
+struct SharedObservations {
     token_highest: Token,
     observations: Observations,
 }
 
 /// Saves the observations of a contender when it finishes.
 struct SaveObservations {
-    cache: Arc<Mutex<ObservationCache>>,
+    cache: Arc<Mutex<SharedObservations>>,
     /// The observations with which the contender started.
     before: Observations,
     health: watch::Sender<StoreHealth>,
-    _running: Running,
+    _running: RunningContender,
 }
 
 impl LockSurfaces for SaveObservations {
-    fn answered(&mut self, answered: &Answered) {
+    fn answered(&mut self, answered: &AnsweredCall) {
         let now = leasehold_clock::boot_now();
         self.health
             .send_modify(|health| health.answered(answered, now));
@@ -116,7 +116,7 @@ impl LockSurfaces for SaveObservations {
         // A poisoned value is consistent, because it is only replaced as a whole.
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         // Another contender of this lock may have saved more meanwhile.
-        *cache = ObservationCache {
+        *cache = SharedObservations {
             token_highest: cache.token_highest.max(finished.token_highest),
             observations: finished
                 .observations
@@ -233,7 +233,7 @@ impl Lock {
             cache: Arc::clone(&self.cache),
             before: options.observations.clone(),
             health: watch::channel(StoreHealth::default()).0,
-            _running: Running::of(&self.contenders),
+            _running: RunningContender::of(&self.contenders),
         };
         let health = surfaces.health.subscribe();
         let renew_deadline = options.store.timings.renew_deadline();

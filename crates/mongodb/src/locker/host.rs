@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use tokio::task::JoinHandle;
 
 use super::LockSurfaces;
-use crate::calls::Answered;
-use crate::event_loop::{Host, InFlight, state_machine};
+use crate::calls::AnsweredCall;
+use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::mongo::lock::{ClaimHint, MongoLockStore};
 use crate::store::{Store, StoreEvent};
 use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
@@ -54,7 +54,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
 
     fn published(&mut self, _: &Status) {}
 
-    fn carry_out(&mut self, effect: Effect, calls: &mut InFlight<Self>) -> Option<End> {
+    fn carry_out(&mut self, effect: Effect, calls: &mut CallsInFlight<Self>) -> Option<End> {
         match effect {
             Effect::Call { id, operation } => {
                 let (store, name) = (self.store.clone(), operation.as_str());
@@ -80,7 +80,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
         None
     }
 
-    fn answered(&mut self, answered: &Answered) {
+    fn answered(&mut self, answered: &AnsweredCall) {
         self.surfaces.answered(answered);
     }
 

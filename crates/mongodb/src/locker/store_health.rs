@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::calls::Answered;
+use crate::calls::AnsweredCall;
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 use leasehold_core::lock::{Notice, Standing, Status};
@@ -11,10 +11,10 @@ use leasehold_core::lock::{Notice, Standing, Status};
 #[derive(Debug, Clone, Default)]
 pub struct StoreHealth {
     /// The failing reads; `None` while they succeed.
-    reads: Option<Failing>,
+    reads: Option<ConsecutiveFailures>,
     /// The failing writes. Reads that succeed do not end them: a server that refuses writes, or does
     /// not acknowledge them, may answer reads.
-    writes: Option<Failing>,
+    writes: Option<ConsecutiveFailures>,
     /// True if the queue is full.
     queue_full: bool,
     /// Time until which a document that is older than before keeps this contender waiting.
@@ -23,7 +23,7 @@ pub struct StoreHealth {
 
 /// Consecutive failures of one kind of call.
 #[derive(Debug, Clone)]
-struct Failing {
+struct ConsecutiveFailures {
     /// Reason of the newest.
     failure: Failure,
     /// Time of the first.
@@ -32,7 +32,7 @@ struct Failing {
 
 impl StoreHealth {
     /// Records a response.
-    pub fn answered(&mut self, answered: &Answered, now: BootTime) {
+    pub fn answered(&mut self, answered: &AnsweredCall, now: BootTime) {
         if answered.late {
             return;
         }
@@ -50,7 +50,7 @@ impl StoreHealth {
         };
         let since = failing.as_ref().map_or(now, |failing| failing.since);
         let failure = answered.failure.clone();
-        *failing = failure.map(|failure| Failing { failure, since });
+        *failing = failure.map(|failure| ConsecutiveFailures { failure, since });
     }
 
     /// Records a notice of the contender.
@@ -69,8 +69,9 @@ impl StoreHealth {
 
     /// Returns true if a response does not end the failing writes, because a write that matches no
     /// document shows no more than a read.
-    pub fn is_unchanged_by(&self, answered: &Answered) -> bool {
-        let refused = |failing: &Failing| failing.failure.retry != RetryPolicy::WaitForServer;
+    pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
+        let refused =
+            |failing: &ConsecutiveFailures| failing.failure.retry != RetryPolicy::WaitForServer;
         answered.is_rejected() && self.writes.as_ref().is_some_and(refused)
     }
 
@@ -79,7 +80,8 @@ impl StoreHealth {
     /// have been admitted with credentials that are being replaced.
     pub fn refusal(&self, status: &Status) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
-        let lasts = |failing: &&Failing| failing.failure.retry == RetryPolicy::Reconfigure;
+        let lasts =
+            |failing: &&ConsecutiveFailures| failing.failure.retry == RetryPolicy::Reconfigure;
         let lasting = self.failing().find(lasts).filter(|_| joining);
         lasting.map(|failing| &failing.failure)
     }
@@ -129,7 +131,7 @@ impl StoreHealth {
         (!left.is_zero()).then_some(left)
     }
 
-    fn failing(&self) -> impl Iterator<Item = &Failing> {
+    fn failing(&self) -> impl Iterator<Item = &ConsecutiveFailures> {
         self.writes.iter().chain(&self.reads)
     }
 }

@@ -36,7 +36,7 @@ use mongodb::Collection;
 use mongodb::bson::{DateTime, Document};
 use tokio::sync::{Notify, mpsc, watch};
 
-pub use self::history::Ended;
+pub use self::history::PastHolder;
 pub use self::options::{StoreOptions, UriName, UriProvider, WatchMode};
 
 use self::connection::{Deployment, Monitoring, PrimaryObserver, SendError};
@@ -50,7 +50,7 @@ use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Timings, Wa
 /// A lease in a MongoDB collection.
 #[derive(Clone)]
 pub struct MongoStore {
-    shared: Arc<Shared>,
+    shared: Arc<LeaseInner>,
 }
 
 impl fmt::Debug for MongoStore {
@@ -61,7 +61,7 @@ impl fmt::Debug for MongoStore {
     }
 }
 
-struct Shared {
+struct LeaseInner {
     lease: LeaseName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<StoreEvent>,
@@ -86,7 +86,7 @@ impl MongoStore {
         let hints = Arc::new(Hints::new(options.watch));
         let (deployment, info) = Deployment::new(options, Monitoring::Reports);
         deployment.observe(news.clone());
-        let shared = Shared {
+        let shared = LeaseInner {
             lease,
             deployment,
             news,
@@ -118,7 +118,7 @@ impl MongoStore {
     pub async fn watch(self) {
         let shared = Arc::clone(&self.shared);
         let recognize = async {
-            let Shared {
+            let LeaseInner {
                 deployment, news, ..
             } = &*shared;
             let product = deployment.lookalike().await;
@@ -247,7 +247,7 @@ impl StreamHandler for MongoStore {
     }
 
     async fn source(&self, leases: &Collection<Document>) -> Source {
-        let Shared {
+        let LeaseInner {
             hints,
             lease,
             deployment,
@@ -312,7 +312,7 @@ impl StreamHandler for MongoStore {
     }
 }
 
-impl Shared {
+impl LeaseInner {
     /// Parses a document, and stores it as the base for change events.
     fn found(&self, document: Option<Document>) -> Found {
         let found = document.as_ref().map_or(Found::Missing, document::read);

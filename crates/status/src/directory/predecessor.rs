@@ -61,12 +61,12 @@ mod tests {
     use super::*;
     use crate::directory::tests::{claim, orders, token};
     use crate::directory::{CLAIM_FILE, DirectoryError, RecoveredState, StatusDirectory};
-    use leasehold_guard::claim_share::{ClaimShare, PLACES_BEGIN, Place};
+    use leasehold_guard::claim_share::{ClaimPlace, ClaimShare, PLACES_BEGIN};
     use leasehold_guard::survivors::ProcessId;
 
     /// Returns a directory whose daemon led and has exited, with this entry of its guard for its
     /// child.
-    fn left_with(place: Place, child: Child) -> tempfile::TempDir {
+    fn left_with(place: ClaimPlace, child: Child) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let (daemon, _) = StatusDirectory::open(directory.path(), &orders()).unwrap();
         daemon.record(Some(claim()), token(7), None).unwrap();
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn i6_a_claim_with_a_possible_workload_does_not_prove_its_end() {
-        for place in Place::ALL {
+        for place in ClaimPlace::ALL {
             let (started, child) = sleeper();
             let pid = i32::try_from(started.id()).unwrap();
             let directory = left_with(place, child);
@@ -134,7 +134,7 @@ mod tests {
         let (started, running) = sleeper();
         end(started);
         for child in [Child::None, Child::Gone, running] {
-            let directory = left_with(Place::Command, child);
+            let directory = left_with(ClaimPlace::Command, child);
             let (memory, again) = opened_twice(directory.path(), Duration::ZERO);
             let expected = RecoveredState {
                 claim: Some(claim()),
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_process_that_ends_shortly_after_is_waited_for() {
         let (started, child) = sleeper();
-        let directory = left_with(Place::Command, child);
+        let directory = left_with(ClaimPlace::Command, child);
         let ender = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
             end(started);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_record_without_children_proves_nothing_and_keeps_the_token() {
-        let directory = left_with(Place::Command, Child::Gone);
+        let directory = left_with(ClaimPlace::Command, Child::Gone);
         let file = directory.path().join(CLAIM_FILE);
         let newer = fs::read_to_string(&file).unwrap();
         // Written by an earlier version over the record of a later one.

@@ -2,7 +2,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{Ordered, Phase, apply_order};
-use leasehold_guard::{End, StopScope};
+use leasehold_guard::{CommandEnd, StopScope};
 
 const GRACE: Duration = Duration::from_secs(30);
 const LEFTOVER_GRACE: Duration = Duration::from_millis(1);
@@ -19,8 +19,8 @@ fn terms(valid_until: BootTime) -> Terms {
 }
 
 /// Returns a command with an authority for an hour.
-fn supervised() -> (Supervised, watch::Sender<Progress>) {
-    let (workload, progress) = Workload::stand_in();
+fn supervised() -> (Supervised, watch::Sender<CommandProgress>) {
+    let (workload, progress) = GuardedCommand::stand_in();
     let stopping = Stopping {
         scope: StopScope::Group,
         linger: Duration::ZERO,
@@ -33,9 +33,9 @@ fn supervised() -> (Supervised, watch::Sender<Progress>) {
     )
 }
 
-fn ended(by_us: bool, guard_lost: bool) -> Ended {
-    Ended {
-        end: End::Signalled(15),
+fn ended(by_us: bool, guard_lost: bool) -> Termination {
+    Termination {
+        end: CommandEnd::Signalled(15),
         by_us,
         interrupted: false,
         lingered: false,
@@ -98,17 +98,17 @@ async fn it_is_gone_only_with_all_of_it() {
             command.stop();
         }
         let by_us = told;
-        progress.send_replace(Progress::Running { pid: 1 });
+        progress.send_replace(CommandProgress::Running { pid: 1 });
         assert_eq!(command.next().await, Event::Started { pid: 1 });
-        let end = End::Exited(0);
-        progress.send_replace(Progress::Ending {
+        let end = CommandEnd::Exited(0);
+        progress.send_replace(CommandProgress::Ending {
             end,
             by_us,
             lingers: false,
         });
         let soon = tokio::time::timeout(Duration::from_millis(20), command.next());
         assert_eq!(soon.await.ok(), (!told).then_some(Event::Exited));
-        progress.send_replace(Progress::Gone(ended(by_us, false)));
+        progress.send_replace(CommandProgress::Gone(ended(by_us, false)));
         let Event::Gone(finished) = command.next().await else {
             panic!("all of it is gone");
         };
@@ -121,9 +121,9 @@ async fn it_is_gone_only_with_all_of_it() {
 async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
     for lingers in [false, true] {
         let (mut command, progress) = supervised();
-        let end = End::Exited(3);
+        let end = CommandEnd::Exited(3);
         let by_us = false;
-        progress.send_replace(Progress::Ending {
+        progress.send_replace(CommandProgress::Ending {
             end,
             by_us,
             lingers,
@@ -132,7 +132,7 @@ async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
         assert_eq!(soon.await.ok(), (!lingers).then_some(Event::Exited));
         // The step-down, or a request of an operator.
         command.stop();
-        progress.send_replace(Progress::Gone(ended(by_us, false)));
+        progress.send_replace(CommandProgress::Gone(ended(by_us, false)));
         let Event::Gone(finished) = command.next().await else {
             panic!("all of it is gone");
         };
@@ -142,8 +142,8 @@ async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
 
 #[tokio::test]
 async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself() {
-    let linger = |lingers| Progress::Ending {
-        end: End::Exited(0),
+    let linger = |lingers| CommandProgress::Ending {
+        end: CommandEnd::Exited(0),
         by_us: false,
         lingers,
     };
@@ -169,7 +169,7 @@ async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself()
                 let event = tokio::time::timeout(soon, command.next()).await;
                 assert_eq!(event.ok(), None);
             }
-            progress.send_replace(Progress::Gone(ended(false, false)));
+            progress.send_replace(CommandProgress::Gone(ended(false, false)));
             let Event::Gone(finished) = command.next().await else {
                 panic!("all of it is gone");
             };
@@ -182,7 +182,7 @@ async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself()
     progress.send_replace(linger(false));
     assert_eq!(command.next().await, Event::Exited);
     command.lose(after(5));
-    progress.send_replace(Progress::Gone(ended(false, false)));
+    progress.send_replace(CommandProgress::Gone(ended(false, false)));
     let Event::Gone(finished) = command.next().await else {
         panic!("all of it is gone");
     };
@@ -192,8 +192,8 @@ async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself()
 #[tokio::test]
 async fn leftover_processes_that_survive_sigkill_are_stuck_without_a_stop() {
     let (mut command, progress) = supervised();
-    progress.send_replace(Progress::Ending {
-        end: End::Exited(0),
+    progress.send_replace(CommandProgress::Ending {
+        end: CommandEnd::Exited(0),
         by_us: false,
         lingers: false,
     });

@@ -6,7 +6,7 @@ use super::super::outcome::Outcome;
 use super::super::render::because;
 use crate::election::{Identity, RequestKind as Requested, Token};
 use crate::exit;
-use crate::store::mongo::operators::{Effect, LeaseRecord};
+use crate::store::mongo::operators::{LeaseRecord, RequestEffect};
 
 /// The decision on a request.
 pub(super) enum Decision {
@@ -74,7 +74,7 @@ pub(super) fn is_holder(lease: &LeaseRecord, identity: &str) -> bool {
 
 /// Returns true if the same request stands and has an effect.
 pub(super) fn is_standing(kind: &RequestKind, lease: &LeaseRecord) -> bool {
-    if lease.effect() != Some(Effect::Effective) {
+    if lease.effect() != Some(RequestEffect::Effective) {
         return false;
     }
     let standing = lease
@@ -104,7 +104,7 @@ pub(super) fn words(kind: &RequestKind) -> String {
 /// Describes a request that was withdrawn.
 pub(super) fn withdrawn(lease: &LeaseRecord) -> String {
     match lease.effect() {
-        Some(Effect::Effective) | None => "the holder may have begun to apply it".to_owned(),
+        Some(RequestEffect::Effective) | None => "the holder may have begun to apply it".to_owned(),
         Some(effect) => format!("it had no effect: {}", because(effect)),
     }
 }

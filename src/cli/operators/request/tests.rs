@@ -8,7 +8,7 @@ use super::decide::{Decision, decide};
 use super::progress::{Progress, Step};
 use super::*;
 use crate::election::Randomness;
-use crate::store::mongo::operators::{Content, Entry};
+use crate::store::mongo::operators::{CollectionEntry, Content};
 
 fn uuid(number: u8) -> Bson {
     Uuid::from_bytes([number; 16]).into()
@@ -31,7 +31,7 @@ fn lease(changes: Document) -> Box<LeaseRecord> {
         "reserved_for": Bson::Null, "history": [],
     };
     document.extend(changes);
-    match Entry::of(&document).expect("a name").content {
+    match CollectionEntry::of(&document).expect("a name").content {
         Content::Lease(lease) => lease,
         other => panic!("{other:?}"),
     }

@@ -314,10 +314,10 @@ impl Board {
 mod tests {
     use super::*;
     use crate::publish::fixture::at;
-    use crate::store::mongo::operators::{Content, Entry};
+    use crate::store::mongo::operators::{CollectionEntry, Content};
 
-    fn entry(name: &str, why: &str) -> Entry {
-        Entry {
+    fn entry(name: &str, why: &str) -> CollectionEntry {
+        CollectionEntry {
             name: name.to_owned(),
             content: Content::Foreign(why.to_owned()),
         }

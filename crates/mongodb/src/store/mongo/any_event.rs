@@ -11,7 +11,7 @@ use super::any_bson::{corpus, fields, update, updates, value};
 use super::{change_stream, document};
 use leasehold_core::election::{Found, Lease, Revision, Token, Watch};
 
-/// Handles a reply like [`super::Shared::found`].
+/// Handles a reply like [`super::LeaseInner::found`].
 fn read_reply(newest: &mut Option<Document>, stored: &Document) -> Found {
     *newest = Some(stored.clone());
     document::read(stored)

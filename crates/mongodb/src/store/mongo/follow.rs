@@ -97,7 +97,7 @@ pub(super) fn await_max(timings: Timings) -> Duration {
 }
 
 /// Reason for the end of a stream.
-enum End {
+enum StreamEnd {
     /// The stream could not be opened, or broke.
     Broken,
     /// The server refused to open the stream.
@@ -134,17 +134,17 @@ pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
                     Ok(Ok(())) => refusals = 0,
                     // The stream's task has finished, which dropped the sender.
                     Ok(Err(_)) => break ended(&mut stream).await,
-                    Err(_) => break End::Silent,
+                    Err(_) => break StreamEnd::Silent,
                 },
-                () = reopen.notified() => break End::Superseded,
+                () = reopen.notified() => break StreamEnd::Superseded,
                 // The server reports at least once in the time that was set at the opening.
-                Ok(()) = changes.changed() => break End::Superseded,
+                Ok(()) = changes.changed() => break StreamEnd::Superseded,
             }
         };
         drop(stream);
         let pause = match end {
-            End::Superseded => continue,
-            End::Silent => {
+            StreamEnd::Superseded => continue,
+            StreamEnd::Silent => {
                 let failure = Failure::new(
                     "the change stream does not answer",
                     "the server or the network hangs; opening another one",
@@ -152,12 +152,12 @@ pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
                 failed(&listener, failure).await;
                 continue;
             }
-            End::Broken => timings.retry_interval(),
-            End::Refused if refusals < REFUSALS_MAX => {
+            StreamEnd::Broken => timings.retry_interval(),
+            StreamEnd::Refused if refusals < REFUSALS_MAX => {
                 refusals += 1;
                 timings.retry_interval()
             }
-            End::Refused | End::Lacking => NO_WATCH_RETRY.max(timings.retry_interval()),
+            StreamEnd::Refused | StreamEnd::Lacking => NO_WATCH_RETRY.max(timings.retry_interval()),
         };
         clients.mark_unchanged();
         tokio::select! {
@@ -169,16 +169,16 @@ pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
     }
 }
 
-async fn ended(stream: &mut JoinSet<End>) -> End {
+async fn ended(stream: &mut JoinSet<StreamEnd>) -> StreamEnd {
     match stream.join_next().await {
         Some(Ok(end)) => end,
         // The driver panicked.
-        Some(Err(_)) | None => End::Broken,
+        Some(Err(_)) | None => StreamEnd::Broken,
     }
 }
 
 /// Follows one stream until it ends.
-async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End {
+async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> StreamEnd {
     let deployment = listener.deployment();
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
@@ -188,7 +188,7 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             if let SendError::Elsewhere(_) = error {
                 failed(&listener, deployment.failure(error)).await;
             }
-            return End::Broken;
+            return StreamEnd::Broken;
         }
     };
     match listener.source(&collection).await {
@@ -196,7 +196,7 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
         Source::Hints(cursor) => return follow_hints(listener, cursor, alive).await,
         Source::Nothing => {
             report(&listener, StreamEvent::Lost).await;
-            return End::Lacking;
+            return StreamEnd::Lacking;
         }
     }
     let opened = open(&listener, &collection).await;
@@ -206,11 +206,11 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             failed(&listener, deployment.describe(&error)).await;
             deployment.stream_failed(&error).await;
             return if outcome::lacks_change_streams(&error) {
-                End::Lacking
+                StreamEnd::Lacking
             } else if outcome::is_reply(&error) {
-                End::Refused
+                StreamEnd::Refused
             } else {
-                End::Broken
+                StreamEnd::Broken
             };
         }
     };
@@ -223,12 +223,12 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             // The collection was dropped or renamed. Reopen the stream; a read follows.
             Ok(None) => {
                 report(&listener, StreamEvent::Lost).await;
-                return End::Broken;
+                return StreamEnd::Broken;
             }
             Err(error) => {
                 failed(&listener, deployment.describe(&error)).await;
                 deployment.stream_failed(&error).await;
-                return End::Broken;
+                return StreamEnd::Broken;
             }
         }
     }
@@ -282,7 +282,7 @@ async fn follow_hints<L: StreamHandler>(
     listener: L,
     mut cursor: Box<RawBatchCursor>,
     alive: watch::Sender<()>,
-) -> End {
+) -> StreamEnd {
     report_hint(&listener, HintEvent::Opened).await;
     loop {
         alive.send_replace(());
@@ -298,12 +298,12 @@ async fn follow_hints<L: StreamHandler>(
                 let failure = listener.deployment().describe(&error);
                 let _ = listener.news().send(StoreEvent::HintsFailed(failure)).await;
                 report(&listener, StreamEvent::Lost).await;
-                return End::Broken;
+                return StreamEnd::Broken;
             }
             // The collection was dropped.
             None => {
                 report(&listener, StreamEvent::Lost).await;
-                return End::Broken;
+                return StreamEnd::Broken;
             }
         }
     }

@@ -49,12 +49,12 @@ const INVALID_OPTIONS: i32 = 72;
 /// The hints of one candidate: those that it leaves, and whether it follows those of others.
 pub(super) struct Hints {
     mode: WatchMode,
-    state: Mutex<State>,
+    state: Mutex<HintsState>,
     leaving: AtomicUsize,
     sent: Notify,
 }
 
-struct State {
+struct HintsState {
     /// Marks the candidate's own hints, so that its cursor skips them. Drawn anew for each cursor:
     /// the twins of a forked machine must not skip each other's.
     by: Uuid,
@@ -75,7 +75,7 @@ impl Hints {
     pub(super) fn new(mode: WatchMode) -> Self {
         Self {
             mode,
-            state: Mutex::new(State {
+            state: Mutex::new(HintsState {
                 by: id(),
                 usable: false,
                 following: false,
@@ -164,7 +164,7 @@ impl Hints {
         leases: &Collection<Document>,
         name: &LeaseName,
         await_max: Duration,
-    ) -> Result<RawBatchCursor, Refusal> {
+    ) -> Result<RawBatchCursor, HintsRefusal> {
         let hints = collection(leases);
         lock(&self.state).by = id();
         let opened = self.opened(&hints, name, await_max).await;
@@ -185,9 +185,9 @@ impl Hints {
         hints: &Collection<Document>,
         name: &LeaseName,
         await_max: Duration,
-    ) -> Result<RawBatchCursor, Refusal> {
+    ) -> Result<RawBatchCursor, HintsRefusal> {
         let mut cursor = tail(hints, self.filter(name), await_max).await;
-        if matches!(cursor, Err(Refusal::Missing)) && self.mode == WatchMode::Hints {
+        if matches!(cursor, Err(HintsRefusal::Missing)) && self.mode == WatchMode::Hints {
             create(hints).await?;
             insert(hints, self.hint(None)).await?;
             cursor = tail(hints, self.filter(name), await_max).await;
@@ -256,20 +256,20 @@ impl Hints {
 }
 
 /// Reason why hints are not followed.
-pub(super) enum Refusal {
+pub(super) enum HintsRefusal {
     /// There is no such collection, or it is empty.
     Missing,
     /// The server refused.
     Error(Error),
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for HintsRefusal {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
 }
 
-impl Refusal {
+impl HintsRefusal {
     /// Returns true if another attempt fails too, until an operator has changed something.
     fn is_final(&self) -> bool {
         match self {
@@ -328,7 +328,10 @@ fn left_by_holder(lease: &Document) -> Option<bool> {
 
 /// Inserts a hint if the collection exists and is capped: an insert into one that does not exist
 /// would create one that is not capped.
-async fn insert_into_existing(hints: &Collection<Document>, hint: Document) -> Result<(), Refusal> {
+async fn insert_into_existing(
+    hints: &Collection<Document>,
+    hint: Document,
+) -> Result<(), HintsRefusal> {
     let nothing = doc! { "_id": Bson::Null };
     tail(hints, nothing, Duration::ZERO).await?;
     insert(hints, hint).await
@@ -351,11 +354,14 @@ pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String
 ///
 /// # Errors
 /// With the reason, if not.
-pub(super) async fn probe(leases: &Collection<Document>, refused: Bson) -> Result<(), Refusal> {
+pub(super) async fn probe(
+    leases: &Collection<Document>,
+    refused: Bson,
+) -> Result<(), HintsRefusal> {
     let hints = collection(leases);
     tail(&hints, doc! { "_id": Bson::Null }, Duration::ZERO).await?;
     match insert(&hints, doc! { "_id": refused }).await {
-        Err(Refusal::Error(error)) if outcome::is_write_error(&error) => Ok(()),
+        Err(HintsRefusal::Error(error)) if outcome::is_write_error(&error) => Ok(()),
         other => other,
     }
 }
@@ -365,7 +371,7 @@ pub(super) async fn probe(leases: &Collection<Document>, refused: Bson) -> Resul
 ///
 /// # Errors
 /// With the reason, if not.
-pub(super) async fn probe_creation(leases: &Collection<Document>) -> Result<(), Refusal> {
+pub(super) async fn probe_creation(leases: &Collection<Document>) -> Result<(), HintsRefusal> {
     let hints = collection(leases);
     let refused = doc! { "create": hints.name(), "capped": true };
     match database(&hints).run_command(refused).await {
@@ -387,7 +393,7 @@ fn database(leases: &Collection<Document>) -> Database {
     leases.client().database(&leases.namespace().db)
 }
 
-async fn create(hints: &Collection<Document>) -> Result<(), Refusal> {
+async fn create(hints: &Collection<Document>) -> Result<(), HintsRefusal> {
     let created = database(hints)
         .create_collection(hints.name())
         .capped(true)
@@ -404,7 +410,7 @@ async fn tail(
     hints: &Collection<Document>,
     filter: Document,
     await_max: Duration,
-) -> Result<RawBatchCursor, Refusal> {
+) -> Result<RawBatchCursor, HintsRefusal> {
     let mut cursor = hints
         .find(filter)
         .cursor_type(CursorType::TailableAwait)
@@ -414,17 +420,21 @@ async fn tail(
         .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
         .batch()
         .await?;
-    let first = cursor.next().await.transpose()?.ok_or(Refusal::Missing)?;
+    let first = cursor
+        .next()
+        .await
+        .transpose()?
+        .ok_or(HintsRefusal::Missing)?;
     let reply = first.as_raw_document();
     // The server closes the cursor at once if the collection does not exist or is empty.
     let id = reply.get_document("cursor").and_then(|c| c.get_i64("id"));
     match id {
         Ok(id) if id != 0 => Ok(cursor),
-        Ok(_) | Err(_) => Err(Refusal::Missing),
+        Ok(_) | Err(_) => Err(HintsRefusal::Missing),
     }
 }
 
-async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), Refusal> {
+async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), HintsRefusal> {
     let one = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
     hints.insert_one(hint).write_concern(one).await?;
     Ok(())

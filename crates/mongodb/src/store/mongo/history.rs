@@ -8,7 +8,7 @@ use leasehold_core::election::{Identity, Token, WallMillis};
 
 /// The end of a holder of a lease or lock in the history, informational; a field that cannot be read is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct PastHolder {
     /// The holder's token.
     pub token: Option<Token>,
     /// The holder's identity.
@@ -23,11 +23,11 @@ pub struct Ended {
 }
 
 /// Returns the history, oldest entry first.
-pub(super) fn history(document: &Document) -> Vec<Ended> {
+pub(super) fn history(document: &Document) -> Vec<PastHolder> {
     let ends = list(document, "history")
         .iter()
         .filter_map(Bson::as_document);
-    ends.map(|end| Ended {
+    ends.map(|end| PastHolder {
         token: token(end).ok(),
         identity: end.get_str("identity").ok().map(named),
         acquired_at: date(end.get("acquired_at")),

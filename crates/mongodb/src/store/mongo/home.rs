@@ -88,14 +88,14 @@ pub(super) struct Home {
     primary: String,
     /// The verified primary while the home is unknown. Adopted as the home as soon as a call is
     /// answered, because the primary may refuse this client.
-    found: Option<Found>,
+    found: Option<FoundDeployment>,
     /// True if this process has reached its home.
     began: bool,
 }
 
 /// A primary, and how it was reached.
 #[derive(Debug)]
-struct Found {
+struct FoundDeployment {
     client: u64,
     uri: String,
     deployment: DeploymentId,
@@ -217,7 +217,7 @@ impl Home {
             None => {
                 self.client = client;
                 self.refused.take_if(|refused| refused == uri);
-                self.found = Some(Found {
+                self.found = Some(FoundDeployment {
                     client,
                     uri: uri.to_owned(),
                     deployment: found,

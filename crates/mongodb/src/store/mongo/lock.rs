@@ -26,7 +26,7 @@ use super::connection::{Deployment, Monitoring, SendError};
 use super::display::shown;
 use super::document::LOCK_KIND;
 use super::follow::{self, StreamEvent, StreamHandler};
-use super::history::{self, Ended};
+use super::history::{self, PastHolder};
 use super::options::StoreOptions;
 use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Claim, LeaseName};
@@ -38,7 +38,7 @@ const LISTED_MAX: usize = 10_000;
 /// A lock in a MongoDB collection.
 #[derive(Clone)]
 pub struct MongoLockStore {
-    shared: Arc<Shared>,
+    shared: Arc<LockInner>,
 }
 
 impl fmt::Debug for MongoLockStore {
@@ -49,7 +49,7 @@ impl fmt::Debug for MongoLockStore {
     }
 }
 
-struct Shared {
+struct LockInner {
     name: LeaseName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
@@ -74,7 +74,7 @@ pub struct ClaimHint {
     pub hint: Hint,
 }
 
-impl Shared {
+impl LockInner {
     fn newest_join(&self) -> MutexGuard<'_, Option<(Claim, Timestamp)>> {
         // A poisoned value is consistent, because it is only replaced as a whole.
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,7 +109,7 @@ impl MongoLockStore {
     ) -> Self {
         deployment.observe(news.clone());
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(LockInner {
                 name,
                 deployment,
                 news,
@@ -127,7 +127,7 @@ impl MongoLockStore {
         let store = self;
         // Never notified: to follow again, the runner drops this future and creates another one.
         let never = Notify::new();
-        follow::watch(Follower { store, claim }, &never).await;
+        follow::watch(ClaimFollower { store, claim }, &never).await;
     }
 
     /// Removes the optional fields of an empty lock but keeps its token; rejected if the lock has a
@@ -141,7 +141,7 @@ impl MongoLockStore {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub async fn history(&self) -> Result<Vec<Ended>, Failure> {
+    pub async fn history(&self) -> Result<Vec<PastHolder>, Failure> {
         let deployment = &self.shared.deployment;
         let read = deployment.read(self.name(), doc! {}, false).await;
         let document = deployment.read_answer(read).await?;
@@ -315,12 +315,12 @@ fn confirm_first(outcome: &mut Outcome) {
 
 /// The consumer of the change stream of one claim.
 #[derive(Clone)]
-struct Follower {
+struct ClaimFollower {
     store: MongoLockStore,
     claim: Claim,
 }
 
-impl StreamHandler for Follower {
+impl StreamHandler for ClaimFollower {
     type Hint = ClaimHint;
 
     fn deployment(&self) -> &Arc<Deployment> {

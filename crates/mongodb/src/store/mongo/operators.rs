@@ -23,11 +23,12 @@ use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-pub use self::actions::{Acted, Action, ActionId, ActionKind};
+pub use self::actions::{Acted, ActionId, ActionKind, OperatorAction};
 pub use self::records::{
-    ActionRecord, Content, Effect, Entry, HolderRecord, LeaseRecord, LockRecord, RequestRecord,
+    ActionRecord, CollectionEntry, Content, HolderRecord, LeaseRecord, LockRecord, RequestEffect,
+    RequestRecord,
 };
-pub use self::view::{View, ViewEvent};
+pub use self::view::{LiveView, ViewEvent};
 pub use super::roll_call::{Present, RollCall};
 
 use super::connection::{Deployment, Monitoring, SendError};
@@ -110,7 +111,7 @@ impl MongoCollection {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Failure> {
+    pub async fn list(&self, scope: &Scope) -> Result<Vec<CollectionEntry>, Failure> {
         let found = self.find(scope.filter()).await?;
         Ok(found.iter().filter_map(records::entry).collect())
     }
@@ -119,14 +120,14 @@ impl MongoCollection {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub async fn read(&self, name: &str) -> Result<Option<Entry>, Failure> {
+    pub async fn read(&self, name: &str) -> Result<Option<CollectionEntry>, Failure> {
         let found = self.document(name).await?;
         Ok(found.as_ref().and_then(records::entry))
     }
 
     /// Follows the collection, from now on.
-    pub fn follow(&self, scope: Scope) -> View {
-        View::open(self.clone(), scope)
+    pub fn follow(&self, scope: Scope) -> LiveView {
+        LiveView::open(self.clone(), scope)
     }
 
     /// Writes an action into the lease, if it is still as it was `seen`.
@@ -134,7 +135,7 @@ impl MongoCollection {
         &self,
         name: &LeaseName,
         seen: &LeaseRecord,
-        action: &Action,
+        action: &OperatorAction,
     ) -> Answer<Acted> {
         let now = DateTime::from_system_time(leasehold_clock::wall_now());
         match actions::write(name.as_str(), seen, action, now) {
@@ -171,7 +172,7 @@ impl MongoCollection {
         &self,
         name: &LeaseName,
         revision: Revision,
-        action: &Action,
+        action: &OperatorAction,
     ) -> Answer<Acted> {
         let ActionKind::Create { token } = action.kind else {
             return self.deployment.answer(Ok(Acted::Rejected)).await;

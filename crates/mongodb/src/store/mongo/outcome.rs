@@ -8,7 +8,7 @@ use std::io;
 
 use mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
 
-use super::servers::{Asked, Login, Servers};
+use super::servers::{Asked, AuthMethod, Servers};
 use super::{refusals, tls};
 use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, UNANSWERED};
 
@@ -283,19 +283,19 @@ fn login_failed(error: &Error, asked: &Asked) -> Failure {
 
 fn unauthenticated(asked: &Asked) -> Failure {
     let (subject, detail) = match &asked.login {
-        Login::Password { user, source } => (
+        AuthMethod::Password { user, source } => (
             format!("for user {user}"),
             format!("check the password, and that the user is one of authSource {source:?}"),
         ),
-        Login::Certificate => (
+        AuthMethod::Certificate => (
             "for the client certificate".to_owned(),
             "its subject must be a user of $external".to_owned(),
         ),
-        Login::Token => (
+        AuthMethod::Token => (
             "for the workload's identity (OIDC)".to_owned(),
             "the server must accept its issuer and audience, and give it a role".to_owned(),
         ),
-        Login::Nobody => (String::new(), "the URI has no user".to_owned()),
+        AuthMethod::Nobody => (String::new(), "the URI has no user".to_owned()),
     };
     let failure = Failure::new(LOGIN_REFUSED, detail);
     failure.of(subject).with_retry(RetryPolicy::Reconfigure)
@@ -304,14 +304,14 @@ fn unauthenticated(asked: &Asked) -> Failure {
 /// Describes a command error of the server.
 fn refused(error: &CommandError, asked: &Asked) -> Failure {
     match error.code {
-        UNAUTHORIZED if asked.login == Login::Nobody => {
+        UNAUTHORIZED if asked.login == AuthMethod::Nobody => {
             Failure::new(LOGIN_REQUIRED, "the URI has no user").with_retry(RetryPolicy::Reconfigure)
         }
         UNAUTHORIZED => {
             let user = match &asked.login {
-                Login::Password { user, .. } => format!("user {user}"),
-                Login::Token => "the workload's identity".to_owned(),
-                Login::Certificate | Login::Nobody => "the certificate's user".to_owned(),
+                AuthMethod::Password { user, .. } => format!("user {user}"),
+                AuthMethod::Token => "the workload's identity".to_owned(),
+                AuthMethod::Certificate | AuthMethod::Nobody => "the certificate's user".to_owned(),
             };
             let lacks = lacks(&error.message);
             Failure::new(
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn a_refused_identity_of_a_workload_is_not_taken_for_a_password() {
         let asked = Asked {
-            login: Login::Token,
+            login: AuthMethod::Token,
             ..Asked::default()
         };
         let failure = unauthenticated(&asked).to_string();
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn a_refused_login_names_the_user_and_never_the_password() {
         let asked = Asked {
-            login: Login::Password {
+            login: AuthMethod::Password {
                 user: "leasehold".to_owned(),
                 source: "admin".to_owned(),
             },

@@ -20,9 +20,9 @@ use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 
 pub use self::certificates::{Certificates, Validity};
 pub use self::collection::Indexes;
-pub use self::description::{Description, Kind, Product};
+pub use self::description::{DeploymentKind, Description, Product};
 pub use self::latency::{Latencies, MEASURED_MAX};
-pub use self::settings::{Seeds, UriSettings, resolve};
+pub use self::settings::{SeedList, UriSettings, resolve};
 pub use super::servers::ServerState;
 
 pub(super) use self::description::millis;
@@ -122,12 +122,12 @@ impl StoreProbe {
     ///
     /// # Errors
     /// If the record cannot be looked up or the connection string is refused.
-    pub async fn seeds(&self) -> Result<Seeds, Failure> {
+    pub async fn seeds(&self) -> Result<SeedList, Failure> {
         let uri = (self.deployment.options().uri)();
         let uri = uri.map_err(|why| self.failure(SendError::Uri(why)))?;
         let options = self.deployment.client_options(&uri).await;
         let options = options.map_err(|error| self.failure(error))?;
-        Ok(Seeds::of(&options))
+        Ok(SeedList::of(&options))
     }
 
     /// Asks the primary what it is. One attempt, within the timeouts of a candidate.

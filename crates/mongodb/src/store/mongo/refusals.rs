@@ -14,16 +14,16 @@ const NO_SPACE: &str = "No space left on device";
 const NAME_MAX: usize = 64;
 
 /// A known error of a server.
-struct Refusal {
+struct KnownError {
     code: i32,
     name: &'static str,
     remedy: &'static str,
     retry: RetryPolicy,
 }
 
-const fn lasting(code: i32, name: &'static str, remedy: &'static str) -> Refusal {
+const fn lasting(code: i32, name: &'static str, remedy: &'static str) -> KnownError {
     let retry = RetryPolicy::Reconfigure;
-    Refusal {
+    KnownError {
         code,
         name,
         remedy,
@@ -31,9 +31,9 @@ const fn lasting(code: i32, name: &'static str, remedy: &'static str) -> Refusal
     }
 }
 
-const fn passing(code: i32, name: &'static str, remedy: &'static str) -> Refusal {
+const fn passing(code: i32, name: &'static str, remedy: &'static str) -> KnownError {
     let retry = RetryPolicy::Retry;
-    Refusal {
+    KnownError {
         code,
         name,
         remedy,
@@ -53,7 +53,7 @@ const TOO_LARGE: &str =
 const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
 
 /// The known errors. A lasting one ends a wait for a lock, because a retry fails in the same way.
-const KNOWN: [Refusal; 45] = [
+const KNOWN: [KnownError; 45] = [
     passing(6, "HostUnreachable", NO_MAJORITY),
     passing(7, "HostNotFound", NO_MAJORITY),
     passing(11, "UserNotFound", "create the user of the MongoDB URI"),
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn the_page_has_each_known_error_and_says_if_it_is_retried() {
         let page = include_str!("../../../../../docs/mongodb.md");
-        for Refusal {
+        for KnownError {
             code, name, retry, ..
         } in &KNOWN
         {

@@ -47,10 +47,10 @@ pub struct Present {
 /// The roll calls that this candidate answers, one at a time: however many there are, they hold one
 /// connection. While one is answered, only the newest of the others is remembered.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Mutex<State>);
+pub(super) struct Answers(Mutex<RollCallState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RollCallState {
     newest: Option<RollCallId>,
     is_answering: bool,
 }

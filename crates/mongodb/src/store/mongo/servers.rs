@@ -32,7 +32,7 @@ pub(super) const SLOW_MIN: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     /// The user to authenticate, and the database of its credentials.
-    pub(super) login: Login,
+    pub(super) login: AuthMethod,
     /// The replica set's name.
     pub(super) set: Option<String>,
     /// True if TLS is enabled.
@@ -46,7 +46,7 @@ pub(super) struct Asked {
 
 /// The authentication method of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Login {
+pub(super) enum AuthMethod {
     /// No authentication.
     #[default]
     Nobody,
@@ -82,10 +82,10 @@ pub enum ServerState {
 
 /// The servers of a deployment.
 #[derive(Debug, Default)]
-pub(super) struct Servers(Mutex<Known>);
+pub(super) struct Servers(Mutex<ServerStates>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct ServerStates {
     asked: Asked,
     seen: BTreeMap<String, ServerState>,
     /// True if a server has answered before, so that the TLS settings cannot be wrong.
@@ -140,7 +140,7 @@ impl Cause {
     }
 }
 
-impl Known {
+impl ServerStates {
     /// Returns the cause of a server's failures in words, if it was found.
     fn cause(&self, address: &str) -> Option<String> {
         self.causes.get(address).and_then(|cause| cause.words())
@@ -159,14 +159,14 @@ impl Known {
 impl Asked {
     pub(super) fn of(options: &ClientOptions) -> Self {
         let login = match &options.credential {
-            None => Login::Nobody,
+            None => AuthMethod::Nobody,
             Some(credential) if credential.mechanism == Some(AuthMechanism::MongoDbX509) => {
-                Login::Certificate
+                AuthMethod::Certificate
             }
             Some(credential) if credential.mechanism == Some(AuthMechanism::MongoDbOidc) => {
-                Login::Token
+                AuthMethod::Token
             }
-            Some(credential) => Login::Password {
+            Some(credential) => AuthMethod::Password {
                 user: credential.username.clone().unwrap_or_default(),
                 source: credential.source.clone().unwrap_or("admin".to_owned()),
             },
@@ -205,10 +205,10 @@ impl Servers {
         let mut known = self.known();
         if known.asked != asked {
             let causes = std::mem::take(&mut known.causes);
-            *known = Known {
+            *known = ServerStates {
                 asked,
                 causes,
-                ..Known::default()
+                ..ServerStates::default()
             };
         }
     }
@@ -373,7 +373,7 @@ impl Servers {
         Failure::new("no primary", told.join("; ") + remedy).with_retry(retry)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ServerStates> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -39,21 +39,21 @@ pub(super) struct Seeds {
     tls_files: FileReader,
     /// True if the monitors of the client report on the members of its set.
     monitored: bool,
-    seen: Mutex<BTreeMap<String, Seen>>,
+    seen: Mutex<BTreeMap<String, SeedReport>>,
     /// Notified when a server reports something new.
     changed: Notify,
 }
 
 /// The last report of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Seen {
-    Reply(Reply),
+enum SeedReport {
+    Hello(HelloIdentity),
     Unreachable,
 }
 
 /// The parts of a reply to `hello` that identify a deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Reply {
+struct HelloIdentity {
     deployment: DeploymentId,
     is_router: bool,
     is_writable: bool,
@@ -96,23 +96,23 @@ impl Seeds {
 
     /// Records a reply to `hello`.
     pub(super) fn replied(&self, address: &str, hello: &Document) {
-        self.record(address, Seen::Reply(Reply::of(hello)));
+        self.record(address, SeedReport::Hello(HelloIdentity::of(hello)));
     }
 
     /// Records that a server cannot be reached. Earlier reports still count.
     pub(super) fn unreachable(&self, address: &str) {
         let address = canonical(address);
         let mut seen = lock(&self.seen);
-        seen.entry(address).or_insert(Seen::Unreachable);
+        seen.entry(address).or_insert(SeedReport::Unreachable);
         drop(seen);
         self.changed.notify_waiters();
     }
 
-    fn record(&self, address: &str, mut report: Seen) {
+    fn record(&self, address: &str, mut report: SeedReport) {
         let address = canonical(address);
         let mut seen = lock(&self.seen);
         let before = seen.get(&address);
-        if let (Some(Seen::Reply(before)), Seen::Reply(now)) = (before, &mut report)
+        if let (Some(SeedReport::Hello(before)), SeedReport::Hello(now)) = (before, &mut report)
             && now.deployment.id.is_none()
             && before.deployment.set == now.deployment.set
             && before.deployment.members == now.deployment.members
@@ -136,8 +136,8 @@ impl Seeds {
 
     fn relation(&self, address: &str, home: &DeploymentId, primary: &str) -> Option<Relation> {
         match lock(&self.seen).get(address)? {
-            Seen::Unreachable => None,
-            Seen::Reply(reply) => Some(reply.relation(home, primary, self.set.as_deref())),
+            SeedReport::Unreachable => None,
+            SeedReport::Hello(reply) => Some(reply.relation(home, primary, self.set.as_deref())),
         }
     }
 
@@ -162,7 +162,7 @@ impl Seeds {
     fn strangers(&self, home: &DeploymentId, primary: &str) -> Vec<(String, String)> {
         let others = self.others(primary);
         let strangers = others.filter_map(|(_, address)| {
-            let Some(Seen::Reply(reply)) = lock(&self.seen).get(address).cloned() else {
+            let Some(SeedReport::Hello(reply)) = lock(&self.seen).get(address).cloned() else {
                 return None;
             };
             match reply.relation(home, primary, None) {
@@ -239,7 +239,7 @@ impl Seeds {
     }
 }
 
-impl Reply {
+impl HelloIdentity {
     fn of(hello: &Document) -> Self {
         Self {
             deployment: home::describe(hello, &[]),

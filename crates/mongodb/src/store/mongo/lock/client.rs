@@ -70,19 +70,19 @@ impl fmt::Debug for LockClient {
 
 /// A client of several stores, which is shut down once nothing uses it.
 #[derive(Clone)]
-pub(super) struct OpenClient(Arc<Open>);
+pub(super) struct OpenClient(Arc<OpenDeployment>);
 
-struct Open(Arc<Deployment>);
+struct OpenDeployment(Arc<Deployment>);
 
 impl OpenClient {
     fn new(options: StoreOptions) -> Self {
         let monitoring = Monitoring::of_locks(&options.timings);
         let deployment = Deployment::with_pool(options, monitoring, CONNECTIONS_MAX);
-        Self(Arc::new(Open(deployment)))
+        Self(Arc::new(OpenDeployment(deployment)))
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenDeployment {
     /// Ends the sessions of the client in the background, if there is a runtime.
     fn drop(&mut self) {
         if let Ok(runtime) = Handle::try_current() {

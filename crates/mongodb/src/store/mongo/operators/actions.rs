@@ -33,7 +33,7 @@ impl ActionId {
 
 /// An action of an operator on a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Action {
+pub struct OperatorAction {
     /// The random id.
     pub id: ActionId,
     /// The action.
@@ -44,7 +44,7 @@ pub struct Action {
     pub reason: Option<String>,
 }
 
-/// The kinds of [`Action`].
+/// The kinds of [`OperatorAction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActionKind {
     /// Requests the leader to step down.
@@ -121,7 +121,7 @@ impl CallOutcome for Acted {
 pub(super) fn write(
     name: &str,
     seen: &LeaseRecord,
-    action: &Action,
+    action: &OperatorAction,
     now: DateTime,
 ) -> Option<(Document, Document)> {
     let mut filter = ours(name);
@@ -179,7 +179,7 @@ pub(super) fn create(
     name: &str,
     revision: Revision,
     token: Token,
-    action: &Action,
+    action: &OperatorAction,
     now: DateTime,
 ) -> Document {
     let mut document = document::create(name, revision, token);
@@ -190,7 +190,7 @@ pub(super) fn create(
 }
 
 /// Returns the entry in the list of actions.
-fn record(action: &Action, now: DateTime) -> Document {
+fn record(action: &OperatorAction, now: DateTime) -> Document {
     let mut record = doc! {
         "id": uuid(action.id.bytes()), "action": action.kind.as_str(),
         "by": &action.by, "at": now,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::super::any_bson::{corpus, fields, value};
 use super::super::document::{create, uuid};
-use super::records::{self, Content, Entry};
+use super::records::{self, CollectionEntry, Content};
 use super::{delta, is_shown};
 use leasehold_core::election::{Revision, Token};
 
@@ -71,7 +71,7 @@ fn stored() -> impl Strategy<Value = Document> {
     })
 }
 
-fn assert_shown_safely(entry: &Entry) {
+fn assert_shown_safely(entry: &CollectionEntry) {
     let mut texts = vec![entry.name.clone()];
     match &entry.content {
         Content::Lease(lease) => {

@@ -14,14 +14,14 @@ use crate::store::StoreEvent;
 
 /// The consumer of the change stream.
 #[derive(Clone)]
-pub(super) struct Follower {
+pub(super) struct CollectionFollower {
     pub(super) scope: Scope,
     pub(super) deployment: Arc<Deployment>,
-    pub(super) hints: mpsc::Sender<StoreEvent<Hint>>,
+    pub(super) hints: mpsc::Sender<StoreEvent<CollectionEvent>>,
 }
 
 /// An event of the stream.
-pub(super) enum Hint {
+pub(super) enum CollectionEvent {
     /// The stream is open; changes from now on will be reported.
     Opened,
     /// One document changed.
@@ -29,7 +29,7 @@ pub(super) enum Hint {
         /// Its `_id`.
         id: String,
         /// The change.
-        change: Box<Change>,
+        change: Box<DocumentChange>,
     },
     /// The collection changed as a whole.
     Collection,
@@ -40,7 +40,7 @@ pub(super) enum Hint {
 }
 
 /// A change of one document.
-pub(super) enum Change {
+pub(super) enum DocumentChange {
     /// The document as it is now.
     Whole(Document),
     /// The changed fields.
@@ -51,8 +51,8 @@ pub(super) enum Change {
     Removed,
 }
 
-impl StreamHandler for Follower {
-    type Hint = Hint;
+impl StreamHandler for CollectionFollower {
+    type Hint = CollectionEvent;
 
     fn deployment(&self) -> &Arc<Deployment> {
         &self.deployment
@@ -64,36 +64,36 @@ impl StreamHandler for Follower {
         vec![matched, change_stream::small_parts()]
     }
 
-    fn hint(&self, event: StreamEvent) -> Hint {
+    fn hint(&self, event: StreamEvent) -> CollectionEvent {
         match event {
-            StreamEvent::Opened | StreamEvent::OpenedSince => Hint::Opened,
+            StreamEvent::Opened | StreamEvent::OpenedSince => CollectionEvent::Opened,
             StreamEvent::Change(event) => hint(*event),
-            StreamEvent::Alive => Hint::Alive,
-            StreamEvent::Lost => Hint::Lost,
+            StreamEvent::Alive => CollectionEvent::Alive,
+            StreamEvent::Lost => CollectionEvent::Lost,
         }
     }
 
-    fn news(&self) -> &mpsc::Sender<StoreEvent<Hint>> {
+    fn news(&self) -> &mpsc::Sender<StoreEvent<CollectionEvent>> {
         &self.hints
     }
 }
 
-fn hint(event: ChangeStreamEvent<Document>) -> Hint {
+fn hint(event: ChangeStreamEvent<Document>) -> CollectionEvent {
     let key = event.document_key.as_ref();
     let Some(id) = key.and_then(|key| key.get_str("_id").ok()) else {
-        return Hint::Collection;
+        return CollectionEvent::Collection;
     };
     let change = match event.operation_type {
-        OperationType::Insert | OperationType::Replace => {
-            event.full_document.map_or(Change::Unknown, Change::Whole)
-        }
+        OperationType::Insert | OperationType::Replace => event
+            .full_document
+            .map_or(DocumentChange::Unknown, DocumentChange::Whole),
         OperationType::Update => event
             .update_description
-            .map_or(Change::Unknown, Change::Fields),
-        OperationType::Delete => Change::Removed,
-        _ => return Hint::Collection,
+            .map_or(DocumentChange::Unknown, DocumentChange::Fields),
+        OperationType::Delete => DocumentChange::Removed,
+        _ => return CollectionEvent::Collection,
     };
-    Hint::Document {
+    CollectionEvent::Document {
         id: id.to_owned(),
         change: Box::new(change),
     }

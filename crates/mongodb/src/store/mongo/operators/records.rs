@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 use super::super::display::{named, shown};
 use super::super::document::{self, date, integer};
-use super::super::history::{Ended, history, list};
+use super::super::history::{PastHolder, history, list};
 use super::super::lock::read as read_lock;
 use super::super::roll_call::{self, RollCall};
 use super::name_of;
@@ -25,14 +25,14 @@ pub(super) fn projection() -> Document {
 
 /// A document of the collection.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct CollectionEntry {
     /// The name, safe to show on a terminal.
     pub name: String,
     /// The content.
     pub content: Content,
 }
 
-impl Entry {
+impl CollectionEntry {
     /// Reads a document; `None` if its `_id` is not a string.
     pub fn of(document: &Document) -> Option<Self> {
         entry(document)
@@ -62,7 +62,7 @@ pub struct LeaseRecord {
     /// The standing request, valid or not.
     pub request: Option<RequestRecord>,
     /// Former leaders, oldest first.
-    pub history: Vec<Ended>,
+    pub history: Vec<PastHolder>,
     /// Actions of operators, oldest first.
     pub actions: Vec<ActionRecord>,
     /// The roll call, if one is under way.
@@ -125,12 +125,12 @@ pub struct LockRecord {
     /// The lock as contenders read it.
     pub lock: LockDocument,
     /// Former holders, oldest first.
-    pub history: Vec<Ended>,
+    pub history: Vec<PastHolder>,
 }
 
 /// The effect of the standing request on the present leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum RequestEffect {
     /// The leader applies it.
     Effective,
     /// It names another token than that of the leader.
@@ -166,15 +166,15 @@ impl LeaseRecord {
     }
 
     /// Returns whether the present leader applies the standing request; `None` without a request.
-    pub fn effect(&self) -> Option<Effect> {
+    pub fn effect(&self) -> Option<RequestEffect> {
         let request = match &self.request.as_ref()?.request {
             Ok(request) => request,
-            Err(why) => return Some(Effect::Invalid(why)),
+            Err(why) => return Some(RequestEffect::Invalid(why)),
         };
         Some(match self.holder_token() {
-            None => Effect::Free,
-            Some(leader) if leader == request.token => Effect::Effective,
-            Some(leader) => Effect::OtherToken {
+            None => RequestEffect::Free,
+            Some(leader) if leader == request.token => RequestEffect::Effective,
+            Some(leader) => RequestEffect::OtherToken {
                 named: request.token,
                 leader,
             },
@@ -183,7 +183,7 @@ impl LeaseRecord {
 }
 
 /// Reads a document; `None` if its `_id` is not a string.
-pub(super) fn entry(document: &Document) -> Option<Entry> {
+pub(super) fn entry(document: &Document) -> Option<CollectionEntry> {
     let content = match document::read(document) {
         Found::Lease(lease) => Content::Lease(Box::new(lease_record(lease, document))),
         Found::Missing => Content::Foreign("it was deleted".to_owned()),
@@ -195,7 +195,7 @@ pub(super) fn entry(document: &Document) -> Option<Entry> {
             FoundLock::Foreign(_) | FoundLock::Missing => Content::Foreign(shown(&why)),
         },
     };
-    Some(Entry {
+    Some(CollectionEntry {
         name: name_of(document)?,
         content,
     })

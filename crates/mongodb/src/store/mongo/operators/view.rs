@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 
 use super::super::follow;
 use super::delta;
-use super::follower::{Change, Follower, Hint};
-use super::records::{self, Entry};
+use super::follower::{CollectionEvent, CollectionFollower, DocumentChange};
+use super::records::{self, CollectionEntry};
 use super::{LISTED_MAX, MongoCollection, Scope, name_of};
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::BootTime;
@@ -28,20 +28,20 @@ const DOUBT_AFTER: Duration = Duration::from_secs(10);
 /// Holders that one check reads.
 const DOUBTED_MAX: usize = 1_000;
 
-/// An event of a [`View`].
+/// An event of a [`LiveView`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ViewEvent {
     /// All documents, replacing what was known.
     Listed {
         /// The documents, sorted by name.
-        entries: Vec<Entry>,
+        entries: Vec<CollectionEntry>,
         /// Time at which they were received.
         at: BootTime,
     },
     /// One document changed.
     Changed {
         /// The document as it is now.
-        entry: Entry,
+        entry: CollectionEntry,
         /// Time at which the change was received.
         at: BootTime,
     },
@@ -59,28 +59,28 @@ pub enum ViewEvent {
 }
 
 /// A live view of a collection. It ends when it is dropped.
-pub struct View {
+pub struct LiveView {
     events: mpsc::Receiver<ViewEvent>,
     _tasks: JoinSet<()>,
 }
 
-impl fmt::Debug for View {
+impl fmt::Debug for LiveView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("View").finish_non_exhaustive()
     }
 }
 
-impl View {
+impl LiveView {
     pub(super) fn open(collection: MongoCollection, scope: Scope) -> Self {
         let (hints, received) = mpsc::channel(EVENTS_MAX);
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let reopen = Arc::new(Notify::new());
-        let follower = Follower {
+        let follower = CollectionFollower {
             scope: scope.clone(),
             deployment: Arc::clone(&collection.deployment),
             hints,
         };
-        let known = Known {
+        let known = ViewTask {
             collection,
             scope,
             documents: BTreeMap::new(),
@@ -107,7 +107,7 @@ impl View {
 }
 
 /// The task that applies events to the known documents.
-struct Known {
+struct ViewTask {
     collection: MongoCollection,
     scope: Scope,
     documents: BTreeMap<String, Stored>,
@@ -130,12 +130,15 @@ struct Stored {
 /// The reader of the view is gone.
 struct Gone;
 
-impl Known {
-    async fn run(mut self, mut hints: mpsc::Receiver<StoreEvent<Hint>>) {
+impl ViewTask {
+    async fn run(mut self, mut hints: mpsc::Receiver<StoreEvent<CollectionEvent>>) {
         let _gone: Result<(), Gone> = self.serve(&mut hints).await;
     }
 
-    async fn serve(&mut self, hints: &mut mpsc::Receiver<StoreEvent<Hint>>) -> Result<(), Gone> {
+    async fn serve(
+        &mut self,
+        hints: &mut mpsc::Receiver<StoreEvent<CollectionEvent>>,
+    ) -> Result<(), Gone> {
         let retry = self.collection.deployment.timings().retry_interval();
         loop {
             // Without a stream the collection is read at intervals, as followers do.
@@ -158,20 +161,20 @@ impl Known {
         }
     }
 
-    async fn hint(&mut self, hint: Hint) -> Result<(), Gone> {
+    async fn hint(&mut self, hint: CollectionEvent) -> Result<(), Gone> {
         match hint {
-            Hint::Opened => {
+            CollectionEvent::Opened => {
                 self.streaming = true;
                 self.send(ViewEvent::Streaming).await?;
                 self.list().await
             }
-            Hint::Lost => {
+            CollectionEvent::Lost => {
                 self.streaming = false;
                 Ok(())
             }
-            Hint::Collection => self.list().await,
-            Hint::Document { id, change } => self.document(id, *change).await,
-            Hint::Alive => self.check_silent().await,
+            CollectionEvent::Collection => self.list().await,
+            CollectionEvent::Document { id, change } => self.document(id, *change).await,
+            CollectionEvent::Alive => self.check_silent().await,
         }
     }
 
@@ -205,21 +208,21 @@ impl Known {
         self.send(ViewEvent::Listed { entries, at }).await
     }
 
-    async fn document(&mut self, id: String, change: Change) -> Result<(), Gone> {
-        if self.others.contains(&id) && matches!(change, Change::Fields(_)) {
+    async fn document(&mut self, id: String, change: DocumentChange) -> Result<(), Gone> {
+        if self.others.contains(&id) && matches!(change, DocumentChange::Fields(_)) {
             return Ok(());
         }
         let document = match change {
-            Change::Removed => None,
-            Change::Whole(document) => Some(document),
-            Change::Fields(update) => match self.applied(&id, &update) {
+            DocumentChange::Removed => None,
+            DocumentChange::Whole(document) => Some(document),
+            DocumentChange::Fields(update) => match self.applied(&id, &update) {
                 Some(document) => Some(document),
                 None => match self.read(&id).await? {
                     Some(found) => found,
                     None => return Ok(()),
                 },
             },
-            Change::Unknown => match self.read(&id).await? {
+            DocumentChange::Unknown => match self.read(&id).await? {
                 Some(found) => found,
                 None => return Ok(()),
             },

@@ -12,7 +12,7 @@ use crate::store::{DeploymentId, StoreKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     /// The kind of deployment.
-    pub kind: Kind,
+    pub kind: DeploymentKind,
     /// The product.
     pub product: Product,
     /// The version that the server reports.
@@ -27,7 +27,7 @@ pub struct Description {
 
 /// A kind of deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeploymentKind {
     /// A replica set with this name.
     ReplicaSet(String),
     /// One server without a replica set.
@@ -50,9 +50,9 @@ pub enum Product {
 impl Description {
     pub(super) fn of(hello: &Document, build: &Document, seeds: &[String]) -> Self {
         let kind = match kind::by_hello(hello) {
-            StoreKind::ReplicaSet => Kind::ReplicaSet(text(hello, "setName")),
-            StoreKind::Sharded => Kind::Router,
-            StoreKind::Standalone => Kind::Standalone,
+            StoreKind::ReplicaSet => DeploymentKind::ReplicaSet(text(hello, "setName")),
+            StoreKind::Sharded => DeploymentKind::Router,
+            StoreKind::Standalone => DeploymentKind::Standalone,
         };
         let list = |field| {
             let names = array(hello, field).filter_map(Bson::as_str);
@@ -80,7 +80,11 @@ impl Description {
     }
 }
 
-fn product(kind: &Kind, (hello, build): (&Document, &Document), seeds: &[String]) -> Product {
+fn product(
+    kind: &DeploymentKind,
+    (hello, build): (&Document, &Document),
+    seeds: &[String],
+) -> Product {
     let seeds = seeds.iter().map(String::as_str);
     let product = lookalike::by_host(seeds)
         .or_else(|| lookalike::by_hello(hello))
@@ -89,7 +93,8 @@ fn product(kind: &Kind, (hello, build): (&Document, &Document), seeds: &[String]
         return Product::Lookalike(product);
     }
     // A router has no storage engine.
-    let engines = *kind == Kind::Router || array(build, "storageEngines").next().is_some();
+    let engines =
+        *kind == DeploymentKind::Router || array(build, "storageEngines").next().is_some();
     match engines && build.contains_key("gitVersion") {
         true => Product::MongoDb,
         false => Product::Unrecognized,
@@ -142,19 +147,19 @@ mod tests {
             "passives": ["c:1"], "arbiters": ["d:1"],
         };
         let set = of(set, mongod());
-        assert_eq!(set.kind, Kind::ReplicaSet("rs0".to_owned()));
+        assert_eq!(set.kind, DeploymentKind::ReplicaSet("rs0".to_owned()));
         assert_eq!(set.product, Product::MongoDb);
         assert_eq!(set.members, ["a:1", "b:1", "c:1"]);
         assert_eq!(set.arbiters, ["d:1"]);
         assert_eq!(set.version_numbers(), Some((6, 0)));
         let alone = of(doc! { "isWritablePrimary": true }, mongod());
-        assert_eq!(alone.kind, Kind::Standalone);
+        assert_eq!(alone.kind, DeploymentKind::Standalone);
         let router = doc! { "isWritablePrimary": true, "msg": "isdbgrid" };
         let build = doc! { "version": "7.0.1", "gitVersion": "x" };
         let router = of(router, build);
         assert_eq!(
             (router.kind, router.product),
-            (Kind::Router, Product::MongoDb)
+            (DeploymentKind::Router, Product::MongoDb)
         );
     }
 
@@ -171,7 +176,10 @@ mod tests {
     fn texts_of_a_server_move_no_cursor() {
         let set = doc! { "isWritablePrimary": true, "setName": "e\u{1b}[31mvil" };
         let set = of(set, mongod());
-        assert_eq!(set.kind, Kind::ReplicaSet("e\\u{1b}[31mvil".to_owned()));
+        assert_eq!(
+            set.kind,
+            DeploymentKind::ReplicaSet("e\\u{1b}[31mvil".to_owned())
+        );
     }
 
     #[test]

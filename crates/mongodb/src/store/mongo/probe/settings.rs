@@ -69,11 +69,11 @@ impl UriSettings {
 
 /// The servers that a connection string names, and how they are reached.
 #[derive(Debug, Clone)]
-pub struct Seeds {
+pub struct SeedList {
     options: ClientOptions,
 }
 
-impl Seeds {
+impl SeedList {
     pub(super) fn of(options: &ClientOptions) -> Self {
         Self {
             options: options.clone(),

@@ -56,8 +56,8 @@ impl Named {
         }
     }
 
-    fn reply(&self, tells_id: bool, is_writable: bool) -> Reply {
-        Reply {
+    fn reply(&self, tells_id: bool, is_writable: bool) -> HelloIdentity {
+        HelloIdentity {
             deployment: self.deployment(tells_id),
             is_router: self.is_router,
             is_writable,
@@ -414,6 +414,9 @@ async fn a_server_that_is_slow_twice_is_asked_for_one_limit() {
     let (took, ()) = tokio::join!(asked, freed);
     accepting.abort();
     drop(filling);
-    assert_eq!(lock(&seeds.seen).get(canonical), Some(&Seen::Unreachable));
+    assert_eq!(
+        lock(&seeds.seen).get(canonical),
+        Some(&SeedReport::Unreachable)
+    );
     assert!((LIMIT..LIMIT * 5 / 4).contains(&took), "{took:?}");
 }
