@@ -5,7 +5,6 @@
 
 mod answer;
 mod events;
-mod page;
 mod truth;
 mod wait;
 

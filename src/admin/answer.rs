@@ -10,10 +10,10 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::events::events;
 use super::wait::{Wait, leader_after};
-use super::{AdminState, BODY_BYTES_MAX, Client, ReadyWhen, STREAMS_MAX, TRANSFER_TIME_MAX, page};
+use super::{AdminState, BODY_BYTES_MAX, Client, ReadyWhen, STREAMS_MAX, TRANSFER_TIME_MAX};
 use crate::clock;
 use crate::election::{Status, Token};
-use crate::http::{self, Answer, HTML, full, is_misdirected, json, policy, respond, text};
+use crate::http::{self, Answer, full, is_misdirected, json, respond, text};
 use crate::publish::Surface;
 use crate::publish::metrics;
 use crate::publish::render::{ClockPair, Document, authority_at, leader_name_at};
@@ -111,7 +111,7 @@ where
         "/events" => body_refused.unwrap_or_else(|| event_stream(&request, client, state)),
         "/status" => full_status(&status, state),
         "/metrics" => metrics(state),
-        _ => root(&status, &request, state),
+        _ => root(&status, state),
     }
 }
 
@@ -189,32 +189,10 @@ fn metrics(state: &AdminState) -> Answer {
     }
 }
 
-fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer {
-    let accept: Vec<_> = request
-        .headers()
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
-    let mut answer = if page::preferred(&accept.join(",")) {
-        let store = state.store.borrow().clone();
-        let error = state.store_error.borrow().clone();
-        let store = (store.as_ref(), error.as_ref());
-        let nonce = policy::nonce();
-        let body = page::page(status, &state.who, store, ClockPair::now(), &nonce);
-        let mut answer = respond(StatusCode::OK, HTML, body);
-        // The page loads nothing, and no text in it can run as code.
-        policy::restrict(&mut answer, &nonce, "'none'");
-        answer
-    } else {
-        let name = leader_name_at(status, &state.who.identity, clock::boot_now());
-        let name = name.unwrap_or_default();
-        json(StatusCode::OK, &LeaderName { name })
-    };
-    answer
-        .headers_mut()
-        .insert(header::VARY, HeaderValue::from_static("accept"));
-    answer
+fn root(status: &Status, state: &AdminState) -> Answer {
+    let name = leader_name_at(status, &state.who.identity, clock::boot_now());
+    let name = name.unwrap_or_default();
+    json(StatusCode::OK, &LeaderName { name })
 }
 
 /// Handles a workload's confirmation that it has stepped down for a token.

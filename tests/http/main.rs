@@ -10,15 +10,12 @@
 mod bounds;
 mod confirmation;
 mod events;
-mod page;
 mod stream_bounds;
 mod truth;
 mod wait;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::pin::pin;
-use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
@@ -41,7 +38,6 @@ struct Served {
     streams: Streams,
     /// Number of receivers of the status without a request in progress.
     receivers: usize,
-    freezer: mpsc::Sender<Receiver<()>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -119,21 +115,16 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
     let receivers = sender.receiver_count();
     let bound = Admin::bind(address).unwrap();
     let (address, streams) = (bound.address(), bound.streams());
-    let (stop, mut stopped) = oneshot::channel();
-    let (freezer, mut frozen) = mpsc::channel::<Receiver<()>>(1);
+    let (stop, stopped) = oneshot::channel();
     let thread = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         runtime.block_on(async {
-            let mut serving = pin!(bound.serve(state));
-            loop {
-                tokio::select! {
-                    served = &mut serving => panic!("{served:?}"),
-                    _ = &mut stopped => break,
-                    Some(thawed) = frozen.recv() => drop(thawed.recv()),
-                }
+            tokio::select! {
+                served = bound.serve(state) => panic!("{served:?}"),
+                _ = stopped => {}
             }
         });
     });
@@ -144,7 +135,6 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
         store_error,
         streams,
         receivers,
-        freezer,
         stop: Some(stop),
         thread: Some(thread),
     }
@@ -186,13 +176,6 @@ impl Served {
     fn get(&self, path: &str) -> (u16, String) {
         let (code, _, body) = self.ask_with(&format!("GET {path}"), "", "");
         (code, body)
-    }
-
-    /// Freezes the event loop until the returned value is dropped.
-    fn freeze(&self) -> std::sync::mpsc::Sender<()> {
-        let (thaw, thawed) = std::sync::mpsc::channel();
-        self.freezer.try_send(thawed).unwrap();
-        thaw
     }
 
     fn confirm(&self, query: &str) -> u16 {

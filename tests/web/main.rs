@@ -11,7 +11,6 @@
 mod actions;
 mod bounds;
 mod browser;
-mod daemon_page;
 mod events;
 mod kept;
 mod page;
