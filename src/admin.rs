@@ -8,27 +8,23 @@ mod events;
 mod truth;
 mod wait;
 
-use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
 
 use hyper::Request;
 use hyper::body::Incoming;
-use rustix::net::sockopt::set_socket_reuseaddr;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::sync::{mpsc, watch};
 
 pub use self::wait::WAIT_MAX;
-pub use crate::http::{
+pub use leasehold_http::{
     BODY_BYTES_MAX, BUFFER_BYTES_MAX, BindError, Bound, CONNECTION_TIME_MAX, CONNECTIONS_MAX,
     HEAD_TIME_MAX, Streams, TRANSFER_TIME_MAX,
 };
 
 use crate::election::{Status, Token};
-use crate::http::{Answer, Client, Setting, Site};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::{StoreError, StoreInfo, Surface};
+use leasehold_http::{Answer, Client, HTTP_LISTEN, Site};
 
 /// Maximum number of event streams and waiting long polls. A workload, a dashboard and some people
 /// with browsers need fewer than 10. Each takes a connection in addition to the
@@ -64,12 +60,6 @@ pub struct AdminState {
     pub stepped_down: mpsc::Sender<Token>,
 }
 
-/// The key that sets the address of the endpoints.
-const SETTING: Setting = Setting {
-    name: "http.listen",
-    instead: ", or to \"\" for none",
-};
-
 /// The server of the endpoints; see [`Admin::bind`].
 #[derive(Debug)]
 pub struct Admin;
@@ -80,41 +70,7 @@ impl Admin {
     /// # Errors
     /// [`BindError`] if the address is in use or does not belong to this machine.
     pub fn bind(address: SocketAddr) -> Result<Bound, BindError> {
-        Bound::new(address, SETTING, STREAMS_MAX)
-    }
-
-    /// Checks that the address can be bound, without listening on it, so that a daemon which starts
-    /// at the same moment is not disturbed.
-    ///
-    /// # Errors
-    /// Same as [`Admin::bind`].
-    pub fn probe(address: SocketAddr) -> Result<(), BindError> {
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let bound = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).and_then(
-            |socket| {
-                // As the standard library does for a listener.
-                set_socket_reuseaddr(&socket, true)?;
-                rustix::net::bind(&socket, &address)
-            },
-        );
-        bound.map_err(|errno| BindError {
-            address,
-            setting: SETTING,
-            source: errno.into(),
-        })
-    }
-}
-
-impl Bound {
-    /// Serves the endpoints until the future is dropped, which closes all connections.
-    ///
-    /// # Errors
-    /// Only on start, if the listener cannot be registered with the event loop.
-    pub async fn serve(self, state: AdminState) -> io::Result<Infallible> {
-        self.serve_site(state).await
+        Bound::new(address, HTTP_LISTEN, STREAMS_MAX)
     }
 }
 

@@ -18,7 +18,6 @@
 
 pub mod admin;
 pub mod cli;
-mod http;
 pub mod publish;
 
 pub use leasehold_clock as clock;

@@ -13,10 +13,10 @@ use super::wait::{Wait, leader_after};
 use super::{AdminState, BODY_BYTES_MAX, Client, ReadyWhen, STREAMS_MAX, TRANSFER_TIME_MAX};
 use crate::clock;
 use crate::election::{Status, Token};
-use crate::http::{self, Answer, full, is_misdirected, json, respond, text};
 use crate::publish::Surface;
 use crate::publish::metrics;
 use crate::publish::render::{ClockPair, Document, authority_at, leader_name_at};
+use leasehold_http::{self as http, Answer, full, is_misdirected, json, respond, text};
 
 /// Request header with the id of the last event that the client has received.
 const LAST_EVENT_ID: &str = "last-event-id";

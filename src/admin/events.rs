@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use super::truth;
 use crate::clock::boot_now;
 use crate::election::{Authority, BootTime, Status};
-use crate::http::{EventBody, Feed, StreamPlace, event_body};
 use crate::publish::StoreError;
 use crate::publish::render::{ClockPair, Document, Identification, last_status, same_words};
+use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
 
 /// Time after which a stream without events sends a comment, so that each end notices if the other
 /// is gone. The documented readers reconnect after three without one. Proxies allow 30 s or more.

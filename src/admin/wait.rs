@@ -9,8 +9,8 @@ use super::{AdminState, STREAMS_MAX, truth};
 use crate::clock::boot_now;
 use crate::duration::parse_duration;
 use crate::election::{BootTime, Status};
-use crate::http::{Answer, Client, full};
 use crate::publish::render::authority_at;
+use leasehold_http::{Answer, Client, full};
 
 /// Maximum time that a request waits. A longer wait is a sequence of requests. Clients and proxies
 /// give up after some minutes without an answer.

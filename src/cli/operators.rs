@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::admin::BindError;
 use crate::clock;
 use crate::config::{ConfigError, LockConfig, Sources, nearest};
 use crate::election::{BootTime, Identity, LeaseName, Token};
@@ -33,6 +32,7 @@ use crate::store::mongo::operators::{
     CollectionEntry, Content, LeaseRecord, LiveView, MongoCollection, Scope, ViewEvent,
 };
 use crate::store::{Failure, RetryPolicy};
+use leasehold_http::BindError;
 
 use super::store_options::of_locks;
 use super::{CommandError, run_to_end, say};

@@ -7,7 +7,6 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::report::{Check, Name, shown};
-use crate::admin::Admin;
 use crate::cli::ask::status_of;
 use crate::cli::store_options::read;
 use crate::config::{Config, Sources, UriSource, shown_path};
@@ -16,6 +15,7 @@ use crate::publish::occupant::named;
 use crate::store::mongo::probe::UriSettings;
 use crate::uri::{Treatment, UriNotice};
 use crate::workload::prerequisites::prerequisites;
+use leasehold_http::{HTTP_LISTEN, probe};
 
 pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path) -> Vec<Check> {
     vec![
@@ -194,7 +194,7 @@ async fn port(config: &Config) -> Check {
     let Some(address) = config.http.listen else {
         return Check::skipped(name, "http.listen is empty: there are no endpoints");
     };
-    let error = match Admin::probe(address) {
+    let error = match probe(address, HTTP_LISTEN) {
         Ok(()) => return Check::ok(name, format!("{address} is free")),
         Err(error) => error,
     };

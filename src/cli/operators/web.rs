@@ -8,6 +8,7 @@ mod document;
 mod feed;
 mod guesses;
 mod page;
+mod policy;
 mod site;
 
 use std::pin::pin;
@@ -25,9 +26,9 @@ use super::{OperatorError, Session, WebArgs};
 use crate::cli::{CommandError, answer};
 use crate::clock;
 use crate::exit;
-use crate::http::{Bound, Setting};
 use crate::signals::{Exit, Stops};
 use crate::store::mongo::operators::{MongoCollection, Scope};
+use leasehold_http::{Bound, Setting};
 
 /// Maximum number of browsers. Each takes a connection, and at most one event of 200 KB while it does
 /// not read.
@@ -55,7 +56,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     let (board, newest) = watch::channel(Board::default());
     let web = Web::new(session.clone(), newest, access, args.actions_by);
     let streams = bound.streams();
-    let mut serving = pin!(bound.serve_site(web));
+    let mut serving = pin!(bound.serve(web));
     let mut exit = Exit::Code(exit::DONE);
     tokio::select! {
         () = follow(&session.collection, &board) => {}

@@ -22,9 +22,9 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::guesses::Guesses;
+use super::policy::nonce;
 use crate::clock::boot_now;
 use crate::election::BootTime;
-use crate::http::policy::nonce;
 
 /// Maximum size of the token. Tokens of secret stores are shorter.
 const TOKEN_BYTES_MAX: u64 = 4 * 1024;

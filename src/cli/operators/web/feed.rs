@@ -13,9 +13,9 @@ use tokio::time::sleep;
 use super::board::{Board, Link, Version};
 use crate::clock::boot_now;
 use crate::election::BootTime;
-use crate::http::{EventBody, Feed, StreamPlace, event_body};
 use crate::log::millis;
 use crate::store::StoreInfo;
+use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
 
 /// Minimum time between two events about changes, once a browser has all documents.
 const BATCH: Duration = Duration::from_millis(100);

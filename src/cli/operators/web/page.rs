@@ -3,7 +3,8 @@
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 
-use crate::http::{Answer, HTML, policy, respond};
+use super::policy;
+use leasehold_http::{Answer, HTML, respond};
 
 const PAGE: &str = include_str!("page.html");
 const LOGIN: &str = include_str!("login.html");

@@ -17,12 +17,13 @@ use super::super::{
 };
 use super::access::{Access, Refused, is_same};
 use super::board::Board;
+use super::policy;
 use super::{STREAMS_MAX, document, feed, page};
 use crate::clock::boot_now;
 use crate::election::{Identity, LeaseName, RESERVATION_DEFAULT, Token};
 use crate::exit;
-use crate::http::{
-    self, Answer, Client, HTML, Site, TRANSFER_TIME_MAX, full, is_misdirected, json, policy,
+use leasehold_http::{
+    Answer, Client, HTML, Site, TRANSFER_TIME_MAX, event_stream, full, is_misdirected, json,
     respond, retry_later, text,
 };
 
@@ -154,7 +155,7 @@ impl Web {
             },
             place,
         );
-        http::event_stream(body)
+        event_stream(body)
     }
 
     /// Carries out an action of the page, also if the browser no longer waits for it.

@@ -12,8 +12,8 @@ use tokio::sync::{Notify, watch};
 
 use super::Client;
 use super::places::Lasting;
-use crate::clock::boot_now;
-use crate::election::BootTime;
+use leasehold_clock::boot_now;
+use leasehold_core::election::BootTime;
 
 /// Time after which a stream may be closed if its place is needed. A client that has stopped
 /// reading is otherwise noticed only when its buffers are full, which can take hours. One that
@@ -39,7 +39,7 @@ struct Open {
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct StreamPlace {
+pub struct StreamPlace {
     streams: Streams,
     number: u64,
     closing: watch::Receiver<bool>,
@@ -64,7 +64,7 @@ impl Streams {
 
     /// Takes a place, or returns `None` if all are taken or the server is shutting down. `full` is
     /// called if all are taken, even if one is closed for this.
-    pub(crate) fn admit(&self, client: &Client, full: impl FnOnce()) -> Option<StreamPlace> {
+    pub fn admit(&self, client: &Client, full: impl FnOnce()) -> Option<StreamPlace> {
         if *self.closing.borrow() {
             return None;
         }
@@ -99,7 +99,7 @@ impl Streams {
 
 impl StreamPlace {
     /// Waits until the server shuts down.
-    pub(crate) async fn closing(&mut self) {
+    pub async fn closing(&mut self) {
         // The sender lives as long as this place.
         let _ = self.closing.wait_for(|closing| *closing).await;
     }

@@ -22,7 +22,7 @@ pub(super) struct Activity {
 
 /// An answer that lasts, until it is dropped. Its connection has a place of its own meanwhile.
 #[derive(Debug)]
-pub(crate) struct Lasting(Activity);
+pub struct Lasting(Activity);
 
 /// The connections being served.
 #[derive(Debug, Default)]

@@ -10,30 +10,33 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 /// An answer: a text, or a stream of events.
-pub(crate) type Answer = Response<Either<Full<Bytes>, EventBody>>;
+pub type Answer = Response<Either<Full<Bytes>, EventBody>>;
 /// The body of a stream of events.
-pub(crate) type EventBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+pub type EventBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
 /// The content type of a page.
-pub(crate) const HTML: &str = "text/html; charset=utf-8";
+pub const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 /// Time after which a client that found the server busy should retry, in seconds.
 const RETRY_AFTER: &str = "5";
 
-pub(crate) fn text(code: StatusCode, message: &str) -> Answer {
+/// Answers with a line of text.
+pub fn text(code: StatusCode, message: &str) -> Answer {
     respond(code, TEXT, format!("{message}\n"))
 }
 
-pub(crate) fn json(code: StatusCode, body: &impl Serialize) -> Answer {
+/// Answers with a line of JSON.
+pub fn json(code: StatusCode, body: &impl Serialize) -> Answer {
     match serde_json::to_string(body) {
         Ok(body) => respond(code, JSON, body + "\n"),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
 
-pub(crate) fn respond(code: StatusCode, content_type: &'static str, body: String) -> Answer {
+/// Answers with a body of this type.
+pub fn respond(code: StatusCode, content_type: &'static str, body: String) -> Answer {
     with_body(
         code,
         content_type,
@@ -61,13 +64,13 @@ fn with_body(
 
 /// The events for one client. A feed queues nothing: an event is made when the connection can take it,
 /// so a slow client skips states.
-pub(crate) trait Feed: Send + 'static {
+pub trait Feed: Send + 'static {
     /// Waits for the next event, as it is sent; `None` after the last one.
     fn next(&mut self) -> impl Future<Output = Option<String>> + Send;
 }
 
 /// Returns a stream of the events of a feed.
-pub(crate) fn event_body(feed: impl Feed) -> EventBody {
+pub fn event_body(feed: impl Feed) -> EventBody {
     let frames = unfold(feed, |mut feed| async {
         let text = feed.next().await?;
         Some((Ok(Frame::data(Bytes::from(text))), feed))
@@ -76,7 +79,7 @@ pub(crate) fn event_body(feed: impl Feed) -> EventBody {
 }
 
 /// Answers with a stream of events.
-pub(crate) fn event_stream(body: EventBody) -> Answer {
+pub fn event_stream(body: EventBody) -> Answer {
     let mut answer = with_body(StatusCode::OK, EVENTS, Either::Right(body));
     // nginx collects an answer before it passes it on, unless it is asked not to.
     answer.headers_mut().insert(
@@ -87,7 +90,7 @@ pub(crate) fn event_stream(body: EventBody) -> Answer {
 }
 
 /// Answers that all `max` places for answers that last are taken.
-pub(crate) fn full(code: StatusCode, max: usize) -> Answer {
+pub fn full(code: StatusCode, max: usize) -> Answer {
     let why = format!(
         "all {max} places for event streams and waits are taken, or the server is stopping"
     );
@@ -95,7 +98,7 @@ pub(crate) fn full(code: StatusCode, max: usize) -> Answer {
 }
 
 /// Adds to an answer when the client should retry.
-pub(crate) fn retry_later(mut answer: Answer) -> Answer {
+pub fn retry_later(mut answer: Answer) -> Answer {
     let headers = answer.headers_mut();
     headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
     answer

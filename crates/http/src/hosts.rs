@@ -9,7 +9,7 @@ use super::Client;
 
 /// Returns true for a request that a web page from elsewhere may have sent: it can have its own
 /// name resolved to a loopback address. Browsers always send the name that the page was loaded from.
-pub(crate) fn is_misdirected<B>(request: &Request<B>, client: &Client) -> bool {
+pub fn is_misdirected<B>(request: &Request<B>, client: &Client) -> bool {
     client.local_names_only && !names_only_this_machine(request)
 }
 

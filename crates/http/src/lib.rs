@@ -1,11 +1,13 @@
 //! A small HTTP server for a few clients: every resource that a client can take is bounded.
 //!
-//! A [`Site`] makes the answers: the daemon's endpoints, or the page of a collection.
+//! A [`Site`] makes the answers: the daemon's endpoints, or the page of a collection. The server does
+//! not know leases or locks, and reads no configuration.
+
+#![forbid(unsafe_code)]
 
 mod answer;
 mod hosts;
 mod places;
-pub(crate) mod policy;
 mod streams;
 
 use std::convert::Infallible;
@@ -21,20 +23,21 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-pub(crate) use self::answer::{
+pub use self::answer::{
     Answer, EventBody, Feed, HTML, event_body, event_stream, full, json, respond, retry_later, text,
 };
-pub(crate) use self::hosts::is_misdirected;
-pub(crate) use self::streams::StreamPlace;
+pub use self::hosts::is_misdirected;
+pub use self::streams::StreamPlace;
 pub use self::streams::Streams;
 
 use self::places::{Activity, Lasting, Places};
-use crate::publish::occupant::{self, named};
+use leasehold_host::occupant::{self, named};
 
 /// Maximum number of simultaneous connections, apart from event streams. Probes, a scraper, the workload and a person with a
 /// browser keep fewer than 10. With [`BUFFER_BYTES_MAX`] for reading, as much for writing and an
@@ -76,7 +79,7 @@ const HEADERS_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The answers of a server, and the counters of its failures. Clones share them.
-pub(crate) trait Site: Clone + Send + Sync + 'static {
+pub trait Site: Clone + Send + Sync + 'static {
     /// Answers a request.
     fn answer(
         &self,
@@ -100,6 +103,12 @@ pub struct Setting {
     pub instead: &'static str,
 }
 
+/// The key that sets the address of a daemon's endpoints.
+pub const HTTP_LISTEN: Setting = Setting {
+    name: "http.listen",
+    instead: ", or to \"\" for none",
+};
+
 /// An address that cannot be listened on, which is a configuration error (exit 78).
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {}. {}{}", self.why(), self.remedy(), self.setting.instead)]
@@ -115,7 +124,7 @@ pub struct BindError {
 
 impl BindError {
     /// Returns the cause, with the processes that listen there.
-    pub(crate) fn why(&self) -> String {
+    pub fn why(&self) -> String {
         match self.source.kind() {
             io::ErrorKind::AddrInUse => {
                 let by = named(&occupant::of_address(self.address));
@@ -127,7 +136,7 @@ impl BindError {
     }
 
     /// Returns the remedy.
-    pub(crate) fn remedy(&self) -> String {
+    pub fn remedy(&self) -> String {
         let setting = self.setting.name;
         match self.source.kind() {
             io::ErrorKind::PermissionDenied => {
@@ -154,7 +163,7 @@ impl Bound {
     ///
     /// # Errors
     /// [`BindError`] if the address is in use or does not belong to this machine.
-    pub(crate) fn new(
+    pub fn new(
         address: SocketAddr,
         setting: Setting,
         streams_max: usize,
@@ -189,7 +198,7 @@ impl Bound {
     ///
     /// # Errors
     /// Only on start, if the listener cannot be registered with the event loop.
-    pub(crate) async fn serve_site(self, site: impl Site) -> io::Result<Infallible> {
+    pub async fn serve(self, site: impl Site) -> io::Result<Infallible> {
         let listener = TcpListener::from_std(self.listener)?;
         let local_names_only = self.address.ip().to_canonical().is_loopback();
         let mut places = Places::default();
@@ -239,15 +248,40 @@ impl Bound {
     }
 }
 
+/// Checks that the address can be bound, without listening on it, so that a daemon which starts
+/// at the same moment is not disturbed.
+///
+/// # Errors
+/// Same as [`Bound::new`].
+pub fn probe(address: SocketAddr, setting: Setting) -> Result<(), BindError> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let bound =
+        socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).and_then(|socket| {
+            // As the standard library does for a listener.
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+            rustix::net::bind(&socket, &address)
+        });
+    bound.map_err(|errno| BindError {
+        address,
+        setting,
+        source: errno.into(),
+    })
+}
+
 /// A connection, as the answers to its requests see it.
 #[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) peer: SocketAddr,
+pub struct Client {
+    /// The peer.
+    pub peer: SocketAddr,
     /// True if the listener is reachable from this machine only. A web page from elsewhere can have
     /// its own name resolved to a loopback address, so the `Host` header is checked then.
-    pub(crate) local_names_only: bool,
+    pub local_names_only: bool,
     activity: Activity,
-    pub(crate) streams: Streams,
+    /// The event streams of the server.
+    pub streams: Streams,
     /// Notified if the place of its event stream is needed for another one.
     evicted: Arc<Notify>,
 }
@@ -255,7 +289,7 @@ pub(crate) struct Client {
 impl Client {
     /// Marks the answer in progress as one that may take long, until the value is dropped. The
     /// caller bounds the number of such answers.
-    pub(crate) fn lasts(&self) -> Lasting {
+    pub fn lasts(&self) -> Lasting {
         self.activity.lasts()
     }
 }
@@ -317,14 +351,10 @@ mod tests {
     #[test]
     fn a_flood_of_connections_waits_and_none_is_dropped() {
         const FLOOD: usize = 512;
-        const SETTING: Setting = Setting {
-            name: "http.listen",
-            instead: "",
-        };
         let limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("a limit");
         let limit: usize = limit.trim().parse().expect("a number");
         // Nothing accepts the connections.
-        let bound = Bound::new((Ipv4Addr::LOCALHOST, 0).into(), SETTING, 1).expect("bound");
+        let bound = Bound::new((Ipv4Addr::LOCALHOST, 0).into(), HTTP_LISTEN, 1).expect("bound");
         let waiting: Vec<_> = (0..FLOOD.min(limit))
             .map(|number| {
                 let opened = TcpStream::connect_timeout(&bound.address(), HEAD_TIME_MAX);

@@ -2,12 +2,12 @@
 
 use hyper::header::{self, HeaderValue};
 
-use super::Answer;
 use crate::election::Randomness;
 use crate::randomness::KernelRandomness;
+use leasehold_http::Answer;
 
 /// Returns a random value that marks the style and the script of one answer as its own.
-pub(crate) fn nonce() -> String {
+pub(super) fn nonce() -> String {
     format!("{:032x}", KernelRandomness.bits())
 }
 
@@ -21,7 +21,7 @@ fn policy(nonce: &str, forms: &str) -> String {
 
 /// Restricts a page to the style and script with this nonce. `forms` is where its forms may be
 /// sent, as a source of the policy.
-pub(crate) fn restrict(answer: &mut Answer, nonce: &str, forms: &str) {
+pub(super) fn restrict(answer: &mut Answer, nonce: &str, forms: &str) {
     if let Ok(policy) = HeaderValue::from_str(&policy(nonce, forms)) {
         let headers = answer.headers_mut();
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
