@@ -5,14 +5,14 @@
 //! a slow surface skips to the newest state, and no surface can delay a step-down.
 
 pub mod file;
-#[cfg(test)]
-pub(crate) mod fixture;
-#[cfg(feature = "kubernetes")]
-pub mod kubernetes;
-pub mod metrics;
 pub mod systemd;
 
 pub use crate::store::StoreInfo;
 
 pub use leasehold_host::occupant;
+#[cfg(feature = "kubernetes")]
+pub use leasehold_kubernetes as kubernetes;
+pub use leasehold_metrics as metrics;
+#[cfg(test)]
+pub(crate) use leasehold_metrics::fixture;
 pub use leasehold_status::{StoreError, Surface, directory, render};

@@ -67,12 +67,12 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("src/cli/operators/live.rs", &["FRAME_MAX"]),
     ("crates/host/src/log/throttle.rs", &["REPEAT_MAX"]),
     (
-        "src/publish/kubernetes/retry.rs",
+        "crates/kubernetes/src/retry.rs",
         &["BACKOFF_MAX", "RETRY_AFTER_MAX"],
     ),
     // Decide what is reported, or how.
     ("src/cli/run/files.rs", &["WRITE_MAX"]),
-    ("src/publish/kubernetes/reporter.rs", &["SAME_WITHIN"]),
+    ("crates/kubernetes/src/reporter.rs", &["SAME_WITHIN"]),
 ];
 
 /// Endings of the names of constants that bound a wait.

@@ -49,6 +49,7 @@ fn full_scrape() -> Metrics {
     let (_, store) = watch::channel(Some(store));
     let (_, shown) = watch::channel(LabelState::Unknown);
     let metrics = Metrics::new(&who, status.clone(), store).unwrap();
+    let metrics = metrics.with_revision("r").unwrap();
     let label = LabelInSync::new(&who.lease, status, shown).unwrap();
     metrics.registry().register(Box::new(label)).unwrap();
     metrics

@@ -31,8 +31,6 @@ use tokio::sync::{mpsc, watch};
 pub use self::error::RunError;
 use self::error::system;
 pub use self::moved::PodError;
-#[cfg(feature = "kubernetes")]
-pub(super) use self::moved::{access, pod};
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
 
@@ -186,6 +184,7 @@ impl Begun {
         };
         let (status, inputs) = (prepared.status(), prepared.inputs());
         let metrics = Metrics::new(&who, status.clone(), prepared.store_info())
+            .and_then(|metrics| metrics.with_revision(env!("LEASEHOLD_REVISION")))
             .map_err(system("register the metrics"))?;
         self.log.on_loss({
             let metrics = metrics.clone();

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use super::report::{Check, Name, shown};
-use crate::cli::run::{access, pod};
 use crate::clock;
 use crate::config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN};
-use crate::publish::kubernetes::{Examiner, Refusal, Right};
+use crate::publish::kubernetes::{Examiner, Refusal, Right, access, pod};
 use crate::publish::render::Identification;
 
 /// Checks publishing; one skipped check outside of a cluster.

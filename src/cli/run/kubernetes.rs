@@ -1,7 +1,6 @@
 //! Detects if this process runs in a cluster, and in which pod.
 
 use std::io;
-use std::path::Path;
 
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
@@ -9,7 +8,7 @@ use tracing::{debug, error, info, warn};
 use crate::config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN};
 use crate::election::Status;
 use crate::publish::kubernetes::{
-    Access, Api, Examiner, KubernetesOptions, Pod, REPAIR_INTERVAL, SERVICE_HOST, SERVICE_PORT,
+    Access, Api, Examiner, KubernetesOptions, REPAIR_INTERVAL, access, pod,
 };
 pub(super) use crate::publish::kubernetes::{Event, Kubernetes, Tasks};
 use crate::publish::metrics::Metrics;
@@ -111,43 +110,4 @@ pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> 
         options,
         restricted: placement.rendered_for.is_some(),
     }))
-}
-
-/// Returns the API server and the credentials for it.
-pub(in crate::cli) fn access(credentials: &Path) -> Result<Access, String> {
-    let [host, port] = [SERVICE_HOST, SERVICE_PORT].map(|name| std::env::var(name).ok());
-    Access::find(host.as_deref(), port.as_deref(), credentials).map_err(|e| e.to_string())
-}
-
-/// Returns the pod that this process runs in.
-pub(in crate::cli) fn pod(config: &KubernetesConfig, access: &Access) -> Result<Pod, String> {
-    let given = |value: &Option<String>, key: &str, variable: &str, field: &str| {
-        value.clone().ok_or_else(|| {
-            format!("{key} is not set: set it, or set {variable} by the downward API from {field}")
-        })
-    };
-    let name = given(
-        &config.pod_name,
-        "kubernetes.pod_name",
-        "POD_NAME",
-        "metadata.name",
-    )?;
-    let uid = given(
-        &config.pod_uid,
-        "kubernetes.pod_uid",
-        "POD_UID",
-        "metadata.uid",
-    )?;
-    let namespace = config
-        .placement
-        .namespace
-        .clone()
-        .or_else(|| access.namespace());
-    let namespace = given(
-        &namespace,
-        "kubernetes.pod_namespace",
-        "POD_NAMESPACE",
-        "metadata.namespace",
-    )?;
-    Pod::new(&name, &namespace, &uid).map_err(|e| e.to_string())
 }

@@ -2,8 +2,6 @@
 //! moved the pod from the place that its manifests were rendered for.
 
 use super::kubernetes::{self, Cluster, KubernetesError};
-#[cfg(feature = "kubernetes")]
-pub(in crate::cli) use super::kubernetes::{access, pod};
 use crate::config::{Config, Contended, Misplaced};
 
 /// Reason why the daemon cannot run in this pod as configured.

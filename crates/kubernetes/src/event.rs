@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::election::{Identity, Notice, Reason, Role, Token, Transition};
+use leasehold_core::election::{Identity, Notice, Reason, Role, Token, Transition};
 
 /// An occurrence that is reported as an Event.
 #[derive(Debug, Clone, PartialEq, Eq)]

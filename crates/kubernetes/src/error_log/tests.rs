@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::*;
-use crate::election::{BootTime, Role};
-use crate::publish::fixture;
+use leasehold_core::election::{BootTime, Role};
+use leasehold_metrics::fixture;
 
 /// A log that keeps its lines in memory.
 #[derive(Debug, Default, Clone)]

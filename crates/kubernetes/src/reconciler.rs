@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::api::{ApiError, RetryPolicy};
 use super::retry::pause;
-use crate::election::{BootTime, Status};
+use leasehold_core::election::{BootTime, Status};
 
 /// Timeout of a write.
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);

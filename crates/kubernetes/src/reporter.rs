@@ -18,11 +18,11 @@ use super::queue::{EventQueue, Occurrence};
 use super::reconciler::REQUEST_TIME_MAX;
 use super::request::Requests;
 use super::retry::pause;
-use crate::clock::boot_now;
-use crate::election::{BootTime, Randomness};
-use crate::publish::Surface;
-use crate::publish::metrics::Metrics;
-use crate::randomness::KernelRandomness;
+use leasehold_clock::boot_now;
+use leasehold_core::election::{BootTime, Randomness};
+use leasehold_metrics::Metrics;
+use leasehold_mongodb::randomness::KernelRandomness;
+use leasehold_status::Surface;
 
 /// Maximum number of attempts to report one Event.
 const ATTEMPTS_MAX: u32 = 3;

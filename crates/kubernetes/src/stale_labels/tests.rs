@@ -12,11 +12,11 @@ use tower::BoxError;
 use tower::util::service_fn;
 
 use super::*;
-use crate::election::Role;
-use crate::publish::fixture;
-use crate::publish::kubernetes::api::RetryPolicy;
-use crate::publish::kubernetes::request::Pod;
-use crate::publish::kubernetes::retry::BACKOFF_MIN;
+use crate::api::RetryPolicy;
+use crate::request::Pod;
+use crate::retry::BACKOFF_MIN;
+use leasehold_core::election::Role;
+use leasehold_metrics::fixture;
 
 type Answers = dyn FnMut(&Method) -> (u16, serde_json::Value) + Send;
 

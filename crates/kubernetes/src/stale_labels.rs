@@ -13,10 +13,10 @@ use super::labels::random;
 use super::reconciler::{LANDS_WITHIN, REQUEST_TIME_MAX};
 use super::request::{PODS_MAX, Requests};
 use super::retry::pause;
-use crate::clock::{BootTimer, boot_now};
-use crate::election::{BootTime, Status, Token};
-use crate::publish::Surface;
-use crate::publish::metrics::Metrics;
+use leasehold_clock::{BootTimer, boot_now};
+use leasehold_core::election::{BootTime, Status, Token};
+use leasehold_metrics::Metrics;
+use leasehold_status::Surface;
 
 /// Maximum number of lists in one round. Each list is followed by patches of all its pods. More
 /// than one list is needed only for conflicts and for more than [`PODS_MAX`] pods.

@@ -14,11 +14,11 @@ use super::api::{Api, ApiError};
 use super::error_log::ErrorLog;
 use super::reconciler::{Label, LabelState, Reconciler, Step};
 use super::request::Requests;
-use crate::clock::{BootTimer, boot_now};
-use crate::election::{BootTime, Randomness, Status};
-use crate::publish::Surface;
-use crate::publish::metrics::Metrics;
-use crate::randomness::KernelRandomness;
+use leasehold_clock::{BootTimer, boot_now};
+use leasehold_core::election::{BootTime, Randomness, Status};
+use leasehold_metrics::Metrics;
+use leasehold_mongodb::randomness::KernelRandomness;
+use leasehold_status::Surface;
 
 /// Maintains one label.
 pub(super) struct Labels {

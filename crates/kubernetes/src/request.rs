@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::reconciler::Label;
-use crate::publish::render::Identification;
+use leasehold_status::render::Identification;
 
 /// Maximum number of pods in one list. One pod is labeled leader, or a few more after a lost node.
 /// The list is repeated until it is empty.

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use tokio::sync::watch;
 
 use super::event::Event;
-use crate::clock::wall_now;
-use crate::publish::Surface;
-use crate::publish::metrics::Metrics;
+use leasehold_clock::wall_now;
+use leasehold_metrics::Metrics;
+use leasehold_status::Surface;
 
 /// Maximum number of queued Events. A change of leadership makes two, renewals fail in a few ways,
 /// and a report takes some 15 s while the API server does not answer.
@@ -151,7 +151,7 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::election::Token;
+    use leasehold_core::election::Token;
 
     const FAILING: Event = Event::RenewalFailing {
         why: Cow::Borrowed("no answer"),
@@ -161,7 +161,7 @@ pub(super) mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    pub(in crate::publish::kubernetes) fn stepped_down(token: i64) -> Event {
+    pub(crate) fn stepped_down(token: i64) -> Event {
         Event::SteppedDown {
             token: Token::new(token),
             reason: None,

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use super::access::{Access, Unusable};
-use crate::cause::cause;
+use leasehold_host::cause::cause;
 
 /// Maximum length of an answer: the metadata of [`PODS_MAX`] pods with many labels, annotations and
 /// managed fields.

@@ -1,28 +1,35 @@
 //! The metrics for Prometheus.
 //!
 //! Gauges about leadership are not stored but computed from the deadline at the time of the scrape,
-//! so a daemon that was frozen past its deadline never reports that it leads.
+//! so a daemon that was frozen past its deadline never reports that it leads. Metrics decide nothing, and
+//! contain no name of a user or host except those that the status has.
 
+#![forbid(unsafe_code)]
+
+mod computed;
+#[cfg(any(test, feature = "fixture"))]
+pub mod fixture;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use prometheus::core::{Collector, Desc};
+use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
-use prometheus::proto::MetricFamily;
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    Opts, Registry, TextEncoder,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    Registry, TextEncoder,
 };
 use tokio::sync::watch;
 
-use super::render::{ClockPair, Identification, authority_at, leader_name_at};
-use super::{StoreInfo, Surface};
-use crate::clock::boot_now;
-use crate::election::{BootTime, Reason, Role, Status};
+use leasehold_clock::boot_now;
+use leasehold_core::election::{Reason, Role, Status};
+use leasehold_mongodb::store::StoreInfo;
+use leasehold_status::Surface;
+use leasehold_status::render::Identification;
+
+use self::computed::{Truth, Written};
 
 /// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -106,20 +113,6 @@ pub struct Metrics {
     http_evictions: IntCounter,
     http_streams_refused: IntCounter,
     status_files: Written,
-}
-
-/// Time of the last write of the status files, on the boot clock.
-#[derive(Debug, Clone)]
-struct Written(Arc<AtomicU64>);
-
-impl Written {
-    fn now() -> Self {
-        Self(Arc::new(AtomicU64::new(boot_now().as_nanos())))
-    }
-
-    fn age(&self, now: BootTime) -> Duration {
-        now.since(BootTime::from_nanos(self.0.load(Ordering::Relaxed)))
-    }
 }
 
 impl Metrics {
@@ -279,6 +272,20 @@ impl Metrics {
         self.status_files.0.store(now, Ordering::Relaxed);
     }
 
+    /// Adds the revision of the running program.
+    ///
+    /// # Errors
+    /// If two metrics collide, which is a bug.
+    pub fn with_revision(self, revision: &str) -> Result<Self, prometheus::Error> {
+        let build = Opts::new("leasehold_build_info", "1, with what is running.");
+        let build = GaugeVec::new(build, &["version", "revision"])?;
+        build
+            .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
+            .set(1.0);
+        self.registry.register(Box::new(build))?;
+        Ok(self)
+    }
+
     /// Returns the registry, in which other modules register metrics of their own.
     pub fn registry(&self) -> &Registry {
         &self.registry
@@ -298,14 +305,7 @@ impl Metrics {
         status: watch::Receiver<Status>,
         store: watch::Receiver<Option<StoreInfo>>,
     ) -> Result<(), prometheus::Error> {
-        let build = GaugeVec::new(
-            Opts::new("leasehold_build_info", "1, with what is running."),
-            &["version", "revision"],
-        )?;
-        build
-            .with_label_values(&[env!("CARGO_PKG_VERSION"), env!("LEASEHOLD_REVISION")])
-            .set(1.0);
-        let collectors: [Box<dyn Collector>; 13] = [
+        let collectors: [Box<dyn Collector>; 12] = [
             Box::new(self.transitions.clone()),
             Box::new(self.store_operations.clone()),
             Box::new(self.store_durations.clone()),
@@ -316,7 +316,6 @@ impl Metrics {
             Box::new(self.log_lines_lost.clone()),
             Box::new(self.http_evictions.clone()),
             Box::new(self.http_streams_refused.clone()),
-            Box::new(build),
             Box::new(ProcessCollector::for_self()),
             Box::new(Truth::new(who, status, store, self.status_files.clone())?),
         ];
@@ -344,149 +343,4 @@ impl Metrics {
             self.publish_failures.with_label_values(&[surface.as_str()]);
         }
     }
-}
-
-/// The gauges that are computed from the status at each scrape. Their values are not state; only
-/// this collector has the gauges, and each scrape sets them before it reads them.
-#[derive(Debug)]
-struct Truth {
-    who: Identification,
-    status: watch::Receiver<Status>,
-    store: watch::Receiver<Option<StoreInfo>>,
-    status_files: Written,
-    leader: Gauge,
-    leader_alias: Gauge,
-    paused: Gauge,
-    authority_seconds: Gauge,
-    token: Gauge,
-    last_renewal: Gauge,
-    status_file_age: Gauge,
-    holder_info: GaugeVec,
-    store_info: GaugeVec,
-}
-
-impl Truth {
-    fn new(
-        who: &Identification,
-        status: watch::Receiver<Status>,
-        store: watch::Receiver<Option<StoreInfo>>,
-        status_files: Written,
-    ) -> Result<Self, prometheus::Error> {
-        let lease = who.lease.as_str();
-        let opts = |name: &str, help: &str| Opts::new(name, help).const_label("lease", lease);
-        Ok(Self {
-            who: who.clone(),
-            status,
-            store,
-            status_files,
-            leader: Gauge::with_opts(opts(
-                "leasehold_leader",
-                "1 if this candidate leads at the time of the scrape, else 0.",
-            ))?,
-            leader_alias: Gauge::with_opts(
-                Opts::new(
-                    "leader_election_master_status",
-                    "The same as leasehold_leader, under the name that Kubernetes dashboards know.",
-                )
-                .const_label("name", lease),
-            )?,
-            paused: Gauge::with_opts(opts(
-                "leasehold_paused",
-                "1 while this candidate knows that the lease is paused, so that no candidate leads, else 0.",
-            ))?,
-            authority_seconds: Gauge::with_opts(opts(
-                "leasehold_authority_seconds",
-                "How long the authority of this candidate still lasts, 0 without any.",
-            ))?,
-            token: Gauge::with_opts(opts(
-                "leasehold_token",
-                "The highest fencing token that this candidate has seen.",
-            ))?,
-            last_renewal: Gauge::with_opts(opts(
-                "leasehold_last_renewal_timestamp_seconds",
-                "When the last acknowledged renewal was sent, 0 before the first.",
-            ))?,
-            status_file_age: Gauge::with_opts(opts(
-                "leasehold_status_file_age_seconds",
-                "Time since status.json and status.env were last written; they are rewritten \
-                 at least every 1.5 renew_intervals.",
-            ))?,
-            holder_info: GaugeVec::new(
-                opts(
-                    "leasehold_holder_info",
-                    "1, with the identity of the leader; absent while none is known.",
-                ),
-                &["identity"],
-            )?,
-            store_info: GaugeVec::new(
-                opts(
-                    "leasehold_store_info",
-                    "1, with the store that is contended on; absent until it was reached.",
-                ),
-                &["kind", "set", "database", "collection"],
-            )?,
-        })
-    }
-
-    fn compute(&self, clocks: ClockPair) {
-        let status = self.status.borrow().clone();
-        let authority = authority_at(&status, clocks.boot);
-        let leads = if authority.is_some() { 1.0 } else { 0.0 };
-        self.leader.set(leads);
-        self.leader_alias.set(leads);
-        let paused = status.role == Role::Paused;
-        self.paused.set(f64::from(u8::from(paused)));
-        let left = authority.map(|a| a.valid_until.since(clocks.boot));
-        self.authority_seconds
-            .set(left.unwrap_or_default().as_secs_f64());
-        // Exact up to 2^53. A lease that changes hands every millisecond reaches this after 285,000
-        // years.
-        self.token.set(status.token_highest.get() as f64);
-        let renewed = status.renewed_at.map(|at| timestamp_seconds(at, clocks));
-        self.last_renewal.set(renewed.unwrap_or(0.0));
-        let age = self.status_files.age(clocks.boot);
-        self.status_file_age.set(age.as_secs_f64());
-
-        self.holder_info.reset();
-        if let Some(name) = leader_name_at(&status, &self.who.identity, clocks.boot) {
-            self.holder_info.with_label_values(&[name]).set(1.0);
-        }
-        self.store_info.reset();
-        if let Some(store) = self.store.borrow().as_ref() {
-            let set = store.set.as_deref().unwrap_or_default();
-            let labels = [store.kind.as_str(), set, &store.database, &store.collection];
-            self.store_info.with_label_values(&labels).set(1.0);
-        }
-    }
-
-    fn collectors(&self) -> [&dyn Collector; 9] {
-        [
-            &self.leader,
-            &self.leader_alias,
-            &self.paused,
-            &self.authority_seconds,
-            &self.token,
-            &self.last_renewal,
-            &self.status_file_age,
-            &self.holder_info,
-            &self.store_info,
-        ]
-    }
-}
-
-impl Collector for Truth {
-    fn desc(&self) -> Vec<&Desc> {
-        self.collectors().iter().flat_map(|c| c.desc()).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        self.compute(ClockPair::now());
-        self.collectors().iter().flat_map(|c| c.collect()).collect()
-    }
-}
-
-fn timestamp_seconds(at: BootTime, clocks: ClockPair) -> f64 {
-    let wall: SystemTime = clocks.wall;
-    let now = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(clocks.boot.since(at)).as_secs_f64()
 }

@@ -4,6 +4,8 @@
 //! time, because the API server may be slow, frozen or gone. A label is not a deadline;
 //! `docs/kubernetes.md` documents its maximum delay.
 
+#![forbid(unsafe_code)]
+
 mod access;
 mod api;
 mod error_log;
@@ -18,6 +20,7 @@ mod request;
 mod restriction;
 mod retry;
 mod stale_labels;
+mod this_pod;
 
 use std::future::pending;
 use std::io;
@@ -36,15 +39,16 @@ pub use self::examination::{Examiner, Refusal, Right, TokenUser};
 pub use self::in_sync::LabelInSync;
 pub use self::reconciler::{Label, LabelState};
 pub use self::request::{NotAName, Pod};
+pub use self::this_pod::{access, pod};
 
 use self::labels::Labels;
 use self::queue::EventQueue;
 use self::reporter::EventReporter;
 use self::request::Requests;
 use self::stale_labels::StaleLabels;
-use super::metrics::Metrics;
-use super::render::Identification;
-use crate::election::Status;
+use leasehold_core::election::Status;
+use leasehold_metrics::Metrics;
+use leasehold_status::render::Identification;
 
 /// Interval between writes of a label that is already correct. A label that was edited or removed
 /// is thus repaired within a minute, at the cost of one request per minute and pod.

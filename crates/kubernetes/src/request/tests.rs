@@ -1,6 +1,6 @@
 use super::*;
-use crate::election::LeaseName;
-use crate::publish::fixture::who;
+use leasehold_core::election::LeaseName;
+use leasehold_metrics::fixture::who;
 
 fn requests() -> Requests {
     let who = Identification {

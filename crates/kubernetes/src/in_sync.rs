@@ -6,8 +6,8 @@ use prometheus::{IntGauge, Opts};
 use tokio::sync::watch;
 
 use super::reconciler::{Label, LabelState};
-use crate::clock::boot_now;
-use crate::election::{LeaseName, Status};
+use leasehold_clock::boot_now;
+use leasehold_core::election::{LeaseName, Status};
 
 /// The gauge `leasehold_label_in_sync`, absent if labels are disabled.
 #[derive(Debug)]

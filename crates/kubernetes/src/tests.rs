@@ -14,8 +14,9 @@ use tower::util::service_fn;
 
 use super::queue::tests::stepped_down;
 use super::*;
-use crate::election::Role;
-use crate::publish::{Surface, fixture};
+use leasehold_core::election::Role;
+use leasehold_metrics::fixture;
+use leasehold_status::Surface;
 
 /// A timeout for operations that complete immediately.
 const LONG: Duration = Duration::from_secs(60);

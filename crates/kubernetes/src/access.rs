@@ -20,8 +20,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tower::{BoxError, ServiceExt};
 
-use crate::cause::cause;
 use leasehold_host::bounded_file::read_bounded;
+use leasehold_host::cause::cause;
 
 /// Directory where the kubelet mounts a service account by default.
 pub const CREDENTIALS_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

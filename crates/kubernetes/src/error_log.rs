@@ -4,10 +4,10 @@
 use super::api::{Api, ApiError, RetryPolicy};
 use tracing::{error, info, warn};
 
-use crate::election::BootTime;
-use crate::log::ErrorThrottle;
-use crate::publish::Surface;
-use crate::publish::metrics::Metrics;
+use leasehold_core::election::BootTime;
+use leasehold_host::log::ErrorThrottle;
+use leasehold_metrics::Metrics;
+use leasehold_status::Surface;
 
 /// Counts and logs the failures of one kind of request.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::access::Access;
 use super::api::{Api, ApiError, RetryPolicy};
 use super::reconciler::Label;
 use super::request::{Pod, Requests};
-use crate::publish::render::Identification;
+use leasehold_status::render::Identification;
 
 /// Asks the API server about the token of one pod.
 pub struct Examiner {

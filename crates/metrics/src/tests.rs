@@ -1,7 +1,7 @@
 use super::*;
-use crate::clock::boot_now;
-use crate::election::HolderView;
-use crate::publish::fixture::{self, who};
+use crate::fixture::{self, who};
+use leasehold_clock::boot_now;
+use leasehold_core::election::HolderView;
 
 const LEADER: &str = r#"leasehold_leader{lease="orders"}"#;
 

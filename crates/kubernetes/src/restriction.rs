@@ -100,7 +100,7 @@ mod tests {
     use super::super::api::Api;
     use super::super::request::Pod;
     use super::*;
-    use crate::publish::fixture;
+    use leasehold_metrics::fixture;
 
     const LONG: Duration = Duration::from_secs(30);
 
