@@ -37,6 +37,7 @@ RUN own="$(dpkg --print-architecture)" && architecture="${TARGETARCH:-$own}" \
     && printf '[build]\ntarget = "%s"\n[target.%s]\nlinker = "%s"\n[env]\nCC_%s = "%s"\n' \
         "$target" "$target" "$compiler" "$target" "$compiler" > .cargo/config.toml
 COPY Cargo.toml Cargo.lock ./
+COPY crates/cli/Cargo.toml crates/cli/
 COPY crates/clock/Cargo.toml crates/clock/
 COPY crates/config/Cargo.toml crates/config/
 COPY crates/core/Cargo.toml crates/core/
@@ -58,13 +59,13 @@ COPY tests/trace-check/Cargo.toml tests/trace-check/
 # because the real sources have older timestamps. `cargo clean` needs the target: of the
 # configured one it removes nothing.
 ARG FEATURES
-RUN mkdir -p src benches/figures crates/clock/src crates/config/src crates/core/src crates/guard/src crates/host/src \
-        crates/http/src crates/kubernetes/src crates/metrics/src crates/mongodb/src crates/status/src \
+RUN mkdir -p src benches/figures crates/cli/src crates/clock/src crates/config/src crates/core/src crates/guard/src \
+        crates/host/src crates/http/src crates/kubernetes/src crates/metrics/src crates/mongodb/src crates/status/src \
         crates/supervisor/src packaging/src tests/nemesis/src tests/testbed/src tests/trace-check/src \
-    && touch crates/clock/src/lib.rs crates/config/src/lib.rs crates/core/src/lib.rs crates/guard/src/lib.rs \
-        crates/host/src/lib.rs crates/http/src/lib.rs crates/kubernetes/src/lib.rs crates/metrics/src/lib.rs \
-        crates/mongodb/src/lib.rs crates/status/src/lib.rs crates/supervisor/src/lib.rs packaging/src/main.rs \
-        tests/nemesis/src/main.rs tests/testbed/src/lib.rs tests/trace-check/src/lib.rs \
+    && touch crates/cli/src/lib.rs crates/clock/src/lib.rs crates/config/src/lib.rs crates/core/src/lib.rs \
+        crates/guard/src/lib.rs crates/host/src/lib.rs crates/http/src/lib.rs crates/kubernetes/src/lib.rs \
+        crates/metrics/src/lib.rs crates/mongodb/src/lib.rs crates/status/src/lib.rs crates/supervisor/src/lib.rs \
+        packaging/src/main.rs tests/nemesis/src/main.rs tests/testbed/src/lib.rs tests/trace-check/src/lib.rs \
     && echo '//! Empty.' > src/lib.rs \
     && printf '//! Empty.\nfn main() {}\n' > src/main.rs \
     && echo 'fn main() {}' > benches/figures/main.rs \

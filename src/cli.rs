@@ -16,14 +16,9 @@ pub mod status;
 
 mod arguments;
 mod ask;
-mod store_elections;
-mod store_options;
 mod table;
-mod trace;
-mod uri_notices;
 
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,11 +28,12 @@ use leasehold_host::limits;
 use crate::exit;
 
 pub use arguments::{UsageError, command, parse};
-pub use trace::of_guard as guard_trace;
+use leasehold_cli::{
+    OutputError, UNSUPPORTED, answer, run_to_end, run_with, say, store_elections, store_options,
+    trace, uri_notices,
+};
 
-/// Message about a server that is not MongoDB; the product is a field of the log line.
-const UNSUPPORTED: &str = "unsupported server: MongoDB-compatible but not MongoDB; acknowledged \
-                           writes may not be on a majority, so exclusion is not promised";
+pub use leasehold_cli::trace::of_guard as guard_trace;
 
 /// One parsed command line.
 #[derive(Debug)]
@@ -129,8 +125,8 @@ pub enum CommandError {
     #[error(transparent)]
     Limits(#[from] limits::TooFewFiles),
     /// The output cannot be written.
-    #[error("cannot write to standard output")]
-    Output(#[source] io::Error),
+    #[error(transparent)]
+    Output(#[from] OutputError),
 }
 
 impl CommandError {
@@ -185,48 +181,7 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
         Invocation::Install(directory) => {
             let installed = install::run(&directory)?;
             let line = format!("{}\n", installed.display());
-            answer(line.as_bytes()).map(|()| ExitCode::from(exit::DONE))
+            Ok(answer(line.as_bytes()).map(|()| ExitCode::from(exit::DONE))?)
         }
-    }
-}
-
-/// Runs a command on one thread.
-///
-/// # Errors
-/// If the event loop cannot be started.
-fn run_to_end<T>(command: impl Future<Output = T>) -> io::Result<T> {
-    run_with(tokio::runtime::Builder::new_current_thread(), command)
-}
-
-/// Runs a command with an event loop that is configured otherwise.
-///
-/// # Errors
-/// If the event loop cannot be started.
-fn run_with<T>(
-    mut runtime: tokio::runtime::Builder,
-    command: impl Future<Output = T>,
-) -> io::Result<T> {
-    let runtime = runtime.enable_all().build()?;
-    let ended = runtime.block_on(command);
-    // A driver call that hangs must not delay the exit.
-    runtime.shutdown_background();
-    Ok(ended)
-}
-
-/// Prints a line to standard error, for the operator; the answer goes to standard output.
-fn say(line: &str) {
-    use std::io::Write;
-
-    let _ = writeln!(io::stderr().lock(), "{line}");
-}
-
-/// Writes the output. A broken pipe is not an error, because the reader has read all that it wants.
-fn answer(text: &[u8]) -> Result<(), CommandError> {
-    use std::io::Write;
-
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(CommandError::Output),
     }
 }

@@ -19,6 +19,11 @@ use std::path::PathBuf;
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
+use leasehold_cli::flags::{
+    LAYERS, command_words, given, need_a_command, output, sources, wants_json, with_configuration,
+    words,
+};
+use leasehold_cli::misuse::{Misuse, wrong};
 
 use self::checking::check_command;
 use self::locking::lock_command;
@@ -26,7 +31,7 @@ use self::locks::locks_command;
 use self::tips::with_tip;
 pub use self::usage_error::UsageError;
 use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
-use crate::config::{KEYS, Key, Sources, ValueType, find, suggest_key};
+use crate::config::{Key, Sources, find, suggest_key};
 
 /// Keys without effect in a `leasehold run` that has no command. As flags they are rejected there.
 /// In a file they are accepted, because the file may be shared with a daemon that has a command.
@@ -72,6 +77,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         error,
         arguments: arguments.clone(),
     };
+    let misuse = |misuse: Misuse| usage_error(misuse.explained(command()));
     let matches = command().try_get_matches_from(&arguments);
     let mut matches = matches.map_err(|error| {
         let error = unexpected::explained(error, &arguments);
@@ -88,19 +94,17 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         return Err(usage_error(missing_subcommand()));
     };
     match name.as_str() {
-        "run" => run(&mut matches).map(Invocation::Run).map_err(usage_error),
+        "run" => run(&mut matches).map(Invocation::Run).map_err(misuse),
         "check" => checking::check(&mut matches)
             .map(Invocation::Check)
-            .map_err(usage_error),
+            .map_err(misuse),
         "replicas" => replicas::replicas(&mut matches)
             .map(Invocation::Replicas)
-            .map_err(usage_error),
+            .map_err(misuse),
         "lock" => locking::lock(&mut matches)
             .map(Invocation::Lock)
-            .map_err(usage_error),
-        "locks" => locks::locks(matches)
-            .map(Invocation::Locks)
-            .map_err(usage_error),
+            .map_err(misuse),
+        "locks" => locks::locks(matches).map(Invocation::Locks).map_err(misuse),
         "status" => Ok(Invocation::Status(StatusArgs {
             directory: matches.remove_one("directory"),
             lease: matches
@@ -124,59 +128,28 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         },
         name if operating::COMMANDS.contains(&name) => operating::parse(name, &mut matches)
             .map(Invocation::Operator)
-            .map_err(usage_error),
+            .map_err(misuse),
         _ => Err(usage_error(missing_subcommand())),
     }
 }
 
 /// Builds the arguments of `leasehold run`.
-fn run(matches: &mut ArgMatches) -> Result<RunArgs, Error> {
+fn run(matches: &mut ArgMatches) -> Result<RunArgs, Misuse> {
     let (sources, command) = (sources(matches), words(matches));
     need_a_command(&["run"], &OF_A_COMMAND, &sources, &command)?;
     need_no_command(&OF_NO_COMMAND, &sources, &command)?;
     Ok(RunArgs { sources, command })
 }
 
-/// Rejects flags of these keys if there is no command that they apply to.
-fn need_a_command(
-    subcommand: &[&str],
-    keys: &[&str],
-    sources: &Sources,
-    command: &[OsString],
-) -> Result<(), Error> {
-    let Some(flag) = given(keys, sources).filter(|_| command.is_empty()) else {
-        return Ok(());
-    };
-    let message = format!(
-        "--{flag} applies to a command that leasehold runs: put -- and the command at the end, or leave it out"
-    );
-    Err(locking::wrong(subcommand, &message))
-}
-
 /// Rejects flags of these keys if there is a command.
-fn need_no_command(keys: &[&str], sources: &Sources, command: &[OsString]) -> Result<(), Error> {
+fn need_no_command(keys: &[&str], sources: &Sources, command: &[OsString]) -> Result<(), Misuse> {
     let Some(flag) = given(keys, sources).filter(|_| !command.is_empty()) else {
         return Ok(());
     };
     let message = format!(
         "--{flag} applies to a workload that leasehold does not run: leave it out, since the end of the command after -- is awaited"
     );
-    Err(locking::wrong(&["run"], &message))
-}
-
-/// Returns the first flag that was given for one of these keys.
-fn given(keys: &[&str], sources: &Sources) -> Option<String> {
-    let mut flags = sources.flags.iter();
-    let (key, _) = flags.find(|(key, _)| keys.contains(&key.path().as_str()))?;
-    Some(key.flag())
-}
-
-/// Returns the arguments after `--`.
-fn words(matches: &mut ArgMatches) -> Vec<OsString> {
-    matches
-        .remove_many("command")
-        .map(Iterator::collect)
-        .unwrap_or_default()
+    Err(wrong(&["run"], &message))
 }
 
 const EXAMPLES: &str = "\
@@ -196,10 +169,6 @@ Examples:
 
 Exit codes: 0 done, 1 no (not leader; check: warnings), 2 cannot tell (check: failed), 64 usage, 69 MongoDB unreachable or refusing, 71 system error, 75 lock not \
 acquired, 76 lock lost, 78 configuration, 126/127 the command cannot be executed / found; else the command's own.";
-
-const LAYERS: &str = "\
-Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
-LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
 
 /// Returns the version with the revision that the build script found.
 const fn version() -> &'static str {
@@ -225,16 +194,6 @@ fn run_command() -> Command {
             )),
     )
     .arg(command_words("Command to run while this replica leads"))
-}
-
-/// Defines `-- CMD ARG…`.
-fn command_words(help: &'static str) -> Arg {
-    Arg::new("command")
-        .value_name("CMD")
-        .help(help)
-        .num_args(1..)
-        .last(true)
-        .value_parser(value_parser!(OsString))
 }
 
 fn status_command() -> Command {
@@ -332,128 +291,6 @@ fn install_command() -> Command {
                 .value_hint(ValueHint::DirPath)
                 .value_parser(value_parser!(PathBuf)),
         )
-}
-
-/// Defines `--output`, with JSON as the alternative.
-fn output(first: &'static str) -> Arg {
-    Arg::new("output")
-        .short('o')
-        .long("output")
-        .value_name("FORM")
-        .help("Output format")
-        .value_parser([first, "json"])
-        .default_value(first)
-}
-
-fn wants_json(matches: &ArgMatches) -> bool {
-    matches
-        .get_one::<String>("output")
-        .is_some_and(|form| form == "json")
-}
-
-/// Adds the flags of all keys.
-fn with_configuration(command: Command) -> Command {
-    let sections: Vec<_> = KEYS.iter().map(|key| key.section).collect();
-    with_sections(command, &sections)
-}
-
-/// Keys for the first setup; `-h` shows only these flags.
-const FIRST_KEYS: [&str; 9] = [
-    "lease.name",
-    "lease.lease_duration",
-    "identity.name",
-    "mongodb.uri",
-    "mongodb.uri_file",
-    "status.directory",
-    "http.listen",
-    "workload.stop_grace",
-    "log.level",
-];
-
-/// Returns the heading above the flags of a section.
-fn heading(section: &str) -> String {
-    let words = match section {
-        "http" => "HTTP".to_owned(),
-        "log" => "Logging".to_owned(),
-        "mongodb" => "MongoDB".to_owned(),
-        "workload.health" => "Health check".to_owned(),
-        section => {
-            let (first, rest) = section.split_at(1);
-            first.to_uppercase() + rest
-        }
-    };
-    words + " options"
-}
-
-/// Defines the flag of a key. Values are passed on unparsed, because they are validated together
-/// with all other values, so that all errors are reported together.
-fn flag(key: &'static Key, help: &str) -> Arg {
-    let default = match key.default() {
-        "" => String::new(),
-        default => format!(" [default: {default}]"),
-    };
-    let flag = Arg::new(key.path())
-        .long(key.flag())
-        .value_name(key.kind.placeholder())
-        .help(format!("{help}{default}"))
-        .help_heading(heading(key.section))
-        .allow_negative_numbers(true)
-        .hide_short_help(!FIRST_KEYS.contains(&key.path().as_str()))
-        .action(ArgAction::Set);
-    let flag = match key.kind {
-        ValueType::Path => flag.value_hint(ValueHint::AnyPath),
-        // `--workload-ends-first` without a value means true.
-        ValueType::Flag => flag
-            .num_args(0..=1)
-            .require_equals(true)
-            .default_missing_value("true"),
-        _ => flag,
-    };
-    match (key.section, key.name) {
-        ("lease", "name") => flag.visible_alias("lease"),
-        ("identity", "name") => flag.visible_alias("identity"),
-        _ => flag,
-    }
-}
-
-/// Adds the flags of the keys in these sections.
-fn with_sections(command: Command, sections: &[&str]) -> Command {
-    with_keys(command, |key| {
-        sections.contains(&key.section).then_some(key.help)
-    })
-}
-
-/// Adds the flags of the keys for which `help` returns a line.
-fn with_keys(command: Command, help: impl Fn(&Key) -> Option<&'static str>) -> Command {
-    let config = Arg::new("config")
-        .long("config")
-        .value_name("FILE")
-        .help("Configuration file: TOML, or YAML if named .yaml or .yml; repeatable")
-        .action(ArgAction::Append)
-        .value_hint(ValueHint::FilePath)
-        .value_parser(value_parser!(PathBuf));
-    // A build without Kubernetes accepts its keys in files only, which other builds may share.
-    let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
-    let keys = KEYS.iter().filter(known);
-    command
-        .arg(config)
-        .args(keys.filter_map(|key| Some(flag(key, help(key)?))))
-}
-
-fn sources(matches: &mut ArgMatches) -> Sources {
-    let files = matches
-        .remove_many("config")
-        .map(Iterator::collect)
-        .unwrap_or_default();
-    let flags = KEYS
-        .iter()
-        .filter_map(|key| {
-            // Not every command has the flags of all keys.
-            let given = matches.try_remove_one::<String>(&key.path()).ok()??;
-            Some((key, given))
-        })
-        .collect();
-    Sources::of_process(files, flags)
 }
 
 fn missing_subcommand() -> Error {

@@ -22,7 +22,6 @@ use std::time::Duration;
 
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
-pub(super) use self::report::shown;
 use self::report::{Check, Name, Report};
 use super::store_options::{read, store_options};
 use super::{CommandError, run_to_end};

@@ -28,7 +28,7 @@ const BASH_COMMAND: &str = r#"    local word
 /// # Errors
 /// [`CommandError`] if the script cannot be written.
 pub fn run(shell: Shell) -> Result<(), CommandError> {
-    answer(&script(shell))
+    Ok(answer(&script(shell))?)
 }
 
 /// Returns the completion script of a shell.

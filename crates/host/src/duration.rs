@@ -1,4 +1,4 @@
-//! Parses durations as users write them: in the configuration, on the command line, and in the
+//! Formats durations for humans, and parses them as users write them: in the configuration, on the command line, and in the
 //! parameters of HTTP requests.
 
 use std::time::Duration;
@@ -52,4 +52,19 @@ fn range(min: Duration, max: Duration) -> String {
         humantime::format_duration(min),
         humantime::format_duration(max)
     )
+}
+
+/// Returns a duration in milliseconds, with three digits after the point.
+pub fn rounded_millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// Formats a duration for humans: "0.42 ms", "18 ms", "2.5 s".
+pub fn shown(duration: Duration) -> String {
+    let millis = rounded_millis(duration);
+    match millis {
+        ..10.0 => format!("{millis:.2} ms"),
+        ..1000.0 => format!("{millis:.0} ms"),
+        _ => format!("{} s", (millis / 100.0).round() / 10.0),
+    }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use clap::error::Error;
 use clap::{Arg, ArgMatches, Command};
 
-use super::{LAYERS, locking, output, sources, wants_json, with_configuration};
 use crate::cli::check::CheckArgs;
 use crate::config::duration;
+use leasehold_cli::flags::{LAYERS, output, sources, wants_json, with_configuration};
+use leasehold_cli::misuse::{Misuse, wrong};
 
 /// Bounds of `--timeout`: with less, healthy servers would fail; with more, a terminal shows nothing
 /// for too long.
@@ -41,13 +41,13 @@ pub(super) fn check_command() -> Command {
 }
 
 /// Builds the arguments of `leasehold check`.
-pub(super) fn check(matches: &mut ArgMatches) -> Result<CheckArgs, Error> {
+pub(super) fn check(matches: &mut ArgMatches) -> Result<CheckArgs, Misuse> {
     const DEFAULT: &str = "10s";
     let text = matches.remove_one::<String>("timeout");
     let text = text.as_deref().unwrap_or(DEFAULT);
     let timeout = duration(text, TIMEOUT_MIN, TIMEOUT_MAX).map_err(|expected| {
         let message = format!("--timeout {text:?} is not accepted: {expected}");
-        locking::wrong(&["check"], &message)
+        wrong(&["check"], &message)
     })?;
     Ok(CheckArgs {
         json: wants_json(matches),

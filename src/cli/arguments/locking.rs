@@ -1,16 +1,16 @@
-//! Flags of `leasehold lock`, and what other commands share with it.
+//! Flags of `leasehold lock`.
 
 use std::time::Duration;
 
-use clap::error::{Error, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{command, command_words, need_a_command, sources, with_keys, words};
 use crate::cli::lock::LockArgs;
-use crate::config::{Key, duration};
-use crate::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, LeaseName};
+use crate::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 use crate::exit;
 use crate::lock::{AT_LEAST_MAX, AtLeast, OncePer, SLOTS_MAX, Slots, Want, WorkKey};
+use leasehold_cli::flags::{command_words, need_a_command, sources, time, with_keys, words};
+use leasehold_cli::lock_flags::{lock_help, lock_name, name};
+use leasehold_cli::misuse::{Misuse, wrong};
 
 /// Maximum of `--wait`. A wait of more than a month needs no limit.
 const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
@@ -26,27 +26,6 @@ const OF_A_COMMAND: [&str; 3] = [
 
 /// Subcommand whose usage an error shows.
 const LOCK: &[&str] = &["lock"];
-
-/// Keys in sections that a lock uses, but without effect on it. As flags they are rejected. In
-/// files and in the environment they are accepted, because other commands may need them.
-const UNUSED_KEYS: [&str; 15] = [
-    "lease.name",
-    // Replaced by `--lease-duration`, which scales the other durations too.
-    "lease.lease_duration",
-    "lease.handoff_delay",
-    "lease.prefer",
-    "lease.prefer_interval",
-    "identity.priority",
-    "identity.address",
-    "mongodb.watch",
-    "workload.on_exit",
-    "workload.ends_first",
-    "workload.health.url",
-    "workload.health.command",
-    "workload.health.period",
-    "workload.health.timeout",
-    "workload.health.failures",
-];
 
 const LOCK_HELP: &str = "\
 Examples:
@@ -207,21 +186,8 @@ pub(super) fn lock_command() -> Command {
     .arg(command_words("Command to run; without one, the lock is held until standard input closes"))
 }
 
-/// Returns the help of a key in these sections, if the key has an effect on locks.
-pub(super) fn lock_help(key: &Key, sections: &[&str]) -> Option<&'static str> {
-    let used = sections.contains(&key.section) && !UNUSED_KEYS.contains(&key.path().as_str());
-    used.then_some(key.lock_help)
-}
-
-pub(super) fn name() -> Arg {
-    Arg::new("name")
-        .value_name("NAME")
-        .help("Name of the lock")
-        .required(true)
-}
-
 /// Builds the arguments of `leasehold lock`.
-pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
+pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Misuse> {
     let name = lock_name(LOCK, matches)?;
     let slots = number(matches, "slots", 1, SLOTS_MAX)?.and_then(Slots::new);
     let want = match slots {
@@ -284,7 +250,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
 }
 
 /// Parses `--once-per` and `--key`.
-fn once_per(matches: &mut ArgMatches) -> Result<Option<OncePer>, Error> {
+fn once_per(matches: &mut ArgMatches) -> Result<Option<OncePer>, Misuse> {
     let shortest = Duration::from_secs(1);
     let Some(period) = time(LOCK, matches, "once-per", shortest, PERIOD_MAX)? else {
         return Ok(None);
@@ -296,13 +262,13 @@ fn once_per(matches: &mut ArgMatches) -> Result<Option<OncePer>, Error> {
     Ok(Some(OncePer { period, key }))
 }
 
-fn exit_code(matches: &mut ArgMatches, flag: &str) -> Result<Option<u8>, Error> {
+fn exit_code(matches: &mut ArgMatches, flag: &str) -> Result<Option<u8>, Misuse> {
     let code = number(matches, flag, 0, 255)?;
     Ok(code.and_then(|code| u8::try_from(code).ok()))
 }
 
 /// Parses `--wait`. A bare number is in seconds, as in flock(1).
-fn wait(matches: &mut ArgMatches) -> Result<Option<Duration>, Error> {
+fn wait(matches: &mut ArgMatches) -> Result<Option<Duration>, Misuse> {
     let text = matches.get_one::<String>("wait");
     let seconds = text.and_then(|text| text.parse().ok());
     match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
@@ -311,12 +277,7 @@ fn wait(matches: &mut ArgMatches) -> Result<Option<Duration>, Error> {
     }
 }
 
-pub(super) fn lock_name(path: &[&str], matches: &mut ArgMatches) -> Result<LeaseName, Error> {
-    let name: String = matches.remove_one("name").unwrap_or_default();
-    LeaseName::new(name).map_err(|error| wrong(path, &format!("NAME {error}")))
-}
-
-fn number(matches: &mut ArgMatches, flag: &str, min: u32, max: u32) -> Result<Option<u32>, Error> {
+fn number(matches: &mut ArgMatches, flag: &str, min: u32, max: u32) -> Result<Option<u32>, Misuse> {
     let Some(text) = matches.remove_one::<String>(flag) else {
         return Ok(None);
     };
@@ -329,26 +290,6 @@ fn number(matches: &mut ArgMatches, flag: &str, min: u32, max: u32) -> Result<Op
     })
 }
 
-/// Parses the value of a flag as a duration within a range.
-pub(super) fn time(
-    path: &[&str],
-    matches: &mut ArgMatches,
-    flag: &str,
-    min: Duration,
-    max: Duration,
-) -> Result<Option<Duration>, Error> {
-    let Some(text) = matches.remove_one::<String>(flag) else {
-        return Ok(None);
-    };
-    let parsed = duration(&text, min, max);
-    parsed.map(Some).map_err(|expected| {
-        wrong(
-            path,
-            &format!("--{flag} {text:?} is not accepted: {expected}"),
-        )
-    })
-}
-
 /// Returns the remedy for an option of flock(1) or consul that has another meaning here, or none.
 pub(super) fn habit(argument: &str) -> Option<&'static str> {
     Some(match argument {
@@ -358,20 +299,4 @@ pub(super) fn habit(argument: &str) -> Option<&'static str> {
         "-F" | "--no-fork" => "the command always runs under a guard: leave it out",
         _ => return None,
     })
-}
-
-/// Creates an error with the usage of the intended subcommand.
-pub(super) fn wrong(path: &[&str], message: &str) -> Error {
-    let mut root = command();
-    root.build();
-    let mut meant = &mut root;
-    for name in path {
-        if meant.find_subcommand(name).is_none() {
-            break;
-        }
-        meant = meant
-            .find_subcommand_mut(name)
-            .expect("it was found just now");
-    }
-    meant.error(ErrorKind::ValueValidation, message)
 }

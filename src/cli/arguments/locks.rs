@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use clap::error::Error;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::locking::{lock_help, lock_name, name, time, wrong};
 use super::operating::{TIMEOUT, timeout, timeout_of};
-use super::{output, sources, wants_json, with_keys};
 use crate::cli::locks::{LocksArgs, LocksCommand};
+use leasehold_cli::flags::{output, sources, time, wants_json, with_keys};
+use leasehold_cli::lock_flags::{lock_help, lock_name, name};
+use leasehold_cli::misuse::{Misuse, wrong};
 
 /// Maximum of `--unused-for`: ten years.
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
@@ -76,7 +76,7 @@ pub(super) fn locks_command() -> Command {
 }
 
 /// Builds the arguments of `leasehold locks`.
-pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
+pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Misuse> {
     let Some((name, mut inner)) = matches.remove_subcommand() else {
         return Ok(LocksArgs {
             command: LocksCommand::List {
@@ -133,7 +133,7 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
     })
 }
 
-fn given_twice(flag: &str, subcommand: &str) -> Error {
+fn given_twice(flag: &str, subcommand: &str) -> Misuse {
     let message = format!("--{flag} is given before and after {subcommand}: give it once");
     wrong(&["locks"], &message)
 }

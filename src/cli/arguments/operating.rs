@@ -3,16 +3,15 @@
 
 use std::time::Duration;
 
-use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::locking::{time, wrong};
-use super::{output, sources, wants_json, with_keys};
 use crate::cli::operators::{
     Author, OperatorArgs, OperatorCommand, REASON_MAX, RequestArgs, RequestKind, is_reason,
 };
 use crate::config::Key;
 use crate::election::{Identity, LeaseName, RESERVATION_MAX, Token};
+use leasehold_cli::flags::{output, sources, time, wants_json, with_keys};
+use leasehold_cli::misuse::{Misuse, wrong};
 
 /// The commands.
 pub(super) const COMMANDS: [&str; 9] = [
@@ -141,7 +140,7 @@ fn repair() -> Command {
         "Raise the token of a lease after a backup was restored, if no candidate renews",
     )
     .after_help(
-        "A restored document may have a token that was used before. StopSignal all candidates, find the highest token that \
+        "A restored document may have a token that was used before. Stop all candidates, find the highest token that \
          a log, a dashboard (leasehold_token) or a receiver of effects has seen, and raise it before they \
          start. The command watches for the lease duration of the holder in the document (24s if there is none) that \
          no candidate writes to it.\n\nExamples:\n  leasehold repair orders --token-at-least 4711\n\nExit codes: 0 done, or it was not \
@@ -218,7 +217,7 @@ pub(super) fn timeout(help: &'static str) -> Arg {
 pub(super) fn timeout_of(
     path: &[&str],
     matches: &mut ArgMatches,
-) -> Result<Option<Duration>, Error> {
+) -> Result<Option<Duration>, Misuse> {
     time(path, matches, "timeout", TIMEOUT_MIN, TIMEOUT_MAX)
 }
 
@@ -238,12 +237,12 @@ fn name() -> Arg {
 }
 
 /// Builds the arguments of one of the commands.
-pub(super) fn parse(command: &str, matches: &mut ArgMatches) -> Result<OperatorArgs, Error> {
+pub(super) fn parse(command: &str, matches: &mut ArgMatches) -> Result<OperatorArgs, Misuse> {
     let path = [command];
     let duration = |matches: &mut ArgMatches, flag, default: &str, max| {
         let given = time(&path, matches, flag, Duration::ZERO, max)?;
         let default = || humantime::parse_duration(default).unwrap_or_default();
-        Ok::<_, Error>(given.unwrap_or_else(default))
+        Ok::<_, Misuse>(given.unwrap_or_else(default))
     };
     let parsed = match command {
         "leases" => OperatorCommand::Leases {
@@ -288,17 +287,21 @@ pub(super) fn parse(command: &str, matches: &mut ArgMatches) -> Result<OperatorA
     })
 }
 
-fn lease_name(path: &[&str], matches: &mut ArgMatches) -> Result<LeaseName, Error> {
+fn lease_name(path: &[&str], matches: &mut ArgMatches) -> Result<LeaseName, Misuse> {
     let name: String = matches.remove_one("name").unwrap_or_default();
     LeaseName::new(name).map_err(|error| wrong(path, &format!("NAME {error}")))
 }
 
-pub(super) fn text(path: &[&str], matches: &mut ArgMatches, flag: &str) -> Result<Identity, Error> {
+pub(super) fn text(
+    path: &[&str],
+    matches: &mut ArgMatches,
+    flag: &str,
+) -> Result<Identity, Misuse> {
     let text: String = matches.remove_one(flag).unwrap_or_default();
     Identity::new(text).map_err(|error| wrong(path, &format!("--{flag} {error}")))
 }
 
-fn token(path: &[&str], matches: &mut ArgMatches) -> Result<Token, Error> {
+fn token(path: &[&str], matches: &mut ArgMatches) -> Result<Token, Misuse> {
     let text: String = matches.remove_one("token-at-least").unwrap_or_default();
     // The next acquisition needs a higher one.
     let token = text
@@ -316,14 +319,14 @@ fn token(path: &[&str], matches: &mut ArgMatches) -> Result<Token, Error> {
 }
 
 /// Returns `--by`, or USER@HOST.
-pub(super) fn by(path: &[&str], matches: &mut ArgMatches) -> Result<Identity, Error> {
+pub(super) fn by(path: &[&str], matches: &mut ArgMatches) -> Result<Identity, Misuse> {
     match matches.contains_id("by") {
         true => text(path, matches, "by"),
         false => Ok(operator()),
     }
 }
 
-fn author(path: &[&str], matches: &mut ArgMatches) -> Result<Author, Error> {
+fn author(path: &[&str], matches: &mut ArgMatches) -> Result<Author, Misuse> {
     let by = by(path, matches)?;
     let reason: Option<String> = matches.remove_one("reason");
     if let Some(reason) = reason.as_ref().filter(|reason| !is_reason(reason)) {

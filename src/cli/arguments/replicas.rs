@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{locking, output, wants_json};
 use crate::cli::replicas::ReplicasArgs;
 use crate::config::duration;
+use leasehold_cli::flags::{output, wants_json};
+use leasehold_cli::misuse::{Misuse, wrong};
 
 /// Maximum of `--wait`: a rollout that takes longer than an hour has failed.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -72,12 +72,12 @@ fn host_and_port(text: &str) -> Result<String, String> {
 }
 
 /// Builds the arguments of `leasehold replicas`.
-pub(super) fn replicas(matches: &mut ArgMatches) -> Result<ReplicasArgs, Error> {
+pub(super) fn replicas(matches: &mut ArgMatches) -> Result<ReplicasArgs, Misuse> {
     let text = matches.remove_one::<String>("wait");
     let text = text.as_deref().unwrap_or("0s");
     let wait = duration(text, Duration::ZERO, WAIT_MAX).map_err(|expected| {
         let message = format!("--wait {text:?} is not accepted: {expected}");
-        locking::wrong(&["replicas"], &message)
+        wrong(&["replicas"], &message)
     })?;
     let places = matches.remove_many("replicas");
     Ok(ReplicasArgs {

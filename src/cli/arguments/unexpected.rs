@@ -4,7 +4,10 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
-use super::locking::{habit, wrong};
+use leasehold_cli::misuse::wrong;
+
+use super::command;
+use super::locking::habit;
 
 /// Returns the same error, with the remedy if it is known.
 pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
@@ -30,6 +33,7 @@ pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
         &["lock"],
         &format!("unexpected argument '{unknown}': {remedy}"),
     )
+    .explained(command())
 }
 
 /// Returns true for `-n 3`, which consul lock accepts where `--slots 3` is meant here.

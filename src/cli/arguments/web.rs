@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 
-use super::locking::wrong;
 use super::operating::by;
 use crate::cli::operators::WebArgs;
 use crate::election::Identity;
+use leasehold_cli::misuse::{Misuse, wrong};
 
 /// Default of `--listen`.
 const LISTEN: &str = "127.0.0.1:9403";
@@ -68,7 +67,7 @@ pub(super) fn command(connected: Command) -> Command {
 }
 
 /// Builds the arguments.
-pub(super) fn parse(path: &[&str], matches: &mut ArgMatches) -> Result<WebArgs, Error> {
+pub(super) fn parse(path: &[&str], matches: &mut ArgMatches) -> Result<WebArgs, Misuse> {
     let listen: SocketAddr = matches.remove_one("listen").expect("it has a default");
     let token_file: Option<PathBuf> = matches.remove_one("token-file");
     if token_file.is_none() && !listen.ip().to_canonical().is_loopback() {

@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{CommandError, answer};
 use crate::exit;
+use leasehold_host::duration::rounded_millis;
+pub(super) use leasehold_host::duration::shown;
 
 /// Version of the JSON output, which changes only if the meaning of a field changes.
 const SCHEMA: u32 = 1;
@@ -246,21 +248,6 @@ fn printable(text: &str) -> String {
     text.replace(char::is_control, "?")
 }
 
-/// Returns a duration in milliseconds, with three digits after the point.
-fn rounded_millis(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
-}
-
-/// Formats a duration for humans: "0.42 ms", "18 ms", "2.5 s".
-pub(in crate::cli) fn shown(duration: Duration) -> String {
-    let millis = rounded_millis(duration);
-    match millis {
-        ..10.0 => format!("{millis:.2} ms"),
-        ..1000.0 => format!("{millis:.0} ms"),
-        _ => format!("{} s", (millis / 100.0).round() / 10.0),
-    }
-}
-
 /// Collects the checks, and prints each group as soon as it is complete.
 pub(super) struct Report {
     json: bool,
@@ -284,7 +271,7 @@ impl Report {
         self.checks.extend(checks);
         match self.json {
             true => Ok(()),
-            false => answer(printed.as_bytes()),
+            false => Ok(answer(printed.as_bytes())?),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::lock::{
 };
 use crate::store::Store as _;
 use crate::store::mongo::lock::MongoLockStore;
+use leasehold_cli::OutputError;
 
 /// Interval between reads. A holder renews every three seconds by default, and an operator waits at
 /// a terminal.
@@ -255,7 +256,7 @@ fn asked() -> Result<bool, CommandError> {
     io::stdin()
         .lock()
         .read_line(&mut line)
-        .map_err(CommandError::Output)?;
+        .map_err(OutputError)?;
     Ok(line.trim() == "yes")
 }
 

@@ -23,7 +23,8 @@ use crate::clock;
 use crate::election::BootTime;
 use crate::exit;
 use crate::signals::{Exit, Resizes, StopSignal, Stops};
-use crate::store::mongo::operators::{LiveView, Scope, ViewEvent};
+use crate::store::mongo::operators::{Scope, LiveView, ViewEvent};
+use leasehold_cli::OutputError;
 
 /// Minimum time between two frames: a busy collection must not keep the terminal busy.
 const FRAME_MIN: Duration = Duration::from_millis(200);
@@ -31,7 +32,7 @@ const FRAME_MIN: Duration = Duration::from_millis(200);
 const FRAME_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(session: &Session) -> Result<Exit, CommandError> {
-    let mut stops = Stops::register().map_err(CommandError::Output)?;
+    let mut stops = Stops::register().map_err(OutputError)?;
     let mut view = session.collection.follow(Scope::Leases);
     let mut observed = Observed::default();
     // An unreachable MongoDB is reported as by the other commands; later it is waited for.
@@ -49,7 +50,7 @@ pub(super) async fn run(session: &Session) -> Result<Exit, CommandError> {
     tokio::select! {
         ended = ended => match ended {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit::DONE.into()),
-            ended => ended.map_err(CommandError::Output),
+            ended => ended.map_err(|error| OutputError(error).into()),
         },
         stop = stops.next() => Ok(stop.into()),
         () = output_closed() => Ok(exit::DONE.into()),

@@ -5,18 +5,18 @@ use std::sync::{Mutex, PoisonError};
 
 use tracing::{debug, info, warn};
 
-use crate::election::LeaseName;
-use crate::uri::{ConnectionUri, Treatment, UriNotice};
+use leasehold_core::election::LeaseName;
+use leasehold_mongodb::uri::{ConnectionUri, Treatment, UriNotice};
 
 /// The notices that this process has logged.
-pub(super) struct UriNotices {
+pub struct UriNotices {
     lease: LeaseName,
     logged: Mutex<BTreeSet<UriNotice>>,
 }
 
 impl UriNotices {
     /// Creates the log of a lease.
-    pub(super) fn new(lease: LeaseName) -> Self {
+    pub fn new(lease: LeaseName) -> Self {
         Self {
             lease,
             logged: Mutex::default(),
@@ -24,7 +24,7 @@ impl UriNotices {
     }
 
     /// Logs the notices of a connection string that were not logged before.
-    pub(super) fn log(&self, uri: &str) {
+    pub fn log(&self, uri: &str) {
         let Ok(uri) = ConnectionUri::parse(uri) else {
             return;
         };
@@ -58,7 +58,7 @@ impl UriNotices {
 
 /// Logs the notices of a job's connection string. At a higher level, cron would mail them after each
 /// job.
-pub(super) fn log_for_job(uri: &str) {
+pub fn log_for_job(uri: &str) {
     let Ok(uri) = ConnectionUri::parse(uri) else {
         return;
     };

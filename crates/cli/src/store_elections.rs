@@ -3,20 +3,24 @@
 
 use std::time::Duration;
 
-use super::check::shown;
-use crate::election::{Timings, election_gap};
-use crate::store::FailoverSettings;
+use leasehold_core::election::{Timings, election_gap};
+use leasehold_host::duration::shown;
+use leasehold_mongodb::store::FailoverSettings;
 
 /// The needed `renew_deadline`, with the terms of its sum.
-pub(super) struct Needed {
-    pub(super) gap: Duration,
-    pub(super) sum: Duration,
-    pub(super) arithmetic: String,
+pub struct Needed {
+    /// Time without writes that an election causes.
+    pub gap: Duration,
+    /// The needed `renew_deadline`.
+    pub sum: Duration,
+    /// The sum with its terms, for humans.
+    pub arithmetic: String,
     suffices: bool,
 }
 
 impl Needed {
-    pub(super) fn of(timings: &Timings, settings: &FailoverSettings) -> Self {
+    /// Computes it for these durations and settings of a replica set.
+    pub fn of(timings: &Timings, settings: &FailoverSettings) -> Self {
         let noticed = settings.noticed_after();
         let gap = election_gap(noticed);
         let sum = timings.renew_deadline_for(gap);
@@ -42,11 +46,12 @@ impl Needed {
     }
 
     /// Returns true if an election does not cost the leadership.
-    pub(super) fn suffices(&self) -> bool {
+    pub fn suffices(&self) -> bool {
         self.suffices
     }
 
-    pub(super) fn remedy(&self) -> String {
+    /// Returns what to change if it does not suffice.
+    pub fn remedy(&self) -> String {
         format!(
             "raise lease.renew_deadline to {} or more (and lease.lease_duration with it), or lower electionTimeoutMillis (docs/mongodb.md)",
             shown(self.sum)

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::clock;
-use crate::election::BootTime;
-use crate::trace::{GuardOptions, Guarded, Kind, MachineTrace, Trace};
-use crate::workload::claim_share::ClaimPlace;
-use crate::workload::{Action, Input, PolicyObserver, Watched};
+use leasehold_clock as clock;
+use leasehold_core::election::BootTime;
+use leasehold_guard::claim_share::ClaimPlace;
+use leasehold_guard::{Action, Input, PolicyObserver, Watched};
+use leasehold_mongodb::trace::{GuardOptions, Guarded, Kind, MachineTrace, Trace};
 
 const VARIABLE: &str = "LEASEHOLD_TRACE";
 
@@ -31,7 +31,7 @@ pub struct TraceError {
 ///
 /// # Errors
 /// [`TraceError`] if the file cannot be opened.
-pub(super) fn from_environment() -> Result<Option<Trace>, TraceError> {
+pub fn from_environment() -> Result<Option<Trace>, TraceError> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let open = |path: PathBuf| {
         let file = open(&path).map_err(|source| TraceError { path, source });

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::uri_notices::log_for_job;
-use crate::config::{LockConfig, MongoConfig, UriSource, WorkloadConfig, shown_path};
-use crate::election::{Identity, Timings};
-use crate::store::mongo::{StoreOptions, UriProvider};
-use crate::supervisor::Stopping;
+use leasehold_config::{LockConfig, MongoConfig, UriSource, WorkloadConfig, shown_path};
+use leasehold_core::election::{Identity, Timings};
+use leasehold_mongodb::store::mongo::{StoreOptions, UriProvider};
+use leasehold_supervisor::Stopping;
 
 /// The collection that is configured.
-pub(super) fn store_options(
+pub fn store_options(
     mongodb: &MongoConfig,
     uri: UriProvider,
     identity: Identity,
@@ -28,7 +28,7 @@ pub(super) fn store_options(
 
 /// The collection of `lock` and `locks`, whose connection string is read anew
 /// from its source.
-pub(super) fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
+pub fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
     let source = config.mongodb.uri.clone();
     let uri = Arc::new(move || {
         let uri = read(&source)?;
@@ -39,7 +39,7 @@ pub(super) fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
 }
 
 /// Returns the file with the connection string, for messages.
-pub(super) fn name(source: &UriSource) -> Option<String> {
+pub fn name(source: &UriSource) -> Option<String> {
     match source {
         UriSource::File(path) => Some(shown_path(path)),
         UriSource::Inline(_) | UriSource::Pipe(..) => None,
@@ -47,7 +47,7 @@ pub(super) fn name(source: &UriSource) -> Option<String> {
 }
 
 /// The way in which a command is asked to stop.
-pub(super) fn stopping(workload: &WorkloadConfig) -> Stopping {
+pub fn stopping(workload: &WorkloadConfig) -> Stopping {
     Stopping {
         signal: workload.stop_signal.number(),
         scope: workload.stop_scope.into(),
@@ -57,7 +57,10 @@ pub(super) fn stopping(workload: &WorkloadConfig) -> Stopping {
 }
 
 /// Reads the connection string for the library; an error has no part of it.
-pub(super) fn read(source: &UriSource) -> Result<String, String> {
+///
+/// # Errors
+/// If the source cannot be read.
+pub fn read(source: &UriSource) -> Result<String, String> {
     match source.read() {
         Ok(secret) => Ok(secret.expose().to_owned()),
         Err(error) => Err(error.to_string()),
@@ -69,10 +72,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{Watch, duration, find};
-    use crate::election::LeaseName;
-    use crate::elector::ElectorOptions;
-    use crate::store::mongo::WatchMode;
+    use leasehold_config::{Watch, duration, find};
+    use leasehold_core::election::LeaseName;
+    use leasehold_mongodb::elector::ElectorOptions;
+    use leasehold_mongodb::store::mongo::WatchMode;
 
     #[test]
     fn the_library_has_the_defaults_of_the_configuration() {

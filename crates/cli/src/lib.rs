@@ -1,0 +1,69 @@
+//! What all commands share: flags, the event loop of one thread, output, and the options of the library
+//! from the configuration.
+//!
+//! No command is implemented here, and none is known by name except in messages.
+
+#![forbid(unsafe_code)]
+
+pub mod flags;
+pub mod lock_flags;
+pub mod misuse;
+pub mod store_elections;
+pub mod store_options;
+pub mod trace;
+pub mod uri_notices;
+
+use std::io;
+
+/// Message about a server that is not MongoDB; the product is a field of the log line.
+pub const UNSUPPORTED: &str = "unsupported server: MongoDB-compatible but not MongoDB; acknowledged \
+                           writes may not be on a majority, so exclusion is not promised";
+
+/// The output cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to standard output")]
+pub struct OutputError(#[source] pub io::Error);
+
+/// Runs a command on one thread.
+///
+/// # Errors
+/// If the event loop cannot be started.
+pub fn run_to_end<T>(command: impl Future<Output = T>) -> io::Result<T> {
+    run_with(tokio::runtime::Builder::new_current_thread(), command)
+}
+
+/// Runs a command with an event loop that is configured otherwise.
+///
+/// # Errors
+/// If the event loop cannot be started.
+pub fn run_with<T>(
+    mut runtime: tokio::runtime::Builder,
+    command: impl Future<Output = T>,
+) -> io::Result<T> {
+    let runtime = runtime.enable_all().build()?;
+    let ended = runtime.block_on(command);
+    // A driver call that hangs must not delay the exit.
+    runtime.shutdown_background();
+    Ok(ended)
+}
+
+/// Prints a line to standard error, for the operator; the answer goes to standard output.
+pub fn say(line: &str) {
+    use std::io::Write;
+
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Writes the output. A broken pipe is not an error, because the reader has read all that it wants.
+///
+/// # Errors
+/// [`OutputError`] if standard output does not take it.
+pub fn answer(text: &[u8]) -> Result<(), OutputError> {
+    use std::io::Write;
+
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(OutputError),
+    }
+}
