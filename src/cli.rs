@@ -7,7 +7,6 @@ pub mod check;
 pub mod completions;
 pub mod config;
 pub mod install;
-pub mod lock;
 pub mod locks;
 pub mod operators;
 pub mod replicas;
@@ -28,6 +27,8 @@ use leasehold_host::limits;
 use crate::exit;
 
 pub use arguments::{UsageError, command, parse};
+use leasehold_job as lock;
+
 use leasehold_cli::{
     OutputError, UNSUPPORTED, answer, run_to_end, run_with, say, store_elections, store_options,
     trace, uri_notices,

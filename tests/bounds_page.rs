@@ -47,7 +47,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ),
     ("crates/core/src/lock/document.rs", &["AT_LEAST_MAX"]),
     ("src/cli/arguments/checking.rs", &["TIMEOUT_MAX"]),
-    ("src/cli/arguments/locking.rs", &["PERIOD_MAX", "WAIT_MAX"]),
+    ("crates/job/src/arguments.rs", &["PERIOD_MAX", "WAIT_MAX"]),
     ("src/cli/arguments/locks.rs", &["UNUSED_MAX"]),
     (
         "src/cli/arguments/operating.rs",

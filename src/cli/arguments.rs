@@ -2,7 +2,6 @@
 //! every key has one.
 
 mod checking;
-mod locking;
 mod locks;
 mod operating;
 mod replicas;
@@ -26,12 +25,12 @@ use leasehold_cli::flags::{
 use leasehold_cli::misuse::{Misuse, wrong};
 
 use self::checking::check_command;
-use self::locking::lock_command;
 use self::locks::locks_command;
 use self::tips::with_tip;
 pub use self::usage_error::UsageError;
 use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
 use crate::config::{Key, Sources, find, suggest_key};
+use leasehold_job::arguments::{self as locking, lock_command};
 
 /// Keys without effect in a `leasehold run` that has no command. As flags they are rejected there.
 /// In a file they are accepted, because the file may be shared with a daemon that has a command.

@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use leasehold_cli::misuse::wrong;
 
 use super::command;
-use super::locking::habit;
+use leasehold_job::arguments::habit;
 
 /// Returns the same error, with the remedy if it is known.
 pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {

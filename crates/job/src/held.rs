@@ -15,15 +15,15 @@ use super::piped::{HELD_AT_TERMINAL, print_line};
 use super::standard_input;
 use super::voice::Voice;
 use super::{Job, LockArgs};
-use crate::cause::{not_executed, process_limit};
-use crate::clock;
-use crate::election::{BootTime, LeaseName, Timings, Token};
-use crate::exit;
-use crate::lock::{End as LockEnd, Standing, Status};
-use crate::locker::Locker;
-use crate::signals::{Exit, Relays, StopRequest, StopRequests, StopSignal, Stops};
-use crate::supervisor::command::{Event, Finished, Standby, Supervised};
-use crate::workload::{CommandEnd, Orphans, Terms, without_ours};
+use leasehold_clock as clock;
+use leasehold_core::election::{BootTime, LeaseName, Timings, Token};
+use leasehold_core::lock::{End as LockEnd, Standing, Status};
+use leasehold_guard::{CommandEnd, Orphans, Terms, without_ours};
+use leasehold_host::cause::{not_executed, process_limit};
+use leasehold_host::exit;
+use leasehold_host::signals::{Exit, Relays, StopRequest, StopRequests, StopSignal, Stops};
+use leasehold_mongodb::locker::Locker;
+use leasehold_supervisor::command::{Event, Finished, Standby, Supervised};
 
 /// Maximum time that the exit waits for the release. The next waiter is granted the lock within
 /// milliseconds; if MongoDB does not respond, the entry expires.
@@ -414,8 +414,8 @@ pub(super) async fn give_back(locker: &mut Locker) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::{Authority, Claim, Session};
-    use crate::workload::Termination;
+    use leasehold_core::election::{Authority, Claim, Session};
+    use leasehold_guard::Termination;
 
     #[test]
     fn only_a_command_that_its_guard_refused_never_began() {

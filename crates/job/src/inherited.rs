@@ -8,10 +8,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::deadline;
-use crate::config::{MongoConfig, UriSource};
-use crate::election::{LeaseName, Token};
-use crate::lock::{Mode, Want};
-use crate::workload::survivors::Stat;
+use leasehold_config::{MongoConfig, UriSource};
+use leasehold_core::election::{LeaseName, Token};
+use leasehold_core::lock::{Mode, Want};
+use leasehold_guard::survivors::Stat;
 
 /// Name of the variable, whose value is a JSON list of [`Held`].
 pub(super) const VARIABLE: &str = "LEASEHOLD_LOCKS";
@@ -153,7 +153,7 @@ mod tests {
     use super::super::deadline::Deadline;
     use super::super::deadline::tests::ALONE;
     use super::*;
-    use crate::config::Secret;
+    use leasehold_config::Secret;
 
     /// A lock of the parent of this process, as if this process were the guard.
     fn held() -> Held {
@@ -199,7 +199,7 @@ mod tests {
             database: "d".to_owned(),
             collection: "c".to_owned(),
             heartbeat: std::time::Duration::from_secs(10),
-            watch: crate::config::Watch::Stream,
+            watch: leasehold_config::Watch::Stream,
         };
         let plain = store(&config("mongodb://a:1,b:2/?replicaSet=rs0"));
         assert_eq!(plain, "a:1,b:2/d.c");

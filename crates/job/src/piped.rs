@@ -14,12 +14,12 @@ use tracing::{info, warn};
 
 use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, give_back, held_line, release, renewed};
 use super::standard_input;
-use crate::clock;
-use crate::election::LeaseName;
-use crate::exit;
-use crate::locker::Locker;
-use crate::signals::{Exit, StopRequest, StopRequests, StopSignal, Stops};
-use crate::sink::Sink;
+use leasehold_clock as clock;
+use leasehold_core::election::LeaseName;
+use leasehold_host::exit;
+use leasehold_host::signals::{Exit, StopRequest, StopRequests, StopSignal, Stops};
+use leasehold_host::sink::Sink;
+use leasehold_mongodb::locker::Locker;
 
 /// Message to a user at a terminal.
 pub(super) const HELD_AT_TERMINAL: &str = "held; to release it, press Ctrl-D or Ctrl-C";

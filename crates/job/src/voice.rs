@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tracing::{error, info};
 
-use crate::cause::not_executable;
-use crate::election::LeaseName;
-use crate::log::Stderr;
+use leasehold_core::election::LeaseName;
+use leasehold_host::cause::not_executable;
+use leasehold_host::log::Stderr;
 
 /// Reports the fate of one lock on standard error: as text, or through the log if the log is JSON,
 /// so that a log collector finds only JSON lines.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::cli::lock::LockArgs;
-use crate::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN};
-use crate::exit;
-use crate::lock::{AT_LEAST_MAX, AtLeast, OncePer, SLOTS_MAX, Slots, Want, WorkKey};
+use crate::LockArgs;
 use leasehold_cli::flags::{command_words, need_a_command, sources, time, with_keys, words};
 use leasehold_cli::lock_flags::{lock_help, lock_name, name};
 use leasehold_cli::misuse::{Misuse, wrong};
+use leasehold_core::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN};
+use leasehold_core::lock::{AT_LEAST_MAX, AtLeast, OncePer, SLOTS_MAX, Slots, Want, WorkKey};
+use leasehold_host::exit;
 
 /// Maximum of `--wait`. A wait of more than a month needs no limit.
 const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
@@ -58,7 +58,7 @@ the start of the command needs, 75 not acquired, 76 lost while the command ran, 
 executed / found, 128+N ended by signal N.";
 
 /// Defines `leasehold lock`.
-pub(super) fn lock_command() -> Command {
+pub fn lock_command() -> Command {
     let sections = ["lease", "identity", "mongodb", "workload", "log"];
     with_keys(
         Command::new("lock")
@@ -187,7 +187,10 @@ pub(super) fn lock_command() -> Command {
 }
 
 /// Builds the arguments of `leasehold lock`.
-pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Misuse> {
+///
+/// # Errors
+/// [`Misuse`] if they contradict each other.
+pub fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Misuse> {
     let name = lock_name(LOCK, matches)?;
     let slots = number(matches, "slots", 1, SLOTS_MAX)?.and_then(Slots::new);
     let want = match slots {
@@ -291,7 +294,7 @@ fn number(matches: &mut ArgMatches, flag: &str, min: u32, max: u32) -> Result<Op
 }
 
 /// Returns the remedy for an option of flock(1) or consul that has another meaning here, or none.
-pub(super) fn habit(argument: &str) -> Option<&'static str> {
+pub fn habit(argument: &str) -> Option<&'static str> {
     Some(match argument {
         "-c" | "--command" => "put the command after --, as in -- sh -c 'COMMAND'",
         "-u" | "--unlock" => "a lock is free when its command has ended",

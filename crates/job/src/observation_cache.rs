@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock;
-use crate::election::{BootTime, Claim, Declared, Identity, LeaseName, Revision, Token};
-use crate::lock::{EntryState, Observation, Observations};
-use crate::locker::Finished;
-use crate::publish::directory::{make_directory, read_regular, replace_file, roots};
+use leasehold_clock as clock;
+use leasehold_core::election::{BootTime, Claim, Declared, Identity, LeaseName, Revision, Token};
+use leasehold_core::lock::{EntryState, Observation, Observations};
+use leasehold_mongodb::locker::Finished;
+use leasehold_status::directory::{make_directory, read_regular, replace_file, roots};
 
 /// Directory of the records, next to the status directories. No lease has this name, because lease
 /// names cannot begin with a dot.
@@ -230,7 +230,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::lock::End;
+    use leasehold_core::lock::End;
 
     fn at(path: &Path, store: &str, boot_id: &str) -> ObservationCache {
         ObservationCache::at(Some(path.to_owned()), Some(boot_id.to_owned()), store)

@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::calls::AnsweredCall;
+use leasehold_mongodb::calls::AnsweredCall;
 
-use crate::clock;
-use crate::election::{Identity, LeaseName};
-use crate::lock::Notice;
-use crate::locker::StoreHealth;
-use crate::log::{ErrorThrottle, millis, shown};
-use crate::store::{Failure, RetryPolicy};
+use leasehold_clock as clock;
+use leasehold_core::election::{Identity, LeaseName};
+use leasehold_core::lock::Notice;
+use leasehold_host::log::{ErrorThrottle, millis, shown};
+use leasehold_mongodb::locker::StoreHealth;
+use leasehold_mongodb::store::{Failure, RetryPolicy};
 
 /// Current state of the store.
 #[derive(Debug, Clone, Default)]
@@ -144,8 +144,8 @@ pub(super) fn seconds(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::{BootTime, Claim, Session, Token};
-    use crate::lock::{Standing, Status};
+    use leasehold_core::election::{BootTime, Claim, Session, Token};
+    use leasehold_core::lock::{Standing, Status};
 
     fn status(standing: Standing) -> Status {
         Status {

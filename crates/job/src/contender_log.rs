@@ -8,13 +8,13 @@ use tracing::{debug, error, info, warn};
 
 use super::observation_cache::ObservationCache;
 use super::store_answers::{StoreAnswers, seconds};
-use crate::calls::AnsweredCall;
-use crate::cli::UNSUPPORTED;
-use crate::election::{BootTime, Identity, LeaseName, Token};
-use crate::lock::{EntryState, Loss, Notice, QUEUE_MAX};
-use crate::locker::{Finished, LockSurfaces};
-use crate::log::millis;
-use crate::store::Failure;
+use leasehold_cli::UNSUPPORTED;
+use leasehold_core::election::{BootTime, Identity, LeaseName, Token};
+use leasehold_core::lock::{EntryState, Loss, Notice, QUEUE_MAX};
+use leasehold_host::log::millis;
+use leasehold_mongodb::calls::AnsweredCall;
+use leasehold_mongodb::locker::{Finished, LockSurfaces};
+use leasehold_mongodb::store::Failure;
 
 /// Logs the events of a contender.
 pub(super) struct ContenderLog {

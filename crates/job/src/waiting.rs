@@ -15,12 +15,12 @@ use super::observation_cache::ObservationCache;
 use super::piped::Input;
 use super::store_answers::{StoreAnswers, StoreState, seconds};
 use super::voice::Voice;
-use crate::clock;
-use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, WallMillis};
-use crate::lock::{Ahead, End, QUEUE_MAX, Standing, Status};
-use crate::locker::{Locker, waits_for_others};
-use crate::publish::render::date;
-use crate::signals::{StopSignal, Stops};
+use leasehold_clock as clock;
+use leasehold_core::election::{Authority, BootTime, Identity, LeaseName, Timings, WallMillis};
+use leasehold_core::lock::{Ahead, End, QUEUE_MAX, Standing, Status};
+use leasehold_host::signals::{StopSignal, Stops};
+use leasehold_mongodb::locker::{Locker, waits_for_others};
+use leasehold_status::render::date;
 
 /// Maximum time that a stopped wait spends on leaving the queue. If the entry remains, other
 /// waiters evict it.
@@ -379,10 +379,10 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::{Claim, Session, Token};
-    use crate::lock::Loss;
-    use crate::locker::{LockerOptions, NoLockSurfaces};
-    use crate::store::mongo::StoreOptions;
+    use leasehold_core::election::{Claim, Session, Token};
+    use leasehold_core::lock::Loss;
+    use leasehold_mongodb::locker::{LockerOptions, NoLockSurfaces};
+    use leasehold_mongodb::store::mongo::StoreOptions;
 
     #[test]
     fn a_wait_is_spent_once() {
@@ -413,7 +413,11 @@ mod tests {
         let mut locker = Locker::start(LockerOptions::new(nowhere, name.clone()), NoLockSurfaces)
             .expect("legal options");
         let watcher = Watcher {
-            voice: Voice::new(name.clone(), false, Arc::new(crate::log::Stderr::open())),
+            voice: Voice::new(
+                name.clone(),
+                false,
+                Arc::new(leasehold_host::log::Stderr::open()),
+            ),
             name,
             identity,
             announced: Arc::default(),

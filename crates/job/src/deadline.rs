@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::clock;
-use crate::election::BootTime;
+use leasehold_clock as clock;
+use leasehold_core::election::BootTime;
 
 const NAME: &str = "leasehold-deadline";
 /// Start of the link in /proc to the memfd of this name.
@@ -75,7 +75,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Tests of one process share its descriptors, among which the deadline is searched.
-    pub(in super::super) static ALONE: Mutex<()> = Mutex::new(());
+    pub(crate) static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn a_deadline_is_read_as_it_is_now() {

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use rustix::termios::tcgetpgrp;
 use tokio::sync::oneshot;
 
-use crate::workload::dispositions::read_without_stopping;
-use crate::workload::groups::own_group;
+use leasehold_guard::dispositions::read_without_stopping;
+use leasehold_guard::groups::own_group;
 
 /// Maximum amount of input to discard before the lock is acquired. A writer with more to say is
 /// still there.

@@ -1,10 +1,16 @@
 //! `leasehold lock`: a distributed flock for jobs.
 //!
-//! The lock protocol in [`crate::lock`] decides who holds the lock. This command waits within its
+//! The lock protocol in [`leasehold_core::lock`] decides who holds the lock. This command waits within its
 //! limits, runs the job under the lock, and reports why it ends. It uses the library's `Locker`, on
 //! which the simpler `Lock` is built, because it logs each reply of MongoDB and remembers
 //! observations for the next job.
+//!
+//! A job never contends for a lease, and shares nothing with the daemon but the library and the
+//! supervision of a command.
 
+#![forbid(unsafe_code)]
+
+pub mod arguments;
 mod contender_log;
 mod deadline;
 mod held;
@@ -31,22 +37,22 @@ use self::piped::Input;
 pub use self::standard_input::UnusableInput;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
-use super::run_to_end;
-use super::store_options::{self, stopping};
-use super::trace::{self, TraceError};
-use crate::clock;
-use crate::config::{ConfigError, Contended, LockConfig, Misplaced, Sources};
-use crate::election::{LeaseName, TimingError, Timings};
-use crate::exit;
-use crate::lock::{AtLeast, Mode, OncePer, Want, scaled};
-use crate::locker::{LockError, Locker, LockerOptions};
-use crate::log;
-use crate::signals::{Exit, Relays, Stops};
-use crate::supervisor::command::Standby;
-use crate::trace::Trace;
-use crate::workload::Command;
-use crate::workload::prerequisites::{MissingPrerequisite, prerequisites};
+use leasehold_cli::run_to_end;
+use leasehold_cli::store_options::{self, stopping};
+use leasehold_cli::trace::{self, TraceError};
+use leasehold_clock as clock;
+use leasehold_config::{ConfigError, Contended, LockConfig, Misplaced, Sources};
+use leasehold_core::election::{LeaseName, TimingError, Timings};
+use leasehold_core::lock::{AtLeast, Mode, OncePer, Want, scaled};
+use leasehold_guard::Command;
+use leasehold_guard::prerequisites::{MissingPrerequisite, prerequisites};
+use leasehold_host::exit;
+use leasehold_host::log;
 use leasehold_host::privacy::hide_from_the_user;
+use leasehold_host::signals::{Exit, Relays, Stops};
+use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
+use leasehold_mongodb::trace::Trace;
+use leasehold_supervisor::command::Standby;
 
 /// Arguments of `leasehold lock`.
 #[derive(Debug, Clone)]
