@@ -3,19 +3,12 @@
 //! A command line error exits 64 and never prints an argument that could be a connection string,
 //! even if it was passed as another argument.
 
-pub mod check;
 pub mod completions;
 pub mod config;
 pub mod install;
-pub mod locks;
-pub mod operators;
-pub mod replicas;
 pub mod run;
-pub mod status;
 
 mod arguments;
-mod ask;
-mod table;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,10 +21,11 @@ use crate::exit;
 
 pub use arguments::{UsageError, command, parse};
 use leasehold_job as lock;
+pub use leasehold_operate::status;
+use leasehold_operate::{ToolError, check, locks, operators, replicas};
 
 use leasehold_cli::{
-    OutputError, UNSUPPORTED, answer, run_to_end, run_with, say, store_elections, store_options,
-    trace, uri_notices,
+    OutputError, UNSUPPORTED, answer, run_with, store_elections, store_options, trace, uri_notices,
 };
 
 pub use leasehold_cli::trace::of_guard as guard_trace;
@@ -42,7 +36,7 @@ pub enum Invocation {
     /// `leasehold run`.
     Run(RunArgs),
     /// `leasehold status`.
-    Status(StatusArgs),
+    Status(status::StatusArgs),
     /// `leasehold lock`.
     Lock(lock::LockArgs),
     /// `leasehold locks`.
@@ -71,19 +65,6 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Arguments of `leasehold status`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StatusArgs {
-    /// Status directory to read.
-    pub directory: Option<PathBuf>,
-    /// Lease whose default status directory is read.
-    pub lease: Option<String>,
-    /// JSON instead of text.
-    pub json: bool,
-    /// Watch and print changes.
-    pub watch: bool,
-}
-
 /// Arguments of `leasehold config`.
 #[derive(Debug)]
 pub struct ConfigArgs {
@@ -110,18 +91,9 @@ pub enum CommandError {
     /// The lock cannot be contended for.
     #[error(transparent)]
     Lock(#[from] lock::LockCommandError),
-    /// The locks cannot be listed or changed.
+    /// A tool of operators failed.
     #[error(transparent)]
-    Locks(#[from] locks::LocksError),
-    /// The leases cannot be listed or changed.
-    #[error(transparent)]
-    Operator(#[from] operators::OperatorError),
-    /// The checks could not begin.
-    #[error(transparent)]
-    Check(#[from] check::CheckError),
-    /// The replicas cannot be asked.
-    #[error(transparent)]
-    Replicas(#[from] replicas::ReplicasError),
+    Tool(#[from] ToolError),
     /// The limit of open files is too low.
     #[error(transparent)]
     Limits(#[from] limits::TooFewFiles),
@@ -137,10 +109,7 @@ impl CommandError {
             Self::Config(_) | Self::Install(_) | Self::Limits(_) => exit::CONFIGURATION,
             Self::Run(error) => error.exit_code(),
             Self::Lock(error) => error.exit_code(),
-            Self::Locks(error) => error.exit_code(),
-            Self::Operator(error) => error.exit_code(),
-            Self::Check(_) => exit::CHECK_FAILED,
-            Self::Replicas(_) => exit::CANNOT_TELL,
+            Self::Tool(error) => error.exit_code(),
             Self::Output(_) => exit::CANNOT_TELL,
         })
     }
@@ -163,17 +132,17 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
         }
         Invocation::Locks(args) => {
             limits::check()?;
-            locks::run(args)
+            Ok(locks::run(args)?)
         }
         Invocation::Operator(args) => {
             limits::check()?;
-            operators::run(args)
+            Ok(operators::run(args)?)
         }
         Invocation::Check(args) => {
             limits::check()?;
-            check::run(args)
+            Ok(check::run(args)?)
         }
-        Invocation::Replicas(args) => replicas::run(&args),
+        Invocation::Replicas(args) => Ok(replicas::run(&args)?),
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
         Invocation::Completions(shell) => {

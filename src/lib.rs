@@ -24,7 +24,7 @@ pub use leasehold_clock as clock;
 pub use leasehold_config as config;
 pub use leasehold_core::{election, lock};
 pub use leasehold_guard as workload;
-use leasehold_host::{cause, duration};
+use leasehold_host::duration;
 pub use leasehold_host::{exit, log, signals};
 pub use leasehold_mongodb::{
     calls, elector, fenced, locker, randomness, runner, store, trace, uri,

@@ -46,14 +46,14 @@ const OTHERS: &[(&str, &[&str])] = &[
         &["LEASE_DURATION_MAX"],
     ),
     ("crates/core/src/lock/document.rs", &["AT_LEAST_MAX"]),
-    ("src/cli/arguments/checking.rs", &["TIMEOUT_MAX"]),
+    ("crates/operate/src/arguments/checking.rs", &["TIMEOUT_MAX"]),
     ("crates/job/src/arguments.rs", &["PERIOD_MAX", "WAIT_MAX"]),
-    ("src/cli/arguments/locks.rs", &["UNUSED_MAX"]),
+    ("crates/operate/src/arguments/locks.rs", &["UNUSED_MAX"]),
     (
-        "src/cli/arguments/operating.rs",
+        "crates/operate/src/arguments/operating.rs",
         &["OBSERVE_MAX", "TIMEOUT_MAX"],
     ),
-    ("src/cli/arguments/replicas.rs", &["WAIT_MAX"]),
+    ("crates/operate/src/arguments/replicas.rs", &["WAIT_MAX"]),
     (
         "crates/config/src/schema.rs",
         &["LABEL_WAIT_MAX", "PREFER_INTERVAL_MAX", "STOP_GRACE_MAX"],
@@ -64,7 +64,7 @@ const OTHERS: &[(&str, &[&str])] = &[
         "crates/mongodb/src/store/mongo/connection/logins.rs",
         &["INTERVAL_MAX"],
     ),
-    ("src/cli/operators/live.rs", &["FRAME_MAX"]),
+    ("crates/operate/src/operators/live.rs", &["FRAME_MAX"]),
     ("crates/host/src/log/throttle.rs", &["REPEAT_MAX"]),
     (
         "crates/kubernetes/src/retry.rs",

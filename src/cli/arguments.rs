@@ -1,22 +1,17 @@
 //! Flags and subcommands. The configuration flags are generated from the table of keys, so that
 //! every key has one.
 
-mod checking;
-mod locks;
-mod operating;
-mod replicas;
 #[cfg(test)]
 mod tests;
 mod tips;
 mod unexpected;
 mod usage_error;
-mod web;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::Error;
-use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+use clap::{Arg, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 use leasehold_cli::flags::{
     LAYERS, command_words, given, need_a_command, output, sources, wants_json, with_configuration,
@@ -24,13 +19,12 @@ use leasehold_cli::flags::{
 };
 use leasehold_cli::misuse::{Misuse, wrong};
 
-use self::checking::check_command;
-use self::locks::locks_command;
 use self::tips::with_tip;
 pub use self::usage_error::UsageError;
-use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
+use super::{ConfigArgs, Invocation, RunArgs};
 use crate::config::{Key, Sources, find, suggest_key};
 use leasehold_job::arguments::{self as locking, lock_command};
+use leasehold_operate::arguments::{checking, locks, operating, replicas, status};
 
 /// Keys without effect in a `leasehold run` that has no command. As flags they are rejected there.
 /// In a file they are accepted, because the file may be shared with a daemon that has a command.
@@ -56,10 +50,10 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(run_command())
         .subcommand(lock_command())
-        .subcommand(locks_command())
+        .subcommand(locks::locks_command())
         .subcommands(operating::commands())
-        .subcommand(status_command())
-        .subcommand(check_command())
+        .subcommand(status::status_command())
+        .subcommand(checking::check_command())
         .subcommand(replicas::replicas_command())
         .subcommand(config_command())
         .subcommand(completions_command())
@@ -104,14 +98,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
             .map(Invocation::Lock)
             .map_err(misuse),
         "locks" => locks::locks(matches).map(Invocation::Locks).map_err(misuse),
-        "status" => Ok(Invocation::Status(StatusArgs {
-            directory: matches.remove_one("directory"),
-            lease: matches
-                .remove_one("lease")
-                .or_else(|| matches.remove_one("name")),
-            json: wants_json(&matches),
-            watch: matches.get_flag("watch"),
-        })),
+        "status" => Ok(Invocation::Status(status::status(&mut matches))),
         "config" => Ok(Invocation::Config(ConfigArgs {
             key: matches.remove_one("key"),
             sources: sources(&mut matches),
@@ -193,43 +180,6 @@ fn run_command() -> Command {
             )),
     )
     .arg(command_words("Command to run while this replica leads"))
-}
-
-fn status_command() -> Command {
-    Command::new("status")
-        .about("Query the local daemon: exit 0 if it leads, 1 if not, 2 if unknown")
-        .after_help(
-            "Examples:\n  leasehold status orders\n  leasehold status --directory \
-             /run/leasehold/orders --output json\n  leasehold status --lease orders --watch",
-        )
-        .arg(
-            Arg::new("directory")
-                .long("directory")
-                .value_name("DIR")
-                .help("Status directory of the daemon")
-                .value_hint(ValueHint::DirPath)
-                .value_parser(value_parser!(PathBuf))
-                .conflicts_with("lease"),
-        )
-        .arg(
-            Arg::new("lease")
-                .long("lease")
-                .value_name("NAME")
-                .help("Lease whose default status directory is read"),
-        )
-        .arg(
-            Arg::new("name")
-                .value_name("NAME")
-                .help("Same as --lease NAME")
-                .conflicts_with_all(["lease", "directory"]),
-        )
-        .arg(output("text"))
-        .arg(
-            Arg::new("watch")
-                .long("watch")
-                .help("Watch and print changes")
-                .action(ArgAction::SetTrue),
-        )
 }
 
 fn config_command() -> Command {

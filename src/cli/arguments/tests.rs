@@ -1,6 +1,7 @@
 use super::usage_error::mask;
 use super::*;
 use crate::exit;
+use leasehold_operate::status::StatusArgs;
 
 fn parsed(arguments: &[&str]) -> Result<Invocation, UsageError> {
     let arguments = [&["leasehold"], arguments].concat();

@@ -1,0 +1,154 @@
+//! `leasehold check`: examines an installation before or while a daemon runs there.
+//!
+//! Nothing is changed, neither in MongoDB nor on this host. The command needs no right that a daemon
+//! does not need; what other rights would show is skipped without them.
+
+mod clock;
+mod host;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
+#[cfg(not(feature = "kubernetes"))]
+mod no_kubernetes;
+mod permissions;
+mod reads_and_writes;
+mod report;
+mod servers;
+mod timings;
+mod tls;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(not(feature = "kubernetes"))]
+use self::no_kubernetes as kubernetes;
+use self::report::{Check, Name, Report};
+use crate::ToolError;
+use leasehold_cli::run_to_end;
+use leasehold_cli::store_options::{read, store_options};
+use leasehold_config::{Config, Contended, Misplaced, Sources};
+use leasehold_mongodb::store::Failure;
+use leasehold_mongodb::store::mongo::probe::{Description, StoreProbe};
+use leasehold_status::directory::intended_directory;
+
+/// Arguments of `leasehold check`.
+#[derive(Debug)]
+pub struct CheckArgs {
+    /// Sources of the configuration.
+    pub sources: Sources,
+    /// Time limit of each check.
+    pub timeout: Duration,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// The event loop could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the event loop")]
+pub struct CheckError(#[source] std::io::Error);
+
+/// A configuration, and the store that it names.
+struct Installation {
+    config: Config,
+    store: StoreProbe,
+    timeout: Duration,
+}
+
+/// Runs the checks.
+///
+/// # Errors
+/// [`ToolError`], not yet printed. A check that fails is not an error.
+pub fn run(args: CheckArgs) -> Result<ExitCode, ToolError> {
+    let CheckArgs {
+        sources,
+        timeout,
+        json,
+    } = args;
+    let config = sources.load().config()?;
+    let source = config.mongodb.uri.clone();
+    let mut options = store_options(
+        &config.mongodb,
+        Arc::new(move || read(&source)),
+        config.identity.clone(),
+        config.lease.timings,
+    );
+    options.address.clone_from(&config.address);
+    let examined = run_to_end(async {
+        let installation = Installation {
+            store: StoreProbe::new(options, config.lease.name.clone()),
+            config,
+            timeout,
+        };
+        let report = Report::new(json);
+        let code = examine(&installation, &sources, report).await;
+        installation.store.shut_down().await;
+        code
+    });
+    examined.map_err(CheckError)?.map(ExitCode::from)
+}
+
+/// Prints the checks in a fixed order. Those of the host come first, because they need no server.
+async fn examine(
+    installation: &Installation,
+    sources: &Sources,
+    mut report: Report,
+) -> Result<u8, ToolError> {
+    let Installation {
+        config,
+        store,
+        timeout,
+    } = installation;
+    let kubernetes = tokio::spawn(pod_checks(config.clone(), *timeout));
+    let directory = intended_directory(&config.lease.name, config.status_directory.as_deref());
+    report.add(host::checks(config, sources, &directory).await)?;
+    report.add(clock::of_host())?;
+    report.waiting("connecting to MongoDB");
+    let (checks, reached) = servers::checks(store, &directory, *timeout).await;
+    report.add(checks)?;
+    report.waiting("measuring");
+    let (rate, (permissions, reads)) = tokio::join!(
+        clock::rate(installation, reached.as_ref()),
+        store_checks(installation, reached.as_ref())
+    );
+    report.add(permissions)?;
+    report.add(reads)?;
+    report.add(timings::checks(installation, reached.as_ref()).await)?;
+    report.add(vec![rate])?;
+    report.add(kubernetes.await.unwrap_or_default())?;
+    report.finish()
+}
+
+/// Checks that this pod may contend for the lease, and what it publishes.
+async fn pod_checks(config: Config, timeout: Duration) -> Vec<Check> {
+    let placement = &config.kubernetes.placement;
+    match placement.check(Contended::Lease, &config.lease.name) {
+        Ok(()) => kubernetes::checks(config, timeout).await,
+        Err(misplaced) => {
+            let (problem, remedy) = (misplaced.problem(), Misplaced::remedy());
+            vec![Check::failed(Name::Pod, problem, remedy)]
+        }
+    }
+}
+
+/// Tries the rights, then measures: not at the same time, because measurements would include the
+/// other calls.
+async fn store_checks(
+    installation: &Installation,
+    reached: Option<&Description>,
+) -> (Vec<Check>, Vec<Check>) {
+    let (permissions, granted) = permissions::checks(installation, reached).await;
+    let reads = reads_and_writes::checks(installation, reached, granted).await;
+    (permissions, reads)
+}
+
+/// Limits the time of one call.
+async fn within<T>(
+    timeout: Duration,
+    call: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let answered = tokio::time::timeout(timeout, call).await;
+    answered.unwrap_or_else(|_| Err(Failure::no_answer(timeout)))
+}
+
+/// The reason for skipping what needs a primary.
+const NOT_REACHED: &str = "MongoDB was not reached";

@@ -1,0 +1,75 @@
+//! The candidates of a lease, by a roll call that each of them answers.
+
+use std::time::Duration;
+
+use super::observed::lease;
+use super::{OperatorError, Session};
+use leasehold_clock as clock;
+use leasehold_core::election::LeaseName;
+use leasehold_mongodb::randomness::KernelRandomness;
+use leasehold_mongodb::store::Failure;
+use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, LiveView, Present, ViewEvent};
+
+/// Time in which candidates answer. Those with a change stream take milliseconds; the others poll,
+/// by default each second.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// Calls the roll and returns the candidates that have answered, once `complete` is true of them or
+/// the time is over.
+pub(super) async fn candidates(
+    session: &Session,
+    view: &mut LiveView,
+    name: &LeaseName,
+    complete: impl Fn(&[Present]) -> bool,
+) -> Result<Vec<Present>, OperatorError> {
+    let call = ActionId::random(&mut KernelRandomness);
+    let called = session.collection.call_roll(name, call).await;
+    if called.outcome != Acted::Applied {
+        let changed = || Failure::new("the document is no longer a lease", "");
+        return Err(OperatorError::Store {
+            doing: "call the roll of candidates",
+            failure: called.failure.unwrap_or_else(changed),
+        });
+    }
+    let until = (clock::boot_now() + ANSWER_MAX).min(session.deadline);
+    let mut present: Vec<Present> = Vec::new();
+    let mut called_now = false;
+    while !complete(&present) {
+        let Some(event) = session.next(view, until).await else {
+            break;
+        };
+        let entry = match event {
+            ViewEvent::Changed { entry, .. } => Some(entry),
+            ViewEvent::Listed { entries, .. } => entries.into_iter().next(),
+            _ => None,
+        };
+        let lease = entry.as_ref().and_then(lease);
+        let Some(roll_call) = lease.and_then(|lease| lease.roll_call.as_ref()) else {
+            continue;
+        };
+        // Another operator's roll call may replace this one. Its answers are as good, unless they
+        // are older than this one.
+        called_now |= roll_call.id == call.bytes();
+        let is_new = |candidate: &&Present| !present.contains(candidate);
+        if called_now {
+            let new: Vec<_> = roll_call.present.iter().filter(is_new).cloned().collect();
+            present.extend(new);
+        }
+    }
+    // One that is not removed is replaced by the next; candidates answer it once.
+    let _ = session.collection.end_roll_call(name, call).await;
+    present.sort_by(|a, b| a.identity.cmp(&b.identity));
+    Ok(present)
+}
+
+/// Names candidates.
+pub(super) fn names(present: &[Present]) -> String {
+    if present.is_empty() {
+        return "none".to_owned();
+    }
+    let names = present.iter().map(|candidate| match candidate.healthy {
+        Some(false) => format!("{} (unhealthy)", candidate.identity),
+        Some(true) | None => candidate.identity.to_string(),
+    });
+    names.collect::<Vec<_>>().join(", ")
+}

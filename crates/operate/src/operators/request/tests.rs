@@ -1,0 +1,394 @@
+//! Goal: each rule of a decision and of a request's progress has one case.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
+
+use super::decide::{Decision, decide};
+use super::progress::{Progress, Step};
+use super::*;
+use leasehold_core::election::Randomness;
+use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content};
+
+fn uuid(number: u8) -> Bson {
+    Uuid::from_bytes([number; 16]).into()
+}
+
+/// A holder whose claim has this number, and token 6 more.
+fn holder(identity: &str, claim: u8) -> Document {
+    doc! {
+        "identity": identity, "session": uuid(claim), "claim": uuid(claim),
+        "token": i64::from(claim) + 6, "acquired_at": DateTime::from_millis(1),
+        "renewed_at": DateTime::from_millis(2), "lease_duration_ms": 24_000_i64,
+    }
+}
+
+/// A lease with token 7 that `a` holds, with changes.
+fn lease(changes: Document) -> Box<LeaseRecord> {
+    let mut document = doc! {
+        "_id": "orders", "schema": 1, "kind": "lease", "token": 7_i64, "revision": uuid(1),
+        "holder": holder("a", 1), "paused": false, "request": Bson::Null,
+        "reserved_for": Bson::Null, "history": [],
+    };
+    document.extend(changes);
+    match CollectionEntry::of(&document).expect("a name").content {
+        Content::Lease(lease) => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn free(changes: Document) -> Document {
+    let mut free = doc! { "holder": Bson::Null, "revision": uuid(2) };
+    free.extend(changes);
+    free
+}
+
+/// A request in the document.
+fn requested(kind: &str, to: Option<&str>, token: i64) -> Document {
+    let mut request = doc! { "kind": kind, "token": token, "by": "ops" };
+    request.extend(to.map(|to| doc! { "to": to }).unwrap_or_default());
+    doc! { "request": request }
+}
+
+/// An action in the document's list; that of the tests' own request has number 1.
+fn action(number: u8, kind: &str, to: Option<&str>, token: i64) -> Bson {
+    let mut action = doc! { "id": uuid(number), "action": kind, "token": token, "by": "ops" };
+    action.extend(to.map(|to| doc! { "to": to }).unwrap_or_default());
+    Bson::from(action)
+}
+
+fn actions(later: impl IntoIterator<Item = Bson>) -> Document {
+    let own = action(1, "own", None, 7);
+    let actions: Vec<_> = std::iter::once(own).chain(later).collect();
+    doc! { "actions": actions }
+}
+
+fn all(parts: impl IntoIterator<Item = Document>) -> Document {
+    parts.into_iter().flatten().collect()
+}
+
+fn transfer(to: &str) -> RequestKind {
+    RequestKind::Transfer {
+        to: Identity::new(to).expect("legal"),
+        reserve: Duration::from_secs(5),
+        force: false,
+    }
+}
+
+fn at(seconds: u64) -> BootTime {
+    BootTime::from_nanos((100 + seconds) * 1_000_000_000)
+}
+
+/// The result and the message.
+fn shown(outcome: &Outcome) -> String {
+    format!("{}: {}", outcome.result, outcome.message)
+}
+
+#[test]
+fn a_decision_depends_on_the_lease_as_it_is() {
+    use RequestKind::{Cancel, Pause, Resume, StepDown};
+    let paused = || doc! { "paused": true };
+    let raised = || doc! { "token": 9_i64 };
+    let cases = [
+        (StepDown, doc! {}, "write"),
+        (StepDown, free(doc! {}), "refused: nobody leads"),
+        (StepDown, free(paused()), "refused: it is paused"),
+        (StepDown, requested("step_down", None, 7), "await"),
+        (StepDown, requested("step_down", None, 6), "write"),
+        (StepDown, requested("transfer", Some("b"), 7), "write"),
+        (
+            StepDown,
+            all([raised(), requested("step_down", None, 7)]),
+            "await",
+        ),
+        (transfer("b"), doc! {}, "write"),
+        (transfer("a"), doc! {}, "observe a"),
+        (transfer("b"), free(doc! {}), "refused: nobody leads, so"),
+        (transfer("b"), free(paused()), "refused: it is paused"),
+        (transfer("b"), requested("transfer", Some("b"), 7), "await"),
+        (transfer("b"), requested("transfer", Some("c"), 7), "write"),
+        (Pause, doc! {}, "write"),
+        (Pause, free(doc! {}), "write"),
+        (Pause, paused(), "await"),
+        (Pause, free(paused()), "already: it is paused already"),
+        (Resume, doc! {}, "already: it is not paused"),
+        (Resume, free(paused()), "write"),
+        (Cancel, doc! {}, "refused: no request to cancel"),
+        (Cancel, requested("step_down", None, 6), "write"),
+    ];
+    for (kind, changes, expected) in cases {
+        let text = match decide(&kind, None, &lease(changes.clone())) {
+            Decision::Write => "write".to_owned(),
+            Decision::Await => "await".to_owned(),
+            Decision::Observe(holder) => format!("observe {holder}"),
+            Decision::Answer(outcome) => shown(&outcome),
+        };
+        assert!(text.starts_with(expected), "{kind:?}, {changes}: {text}");
+    }
+    let seen = |token| decide(&StepDown, Token::new(token), &lease(doc! {}));
+    assert!(matches!(seen(7), Decision::Write));
+    assert!(matches!(seen(6), Decision::Answer(_)));
+}
+
+struct One;
+
+impl Randomness for One {
+    fn bits(&mut self) -> u128 {
+        u128::from_be_bytes([1; 16])
+    }
+}
+
+/// The progress of a request that was sent at 0 s to a lease as in `before`.
+fn begun(kind: &RequestKind, before: Document) -> Progress {
+    Progress::new(
+        kind,
+        &lease(before),
+        at(0),
+        Some(ActionId::random(&mut One)),
+    )
+}
+
+#[test]
+fn the_progress_depends_on_the_changes_of_the_lease() {
+    use RequestKind::{Cancel, Pause, Resume, StepDown};
+    let own = || actions([]);
+    let paused = |changes| all([doc! { "paused": true }, own(), changes]);
+    let stands = |kind, to| all([own(), requested(kind, to, 7)]);
+    let b_leads = || all([own(), doc! { "holder": holder("b", 2), "token": 8_i64 }]);
+    let renewed = || doc! { "revision": uuid(3) };
+    let no_change = || doc! {};
+    // The request, the lease before it, the lease as it is seen then, and the outcome.
+    let cases = [
+        (StepDown, no_change(), vec![doc! {}], "pending"),
+        // An event that does not show the request is older than it.
+        (StepDown, no_change(), vec![free(doc! {})], "pending"),
+        (
+            StepDown,
+            no_change(),
+            vec![stands("step_down", None)],
+            "pending",
+        ),
+        (StepDown, no_change(), vec![free(own())], "pending"),
+        (
+            StepDown,
+            no_change(),
+            vec![free(own()), b_leads()],
+            "done: b leads with token 8",
+        ),
+        (
+            StepDown,
+            no_change(),
+            vec![paused(free(actions([action(2, "pause", None, 7)])))],
+            "superseded: it was paused meanwhile by ops, so no candidate leads",
+        ),
+        (
+            StepDown,
+            no_change(),
+            vec![own()],
+            "superseded: the request was withdrawn",
+        ),
+        (
+            StepDown,
+            no_change(),
+            vec![actions([action(2, "cancel", None, 7)])],
+            "superseded: ops cancelled the request",
+        ),
+        (
+            StepDown,
+            no_change(),
+            vec![all([
+                actions([action(2, "transfer", Some("c"), 7)]),
+                requested("transfer", Some("c"), 7),
+            ])],
+            "superseded: ops replaced the request with a transfer to c",
+        ),
+        (
+            StepDown,
+            no_change(),
+            vec![all([own(), requested("transfer", Some("c"), 7)])],
+            "superseded: another request replaced it: transfer of token 7 to c requested by ops",
+        ),
+        (
+            transfer("b"),
+            no_change(),
+            vec![free(own()), b_leads()],
+            "done: b leads with token 8",
+        ),
+        (
+            transfer("c"),
+            no_change(),
+            vec![free(own()), b_leads()],
+            "superseded: b leads with token 8, since c did not acquire it in time",
+        ),
+        // The replacement itself was not seen.
+        (
+            transfer("c"),
+            no_change(),
+            vec![all([
+                b_leads(),
+                actions([action(2, "transfer", Some("b"), 7)]),
+            ])],
+            "superseded: ops replaced the request with a transfer to b; b leads with token 8",
+        ),
+        // A request to the next leader, which was cancelled.
+        (
+            transfer("c"),
+            no_change(),
+            vec![all([
+                b_leads(),
+                actions([
+                    action(2, "step_down", None, 8),
+                    action(3, "cancel", None, 8),
+                ]),
+            ])],
+            "superseded: b leads with token 8, since c did not",
+        ),
+        (Pause, no_change(), vec![paused(doc! {})], "pending"),
+        (
+            Pause,
+            no_change(),
+            vec![paused(free(doc! {}))],
+            "done: paused; a stepped down",
+        ),
+        (
+            Pause,
+            free(doc! {}),
+            vec![paused(free(doc! {}))],
+            "done: paused; nobody led",
+        ),
+        (
+            Pause,
+            no_change(),
+            vec![actions([action(2, "resume", None, 7)])],
+            "superseded: it was resumed meanwhile by ops",
+        ),
+        (Resume, free(doc! {}), vec![free(own())], "pending"),
+        (
+            Resume,
+            free(doc! {}),
+            vec![b_leads()],
+            "done: b leads with token 8",
+        ),
+        // A holder of before the pause may have exited, until it renews.
+        (Resume, no_change(), vec![own()], "pending"),
+        (
+            Resume,
+            no_change(),
+            vec![all([own(), renewed()])],
+            "done: a leads with token 7",
+        ),
+        (
+            Resume,
+            free(doc! {}),
+            vec![free(all([
+                doc! { "paused": true },
+                actions([action(2, "pause", None, 7)]),
+            ]))],
+            "superseded: it was paused again meanwhile by ops",
+        ),
+        (
+            Cancel,
+            requested("step_down", None, 6),
+            vec![own()],
+            "done: request withdrawn; it had no effect",
+        ),
+    ];
+    for (kind, before, seen, expected) in cases {
+        let mut progress = begun(&kind, before);
+        let mut text = "pending".to_owned();
+        for changes in &seen {
+            if let Step::Done(outcome) = progress.observe(Some(&lease(changes.clone())), at(1)) {
+                text = shown(&outcome);
+            }
+        }
+        assert!(text.starts_with(expected), "{kind:?}, {seen:?}: {text}");
+    }
+    let mut deleted = begun(&Pause, doc! {});
+    assert!(
+        matches!(deleted.observe(None, at(1)), Step::Done(outcome) if outcome.result == "deleted")
+    );
+}
+
+#[test]
+fn a_pause_of_an_unresponsive_holder_waits_for_its_lease_duration_of_sight() {
+    let done = |step| matches!(step, Step::Done(_));
+    let mut seen = begun(&RequestKind::Pause, doc! {});
+    assert_eq!(seen.expires(), Some(at(24)));
+    assert!(!done(seen.tick(at(23))) && done(seen.tick(at(24))));
+    let mut blind = begun(&RequestKind::Pause, doc! {});
+    blind.lose_sight(at(20));
+    assert!(!done(blind.tick(at(24))) && !done(blind.tick(at(43))));
+    assert!(done(blind.tick(at(44))));
+    let mut renewed = begun(&RequestKind::Pause, doc! {});
+    let paused = doc! { "paused": true, "revision": uuid(3) };
+    let now = lease(all([actions([]), paused]));
+    assert!(!done(renewed.observe(Some(&now), at(10))));
+    assert!(!done(renewed.tick(at(33))) && done(renewed.tick(at(34))));
+}
+
+#[test]
+fn a_request_under_way_says_no_more_than_was_seen() {
+    let message = |progress: &Progress, seconds| {
+        let outcome = progress.under_way(Duration::from_secs(30), at(seconds));
+        assert_eq!(
+            (outcome.result, outcome.code),
+            ("under_way", exit::UNDER_WAY)
+        );
+        outcome.message
+    };
+    let expired = "a has not renewed for its lease duration and has expired";
+    let mut progress = begun(&RequestKind::StepDown, doc! {});
+    assert!(message(&progress, 23).contains("a still holds it after 30s"));
+    assert!(message(&progress, 24).contains(expired));
+    progress.lose_sight(at(23));
+    let blind = message(&progress, 30);
+    assert!(blind.contains("cannot be read at present") && !blind.contains(expired));
+    let standing = all([actions([]), requested("step_down", None, 7)]);
+    assert!(matches!(
+        progress.observe(Some(&lease(standing)), at(31)),
+        Step::Pending
+    ));
+    assert!(message(&progress, 32).contains("a still holds it"));
+    let released = lease(free(actions([])));
+    assert!(matches!(
+        progress.observe(Some(&released), at(33)),
+        Step::Pending
+    ));
+    assert!(message(&progress, 34).contains("a stepped down; no candidate has acquired it"));
+    let resumed = begun(&RequestKind::Resume, free(doc! {}));
+    assert!(message(&resumed, 30).contains("resumed; no candidate has acquired it within 30s"));
+}
+
+#[test]
+fn an_interrupted_request_says_what_is_known_and_how_to_withdraw_it() {
+    let name = LeaseName::new("orders").expect("legal");
+    for (stage, kind, part) in [
+        (Stage::Deciding, RequestKind::StepDown, "nothing written"),
+        (
+            Stage::Writing,
+            RequestKind::StepDown,
+            "may have been recorded",
+        ),
+        (Stage::Writing, RequestKind::Pause, "may have been written"),
+        (
+            Stage::Recorded,
+            RequestKind::StepDown,
+            "leasehold cancel orders withdraws it",
+        ),
+        (
+            Stage::Recorded,
+            RequestKind::Pause,
+            "leasehold resume orders",
+        ),
+        (
+            Stage::Recorded,
+            RequestKind::Resume,
+            "leasehold pause orders",
+        ),
+        (Stage::SteppedDown, transfer("b"), "cannot be withdrawn"),
+        (Stage::Recorded, RequestKind::Cancel, "request withdrawn"),
+    ] {
+        let text = interrupted(stage, &kind, &name);
+        assert!(text.contains(part), "{stage:?}, {kind:?}: {text}");
+    }
+}

@@ -1,0 +1,122 @@
+//! `leasehold web`: a page with all leases and locks of the collection, live.
+//!
+//! One view follows the collection, however many browsers there are.
+
+mod access;
+mod board;
+mod document;
+mod feed;
+mod guesses;
+mod page;
+mod policy;
+mod site;
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use self::access::Access;
+pub(super) use self::access::TokenError;
+use self::board::{Board, Link};
+use self::site::Web;
+use super::{OperatorError, Session, WebArgs};
+use crate::ToolError;
+use leasehold_cli::answer;
+use leasehold_clock as clock;
+use leasehold_host::exit;
+use leasehold_host::signals::{Exit, Stops};
+use leasehold_http::{Bound, Setting};
+use leasehold_mongodb::store::mongo::operators::{MongoCollection, Scope};
+
+/// Maximum number of browsers. Each takes a connection, and at most one event of 200 KB while it does
+/// not read.
+pub(super) const STREAMS_MAX: usize = 64;
+/// Interval at which the reason is looked up why nothing has been read yet.
+const CHECK: Duration = Duration::from_secs(1);
+/// Maximum time for the last events at the exit.
+const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, ToolError> {
+    let mut stops = Stops::register().map_err(OperatorError::System)?;
+    let setting = Setting {
+        name: "--listen",
+        instead: "",
+    };
+    let bound = Bound::new(args.listen, setting, STREAMS_MAX).map_err(OperatorError::Bind)?;
+    let address = bound.address();
+    let access = Access::new(args.token_file, address.port()).await;
+    let access = access.map_err(OperatorError::Token)?;
+    let kind = match args.actions_by {
+        Some(_) => "with actions",
+        None => "read-only",
+    };
+    answer(format!("listening on http://{address}/, {kind}\n").as_bytes())?;
+    let (board, newest) = watch::channel(Board::default());
+    let web = Web::new(session.clone(), newest, access, args.actions_by);
+    let streams = bound.streams();
+    let mut serving = pin!(bound.serve(web));
+    let mut exit = Exit::Code(exit::DONE);
+    tokio::select! {
+        () = follow(&session.collection, &board) => {}
+        served = &mut serving => {
+            let Err(error) = served;
+            return Err(OperatorError::System(error).into());
+        }
+        stop = stops.next() => {
+            info!(signal = %stop, "stop signal received");
+            if stop.is_of_terminal() {
+                exit = Exit::Signal(stop);
+            }
+        }
+    }
+    // The streams send their last events while they are served.
+    let closed = timeout(LAST_EVENTS_MAX, streams.close());
+    tokio::select! {
+        _ = closed => {}
+        _ = serving => {}
+    }
+    Ok(exit)
+}
+
+/// Keeps the board up to date.
+async fn follow(collection: &MongoCollection, board: &watch::Sender<Board>) {
+    let mut view = collection.follow(Scope::All);
+    let mut link = Link::default();
+    loop {
+        match timeout(CHECK, view.next()).await {
+            Ok(None) => return,
+            Ok(Some(event)) => board.send_modify(|board| board.apply(event, clock::boot_now())),
+            Err(_) => {
+                if let Some(failure) = collection.trouble() {
+                    board.send_if_modified(|board| {
+                        let before = board.link.clone();
+                        if !board.is_listed() {
+                            board.lost(&failure, clock::boot_now());
+                        }
+                        board.link != before
+                    });
+                }
+            }
+        }
+        let now = board.borrow().link.clone();
+        if now != link {
+            report(&now);
+            link = now;
+        }
+    }
+}
+
+fn report(link: &Link) {
+    match link {
+        Link::Connecting => {}
+        Link::Current => info!("following the collection"),
+        Link::Polling(why) => warn!(
+            why,
+            "changes are not reported at present, reading at intervals"
+        ),
+        Link::Lost { why, .. } => warn!(why, "MongoDB cannot be read, retrying"),
+    }
+}

@@ -1,0 +1,430 @@
+//! The visitors who may see the page: all that reach it, or those with the token of a file.
+//!
+//! A visitor sends the token as a bearer token, or exchanges it for a session cookie. Both end when
+//! the file has another token. The file is read outside the event loop, which a hanging file system
+//! would block.
+
+use std::collections::VecDeque;
+use std::fs::{self, OpenOptions};
+use std::hint::black_box;
+use std::io::{self, Read as _};
+use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use hyper::header::{self, HeaderValue};
+use rustix::fs::OFlags;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::guesses::Guesses;
+use super::policy::nonce;
+use leasehold_clock::boot_now;
+use leasehold_core::election::BootTime;
+
+/// Maximum size of the token. Tokens of secret stores are shorter.
+const TOKEN_BYTES_MAX: u64 = 4 * 1024;
+/// Maximum number of sessions. The oldest one ends for a new one.
+const SESSIONS_MAX: usize = 256;
+/// Time after which a visitor logs in again: a working day.
+const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
+/// Timeout of a read of the file. It is shorter than the time after which the page gives up an event
+/// stream.
+const READ_MAX: Duration = Duration::from_secs(3);
+/// Permissions of others to a file.
+const OTHERS: u32 = 0o007;
+
+/// The visitors' token cannot be used, which is a configuration error (exit 78).
+#[derive(Debug, thiserror::Error)]
+#[error("--token-file {}: {why}", path.display())]
+pub struct TokenError {
+    path: PathBuf,
+    why: String,
+}
+
+/// The check of visitors. Without a file, all are permitted.
+#[derive(Debug)]
+pub(super) struct Access {
+    file: Option<TokenFile>,
+    sessions: Mutex<VecDeque<Session>>,
+    cookie: String,
+    guesses: Guesses,
+}
+
+/// The reason why a visitor is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The token is missing or wrong, or the file is not usable.
+    Wrong,
+    /// The visitor's address gives too many wrong tokens.
+    Busy,
+}
+
+/// A proof that a request carries.
+enum Proof<'a> {
+    /// A bearer token.
+    Token(&'a [u8]),
+    /// The id of a session.
+    Session(&'a [u8]),
+}
+
+#[derive(Debug)]
+struct TokenFile {
+    path: PathBuf,
+    known: tokio::sync::Mutex<Known>,
+}
+
+/// The newest token, and the read in progress. There is one at a time, so that a hanging file system
+/// blocks one thread.
+#[derive(Debug, Default)]
+struct Known {
+    read: Option<Read>,
+    reading: Option<JoinHandle<Result<Read, TokenError>>>,
+}
+
+/// A token, and the state of the file when it was read.
+#[derive(Debug, Clone)]
+struct Read {
+    token: String,
+    state: State,
+}
+
+type State = (u64, u64, i64, i64);
+
+#[derive(Debug)]
+struct Session {
+    id: String,
+    token: String,
+    until: BootTime,
+}
+
+impl Access {
+    /// Reads the file, if there is one. The cookie's name contains the port, because browsers share
+    /// cookies between the ports of a machine.
+    pub(super) async fn new(file: Option<PathBuf>, port: u16) -> Result<Self, TokenError> {
+        let file = file.map(|path| TokenFile {
+            path,
+            known: tokio::sync::Mutex::default(),
+        });
+        if let Some(file) = &file {
+            file.token().await?;
+        }
+        Ok(Self {
+            file,
+            sessions: Mutex::default(),
+            cookie: format!("leasehold_{port}"),
+            guesses: Guesses::default(),
+        })
+    }
+
+    /// Returns true if visitors need a token.
+    pub(super) fn needs_token(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Permits a request whose headers prove that the visitor has the token. A wrong token takes its
+    /// time.
+    pub(super) async fn permit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Refused> {
+        if !self.needs_token() {
+            return Ok(());
+        }
+        let token = self.token().await.ok_or(Refused::Wrong)?;
+        match self.proof(headers) {
+            Some(Proof::Token(given)) => self.compare(given, &token, peer).await,
+            Some(Proof::Session(id)) if self.has_session(id, &token) => Ok(()),
+            Some(Proof::Session(_)) | None => Err(Refused::Wrong),
+        }
+    }
+
+    /// Returns true if a request that was permitted still would be. It does not wait for wrong tokens
+    /// of others, because only a replaced token can differ here.
+    pub(super) async fn still_permits(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = self.token().await else {
+            return !self.needs_token();
+        };
+        match self.proof(headers) {
+            Some(Proof::Token(given)) => is_same(given, token.as_bytes()),
+            Some(Proof::Session(id)) => self.has_session(id, &token),
+            None => false,
+        }
+    }
+
+    /// Returns the proof that a request carries: its bearer token, or else its session.
+    fn proof<'a>(&self, headers: &'a HeaderMap) -> Option<Proof<'a>> {
+        let bearer = headers.get(header::AUTHORIZATION);
+        let bearer = bearer.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        let session = || self.session_id(headers).map(Proof::Session);
+        bearer.map(Proof::Token).or_else(session)
+    }
+
+    fn has_session(&self, id: &[u8], token: &str) -> bool {
+        let now = boot_now();
+        let sessions = locked(&self.sessions);
+        sessions.iter().any(|session| {
+            let is_valid =
+                session.until > now && is_same(session.token.as_bytes(), token.as_bytes());
+            is_same(id, session.id.as_bytes()) && is_valid
+        })
+    }
+
+    /// Compares the token of a visitor.
+    async fn compare(&self, given: &[u8], token: &str, peer: IpAddr) -> Result<(), Refused> {
+        let guess = self.guesses.begin(peer).await.ok_or(Refused::Busy)?;
+        if is_same(given, token.as_bytes()) {
+            return Ok(());
+        }
+        guess.wrong().await;
+        Err(Refused::Wrong)
+    }
+
+    /// Returns the cookie of a new session; `None` if the browser cannot be sent one.
+    pub(super) async fn log_in(
+        &self,
+        given: &str,
+        peer: IpAddr,
+    ) -> Result<Option<HeaderValue>, Refused> {
+        let token = self.token().await.ok_or(Refused::Wrong)?;
+        self.compare(given.as_bytes(), &token, peer).await?;
+        let id = nonce();
+        let cookie = self.set_cookie(&id, SESSION_TIME);
+        let mut sessions = locked(&self.sessions);
+        if sessions.len() >= SESSIONS_MAX {
+            sessions.pop_front();
+        }
+        sessions.push_back(Session {
+            id,
+            token,
+            until: boot_now() + SESSION_TIME,
+        });
+        Ok(cookie)
+    }
+
+    /// Ends the session of a request, and returns the cookie that removes it from the browser.
+    pub(super) fn log_out(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let id = self.session_id(headers).unwrap_or_default();
+        locked(&self.sessions).retain(|session| !is_same(id, session.id.as_bytes()));
+        self.set_cookie("", Duration::ZERO)
+    }
+
+    /// Returns the present token; `None` if the file is no longer usable, so that no visitor is permitted.
+    async fn token(&self) -> Option<String> {
+        let token = self.file.as_ref()?.token().await;
+        token
+            .inspect_err(|error| warn!(%error, "visitors' token unusable, refusing all visitors"))
+            .ok()
+    }
+
+    fn session_id<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
+        let cookies = headers.get_all(header::COOKIE).iter();
+        let mut pairs = cookies.flat_map(|cookies| cookies.as_bytes().split(|byte| *byte == b';'));
+        pairs.find_map(|pair| {
+            let value = pair.trim_ascii().strip_prefix(self.cookie.as_bytes())?;
+            value.strip_prefix(b"=")
+        })
+    }
+
+    fn set_cookie(&self, id: &str, time: Duration) -> Option<HeaderValue> {
+        let cookie = format!(
+            "{}={id}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict",
+            self.cookie,
+            time.as_secs()
+        );
+        HeaderValue::from_str(&cookie).ok()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn state(found: &fs::Metadata) -> State {
+    let changed = (found.ctime(), found.ctime_nsec());
+    (found.ino(), found.size(), changed.0, changed.1)
+}
+
+impl TokenFile {
+    /// Returns the token, read again if the file has changed.
+    async fn token(&self) -> Result<String, TokenError> {
+        let newest = async { self.known.lock().await.newest(&self.path).await };
+        let newest = timeout(READ_MAX, newest).await;
+        newest.unwrap_or_else(|_| Err(TokenError::late(&self.path)))
+    }
+}
+
+impl Known {
+    async fn newest(&mut self, path: &Path) -> Result<String, TokenError> {
+        // A read that was not waited for to its end began before this request.
+        if let Some(earlier) = &mut self.reading {
+            let _ = earlier.await;
+        }
+        let reading = self.reading.insert(spawn(path, self.read.clone()));
+        let read = reading.await;
+        self.reading = None;
+        // It does not return if it panics, or if the process exits.
+        let read = read.unwrap_or_else(|_| Err(TokenError::late(path)))?;
+        Ok(self.read.insert(read).token.clone())
+    }
+}
+
+impl TokenError {
+    fn late(path: &Path) -> Self {
+        let why = format!(
+            "its file system did not answer within {}",
+            humantime::format_duration(READ_MAX)
+        );
+        Self {
+            path: path.to_owned(),
+            why,
+        }
+    }
+}
+
+/// Reads the file outside the event loop, unless it is in the state in which it was read before.
+fn spawn(path: &Path, known: Option<Read>) -> JoinHandle<Result<Read, TokenError>> {
+    let path = path.to_owned();
+    #[allow(clippy::disallowed_methods, reason = "it ends with the file read")]
+    tokio::task::spawn_blocking(move || match known.zip(fs::metadata(&path).ok()) {
+        Some((known, found)) if known.state == state(&found) => Ok(known),
+        _ => read(&path),
+    })
+}
+
+fn read(path: &Path) -> Result<Read, TokenError> {
+    let error = |why: String| TokenError {
+        path: path.to_owned(),
+        why,
+    };
+    let failed = |failed: io::Error| error(leasehold_host::cause::cause(&failed));
+    // The open of a FIFO without a writer does not block.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    if found.mode() & OTHERS != 0 {
+        return Err(error("other users may access it: chmod o= it".to_owned()));
+    }
+    if !found.is_file() || found.len() > TOKEN_BYTES_MAX {
+        let why = format!("expected a file of at most {TOKEN_BYTES_MAX} bytes");
+        return Err(error(why));
+    }
+    let mut text = String::new();
+    let mut file = file.take(TOKEN_BYTES_MAX);
+    file.read_to_string(&mut text).map_err(failed)?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(error("it is empty".to_owned()));
+    }
+    Ok(Read {
+        token: token.to_owned(),
+        state: state(&found),
+    })
+}
+
+/// Compares two secrets in constant time.
+pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let differences = a.iter().zip(b).fold(0, |found, (a, b)| found | (a ^ b));
+    black_box(differences) == 0 && a.len() == b.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// Returns true if a new request is permitted, which one that was permitted before then is too.
+    async fn permits(access: &Access, headers: &HeaderMap) -> bool {
+        let permitted = access.permit(headers, PEER).await.is_ok();
+        assert_eq!(access.still_permits(headers).await, permitted);
+        permitted
+    }
+
+    fn file(directory: &Path, token: &str, mode: u32) -> PathBuf {
+        let path = directory.join("token");
+        fs::write(&path, token).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+        path
+    }
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        let value = HeaderValue::from_str(value).expect("a value");
+        HeaderMap::from_iter([(name, value)])
+    }
+
+    #[tokio::test]
+    async fn a_token_that_others_can_read_or_that_is_missing_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let missing = directory.path().join("missing");
+        let path = |token, mode| file(directory.path(), token, mode);
+        for (path, why) in [
+            (missing, "No such file"),
+            (path(" \n", 0o600), "it is empty"),
+        ] {
+            let error = Access::new(Some(path), 1)
+                .await
+                .expect_err("refused")
+                .to_string();
+            assert!(
+                error.to_lowercase().contains(&why.to_lowercase()),
+                "{error}"
+            );
+        }
+        let error = Access::new(Some(path("x", 0o604)), 1)
+            .await
+            .expect_err("refused");
+        assert!(error.to_string().contains("chmod o="), "{error}");
+        assert!(Access::new(Some(path("x", 0o640)), 1).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_with_the_token() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = file(directory.path(), "first\n", 0o600);
+        let access = Access::new(Some(path), 9403).await.expect("usable");
+        let bearer = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
+        assert!(permits(&access, &bearer("first")).await);
+        assert!(
+            !permits(&access, &bearer("firs")).await && !permits(&access, &HeaderMap::new()).await
+        );
+        assert_eq!(access.log_in("wrong", PEER).await, Err(Refused::Wrong));
+        let cookie = access.log_in("first", PEER).await.expect("right");
+        let cookie = cookie.expect("a cookie");
+        let cookie = cookie.to_str().expect("a text");
+        assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
+        let (pair, _) = cookie.split_once(';').expect("attributes");
+        let sent = headers(header::COOKIE, &format!("other=1; {pair}"));
+        assert!(permits(&access, &sent).await);
+        file(directory.path(), "second", 0o600);
+        assert!(!permits(&access, &sent).await, "the token was replaced");
+        assert!(permits(&access, &bearer("second")).await);
+        file(directory.path(), "third", 0o644);
+        assert!(
+            !permits(&access, &bearer("second")).await && !permits(&access, &bearer("third")).await
+        );
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_when_the_visitor_leaves() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let access = Access::new(Some(file(directory.path(), "t", 0o600)), 1)
+            .await
+            .expect("usable");
+        let cookie = access.log_in("t", PEER).await.expect("right");
+        let cookie = cookie.expect("a cookie");
+        let (pair, _) = cookie
+            .to_str()
+            .expect("a text")
+            .split_once(';')
+            .expect("attributes");
+        let sent = headers(header::COOKIE, pair);
+        assert!(permits(&access, &sent).await);
+        access.log_out(&sent);
+        assert!(!permits(&access, &sent).await);
+    }
+}

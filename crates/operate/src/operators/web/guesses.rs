@@ -1,0 +1,153 @@
+//! The tokens that visitors try. A wrong one takes its time, so that few can be tried.
+//!
+//! Each peer address has a limit of its own, so wrong tokens from one address delay no visitor from
+//! another one.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+/// Maximum number of tokens of one peer that are compared at the same time. A wrong one takes
+/// [`WRONG_TOKEN`].
+const GUESSES_MAX: usize = 4;
+/// Time that a wrong token takes.
+const WRONG_TOKEN: Duration = Duration::from_millis(500);
+/// Maximum time that a visitor waits while the visitor's address gives wrong tokens.
+const GUESS_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Maximum number of peers with a limit of their own. All further ones share one limit, so that many
+/// addresses can try at most 520 tokens per second, and take little memory.
+const PEERS_MAX: usize = 64;
+
+/// The tokens that are compared, or were wrong, by peer; `None` is all peers beyond [`PEERS_MAX`].
+#[derive(Debug, Default)]
+pub(super) struct Guesses {
+    peers: Mutex<HashMap<Option<IpAddr>, Arc<Semaphore>>>,
+}
+
+/// A token that is being compared.
+#[derive(Debug)]
+pub(super) struct Guess(OwnedSemaphorePermit);
+
+impl Guesses {
+    /// Waits until a token of this peer may be compared; `None` if the peer gives too many wrong ones.
+    pub(super) async fn begin(&self, peer: IpAddr) -> Option<Guess> {
+        let permit = self.of(peer).acquire_owned();
+        let permit = timeout(GUESS_WAIT_MAX, permit).await.ok()?.ok()?;
+        Some(Guess(permit))
+    }
+
+    fn of(&self, peer: IpAddr) -> Arc<Semaphore> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        // Permits and waiting visitors share the semaphore of their peer.
+        peers.retain(|_, guesses| Arc::strong_count(guesses) > 1);
+        let peer = Some(network(peer));
+        let has_own = peers.contains_key(&peer) || peers.len() < PEERS_MAX;
+        let guesses = peers.entry(peer.filter(|_| has_own));
+        let guesses = guesses.or_insert_with(|| Arc::new(Semaphore::new(GUESSES_MAX)));
+        Arc::clone(guesses)
+    }
+}
+
+impl Guess {
+    /// Waits the time that a wrong token takes.
+    pub(super) async fn wrong(self) {
+        // A task of its own, because a visitor may close the connection and try again.
+        let slowed = tokio::spawn(async move {
+            sleep(WRONG_TOKEN).await;
+            drop(self.0);
+        });
+        // The task does not panic.
+        let _ = slowed.await;
+    }
+}
+
+/// Returns the address that a peer counts as: an IPv6 network of 64 bits, of which one machine can
+/// have every address.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use leasehold_clock::boot_now;
+
+    fn peer(number: usize) -> IpAddr {
+        let number = u32::try_from(number).expect("a small number");
+        Ipv4Addr::from_bits(0x0a00_0000 + number).into()
+    }
+
+    /// Takes all permits of a peer.
+    async fn exhaust(guesses: &Guesses, peer: IpAddr) -> Vec<Guess> {
+        let mut taken = Vec::new();
+        for _ in 0..GUESSES_MAX {
+            taken.extend(guesses.begin(peer).await);
+        }
+        assert_eq!(taken.len(), GUESSES_MAX);
+        assert!(!is_free(guesses, peer));
+        taken
+    }
+
+    fn is_free(guesses: &Guesses, peer: IpAddr) -> bool {
+        guesses.of(peer).available_permits() > 0
+    }
+
+    #[tokio::test]
+    async fn a_wrong_token_takes_its_time_even_if_the_visitor_does_not_wait() {
+        let guesses = Guesses::default();
+        let begun = boot_now();
+        for guess in exhaust(&guesses, peer(1)).await {
+            assert!(guess.wrong().now_or_never().is_none(), "answered at once");
+        }
+        // The next token waits for its turn instead of being refused.
+        assert!(guesses.begin(peer(1)).await.is_some());
+        assert!(boot_now().since(begun) >= WRONG_TOKEN);
+    }
+
+    #[tokio::test]
+    async fn tokens_delay_their_own_address_only() {
+        let guesses = Guesses::default();
+        let _taken = exhaust(&guesses, peer(1)).await;
+        let mapped = Ipv4Addr::from_bits(0x0a00_0001).to_ipv6_mapped();
+        assert!(!is_free(&guesses, mapped.into()));
+        assert!(is_free(&guesses, peer(2)));
+    }
+
+    #[tokio::test]
+    async fn a_network_of_ipv6_is_one_peer() {
+        let guesses = Guesses::default();
+        let peer = |text: &str| text.parse().expect("an address");
+        let _taken = exhaust(&guesses, peer("2001:db8::1")).await;
+        assert!(!is_free(&guesses, peer("2001:db8::ffff:2")));
+        assert!(is_free(&guesses, peer("2001:db8:0:1::1")));
+    }
+
+    #[tokio::test]
+    async fn peers_without_a_limit_of_their_own_share_one() {
+        let guesses = Guesses::default();
+        let known = || guesses.peers.lock().expect("not poisoned").len();
+        let mut taken = Vec::new();
+        for number in 0..=PEERS_MAX {
+            taken.push(exhaust(&guesses, peer(number)).await);
+        }
+        assert!(!is_free(&guesses, peer(PEERS_MAX + 1)));
+        assert_eq!(known(), PEERS_MAX + 1);
+        taken.clear();
+        assert!(is_free(&guesses, peer(0)));
+        assert_eq!(known(), 1, "a peer without tokens is forgotten");
+    }
+}

@@ -1,0 +1,347 @@
+//! `leasehold replicas`: asks every replica of a lease, and finds out if exactly one leads.
+//!
+//! Each replica is asked itself, over HTTP. MongoDB is not: replicas that contend on different stores
+//! would each be the leader of their own, and only their own answers show it. A replica with several
+//! addresses, as on a network with IPv4 and IPv6, is recognized by its session.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::ToolError;
+use crate::ask::status_of;
+use leasehold_cli::{answer, run_to_end};
+use leasehold_clock::boot_now;
+use leasehold_core::election::Role;
+use leasehold_host::exit;
+
+/// Time limit for resolving one name. The system's own limit may be half a minute; each nameserver
+/// that does not answer takes 5 s.
+const RESOLVE_MAX: Duration = Duration::from_secs(12);
+
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Role of a replica that does not know the state of the lease, such as after its start.
+const UNKNOWN: &str = Role::Unknown.as_str();
+
+/// Version of the JSON output, which changes only if the meaning of a field changes.
+const SCHEMA: u32 = 1;
+
+/// Arguments of `leasehold replicas`.
+#[derive(Debug)]
+pub struct ReplicasArgs {
+    /// Host and port of replicas; a name stands for all of its addresses.
+    pub places: Vec<String>,
+    /// The lease that they contend for.
+    pub lease: Option<String>,
+    /// Their number.
+    pub expect: Option<u32>,
+    /// Time to wait until all checks pass.
+    pub wait: Duration,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// The event loop could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the event loop")]
+pub struct ReplicasError(#[source] io::Error);
+
+/// The deployment, database and collection that a replica contends on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Store {
+    kind: String,
+    /// The name of a replica set.
+    set: Option<String>,
+    /// Its id, unknown to earlier versions.
+    #[serde(default)]
+    set_id: Option<String>,
+    database: String,
+    collection: String,
+}
+
+/// The part of `/status` that is compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct State {
+    lease: String,
+    identity: String,
+    /// The id of the process; `None` from daemons that do not report it.
+    #[serde(default)]
+    session: Option<String>,
+    role: String,
+    leader: bool,
+    token: Option<i64>,
+    store: Option<Store>,
+}
+
+/// One replica, and its answer or the reason why there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Replica {
+    /// Several with one state if they lead to one process; not empty.
+    addresses: Vec<SocketAddr>,
+    state: Result<State, String>,
+}
+
+/// All replicas at one instant.
+#[derive(Debug, Default)]
+struct Round {
+    replicas: Vec<Replica>,
+    /// Addresses of a family on which no replica listens, each with the error.
+    unused: Vec<(SocketAddr, String)>,
+    /// The reasons why it is not well; none if it is.
+    problems: Vec<String>,
+}
+
+/// Asks the replicas until all checks pass or the time is over, and prints the last answers.
+///
+/// # Errors
+/// [`ToolError`], not yet printed. Replicas that do not agree are not an error.
+pub fn run(args: &ReplicasArgs) -> Result<ExitCode, ToolError> {
+    let round = run_to_end(last_round(args)).map_err(ReplicasError)?;
+    let text = match args.json {
+        true => round.json(),
+        false => round.text(),
+    };
+    answer(text.as_bytes())?;
+    let code = match round.problems.is_empty() {
+        true => exit::DONE,
+        false => exit::NEGATIVE,
+    };
+    Ok(ExitCode::from(code))
+}
+
+async fn last_round(args: &ReplicasArgs) -> Round {
+    let begin = boot_now();
+    loop {
+        let round = ask_all(args).await;
+        if round.problems.is_empty() || boot_now().since(begin) + PAUSE > args.wait {
+            return round;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn ask_all(args: &ReplicasArgs) -> Round {
+    let mut problems = Vec::new();
+    let mut addresses = BTreeSet::new();
+    for place in &args.places {
+        match tokio::time::timeout(RESOLVE_MAX, tokio::net::lookup_host(place)).await {
+            Ok(Ok(found)) => addresses.extend(found),
+            Ok(Err(error)) => problems.push(format!("cannot resolve {place}: {error}")),
+            Err(_) => problems.push(format!(
+                "cannot resolve {place}: no answer within {}",
+                humantime::format_duration(RESOLVE_MAX)
+            )),
+        }
+    }
+    let answers = join_all(addresses.into_iter().map(async |address| {
+        let state = status_of(address).await.map_err(|error| error.to_string());
+        (address, state)
+    }));
+    let (replicas, unused) = replicas_of(answers.await);
+    problems.extend(found_in(&replicas, args));
+    Round {
+        replicas,
+        unused,
+        problems,
+    }
+}
+
+/// An address, and its answer or the reason why there is none.
+type Answered = (SocketAddr, Result<State, String>);
+
+/// Groups the answers by replica. Returns the addresses of a family without any answer separately if
+/// replicas answer on the other family: daemons that listen on IPv4 alone have IPv6 addresses, too.
+fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String)>) {
+    let answer = |is_ipv6| {
+        let mut answers = answers.iter();
+        answers.any(|(address, state)| address.is_ipv6() == is_ipv6 && state.is_ok())
+    };
+    let (on_ipv4, on_ipv6) = (answer(false), answer(true));
+    let mut replicas: Vec<Replica> = Vec::new();
+    let mut unused = Vec::new();
+    for (address, state) in answers {
+        let listens = if address.is_ipv6() { on_ipv6 } else { on_ipv4 };
+        let same = replicas.iter_mut().find(|replica| replica.is_of(&state));
+        match (state, same) {
+            (Err(why), _) if !listens && (on_ipv4 || on_ipv6) => unused.push((address, why)),
+            (Ok(_), Some(replica)) => replica.addresses.push(address),
+            (state, _) => replicas.push(Replica {
+                addresses: vec![address],
+                state,
+            }),
+        }
+    }
+    (replicas, unused)
+}
+
+/// Returns everything that is not as it should be.
+fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
+    let mut problems = Vec::new();
+    let states: Vec<_> = replicas
+        .iter()
+        .filter_map(|replica| replica.state.as_ref().ok())
+        .collect();
+    let (found, answering) = (replicas.len(), states.len());
+    match args.expect {
+        Some(expected) if usize::try_from(expected) != Ok(found) => {
+            problems.push(format!("{} found, {expected} expected", counted(found)));
+        }
+        None if found == 0 => problems.push("no replica found".to_owned()),
+        _ => {}
+    }
+    if answering < found {
+        problems.push(format!("{} without an answer", counted(found - answering)));
+    }
+    let leases: BTreeSet<_> = states.iter().map(|state| state.lease.as_str()).collect();
+    match &args.lease {
+        Some(lease) if leases.iter().any(|found| found != lease) => problems.push(format!(
+            "not all contend for {lease}: {}",
+            joined(leases.iter().copied())
+        )),
+        None if leases.len() > 1 => {
+            problems.push(format!(
+                "different leases: {}",
+                joined(leases.iter().copied())
+            ));
+        }
+        _ => {}
+    }
+    if states.iter().any(|state| state.store.is_none()) {
+        problems.push("a replica has not reached MongoDB yet".to_owned());
+    }
+    let unknown = states.iter().filter(|state| state.role == UNKNOWN).count();
+    if unknown > 0 {
+        problems.push(format!("{} without a known role", counted(unknown)));
+    }
+    let stores = states.iter().filter_map(|state| state.store.as_ref());
+    let ids: BTreeSet<_> = stores.clone().filter_map(|s| s.set_id.as_ref()).collect();
+    let names: BTreeSet<_> = match ids.len() {
+        0 | 1 => stores.map(Store::name).collect(),
+        _ => stores.map(Store::name_with_id).collect(),
+    };
+    if names.len() > 1 {
+        problems.push(format!(
+            "different stores, so the replicas do not exclude each other: {}",
+            joined(names.iter().map(String::as_str))
+        ));
+    }
+    let leaders: Vec<_> = states.iter().filter(|state| state.leader).collect();
+    match leaders.len() {
+        1 => {}
+        0 if answering == 0 => {}
+        0 => problems.push("no replica leads".to_owned()),
+        count => problems.push(format!(
+            "{count} replicas lead: {}",
+            joined(leaders.iter().map(|leader| leader.identity.as_str()))
+        )),
+    }
+    problems
+}
+
+fn counted(count: usize) -> String {
+    match count {
+        1 => "1 replica".to_owned(),
+        count => format!("{count} replicas"),
+    }
+}
+
+fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+impl Store {
+    fn name(&self) -> String {
+        let deployment = self.set.as_ref().unwrap_or(&self.kind);
+        format!("{deployment}/{}.{}", self.database, self.collection)
+    }
+
+    fn name_with_id(&self) -> String {
+        let id = self.set_id.as_deref().unwrap_or("not known");
+        format!("{} (id of the set: {id})", self.name())
+    }
+}
+
+impl Replica {
+    /// Returns true if this is the process that answered so. Answers of one session that differ are
+    /// not one process: a machine that was copied while it ran has two processes of one session.
+    fn is_of(&self, answer: &Result<State, String>) -> bool {
+        let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
+        has_session && self.state == *answer
+    }
+
+    fn line(&self) -> String {
+        let addresses = self.addresses.iter().map(ToString::to_string);
+        let address = addresses.collect::<Vec<_>>().join(", ");
+        match &self.state {
+            Ok(state) => {
+                let token = state.token.filter(|_| state.leader);
+                let token = token.map(|token| format!(" token {token}"));
+                let store = state.store.as_ref().map(Store::name);
+                format!(
+                    "{address}  {}  {}{}  {}  {}\n",
+                    state.identity,
+                    state.role,
+                    token.unwrap_or_default(),
+                    state.lease,
+                    store.as_deref().unwrap_or("-")
+                )
+            }
+            Err(why) => format!("{address}  no answer: {why}\n"),
+        }
+    }
+}
+
+impl Round {
+    fn leader(&self) -> Option<&State> {
+        let mut states = self
+            .replicas
+            .iter()
+            .filter_map(|replica| replica.state.as_ref().ok());
+        states.find(|state| state.leader)
+    }
+
+    fn text(&self) -> String {
+        let mut text: String = self.replicas.iter().map(Replica::line).collect();
+        for (address, why) in &self.unused {
+            text += &format!("{address}  not used by any replica: {why}\n");
+        }
+        for problem in &self.problems {
+            text += &format!("failed: {problem}\n");
+        }
+        if let (true, Some(leader)) = (self.problems.is_empty(), self.leader()) {
+            let count = counted(self.replicas.len());
+            text += &format!("ok: {count}, one leader: {}\n", leader.identity);
+        }
+        // A server that is not a daemon could send anything.
+        text.replace(|c: char| c.is_control() && c != '\n', "?")
+    }
+
+    fn json(&self) -> String {
+        let replica = |replica: &Replica| match &replica.state {
+            Ok(state) => json!({
+                "address": replica.addresses[0], "addresses": replica.addresses, "state": state,
+                "error": null,
+            }),
+            Err(why) => json!({
+                "address": replica.addresses[0], "addresses": replica.addresses, "state": null,
+                "error": why,
+            }),
+        };
+        let replicas: Vec<_> = self.replicas.iter().map(replica).collect();
+        let ok = self.problems.is_empty();
+        let round =
+            json!({"schema": SCHEMA, "ok": ok, "problems": self.problems, "replicas": replicas});
+        format!("{round}\n")
+    }
+}

@@ -1,0 +1,98 @@
+//! Goal: a status file says leader exactly while there is authority (I4), for any status and any
+//! times of writing and reading; no text causes a panic.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::judge::{Verdict, judge};
+use leasehold_core::election::{
+    Authority, BootTime, HolderView, Identity, Reason, Role, Session, Status, Token,
+};
+use leasehold_status::fixture;
+use leasehold_status::render::{ClockPair, Identification, render};
+use proptest::prelude::*;
+
+/// Generates a status as the election produces it: only the role leader has authority.
+fn status() -> impl Strategy<Value = Status> {
+    let instants = (0..200_u64, 0..200_u64, 0..200_u64);
+    (
+        prop::sample::select(Role::ALL.to_vec()),
+        any::<[u8; 16]>(),
+        any::<u32>(),
+        instants,
+        "\\PC{1,20}",
+    )
+        .prop_map(|(role, session, token, (until, since, held), name)| {
+            let token = Token::new(i64::from(token)).expect("not negative");
+            let until = BootTime::from_nanos(until);
+            Status {
+                role,
+                authority: (role == Role::Leader).then_some(Authority {
+                    token,
+                    valid_until: until,
+                }),
+                holder: Identity::new(name).ok().map(|identity| HolderView {
+                    identity,
+                    token,
+                    until: BootTime::from_nanos(held),
+                }),
+                since: BootTime::from_nanos(since),
+                reason: Some(Reason::Renewed),
+                ..Status::initial(Session::from_bytes(session), BootTime::default())
+            }
+        })
+}
+
+fn who() -> Identification {
+    Identification {
+        boot_id: Some("b".to_owned()),
+        ..fixture::who("o'hara \"x\"")
+    }
+}
+
+#[test]
+fn no_file_of_the_corpus_says_leader() {
+    for input in leasehold_testbed::corpus::inputs("status") {
+        let text = String::from_utf8_lossy(&input);
+        let judged = judge(&text, Some("orders"), Some("b"), BootTime::default());
+        assert_ne!(judged.verdict, Verdict::Leader, "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+    #[test]
+    fn i4_a_file_says_leader_exactly_while_there_is_authority(
+        status in status(), written in 0..200_u64, later in 0..200_u64, wall in 0..u64::from(u32::MAX),
+    ) {
+        let boot = BootTime::from_nanos(written);
+        let wall = UNIX_EPOCH + Duration::from_secs(wall);
+        let (json, _) = render(&status, &who(), ClockPair { boot, wall, time_namespace: None });
+        let read = BootTime::from_nanos(written + later);
+        let judged = judge(&json, Some("orders"), Some("b"), read);
+        prop_assert_eq!(judged.verdict == Verdict::Leader, status.leads_at(read));
+        prop_assert!(judged.verdict != Verdict::CannotTell);
+        let elsewhere = judge(&json, Some("orders"), Some("c"), read);
+        prop_assert_eq!(elsewhere.verdict, Verdict::CannotTell);
+    }
+
+    #[test]
+    fn any_text_is_judged(text in prop_oneof!["\\PC{0,60}", any::<String>()], now in any::<u64>()) {
+        let judged = judge(&text, None, None, BootTime::from_nanos(now));
+        prop_assert!(judged.verdict != Verdict::Leader);
+    }
+
+    #[test]
+    fn a_damaged_file_never_panics(status in status(), at in 0..600_usize, byte in any::<u8>()) {
+        let clocks = ClockPair { boot: BootTime::default(), wall: UNIX_EPOCH, time_namespace: None };
+        let (json, _) = render(&status, &who(), clocks);
+        let mut bytes = json.into_bytes();
+        // A file without the newline at the end is still valid, so the newline is left alone.
+        let index = at % (bytes.len() - 1);
+        bytes[index] = byte;
+        let _ = judge(&String::from_utf8_lossy(&bytes), Some("orders"), Some("b"), clocks.boot);
+        bytes.truncate(index);
+        let cut = judge(&String::from_utf8_lossy(&bytes), None, None, clocks.boot);
+        prop_assert_eq!(cut.verdict, Verdict::CannotTell);
+    }
+}
