@@ -10,11 +10,11 @@ pub mod run;
 
 mod arguments;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::config::{ConfigError, Key, Sources};
+use clap::Subcommand;
+
+use crate::config::ConfigError;
 use leasehold_host::limits;
 
 use crate::exit;
@@ -31,49 +31,29 @@ use leasehold_cli::{
 pub use leasehold_cli::trace::of_guard as guard_trace;
 
 /// One parsed command line.
-#[derive(Debug)]
+#[derive(Debug, Subcommand)]
 pub enum Invocation {
-    /// `leasehold run`.
-    Run(RunArgs),
-    /// `leasehold status`.
-    Status(status::StatusArgs),
-    /// `leasehold lock`.
+    /// Contend for a lease, renew it, and publish who leads
+    Run(run::RunArgs),
+    /// Run a command under a distributed lock, or hold the lock until standard input closes
     Lock(lock::LockArgs),
-    /// `leasehold locks`.
+    /// Show the locks of a collection; break or prune them
     Locks(locks::LocksArgs),
-    /// `leasehold leases`, `describe`, `step-down`, `transfer`, `pause`, `resume`, `cancel` or
-    /// `repair`.
-    Operator(operators::OperatorArgs),
-    /// `leasehold check`.
+    #[allow(missing_docs, reason = "its variants are the commands")]
+    #[command(flatten)]
+    Operator(operators::OperatorCommand),
+    /// Query the local daemon: exit 0 if it leads, 1 if not, 2 if unknown
+    Status(status::StatusArgs),
+    /// Examine the installation that run would use, without changing anything
     Check(check::CheckArgs),
-    /// `leasehold replicas`.
+    /// Ask every replica of a lease over HTTP: exit 0 if exactly one leads, on one store
     Replicas(replicas::ReplicasArgs),
-    /// `leasehold config`.
-    Config(ConfigArgs),
-    /// `leasehold completions`.
-    Completions(clap_complete::Shell),
-    /// `leasehold install`, with the directory.
-    Install(PathBuf),
-}
-
-/// Arguments of `leasehold run`.
-#[derive(Debug)]
-pub struct RunArgs {
-    /// Sources of the configuration, kept for SIGHUP.
-    pub sources: Sources,
-    /// Command to supervise; empty if there is none.
-    pub command: Vec<OsString>,
-}
-
-/// Arguments of `leasehold config`.
-#[derive(Debug)]
-pub struct ConfigArgs {
-    /// Sources of the configuration.
-    pub sources: Sources,
-    /// JSON instead of TOML.
-    pub json: bool,
-    /// The key whose value is printed; `None` prints all keys.
-    pub key: Option<&'static Key>,
+    /// Print the effective configuration and where each value came from
+    Config(config::ConfigArgs),
+    /// Print a completion script
+    Completions(completions::CompletionsArgs),
+    /// Copy this program into a directory, to be run by a container of another image
+    Install(install::InstallArgs),
 }
 
 /// Reason why a command failed, printed by `main`.
@@ -121,10 +101,9 @@ impl CommandError {
 /// [`CommandError`], not yet printed.
 pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
     match invocation {
-        Invocation::Run(RunArgs { sources, command }) => {
+        Invocation::Run(args) => {
             limits::check()?;
-            let config = sources.load().config()?;
-            Ok(run::run(config, sources, command)?)
+            Ok(run::run(args)?)
         }
         Invocation::Lock(args) => {
             limits::check()?;
@@ -134,9 +113,9 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
             limits::check()?;
             Ok(locks::run(args)?)
         }
-        Invocation::Operator(args) => {
+        Invocation::Operator(command) => {
             limits::check()?;
-            Ok(operators::run(args)?)
+            Ok(operators::run(command)?)
         }
         Invocation::Check(args) => {
             limits::check()?;
@@ -145,11 +124,11 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
         Invocation::Replicas(args) => Ok(replicas::run(&args)?),
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
-        Invocation::Completions(shell) => {
-            completions::run(shell).map(|()| ExitCode::from(exit::DONE))
+        Invocation::Completions(args) => {
+            completions::run(&args).map(|()| ExitCode::from(exit::DONE))
         }
-        Invocation::Install(directory) => {
-            let installed = install::run(&directory)?;
+        Invocation::Install(args) => {
+            let installed = install::run(&args)?;
             let line = format!("{}\n", installed.display());
             Ok(answer(line.as_bytes()).map(|()| ExitCode::from(exit::DONE))?)
         }

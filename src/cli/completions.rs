@@ -1,11 +1,21 @@
 //! `leasehold completions`: completion scripts for shells.
 
-use clap::Command;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::{CommandError, answer, command};
 use crate::config::{KEYS, ValueType};
+
+/// Arguments of `leasehold completions`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  leasehold completions bash > /etc/bash_completion.d/leasehold"
+)]
+pub struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
 
 /// First line of the bash script, after which [`BASH_COMMAND`] is inserted.
 const BASH_BEGIN: &str = "_leasehold() {\n";
@@ -27,8 +37,8 @@ const BASH_COMMAND: &str = r#"    local word
 ///
 /// # Errors
 /// [`CommandError`] if the script cannot be written.
-pub fn run(shell: Shell) -> Result<(), CommandError> {
-    Ok(answer(&script(shell))?)
+pub fn run(args: &CompletionsArgs) -> Result<(), CommandError> {
+    Ok(answer(&script(args.shell))?)
 }
 
 /// Returns the completion script of a shell.

@@ -2,16 +2,64 @@
 
 use std::fmt::Write;
 
-use super::{CommandError, ConfigArgs, answer};
-use crate::config::{MASK, Origin, Setting, ValueType};
+use clap::{Args, ValueEnum};
+
+use super::{CommandError, answer};
+use crate::config::{Key, MASK, Origin, Setting, ValueType, find, suggest_key};
+use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
+
+const HELP: &str = "\
+Secrets are masked.
+
+Examples:
+  leasehold config
+  leasehold config lease.renew_deadline
+  leasehold config --config /etc/leasehold.toml --output json";
+
+/// Arguments of `leasehold config`.
+#[derive(Debug, Args)]
+#[command(after_help = with_layers(HELP))]
+pub struct ConfigArgs {
+    #[command(flatten)]
+    configuration: Configuration<AllKeys>,
+    /// Print the value of this key only, such as lease.name
+    #[arg(value_parser = key_of)]
+    key: Option<&'static Key>,
+    /// Output format
+    #[arg(short, long, value_name = "FORM", default_value = "toml")]
+    output: Format,
+}
+
+/// Formats of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "the help of a format is its name")]
+enum Format {
+    Toml,
+    Json,
+}
+
+fn key_of(text: &str) -> Result<&'static Key, String> {
+    find(text).ok_or_else(|| {
+        let (section, name) = text.rsplit_once('.').unwrap_or(("", text));
+        match suggest_key(section, name) {
+            Some(near) => format!("there is no such key; did you mean {}?", near.path()),
+            None => "there is no such key; leasehold config lists them".to_owned(),
+        }
+    })
+}
 
 /// Prints the effective configuration, with secrets masked.
 ///
 /// # Errors
 /// [`CommandError`] if the configuration is invalid or cannot be written.
 pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
-    let ConfigArgs { sources, json, key } = args;
-    let mut settings = sources.load().settings()?;
+    let ConfigArgs {
+        configuration,
+        key,
+        output,
+    } = args;
+    let json = output == Format::Json;
+    let mut settings = configuration.load().settings()?;
     settings.retain(|setting| key.is_none_or(|key| setting.key == key));
     let text = if let (Some(_), [only], false) = (key, &settings[..], json) {
         format!("{}\n", on_one_line(only.shown()))

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueHint};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
@@ -21,6 +22,24 @@ const MODE: u32 = 0o755;
 
 /// Path of the running program, even after its file was replaced or removed.
 const MYSELF: &str = "/proc/self/exe";
+
+const HELP: &str = "\
+The copy is DIR/leasehold, mode 0755, replaced as a whole; its path is printed. It \
+needs what this program needs: on the image, see docs/image.md.
+
+Examples:
+  leasehold install /opt/leasehold
+                             in an init container; then, in the workload's:
+  /opt/leasehold/leasehold run --lease orders -- /orders";
+
+/// Arguments of `leasehold install`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct InstallArgs {
+    /// The directory, which has to be there
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    directory: PathBuf,
+}
 
 /// Reason why no copy was made.
 #[derive(Debug, thiserror::Error)]
@@ -46,12 +65,13 @@ pub enum InstallError {
     },
 }
 
-/// Copies this program into `directory`, and returns the path of the copy. The copy is replaced
+/// Copies this program into the directory, and returns the path of the copy. The copy is replaced
 /// atomically, so that a partial copy is never started.
 ///
 /// # Errors
 /// [`InstallError`]
-pub fn run(directory: &Path) -> Result<PathBuf, InstallError> {
+pub fn run(args: &InstallArgs) -> Result<PathBuf, InstallError> {
+    let directory = &args.directory;
     let _lock = lock(directory)?;
     let unfinished = directory.join(UNFINISHED);
     let installed = directory.join(NAME);

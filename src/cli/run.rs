@@ -3,6 +3,7 @@
 //! Every setting that this machine cannot satisfy (the status directory, the port) fails here,
 //! before the election begins.
 
+mod arguments;
 mod environment;
 mod error;
 mod files;
@@ -20,7 +21,6 @@ mod surfaces;
 mod workload;
 
 use std::convert::Infallible;
-use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+pub use self::arguments::RunArgs;
 pub use self::error::RunError;
 use self::error::system;
 pub use self::moved::PodError;
@@ -71,16 +72,17 @@ const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 /// confirmations have no effect.
 const CONFIRMATIONS_MAX: usize = 4;
 
-/// Runs the daemon until it is stopped. SIGHUP reads `sources` again. `command`, if not empty, runs
-/// while this replica leads.
+/// Runs the daemon until it is stopped. SIGHUP reads the configuration again.
 ///
 /// # Errors
 /// [`RunError`]. Errors that can be detected at startup are returned before the election begins.
-pub fn run(
-    config: Config,
-    mut sources: Sources,
-    command: Vec<OsString>,
-) -> Result<ExitCode, RunError> {
+pub fn run(args: RunArgs) -> Result<ExitCode, RunError> {
+    let RunArgs {
+        configuration,
+        command,
+    } = args;
+    let mut sources = configuration.into_sources();
+    let config = sources.load().config()?;
     let trace = trace::from_environment()?;
     let log = log::start(config.log.level.filter(), config.log.format.json());
     environment::log(&config, &sources);

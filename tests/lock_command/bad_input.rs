@@ -27,7 +27,7 @@ fn a_wrong_command_line_exits_64_and_says_what_is_expected() {
         ("lock x --lease=y -- true", "unexpected argument '--lease'"),
         ("run ./scheduler", "put '--' before it: -- ./scheduler"),
         ("run --workload-on-exit=release", "put -- and the command"),
-        ("lock x --retries=3 -- true", "needs --wait"),
+        ("lock x --retries=3 -- true", "--wait <DURATION>|--no-wait"),
         ("lock x --conflict-exit-code=256 -- true", "from 0 to 255"),
         ("locks break", "<NAME>"),
         ("locks prune", "--unused-for"),

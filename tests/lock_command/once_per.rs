@@ -148,9 +148,15 @@ fn flags_that_cannot_be_counted_are_refused() {
     };
     refused(&["--once-per=1h", "--shared"], "--shared");
     refused(&["--once-per=1h", "--slots=2"], "--slots");
-    refused(&["--once-per=soon"], "--once-per \"soon\" is not accepted");
+    refused(
+        &["--once-per=soon"],
+        "invalid value 'soon' for '--once-per <DURATION>'",
+    );
     refused(&["--key=x"], "--once-per");
-    refused(&["--once-per=1h", "--key="], "--key \"\" is not accepted");
+    refused(
+        &["--once-per=1h", "--key="],
+        "for '--key <KEY>': expected 1 to 128 bytes",
+    );
     let held = place.run(&["lock", "refused", "--once-per=1h"]);
-    held.says(64, "--once-per needs a command");
+    held.says(64, "not provided:\n  <CMD>...");
 }

@@ -270,5 +270,5 @@ fn the_exit_code_is_reported_on_request() {
     assert_eq!(broken.code, 0, "{broken:?}");
     assert_eq!(lines.collect::<Vec<_>>(), [last(76)]);
     let refused = place.run_under("reported", &["--report-exit-code"], ":");
-    refused.says(64, "--report-exit-code is for a lock without a command");
+    refused.says(64, "'--report-exit-code' cannot be used with '[CMD]...'");
 }

@@ -5,13 +5,12 @@
 
 #![forbid(unsafe_code)]
 
-pub mod flags;
-pub mod lock_flags;
-pub mod misuse;
+pub mod keys;
 pub mod store_elections;
 pub mod store_options;
 pub mod trace;
 pub mod uri_notices;
+pub mod values;
 
 use std::io;
 

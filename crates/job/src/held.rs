@@ -141,7 +141,7 @@ impl Work<'_> {
             }
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Unknown => {
                 let mut end = conclude(&mut locker, succeeded, patience).await;
-                if end.is_none() && succeeded && self.job.args.once_per.is_some() {
+                if end.is_none() && succeeded && self.job.args.once_per().is_some() {
                     // An election takes longer than the usual patience, and would cost the success.
                     let rest = timings.lease_duration().saturating_sub(patience);
                     end = tokio::select! {
@@ -166,9 +166,9 @@ impl Work<'_> {
         was_lost: bool,
         succeeded: bool,
     ) -> bool {
-        let LockArgs { name, once_per, .. } = self.job.args;
-        let (lock, token) = (name, self.token.get());
-        let success = match succeeded && once_per.is_some() {
+        let args = self.job.args;
+        let (lock, token) = (&args.name, self.token.get());
+        let success = match succeeded && args.once_per().is_some() {
             true => "; its success is not recorded",
             false => "",
         };
@@ -226,12 +226,13 @@ impl Work<'_> {
 
     /// Returns the environment variables that describe the lock.
     fn environment(&self) -> Vec<(OsString, OsString)> {
-        let LockArgs { name, want, .. } = self.job.args;
+        let LockArgs { name, .. } = self.job.args;
+        let want = self.job.args.want();
         let mut environment = variables(name, self.token.get(), self.slot);
         environment.push(("LEASEHOLD_IDENTITY", self.job.config.identity.to_string()));
         // Without /proc the entry could not be verified. Inner commands then wait like any other
         // contender.
-        let held = Held::by_this_process(name, self.job.store, *want, (self.token, self.slot));
+        let held = Held::by_this_process(name, self.job.store, want, (self.token, self.slot));
         let held = held.map(|held| (VARIABLE, Inherited::of_process().with(held)));
         environment.extend(held);
         let environment = environment.into_iter();

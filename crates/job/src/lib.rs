@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod arguments;
+mod arguments;
 mod contender_log;
 mod deadline;
 mod held;
@@ -22,14 +22,13 @@ mod store_answers;
 mod voice;
 mod waiting;
 
-use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::warn;
 
+pub use self::arguments::LockArgs;
 use self::held::{Work, Worked};
 use self::inherited::{Held, Inherited};
 use self::observation_cache::ObservationCache;
@@ -41,9 +40,9 @@ use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{self, stopping};
 use leasehold_cli::trace::{self, TraceError};
 use leasehold_clock as clock;
-use leasehold_config::{ConfigError, Contended, LockConfig, Misplaced, Sources};
+use leasehold_config::{ConfigError, Contended, LockConfig, Misplaced};
 use leasehold_core::election::{LeaseName, TimingError, Timings};
-use leasehold_core::lock::{AtLeast, Mode, OncePer, Want, scaled};
+use leasehold_core::lock::{AtLeast, Mode, Want, scaled};
 use leasehold_guard::Command;
 use leasehold_guard::prerequisites::{MissingPrerequisite, prerequisites};
 use leasehold_host::exit;
@@ -53,39 +52,6 @@ use leasehold_host::signals::{Exit, Relays, Stops};
 use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
 use leasehold_mongodb::trace::Trace;
 use leasehold_supervisor::command::Standby;
-
-/// Arguments of `leasehold lock`.
-#[derive(Debug, Clone)]
-pub struct LockArgs {
-    /// Sources of the configuration.
-    pub sources: Sources,
-    /// Name of the lock.
-    pub name: LeaseName,
-    /// Mode in which the lock is acquired.
-    pub want: Want,
-    /// Time for which the place stays taken at least.
-    pub at_least: AtLeast,
-    /// Skip the command if it succeeded recently.
-    pub once_per: Option<OncePer>,
-    /// Exit code if the command was skipped.
-    pub skipped_exit_code: u8,
-    /// Maximum wait for the lock; `None` if unlimited.
-    pub wait: Option<Duration>,
-    /// Number of additional attempts after that.
-    pub retries: u32,
-    /// Exit code if the lock was not acquired.
-    pub conflict_exit_code: u8,
-    /// Time without a renewal after which others evict this holder; `None` if as configured.
-    pub lease_duration: Option<Duration>,
-    /// Log the acquisition even without a wait.
-    pub verbose: bool,
-    /// Print the exit code on standard output at the end, for a parent that cannot wait for it.
-    pub report_exit_code: bool,
-    /// Do not report that others hold the lock, neither while waiting nor at the end.
-    pub quiet: bool,
-    /// Command to run; if empty, the lock is held until standard input closes.
-    pub command: Vec<OsString>,
-}
 
 /// Reason why the command failed.
 #[derive(Debug, thiserror::Error)]
@@ -185,7 +151,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
             why,
         })?;
     }
-    let loaded = args.sources.load();
+    let loaded = args.configuration.load();
     // The variables of our configuration are not passed to a command, because they may contain a
     // credential. An inner command may therefore not know the store.
     let names_no_store = loaded.names_no_store();
@@ -239,7 +205,7 @@ fn is_inside() -> bool {
 /// Runs the command under a lock that an outer command already holds. Nothing is written to the
 /// store. The guard of the outer command ends this command together with its own authority.
 fn again(args: &LockArgs, held: &Held, voice: &Voice) -> u8 {
-    let may = match (held.mode(), args.want) {
+    let may = match (held.mode(), args.want()) {
         (Some(Mode::Exclusive), Want::Exclusive | Want::Shared)
         | (Some(Mode::Shared), Want::Shared) => true,
         (Some(Mode::Slot), Want::Slot(slots)) => slots.get() == held.slots,
@@ -250,13 +216,13 @@ fn again(args: &LockArgs, held: &Held, voice: &Voice) -> u8 {
             "already held as {} by an outer command; it cannot be held as {} at the same time \
              (deadlock). Take it that way in the outer command",
             held.mode,
-            args.want.mode().as_str(),
+            args.want().mode().as_str(),
         ));
         return args.conflict_exit_code;
     }
     let outer = [
-        ("--at-least", args.at_least != AtLeast::NONE),
-        ("--once-per", args.once_per.is_some()),
+        ("--at-least", args.at_least() != AtLeast::NONE),
+        ("--once-per", args.once_per().is_some()),
     ];
     if let Some((flag, _)) = outer.iter().find(|(_, given)| *given) {
         voice.say(&format!(
@@ -284,7 +250,7 @@ fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<St
 /// Warns that the number of slots differs from the previous use. A free lock accepts any number of
 /// slots, so jobs that disagree are rejected only when they overlap.
 fn warn_of_slots(args: &LockArgs, before: u32) {
-    let (lock, slots) = (&args.name, args.want.slots());
+    let (lock, slots) = (&args.name, args.want().slots());
     let shown = match before {
         0 => "without --slots".to_owned(),
         before => format!("with --slots {before}"),
@@ -332,7 +298,7 @@ impl Job<'_> {
         let Self { args, config, .. } = self;
         let mut patience = Patience::of(args, &self.timings);
         // An attempt without a wait often fails, so its command is not prepared in advance.
-        let waits = args.wait.is_none_or(|wait| !wait.is_zero());
+        let waits = args.limit().is_none_or(|wait| !wait.is_zero());
         let mut tries = args.retries;
         loop {
             let began = clock::boot_now();
@@ -412,9 +378,9 @@ impl Job<'_> {
         let mut store = store_options::of_locks(config, self.timings);
         store.trace = self.trace.cloned();
         let mut options = LockerOptions::new(store, args.name.clone());
-        (options.want, options.at_least) = (args.want, args.at_least);
-        options.once_per.clone_from(&args.once_per);
-        options.non_blocking = args.wait.is_some_and(|wait| wait.is_zero());
+        (options.want, options.at_least) = (args.want(), args.at_least());
+        options.once_per = args.once_per();
+        options.non_blocking = args.limit().is_some_and(|wait| wait.is_zero());
         (options.token_remembered, options.observations) = cache.seen();
         options
     }

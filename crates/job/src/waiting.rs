@@ -54,7 +54,7 @@ pub(super) struct Patience {
 impl Patience {
     pub(super) fn of(args: &LockArgs, timings: &Timings) -> Self {
         Self {
-            wait: args.wait,
+            wait: args.limit(),
             // A set without a primary often has one again within this time.
             store: timings.renew_deadline(),
             silence: timings.lease_duration() * SILENCE_MAX_LEASES,

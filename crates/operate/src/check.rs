@@ -20,26 +20,50 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
+
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
 use self::report::{Check, Name, Report};
 use crate::ToolError;
+use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{read, store_options};
+use leasehold_cli::values::{Output, between};
 use leasehold_config::{Config, Contended, Misplaced, Sources};
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::probe::{Description, StoreProbe};
 use leasehold_status::directory::intended_directory;
 
+const HELP: &str = "\
+Examples:
+  leasehold check --lease orders --mongodb-uri-file /etc/leasehold/uri
+                             before the first start: is everything there, and fast enough?
+  leasehold check --config /etc/leasehold.toml --output json | jq '.checks[] | select(.result == \"failed\")'
+                             in a pipeline or a probe
+
+It needs the same four rights on the collection as run, and no others. While a daemon of \
+the same lease runs on this host, its directory and port count as in order.
+
+Exit codes: 0 all is well, 1 warnings, 2 a check failed, 64 usage, 78 configuration.";
+
+/// Bounds of `--timeout`: with less, healthy servers would fail; with more, a terminal shows nothing
+/// for too long.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
 /// Arguments of `leasehold check`.
-#[derive(Debug)]
+#[derive(Debug, Args)]
+#[command(after_help = with_layers(HELP))]
 pub struct CheckArgs {
-    /// Sources of the configuration.
-    pub sources: Sources,
-    /// Time limit of each check.
-    pub timeout: Duration,
-    /// JSON instead of text.
-    pub json: bool,
+    #[command(flatten)]
+    configuration: Configuration<AllKeys>,
+    /// Time limit of each check
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
+          default_value = "10s", value_parser = between(TIMEOUT_MIN, TIMEOUT_MAX))]
+    timeout: Duration,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// The event loop could not be started.
@@ -60,11 +84,11 @@ struct Installation {
 /// [`ToolError`], not yet printed. A check that fails is not an error.
 pub fn run(args: CheckArgs) -> Result<ExitCode, ToolError> {
     let CheckArgs {
-        sources,
+        configuration,
         timeout,
-        json,
+        output,
     } = args;
-    let config = sources.load().config()?;
+    let config = configuration.load().config()?;
     let source = config.mongodb.uri.clone();
     let mut options = store_options(
         &config.mongodb,
@@ -79,8 +103,8 @@ pub fn run(args: CheckArgs) -> Result<ExitCode, ToolError> {
             config,
             timeout,
         };
-        let report = Report::new(json);
-        let code = examine(&installation, &sources, report).await;
+        let report = Report::new(output.json());
+        let code = examine(&installation, &configuration, report).await;
         installation.store.shut_down().await;
         code
     });

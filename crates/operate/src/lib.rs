@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod arguments;
 mod ask;
 pub mod check;
 pub mod locks;

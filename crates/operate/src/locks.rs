@@ -3,61 +3,28 @@
 //! The command never contends for a lock, and removes only expired entries unless `--force` is
 //! given.
 
+mod arguments;
 mod breaking;
 mod calls;
 mod listing;
 mod pruning;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
-use leasehold_config::{ConfigError, LockConfig, Sources};
+use leasehold_config::{ConfigError, LockConfig};
 use leasehold_core::election::LeaseName;
 use leasehold_host::exit;
 use leasehold_host::log;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::lock::MongoLocks;
 
+pub use self::arguments::LocksArgs;
+use self::arguments::LocksCommand;
 use self::breaking::Target;
 use self::calls::Calls;
 use crate::ToolError;
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::of_locks;
-
-/// Arguments of `leasehold locks`.
-#[derive(Debug)]
-pub struct LocksArgs {
-    /// Sources of the configuration.
-    pub sources: Sources,
-    /// Maximum time to wait for each answer of MongoDB.
-    pub timeout: Duration,
-    /// The requested action.
-    pub command: LocksCommand,
-}
-
-/// Actions of `leasehold locks`.
-#[derive(Debug)]
-pub enum LocksCommand {
-    /// List holders and waiters.
-    List {
-        /// JSON instead of text.
-        json: bool,
-    },
-    /// Remove expired holders and waiters.
-    Break {
-        /// Name of the lock.
-        name: LeaseName,
-        /// Remove all holders immediately, including live ones.
-        force: bool,
-        /// Skip the confirmation.
-        confirmed: bool,
-    },
-    /// Shrink the documents of unused locks.
-    Prune {
-        /// Minimum time since the last holder ended.
-        unused_for: Duration,
-    },
-}
 
 /// Reason why the command failed.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +80,7 @@ impl LocksError {
 /// # Errors
 /// [`ToolError`], not yet printed.
 pub fn run(args: LocksArgs) -> Result<ExitCode, ToolError> {
-    let config = args.sources.load().lock_config();
+    let config = args.sources().load().lock_config();
     let config = config.map_err(LocksError::Config)?;
     log::start(config.log.level.filter(), config.log.format.json());
     let answered = run_to_end(answer(args, &config)).map_err(LocksError::System)?;
@@ -122,23 +89,19 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, ToolError> {
 
 async fn answer(args: LocksArgs, config: &LockConfig) -> Result<u8, ToolError> {
     let locks = MongoLocks::new(of_locks(config, config.timings));
-    let calls = Calls::new(&locks, config, args.timeout);
+    let calls = Calls::new(&locks, config, args.timeout());
     let answered = match args.command {
-        LocksCommand::List { json } => list(&calls, json).await,
-        LocksCommand::Break {
-            name,
-            force,
-            confirmed,
-        } => {
+        None => list(&calls, args.output.json()).await,
+        Some(LocksCommand::Break(args)) => {
             let target = Target {
-                store: locks.lock(name.clone()),
-                name: &name,
+                store: locks.lock(args.name.clone()),
+                name: &args.name,
                 calls: &calls,
                 round_trip: config.timings.operation_timeout(),
             };
-            target.broken(force, confirmed).await
+            target.broken(args.force, args.yes).await
         }
-        LocksCommand::Prune { unused_for } => pruning::run(&locks, &calls, unused_for).await,
+        Some(LocksCommand::Prune(args)) => pruning::run(&locks, &calls, args.unused_for).await,
     };
     locks.shut_down().await;
     answered

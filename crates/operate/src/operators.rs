@@ -4,6 +4,7 @@
 //! None of these commands contends for a lease. They read and write the documents, as a shell for
 //! MongoDB would, but only from the state that they have seen.
 
+mod arguments;
 mod candidates;
 mod describe;
 mod leases;
@@ -16,13 +17,11 @@ mod request;
 mod web;
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold_clock as clock;
-use leasehold_config::{ConfigError, LockConfig, Sources, nearest};
+use leasehold_config::{ConfigError, LockConfig, nearest};
 use leasehold_core::election::{BootTime, Identity, LeaseName, Token};
 use leasehold_host::exit;
 use leasehold_host::log;
@@ -34,69 +33,11 @@ use leasehold_mongodb::store::mongo::operators::{
 };
 use leasehold_mongodb::store::{Failure, RetryPolicy};
 
+pub use self::arguments::OperatorCommand;
+pub use self::web::WebArgs;
 use crate::ToolError;
 use leasehold_cli::store_options::of_locks;
 use leasehold_cli::{run_to_end, say};
-
-/// Arguments of the operators' commands.
-#[derive(Debug)]
-pub struct OperatorArgs {
-    /// Sources of the configuration.
-    pub sources: Sources,
-    /// JSON instead of text.
-    pub json: bool,
-    /// Maximum time for MongoDB, or a leader, to answer.
-    pub timeout: Duration,
-    /// The command.
-    pub command: OperatorCommand,
-}
-
-/// The operators' commands.
-#[derive(Debug)]
-pub enum OperatorCommand {
-    /// `leasehold leases`.
-    Leases {
-        /// Watch and print changes.
-        watch: bool,
-        /// Maximum time in which renewals are awaited.
-        observe: Duration,
-    },
-    /// `leasehold describe`.
-    Describe {
-        /// The lease.
-        name: LeaseName,
-        /// Maximum time in which a renewal is awaited.
-        observe: Duration,
-        /// Ask the candidates to report.
-        candidates: bool,
-    },
-    /// `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`.
-    Request(RequestArgs),
-    /// `leasehold repair`.
-    Repair {
-        /// The lease.
-        name: LeaseName,
-        /// The lowest token that the lease has afterwards.
-        at_least: Token,
-        /// Create the lease if it does not exist.
-        create: bool,
-        /// The author of the repair.
-        author: Author,
-    },
-    /// `leasehold web`.
-    Web(WebArgs),
-}
-
-/// Arguments of `leasehold web`.
-#[derive(Debug, Clone)]
-pub struct WebArgs {
-    /// Address of the page.
-    pub listen: SocketAddr,
-    /// File with the token that visitors need.
-    pub token_file: Option<PathBuf>,
-    /// The author of the page's actions; read-only if `None`.
-    pub actions_by: Option<Identity>,
-}
 
 /// Arguments of a request to a leader.
 #[derive(Debug)]
@@ -240,41 +181,45 @@ impl OperatorError {
 ///
 /// # Errors
 /// [`ToolError`], not yet printed.
-pub fn run(args: OperatorArgs) -> Result<ExitCode, ToolError> {
-    let config = args.sources.load().lock_config();
+pub fn run(command: OperatorCommand) -> Result<ExitCode, ToolError> {
+    let (connection, json) = command.connection();
+    let config = connection.configuration.load().lock_config();
     let config = config.map_err(OperatorError::Config)?;
     log::start(config.log.level.filter(), config.log.format.json());
-    let session = Session::open(&config, &args);
+    let session = Session::open(&config, connection.timeout, json);
     let answered = run_to_end(async {
-        let code = command(&session, args.command).await;
+        let code = execute(&session, command).await;
         session.collection.shut_down().await;
         code
     });
     answered.map_err(OperatorError::System)?.map(Exit::take)
 }
 
-async fn command(session: &Session, command: OperatorCommand) -> Result<Exit, ToolError> {
-    let code = match command {
-        OperatorCommand::Leases {
-            watch: false,
-            observe,
-        } => leases::run(session, observe).await,
-        OperatorCommand::Leases { watch: true, .. } => return live::run(session).await,
-        OperatorCommand::Describe {
-            name,
-            observe,
-            candidates,
-        } => describe::run(session, &name, observe, candidates).await,
-        OperatorCommand::Request(args) => return request::run(session, args).await,
-        OperatorCommand::Repair {
-            name,
-            at_least,
-            create,
-            author,
-        } => repair::run(session, &name, at_least, create, author).await,
+async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, ToolError> {
+    let request = match command {
+        OperatorCommand::Leases(args) if args.watch => return live::run(session).await,
+        OperatorCommand::Leases(args) => {
+            let code = leases::run(session, args.observe.observe).await?;
+            return Ok(code.into());
+        }
+        OperatorCommand::Describe(args) => {
+            let observe = args.observe.observe;
+            let code = describe::run(session, &args.name, observe, args.candidates).await?;
+            return Ok(code.into());
+        }
+        OperatorCommand::Repair(args) => {
+            let (name, author) = (&args.write.name, args.write.author());
+            let code = repair::run(session, name, args.token_at_least, args.create, author).await?;
+            return Ok(code.into());
+        }
         OperatorCommand::Web(args) => return web::run(session, args).await,
+        OperatorCommand::StepDown(args) => args.request(RequestKind::StepDown),
+        OperatorCommand::Transfer(args) => args.request(),
+        OperatorCommand::Pause(args) => args.request(RequestKind::Pause),
+        OperatorCommand::Resume(args) => args.request(RequestKind::Resume),
+        OperatorCommand::Cancel(args) => args.request(RequestKind::Cancel),
     };
-    code.map(Exit::from)
+    request::run(session, request).await
 }
 
 /// One run of a command: the collection, and how the answer is wanted.
@@ -288,12 +233,12 @@ struct Session {
 }
 
 impl Session {
-    fn open(config: &LockConfig, args: &OperatorArgs) -> Self {
+    fn open(config: &LockConfig, timeout: Duration, json: bool) -> Self {
         Self {
             collection: MongoCollection::new(store_options(config)),
-            json: args.json,
-            timeout: args.timeout,
-            deadline: clock::boot_now() + args.timeout,
+            json,
+            timeout,
+            deadline: clock::boot_now() + timeout,
         }
     }
 

@@ -13,12 +13,14 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Args;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::ToolError;
 use crate::ask::status_of;
+use leasehold_cli::values::{Output, between, whole};
 use leasehold_cli::{answer, run_to_end};
 use leasehold_clock::boot_now;
 use leasehold_core::election::Role;
@@ -37,19 +39,56 @@ const UNKNOWN: &str = Role::Unknown.as_str();
 /// Version of the JSON output, which changes only if the meaning of a field changes.
 const SCHEMA: u32 = 1;
 
+const HELP: &str = "\
+Each HOST is resolved, and all of its addresses are asked for /status: the name of a headless Service \
+stands for all of its pods. It needs no configuration and no access to MongoDB.
+
+Examples:
+  leasehold replicas orders-headless:9402 --expect 2 --wait 1m
+                             after a rollout
+  leasehold replicas 10.0.0.1:9402 10.0.0.2:9402 --lease orders --output json
+
+Exit codes: 0 every replica answers, one leads, and all contend for one lease on one store; 1 a check failed, with the \
+reason; 64 usage.";
+
+/// Maximum of `--wait`: a rollout that takes longer than an hour has failed.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
 /// Arguments of `leasehold replicas`.
-#[derive(Debug)]
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
 pub struct ReplicasArgs {
-    /// Host and port of replicas; a name stands for all of its addresses.
-    pub places: Vec<String>,
-    /// The lease that they contend for.
-    pub lease: Option<String>,
-    /// Their number.
-    pub expect: Option<u32>,
-    /// Time to wait until all checks pass.
-    pub wait: Duration,
-    /// JSON instead of text.
-    pub json: bool,
+    /// HTTP address of one or more replicas
+    // A name stands for all of its addresses.
+    #[arg(value_name = "HOST:PORT", required = true, value_parser = host_and_port)]
+    replicas: Vec<String>,
+    /// Name of the lease that all of them contend for [default: the same one]
+    #[arg(long, value_name = "NAME")]
+    lease: Option<String>,
+    /// Number of replicas [default: 1 or more]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u32::MAX))]
+    expect: Option<u32>,
+    /// Ask again each second for at most this time, such as 1m, until all checks pass
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
+          default_value = "0s", value_parser = between(Duration::ZERO, WAIT_MAX))]
+    wait: Duration,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Accepts a name or an address, and a port.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let split = text.rsplit_once(':');
+    let valid = split.is_some_and(|(host, port)| {
+        let bracketed = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty()
+            && (bracketed || !host.contains(':'))
+            && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    match valid {
+        true => Ok(text.to_owned()),
+        false => Err("expected HOST:PORT, such as orders-headless:9402 or [::1]:9402".to_owned()),
+    }
 }
 
 /// The event loop could not be started.
@@ -108,7 +147,7 @@ struct Round {
 /// [`ToolError`], not yet printed. Replicas that do not agree are not an error.
 pub fn run(args: &ReplicasArgs) -> Result<ExitCode, ToolError> {
     let round = run_to_end(last_round(args)).map_err(ReplicasError)?;
-    let text = match args.json {
+    let text = match args.output.json() {
         true => round.json(),
         false => round.text(),
     };
@@ -134,7 +173,7 @@ async fn last_round(args: &ReplicasArgs) -> Round {
 async fn ask_all(args: &ReplicasArgs) -> Round {
     let mut problems = Vec::new();
     let mut addresses = BTreeSet::new();
-    for place in &args.places {
+    for place in &args.replicas {
         match tokio::time::timeout(RESOLVE_MAX, tokio::net::lookup_host(place)).await {
             Ok(Ok(found)) => addresses.extend(found),
             Ok(Err(error)) => problems.push(format!("cannot resolve {place}: {error}")),

@@ -3,19 +3,6 @@
 //! The command contacts neither the daemon nor MongoDB. A file that says "leader" is trusted only
 //! before its deadline, on the clock and in the boot to which the deadline belongs.
 
-/// Arguments of `leasehold status`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StatusArgs {
-    /// Status directory to read.
-    pub directory: Option<PathBuf>,
-    /// Lease whose default status directory is read.
-    pub lease: Option<String>,
-    /// JSON instead of text.
-    pub json: bool,
-    /// Watch and print changes.
-    pub watch: bool,
-}
-
 #[cfg(test)]
 mod any_file;
 mod judge;
@@ -27,9 +14,11 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
 pub use self::judge::{Judgement, Verdict, judge};
+use leasehold_cli::values::Output;
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, LeaseName, Role};
 use leasehold_host::exit;
@@ -42,6 +31,44 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum size of a status file. A status file has at most 2 KiB (four names of 253 bytes,
 /// escaped); a larger file is not ours and is not read.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+const HELP: &str = "\
+Examples:
+  leasehold status orders
+  leasehold status --directory /run/leasehold/orders --output json
+  leasehold status --lease orders --watch";
+
+/// Arguments of `leasehold status`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(after_help = HELP)]
+pub struct StatusArgs {
+    /// Status directory of the daemon
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "lease")]
+    directory: Option<PathBuf>,
+    /// Lease whose default status directory is read
+    #[arg(long, value_name = "NAME")]
+    lease: Option<String>,
+    /// Same as --lease NAME
+    #[arg(conflicts_with_all = ["lease", "directory"])]
+    name: Option<String>,
+    #[command(flatten)]
+    output: Output,
+    /// Watch and print changes
+    #[arg(long)]
+    pub watch: bool,
+}
+
+impl StatusArgs {
+    /// Returns true for JSON, and false for text.
+    pub fn json(&self) -> bool {
+        self.output.json()
+    }
+
+    /// Returns the lease whose default status directory is read.
+    pub fn lease(&self) -> Option<&str> {
+        self.lease.as_deref().or(self.name.as_deref())
+    }
+}
 
 /// The document of the file, with `leader` replaced by the verdict, and the basis of the verdict.
 #[derive(Serialize)]
@@ -69,12 +96,12 @@ pub fn run(args: &StatusArgs) -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
-    let lease = args.lease.as_deref();
+    let lease = args.lease();
     let result = if args.watch {
-        watch(&directory, lease, args.json)
+        watch(&directory, lease, args.json())
     } else {
         let judgement = look(&directory, lease);
-        match print(&judgement, args.json) {
+        match print(&judgement, args.json()) {
             // The reader of the pipe has all that it wants, but a script that checks the exit code
             // still needs the verdict.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
@@ -125,7 +152,7 @@ fn directory_of(args: &StatusArgs) -> Result<PathBuf, String> {
     if let Some(directory) = &args.directory {
         return Ok(directory.clone());
     }
-    match &args.lease {
+    match args.lease() {
         Some(lease) => {
             let lease = LeaseName::new(lease).map_err(|e| format!("--lease: {e}"))?;
             Ok(directory_of_lease(lease.as_str(), &roots()))

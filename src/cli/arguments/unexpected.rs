@@ -4,10 +4,7 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
-use leasehold_cli::misuse::wrong;
-
-use super::command;
-use leasehold_job::arguments::habit;
+use super::wrong;
 
 /// Returns the same error, with the remedy if it is known.
 pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
@@ -30,10 +27,9 @@ pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
         None => return error,
     };
     wrong(
-        &["lock"],
+        "lock",
         &format!("unexpected argument '{unknown}': {remedy}"),
     )
-    .explained(command())
 }
 
 /// Returns true for `-n 3`, which consul lock accepts where `--slots 3` is meant here.
@@ -41,5 +37,16 @@ fn count_given(arguments: &[OsString]) -> bool {
     arguments.windows(2).any(|pair| {
         let value = pair[1].to_str().unwrap_or_default();
         pair[0] == "-n" && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// Returns the remedy for an option of flock(1) or consul that has another meaning here, or none.
+fn habit(argument: &str) -> Option<&'static str> {
+    Some(match argument {
+        "-c" | "--command" => "put the command after --, as in -- sh -c 'COMMAND'",
+        "-u" | "--unlock" => "a lock is free when its command has ended",
+        "-o" | "--close" => "the command inherits no descriptor of the lock: leave it out",
+        "-F" | "--no-fork" => "the command always runs under a guard: leave it out",
+        _ => return None,
     })
 }

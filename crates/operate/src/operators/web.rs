@@ -3,6 +3,7 @@
 //! One view follows the collection, however many browsers there are.
 
 mod access;
+pub(super) mod arguments;
 mod board;
 mod document;
 mod feed;
@@ -20,9 +21,10 @@ use tracing::{info, warn};
 
 use self::access::Access;
 pub(super) use self::access::TokenError;
+pub use self::arguments::WebArgs;
 use self::board::{Board, Link};
 use self::site::Web;
-use super::{OperatorError, Session, WebArgs};
+use super::{OperatorError, Session};
 use crate::ToolError;
 use leasehold_cli::answer;
 use leasehold_clock as clock;
@@ -47,15 +49,16 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, ToolEr
     };
     let bound = Bound::new(args.listen, setting, STREAMS_MAX).map_err(OperatorError::Bind)?;
     let address = bound.address();
-    let access = Access::new(args.token_file, address.port()).await;
+    let access = Access::new(args.token_file.clone(), address.port()).await;
     let access = access.map_err(OperatorError::Token)?;
-    let kind = match args.actions_by {
+    let actions_by = args.actions_by();
+    let kind = match actions_by {
         Some(_) => "with actions",
         None => "read-only",
     };
     answer(format!("listening on http://{address}/, {kind}\n").as_bytes())?;
     let (board, newest) = watch::channel(Board::default());
-    let web = Web::new(session.clone(), newest, access, args.actions_by);
+    let web = Web::new(session.clone(), newest, access, actions_by);
     let streams = bound.streams();
     let mut serving = pin!(bound.serve(web));
     let mut exit = Exit::Code(exit::DONE);

@@ -4,11 +4,11 @@ use super::*;
 
 fn args() -> ReplicasArgs {
     ReplicasArgs {
-        places: Vec::new(),
+        replicas: Vec::new(),
         lease: None,
         expect: None,
         wait: Duration::ZERO,
-        json: false,
+        output: Output::TEXT,
     }
 }
 

@@ -1,0 +1,239 @@
+//! The flags of the configuration: `--config`, and one for each key. They are generated from the
+//! table of keys, so that every key has a flag.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+
+use clap::error::Error;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint, value_parser};
+
+use leasehold_config::{KEYS, Key, Sources, ValueType};
+
+/// Keys for the first setup; `-h` shows only these flags.
+const FIRST_KEYS: [&str; 9] = [
+    "lease.name",
+    "lease.lease_duration",
+    "identity.name",
+    "mongodb.uri",
+    "mongodb.uri_file",
+    "status.directory",
+    "http.listen",
+    "workload.stop_grace",
+    "log.level",
+];
+
+/// Keys in sections that a lock uses, but without effect on it. As flags they are rejected. In
+/// files and in the environment they are accepted, because other commands may need them.
+const WITHOUT_EFFECT_ON_LOCKS: [&str; 15] = [
+    "lease.name",
+    // Replaced by `--lease-duration`, which scales the other durations too.
+    "lease.lease_duration",
+    "lease.handoff_delay",
+    "lease.prefer",
+    "lease.prefer_interval",
+    "identity.priority",
+    "identity.address",
+    "mongodb.watch",
+    "workload.on_exit",
+    "workload.ends_first",
+    "workload.health.url",
+    "workload.health.command",
+    "workload.health.period",
+    "workload.health.timeout",
+    "workload.health.failures",
+];
+
+const LAYERS: &str = "\
+Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
+LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
+
+/// Returns the help of a command, after the order of the layers.
+pub fn with_layers(help: &str) -> String {
+    format!("{LAYERS}\n\n{help}")
+}
+
+/// The keys that have an effect on a command.
+pub trait Selection {
+    /// Returns the help of a key's flag, or `None` if the command rejects the flag.
+    fn help(key: &Key) -> Option<&'static str>;
+}
+
+/// All keys.
+#[derive(Debug, Clone, Copy)]
+pub struct AllKeys;
+
+impl Selection for AllKeys {
+    fn help(key: &Key) -> Option<&'static str> {
+        Some(key.help)
+    }
+}
+
+/// The keys of a process that holds a lock.
+#[derive(Debug, Clone, Copy)]
+pub struct HolderKeys;
+
+impl Selection for HolderKeys {
+    fn help(key: &Key) -> Option<&'static str> {
+        of_locks(key, &["lease", "identity", "mongodb", "workload", "log"])
+    }
+}
+
+/// The keys of a command that shows or changes locks.
+#[derive(Debug, Clone, Copy)]
+pub struct LocksKeys;
+
+impl Selection for LocksKeys {
+    fn help(key: &Key) -> Option<&'static str> {
+        of_locks(key, &["identity", "mongodb", "log"])
+    }
+}
+
+/// The keys of a command that shows or changes leases, but does not contend for one.
+#[derive(Debug, Clone, Copy)]
+pub struct LeasesKeys;
+
+impl Selection for LeasesKeys {
+    fn help(key: &Key) -> Option<&'static str> {
+        // These commands follow a change stream, or read.
+        let used = ["mongodb", "log"].contains(&key.section) && key.name != "watch";
+        used.then_some(key.help)
+    }
+}
+
+fn of_locks(key: &Key, sections: &[&str]) -> Option<&'static str> {
+    let used =
+        sections.contains(&key.section) && !WITHOUT_EFFECT_ON_LOCKS.contains(&key.path().as_str());
+    used.then_some(key.lock_help)
+}
+
+/// The configuration of a command, from flags, files and the environment.
+#[derive(Debug, Clone)]
+pub struct Configuration<S> {
+    sources: Sources,
+    selection: PhantomData<S>,
+}
+
+impl<S> Configuration<S> {
+    /// Returns the sources.
+    pub fn into_sources(self) -> Sources {
+        self.sources
+    }
+}
+
+impl<S> Deref for Configuration<S> {
+    type Target = Sources;
+
+    fn deref(&self) -> &Sources {
+        &self.sources
+    }
+}
+
+impl<S> DerefMut for Configuration<S> {
+    fn deref_mut(&mut self) -> &mut Sources {
+        &mut self.sources
+    }
+}
+
+impl<S: Selection> Args for Configuration<S> {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .help("Configuration file: TOML, or YAML if named .yaml or .yml; repeatable")
+            .action(ArgAction::Append)
+            .value_hint(ValueHint::FilePath)
+            .value_parser(value_parser!(PathBuf));
+        // A build without Kubernetes accepts its keys in files only, which other builds may share.
+        let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
+        let keys = KEYS.iter().filter(known);
+        command
+            .arg(config)
+            .args(keys.filter_map(|key| Some(flag(key, S::help(key)?))))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<S: Selection> FromArgMatches for Configuration<S> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let files = matches.get_many("config").into_iter().flatten();
+        let flags = KEYS.iter().filter_map(|key| {
+            // Not every command has the flags of all keys.
+            let given = matches.try_get_one::<String>(&key.path()).ok()??;
+            Some((key, given.clone()))
+        });
+        Ok(Self {
+            sources: Sources::of_process(files.cloned().collect(), flags.collect()),
+            selection: PhantomData,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Returns the first flag that was given for one of these keys.
+pub fn given(keys: &[&str], sources: &Sources) -> Option<String> {
+    let mut flags = sources.flags.iter();
+    let (key, _) = flags.find(|(key, _)| keys.contains(&key.path().as_str()))?;
+    Some(key.flag())
+}
+
+/// Returns the error for a flag of one of these keys, which apply to a command only.
+pub fn useless_without_command(keys: &[&str], sources: &Sources) -> Option<String> {
+    let flag = given(keys, sources)?;
+    Some(format!(
+        "--{flag} applies to a command that leasehold runs: put -- and the command at the end, or leave it out"
+    ))
+}
+
+/// Returns the heading above the flags of a section.
+fn heading(section: &str) -> String {
+    let words = match section {
+        "http" => "HTTP".to_owned(),
+        "log" => "Logging".to_owned(),
+        "mongodb" => "MongoDB".to_owned(),
+        "workload.health" => "Health check".to_owned(),
+        section => {
+            let (first, rest) = section.split_at(1);
+            first.to_uppercase() + rest
+        }
+    };
+    words + " options"
+}
+
+/// Defines the flag of a key. Values are passed on unparsed, because they are validated together
+/// with all other values, so that all errors are reported together.
+fn flag(key: &'static Key, help: &str) -> Arg {
+    let default = match key.default() {
+        "" => String::new(),
+        default => format!(" [default: {default}]"),
+    };
+    let flag = Arg::new(key.path())
+        .long(key.flag())
+        .value_name(key.kind.placeholder())
+        .help(format!("{help}{default}"))
+        .help_heading(heading(key.section))
+        .allow_negative_numbers(true)
+        .hide_short_help(!FIRST_KEYS.contains(&key.path().as_str()))
+        .action(ArgAction::Set);
+    let flag = match key.kind {
+        ValueType::Path => flag.value_hint(ValueHint::AnyPath),
+        // `--workload-ends-first` without a value means true.
+        ValueType::Flag => flag
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true"),
+        _ => flag,
+    };
+    match (key.section, key.name) {
+        ("lease", "name") => flag.visible_alias("lease"),
+        ("identity", "name") => flag.visible_alias("identity"),
+        _ => flag,
+    }
+}
