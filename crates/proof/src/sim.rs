@@ -10,7 +10,7 @@
 mod clock;
 mod coverage;
 mod driver;
-mod election;
+pub(crate) mod election;
 mod faults;
 mod ids;
 mod invariants;

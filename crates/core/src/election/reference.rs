@@ -5,14 +5,9 @@
 //! it, so it must equal what MongoDB makes of the filters that ship: `store/mongo/any_bson.rs`
 //! compares the two on random documents, `tests/store_faults/filters.rs` on a real server.
 
-#![allow(
-    clippy::nonminimal_bool,
-    reason = "a planted bug is the constant `false` outside of tests"
-)]
-
 use super::{
     Acquisition, Claim, Found, HistoryEntry, Holder, Identity, Lease, Operation, Outcome, Revision,
-    Session, Standby, Token, WallMillis,
+    Standby, Token, WallMillis,
 };
 
 /// Applies a write that was sent at `at` by the sender's wall clock. Returns true if its filter
@@ -62,7 +57,7 @@ pub fn write(
         } => {
             let vacant = |lease: &&mut Lease| {
                 let standby = lease.standby.as_ref().map(|standby| standby.session);
-                let as_seen = standby == *replaces || planted!(AnyStandbyReplaced);
+                let as_seen = standby == *replaces;
                 lease.holder.as_ref().is_some_and(|h| h.claim == *holder) && as_seen
             };
             let standby = Standby {
@@ -71,7 +66,7 @@ pub fn write(
                 priority: *priority,
             };
             let found = stored.as_mut().filter(vacant);
-            found.map(|lease| register(lease, standby)).is_some()
+            found.map(|lease| lease.standby = Some(standby)).is_some()
         }
         Operation::Withdraw { session } => {
             let mine = |lease: &&mut Lease| {
@@ -123,13 +118,6 @@ pub fn free(revision: Revision, token: Token) -> Lease {
     }
 }
 
-fn register(lease: &mut Lease, standby: Standby) {
-    if planted!(RegistrationChangesRevision) {
-        lease.revision = Revision::from_bytes(standby.session.bytes());
-    }
-    lease.standby = Some(standby);
-}
-
 fn acquire(
     stored: &mut Option<Lease>,
     by: &Identity,
@@ -146,13 +134,10 @@ fn acquire(
         lease_duration,
         renew_interval,
     } = new;
-    if planted!(FollowerUpserts) && stored.is_none() && from.is_none() {
-        *stored = Some(free(*expected, Token::ZERO));
-    }
     let matching = |lease: &&mut Lease| {
-        (lease.revision == *expected || planted!(NoCompareAndSet) || is_exempt(lease, *session))
+        lease.revision == *expected
             && !lease.paused
-            && (lease.token < *token || planted!(TokenNotCompared))
+            && lease.token < *token
             && lease.holder.as_ref().map(|h| h.claim) == from
     };
     let Some(lease) = stored.as_mut().filter(matching) else {
@@ -170,17 +155,11 @@ fn acquire(
             renew_interval: *renew_interval,
         }),
         paused: lease.paused,
-        request: lease.request.take().filter(|_| planted!(RequestKept)),
-        reserved_for: lease.reserved_for.take().filter(|_| planted!(RequestKept)),
+        request: None,
+        reserved_for: None,
         standby: None,
     };
     true
-}
-
-/// Returns true if this session need not compare the revision. No session is exempt.
-fn is_exempt(lease: &Lease, session: Session) -> bool {
-    let standby = lease.standby.as_ref();
-    planted!(StandbyWithoutCompareAndSet) && standby.is_some_and(|s| s.session == session)
 }
 
 /// Applies `change` if the filter of renewals and releases matches.
@@ -192,7 +171,7 @@ fn change_mine(
 ) -> bool {
     let matching = |lease: &&mut Lease| {
         let mine = lease.holder.as_ref().is_some_and(|h| h.claim == claim);
-        mine && (chain.contains(&lease.revision) || planted!(NoRevisionChain))
+        mine && chain.contains(&lease.revision)
     };
     let Some(lease) = stored.as_mut().filter(matching) else {
         return false;

@@ -1,6 +1,7 @@
 //! The simulation of candidates for a lease. `Election` is the shipped type.
 
 mod audit;
+pub(crate) mod broken;
 mod check;
 mod child;
 mod children;

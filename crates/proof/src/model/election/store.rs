@@ -2,6 +2,7 @@
 //! nothing is lost.
 
 use crate::election::{Identity, Lease, Operation, Outcome, Revision, WallMillis, reference};
+use crate::proof::sim::election::broken;
 
 /// One lease, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -42,7 +43,7 @@ impl Store {
         if let Operation::Read { .. } = operation {
             return Outcome::Applied(reference::found(self.committed.as_ref()));
         }
-        let matched = reference::write(&mut self.primary, by, WallMillis(0), operation);
+        let matched = broken::write(&mut self.primary, by, WallMillis(0), operation);
         reference::outcome(matched, self.primary.as_ref())
     }
 

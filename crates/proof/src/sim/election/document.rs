@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::broken;
 use crate::election::mutation::planted;
 use crate::election::{
     Claim, Found, Identity, Lease, Operation, Outcome, Revision, Token, WallMillis, reference,
@@ -84,7 +85,7 @@ impl Stored {
                 return false;
             }
         };
-        let matched = reference::write(&mut lease, by, WallMillis(wall), operation);
+        let matched = broken::write(&mut lease, by, WallMillis(wall), operation);
         self.document = lease.map_or(Document::Missing, Document::Lease);
         match (matched, operation) {
             (true, Operation::Create { .. }) => self.history = 0,

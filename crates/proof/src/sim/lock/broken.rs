@@ -15,6 +15,7 @@ pub(crate) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
     };
     match changed {
         Changed::Nothing if planted!(TokenNotRaised) => without_raising(stored, by, operation),
+        Changed::Nothing if planted!(SlotTwice) => with_slots_twice(stored, by, operation),
         Changed::Nothing => reference::apply(stored, by, operation),
         Changed::Operation(other) => reference::apply(stored, by, &other),
         Changed::Done => Performed {
@@ -38,6 +39,30 @@ fn without_raising(stored: &mut Found, by: By<'_>, operation: &Operation) -> Per
             entry.token = entry.token.map(|token| token.min(before.token));
         }
         performed.outcome = Outcome::Applied(stored.clone());
+    }
+    performed
+}
+
+/// Applies a write that overlooks the slots of the holders.
+fn with_slots_twice(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+    let mut taken = Vec::new();
+    if let Found::Lock(lock) = stored {
+        let holders = lock.holders.iter_mut();
+        taken.extend(holders.map(|entry| (entry.claim, entry.slot.take())));
+    }
+    let restore = |entry: &mut Entry| {
+        let before = taken.iter().find(|(claim, _)| *claim == entry.claim);
+        entry.slot = before.and_then(|(_, slot)| *slot).or(entry.slot);
+    };
+    let mut performed = reference::apply(stored, by, operation);
+    if let Found::Lock(lock) = stored {
+        lock.holders.iter_mut().for_each(restore);
+    }
+    for ended in &mut performed.ended {
+        restore(&mut ended.entry);
+    }
+    if let Outcome::Applied(found) = &mut performed.outcome {
+        found.clone_from(stored);
     }
     performed
 }
