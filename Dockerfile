@@ -50,6 +50,7 @@ COPY crates/metrics/Cargo.toml crates/metrics/
 COPY crates/mongodb/Cargo.toml crates/mongodb/
 COPY crates/operate/Cargo.toml crates/operate/
 COPY crates/proof/Cargo.toml crates/proof/
+COPY crates/proof/reference/Cargo.toml crates/proof/reference/
 COPY crates/status/Cargo.toml crates/status/
 COPY crates/supervisor/Cargo.toml crates/supervisor/
 COPY packaging/Cargo.toml packaging/
@@ -63,12 +64,12 @@ COPY tests/trace-check/Cargo.toml tests/trace-check/
 ARG FEATURES
 RUN mkdir -p src benches/figures crates/cli/src crates/clock/src crates/config/src crates/core/src crates/guard/src \
         crates/host/src crates/http/src crates/job/src crates/kubernetes/src crates/metrics/src crates/mongodb/src \
-        crates/operate/src crates/status/src crates/supervisor/src packaging/src tests/nemesis/src tests/testbed/src \
+        crates/operate/src crates/proof/reference/src crates/status/src crates/supervisor/src packaging/src tests/nemesis/src tests/testbed/src \
         tests/trace-check/src \
     && touch crates/cli/src/lib.rs crates/clock/src/lib.rs crates/config/src/lib.rs crates/core/src/lib.rs \
         crates/guard/src/lib.rs crates/host/src/lib.rs crates/http/src/lib.rs crates/job/src/lib.rs \
         crates/kubernetes/src/lib.rs crates/metrics/src/lib.rs crates/mongodb/src/lib.rs crates/operate/src/lib.rs \
-        crates/status/src/lib.rs crates/supervisor/src/lib.rs packaging/src/main.rs tests/nemesis/src/main.rs \
+        crates/proof/reference/src/lib.rs crates/status/src/lib.rs crates/supervisor/src/lib.rs packaging/src/main.rs tests/nemesis/src/main.rs \
         tests/testbed/src/lib.rs tests/trace-check/src/lib.rs \
     && echo '//! Empty.' > src/lib.rs \
     && printf '//! Empty.\nfn main() {}\n' > src/main.rs \

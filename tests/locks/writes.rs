@@ -10,6 +10,7 @@ use leasehold::election::{Claim, Identity};
 use leasehold::lock::{Found, Grant, LockDocument, Operation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
+use leasehold_reference::lock::{self as reference, By};
 use leasehold_testbed::{StoredLease, run};
 use mongodb::bson::{Bson, Document};
 use proptest::prelude::*;
@@ -17,7 +18,6 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::drawn;
 use crate::fixture::{NOW, document, shared_stage, store, stored, text, undated};
-use leasehold::lock::reference::{self, By};
 
 const CASES: u32 = 500;
 /// Runs until each kind of write was applied several times.

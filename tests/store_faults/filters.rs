@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use leasehold::election::{
     Acquisition, Claim, Declared, Found, HistoryEntry, Identity, Lease, Operation, Outcome, Reason,
-    Reservation, Revision, Session, Token, WallMillis, reference,
+    Reservation, Revision, Session, Token, WallMillis,
 };
 use leasehold::store::Store;
 use leasehold::store::mongo::MongoStore;
+use leasehold_reference::election as reference;
 use leasehold_testbed::Stage;
 use mongodb::bson::{Bson, Document, Uuid, doc};
 

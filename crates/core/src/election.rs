@@ -13,7 +13,6 @@
 #[macro_use]
 #[path = "../../proof/src/planted/election.rs"]
 pub(crate) mod mutation;
-pub mod reference;
 
 mod acquired;
 mod candidate;

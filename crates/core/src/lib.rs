@@ -4,9 +4,8 @@
 //! and [`deadline_policy`] decides when the guard of a supervised command ends it. Each receives
 //! the time and an input, and returns effects. None has a clock, a network, a thread or a
 //! dependency, unless the feature `serde` is on: with it inputs and effects can be recorded.
-//! [`election::reference`] is an executable specification of the writes; `docs/protocol.md` has the
-//! rules and the reasons why they are safe. The simulations and the exhaustive models that check them
-//! are in `crates/proof`.
+//! `docs/protocol.md` has the rules and the reasons why they are safe. Simulations, exhaustive models
+//! and an executable specification of the writes check them, in `crates/proof`.
 //!
 //! The enums of the rules are exhaustive: a host must decide about each new case, and a wildcard
 //! would decide for it. A new case is therefore a breaking release; a program that only reads some of
@@ -60,3 +59,8 @@ pub mod trace;
 #[cfg(proof)]
 #[path = "../../proof/src/proof.rs"]
 mod proof;
+#[cfg(test)]
+extern crate self as leasehold_core;
+#[cfg(test)]
+#[path = "../../proof/reference/src/lib.rs"]
+pub mod reference;

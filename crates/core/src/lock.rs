@@ -22,7 +22,6 @@ mod input;
 mod observations;
 mod observer;
 mod operation;
-pub mod reference;
 mod scaled;
 mod stake;
 mod status;

@@ -98,14 +98,3 @@ impl OncePer {
         Some(Duration::from_millis(u64::try_from(ago).unwrap_or(0)))
     }
 }
-
-/// Records a success at this time of the store, which replaces the last one of the same key.
-pub(super) fn record(lock: &mut LockDocument, key: &WorkKey, at: WallMillis) {
-    lock.successes.retain(|success| success.key != *key);
-    lock.successes.push(Success {
-        key: key.clone(),
-        at,
-    });
-    let excess = lock.successes.len().saturating_sub(SUCCESSES_MAX);
-    lock.successes.drain(..excess);
-}

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use leasehold_core::election::{self, Claim, Revision, Session, WallMillis};
 use leasehold_core::lock::{self, Entry, LockDocument};
+use leasehold_reference as reference;
 
 use super::{Made, Transition, lease, locks};
 use crate::calls::Outcome;
@@ -218,16 +219,16 @@ pub(super) fn matches(made: &Made<'_>, state: &State) -> bool {
     match (&made.call.operation, state) {
         (Operation::Lease(operation), State::Lease(lease)) => {
             let mut lease = Some((**lease).clone());
-            election::reference::write(&mut lease, made.by, WallMillis::default(), operation)
+            reference::election::write(&mut lease, made.by, WallMillis::default(), operation)
         }
         (Operation::Lock(operation), State::Lock(lock)) => {
-            let by = lock::reference::By {
+            let by = reference::lock::By {
                 identity: made.by,
                 at: WallMillis::default(),
                 store_now: WallMillis::default(),
             };
             let mut found = lock::Found::Lock((**lock).clone());
-            let performed = lock::reference::apply(&mut found, by, operation);
+            let performed = reference::lock::apply(&mut found, by, operation);
             matches!(performed.outcome, lock::Outcome::Applied(_))
         }
         _ => false,

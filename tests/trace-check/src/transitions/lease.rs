@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bson::{Bson, Document};
 use leasehold_core::election::{
-    Claim, HistoryEntry, Identity, Lease, Operation, RESERVATION_MAX, WallMillis, reference,
+    Claim, HistoryEntry, Identity, Lease, Operation, RESERVATION_MAX, WallMillis,
 };
+use leasehold_reference::election as reference;
 
 use super::explained::difference;
 use crate::state::{State, Stored, appended, changed};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bson::Bson;
 use leasehold_core::election::{Identity, WallMillis};
-use leasehold_core::lock::reference::{self, By, Performed};
 use leasehold_core::lock::{AT_LEAST_MAX, Entry, Found, LockDocument, Operation, Outcome, WorkKey};
+use leasehold_reference::lock::{self as reference, By, Performed};
 
 use super::explained::{difference, entries};
 use crate::state::{State, Stored, appended, changed};

@@ -2,8 +2,9 @@
 //! commands for locks. Their processes write no trace, so each kind is recognized by its own rule.
 
 use bson::{Bson, Document};
-use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis, reference};
-use leasehold_core::lock::{self, Ending, Entry, Found, LockDocument, Operation, Outcome, Seen};
+use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis};
+use leasehold_core::lock::{Ending, Entry, Found, LockDocument, Operation, Outcome, Seen};
+use leasehold_reference::{election as lease_reference, lock as reference};
 
 use super::explained::entries;
 use crate::state::{State, Stored, appended, changed};
@@ -40,7 +41,7 @@ fn is_created(lease: &Lease, after: &Stored) -> bool {
     let [Bson::Document(action)] = after.list("actions") else {
         return false;
     };
-    *lease == reference::free(lease.revision, lease.token)
+    *lease == lease_reference::free(lease.revision, lease.token)
         && action.get_str("action").ok() == Some("create")
         && action.get_i64("token").ok() == Some(lease.token.get())
 }
@@ -116,13 +117,13 @@ fn is_broken(
         ending,
         seen: Token::ZERO,
     };
-    let by = lock::reference::By {
+    let by = reference::By {
         identity: &Identity::new("operator").expect("a legal name"),
         at: WallMillis::default(),
         store_now: WallMillis::default(),
     };
     let mut expected = Found::Lock(old.clone());
-    let performed = lock::reference::apply(&mut expected, by, &removal);
+    let performed = reference::apply(&mut expected, by, &removal);
     matches!(performed.outcome, Outcome::Applied(_)) && expected == Found::Lock(new.clone())
 }
 

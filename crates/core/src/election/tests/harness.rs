@@ -5,8 +5,8 @@ use std::time::Duration;
 
 pub(super) use super::roles::*;
 pub(super) use super::stored::*;
-pub(super) use crate::election::reference::free;
 use crate::election::*;
+pub(super) use crate::reference::election::free;
 
 /// A random source that counts.
 pub(super) struct Counter(u128);

@@ -2,6 +2,7 @@
 
 use super::harness::free;
 use crate::election::*;
+use crate::reference::election as reference;
 
 /// The reply to a read when there is no document.
 pub(super) const MISSING: Outcome = Outcome::Applied(Found::Missing);

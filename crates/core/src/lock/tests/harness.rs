@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::election::{BootTime, CallId, Identity, Randomness, Timings, Token, WallMillis};
-use crate::lock::reference::{self, By};
 use crate::lock::{
     AtLeast, Effect, End, Found, Hint, Input, LockContender, LockDocument, Notice, Observations,
     Operation, Options, Outcome, Slots, Standing, Want,
 };
+use crate::reference::lock::{self as reference, By};
 
 /// A counter instead of random numbers.
 struct Counter(u128);

@@ -140,7 +140,7 @@ fn the_next_contender_of_the_machine_knows_the_place_that_the_last_one_kept() {
 
 #[test]
 fn the_end_of_a_kept_place_is_a_release_in_the_history() {
-    use crate::lock::reference::{self, By};
+    use crate::reference::lock::{self as reference, By};
     let mut fixture = Fixture::empty();
     let a = keeper(&mut fixture, "a");
     fixture.release(a);

@@ -1,8 +1,9 @@
 //! The store as the protocol assumes it: one primary, and the state that a majority has, of which
 //! nothing is lost.
 
-use crate::election::{Identity, Lease, Operation, Outcome, Revision, WallMillis, reference};
+use crate::election::{Identity, Lease, Operation, Outcome, Revision, WallMillis};
 use crate::proof::sim::election::broken;
+use crate::reference::election as reference;
 
 /// One lease, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::election::{
     Effect, Found, Identity, Input, Lease, Notice, Operation, Outcome, Reason, Request,
-    RequestKind, Reservation, Role, Token, Watch, reference,
+    RequestKind, Reservation, Role, Token, Watch,
 };
 use crate::proof::model::canonical::Canonical;
 use crate::proof::model::election::action::Action;
@@ -15,6 +15,7 @@ use crate::proof::model::election::bounds::{Bounds, RESERVATION, tunables};
 use crate::proof::model::election::machine::{Call, Machine, Place, RecoveredState, draw};
 use crate::proof::model::election::monitor::{Broken, Milestone, Moment, Sender};
 use crate::proof::model::election::store::Store;
+use crate::reference::election as reference;
 
 /// The complete state at one instant of true time.
 #[derive(Debug, Clone)]

@@ -2,10 +2,10 @@
 //! nothing is lost. Every write on the primary is checked.
 
 use crate::election::{Claim, Identity, Revision, WallMillis};
-use crate::lock::reference::{By, next};
 use crate::lock::{Entry, Found, Hint, LockDocument, Operation, Outcome};
 use crate::proof::sim::lock::entries::all;
 use crate::proof::sim::lock::{broken, invariants::documents};
+use crate::reference::lock::{By, next};
 
 /// One document, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -2,9 +2,8 @@
 //! the reference applies.
 
 use crate::election::mutation::{self, planted};
-use crate::election::{
-    Acquisition, Identity, Lease, Operation, Revision, Token, WallMillis, reference,
-};
+use crate::election::{Acquisition, Identity, Lease, Operation, Revision, Token, WallMillis};
+use crate::reference::election as reference;
 
 /// Applies a write. Returns true if its filter matched.
 pub(crate) fn write(

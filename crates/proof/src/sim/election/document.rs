@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use super::broken;
 use crate::election::mutation::planted;
 use crate::election::{
-    Claim, Found, Identity, Lease, Operation, Outcome, Revision, Token, WallMillis, reference,
+    Claim, Found, Identity, Lease, Operation, Outcome, Revision, Token, WallMillis,
 };
 use crate::proof::sim::replica_set;
+use crate::reference::election as reference;
 
 /// As in `store/mongo/document.rs`.
 pub(super) const HISTORY_MAX: usize = 20;

@@ -4,8 +4,8 @@
 use super::entries::all;
 use crate::election::Claim;
 use crate::lock::mutation::planted;
-use crate::lock::reference::{self, By, Performed};
 use crate::lock::{Entry, Found, LockDocument, Mode, Operation, Outcome, Seen};
+use crate::reference::lock::{self as reference, By, Performed};
 
 pub(crate) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
     let changed = if let Found::Lock(lock) = stored {

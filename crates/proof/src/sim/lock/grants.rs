@@ -2,11 +2,11 @@
 
 use super::fixture::{claim, entry, held, revision, token};
 use crate::election::{Claim, Declared, Identity, Session, Token, WallMillis};
-use crate::lock::reference::{By, Performed, apply, grantable, next};
 use crate::lock::{
     Ending, Entry, Found, Grant, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome,
     QUEUE_MAX, Seen, Writer,
 };
+use crate::reference::lock::{By, Performed, apply, grantable, next};
 
 fn lock(slots: u32, holders: Vec<Entry>, queue: Vec<Entry>) -> Found {
     Found::Lock(LockDocument {

@@ -5,13 +5,13 @@ use super::faults::Fault;
 use super::world::{Locks, World};
 use crate::election::{CallId, Claim, WallMillis};
 use crate::lock::mutation::planted;
-use crate::lock::reference::{self, By};
 use crate::lock::{Found, Grant, Hint, Input, Operation, Outcome};
 use crate::proof::sim::coverage::Answer;
 use crate::proof::sim::faults::{Kind as _, Planned};
 use crate::proof::sim::network::{Calls, Link, Odds};
 use crate::proof::sim::replica_set::{self, Access, Landed, Weak};
 use crate::proof::sim::{MS, SECOND};
+use crate::reference::lock::{self as reference, By};
 
 /// The origin of a write.
 pub(super) struct Write {

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::entries::all;
-use crate::lock::reference::{self, By, Performed};
 use crate::lock::{Found, Hint, LockDocument, Operation, Outcome};
+use crate::reference::lock::{self as reference, By, Performed};
 
 /// Applies a write of an older version.
 pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {

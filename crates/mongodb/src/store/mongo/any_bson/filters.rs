@@ -11,8 +11,9 @@ use proptest::prelude::*;
 use super::{document, ended, identity, update};
 use leasehold_core::election::{
     Acquisition, Claim, Declared, Found, Lease, Operation, Reservation, Revision, Session, Token,
-    WallMillis, reference,
+    WallMillis,
 };
+use leasehold_reference::election as reference;
 
 const NAME: &str = "orders";
 /// The time at which every write here is sent.

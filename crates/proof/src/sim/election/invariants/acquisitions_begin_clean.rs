@@ -2,8 +2,8 @@
 //! reservation (*Requests* in `docs/protocol.md`).
 
 use super::{Violation, require, reservation, with};
-use crate::election::reference::free;
 use crate::election::{Lease, Request, RequestKind, Revision, Token};
+use crate::reference::election::free;
 
 /// Checks the state that a majority has after a claim was stored.
 pub(crate) fn check(lease: &Lease) -> Option<Violation> {

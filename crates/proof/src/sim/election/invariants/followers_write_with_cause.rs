@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use super::{Violation, reservation, violation, with};
-use crate::election::reference::free;
 use crate::election::{
     BootTime, Claim, Declared, Holder, Identity, Lease, RESERVATION_MAX, Reservation, Revision,
     Session, Token, WallMillis,
 };
+use crate::reference::election::free;
 
 /// An acquire or a takeover that is sent, and what its sender was shown.
 #[derive(Debug, Clone, Copy)]

@@ -3,10 +3,10 @@
 
 use super::{Violation, explain, violation, with};
 use crate::election::{Claim, Token};
-use crate::lock::reference::grantable;
 use crate::lock::{Entry, HOLDERS_MAX, LockDocument, Mode, QUEUE_MAX};
 use crate::proof::sim::lock::entries::all;
 use crate::proof::sim::lock::fixture::{entry, held};
+use crate::reference::lock::grantable;
 
 pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     unique(after)

@@ -1,17 +1,14 @@
-//! Reference semantics of the lock operations: the filter and update of each, in the types of the
-//! protocol. The module decides nothing and keeps no state.
+//! The filter and the update of each write of a lock.
 //!
-//! The simulator applies operations with it, so it must match what MongoDB does with the shipped
-//! filters and pipelines. The tests of the store compare the two.
+//! `tests/locks/writes.rs` compares it with the shipped filters and pipelines on a real server.
 
 use std::time::Duration;
 
-use super::success::{WorkKey, record};
-use super::{
+use leasehold_core::election::{Claim, Identity, Revision, Token, WallMillis};
+use leasehold_core::lock::{
     Ending, Entry, Found, Grant, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome,
-    QUEUE_MAX, Seen, Writer,
+    QUEUE_MAX, SUCCESSES_MAX, Seen, Success, WorkKey, Writer,
 };
-use crate::election::{Claim, Identity, Revision, Token, WallMillis};
 
 /// Sender of an operation.
 #[derive(Debug, Clone, Copy)]
@@ -365,6 +362,17 @@ fn renew(
     entry.revision = revision;
     entry.renewed_at = by.at;
     true
+}
+
+/// Records a success at this time of the store, which replaces the last one of the same key.
+fn record(lock: &mut LockDocument, key: &WorkKey, at: WallMillis) {
+    lock.successes.retain(|success| success.key != *key);
+    lock.successes.push(Success {
+        key: key.clone(),
+        at,
+    });
+    let excess = lock.successes.len().saturating_sub(SUCCESSES_MAX);
+    lock.successes.drain(..excess);
 }
 
 fn recorded(lock: &mut LockDocument, by: By<'_>, success: Option<&WorkKey>) {

@@ -1,11 +1,9 @@
-//! The meaning of the writes: the filter and the update of each operation, in the election's own
-//! types. This module makes no decisions and has no state.
+//! The filter and the update of each write of a lease.
 //!
-//! Used by tests only. The simulator, the model and the election's unit tests keep their lease by
-//! it, so it must equal what MongoDB makes of the filters that ship: `store/mongo/any_bson.rs`
-//! compares the two on random documents, `tests/store_faults/filters.rs` on a real server.
+//! `store/mongo/any_bson.rs` compares it with the shipped filters on random documents,
+//! `tests/store_faults/filters.rs` on a real server.
 
-use super::{
+use leasehold_core::election::{
     Acquisition, Claim, Found, HistoryEntry, Holder, Identity, Lease, Operation, Outcome, Revision,
     Standby, Token, WallMillis,
 };
