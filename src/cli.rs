@@ -73,13 +73,19 @@ pub enum CommandError {
     Lock(#[from] lock::LockCommandError),
     /// A tool of operators failed.
     #[error(transparent)]
-    Tool(#[from] ToolError),
+    Tool(Box<ToolError>),
     /// The limit of open files is too low.
     #[error(transparent)]
     Limits(#[from] limits::TooFewFiles),
     /// The output cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
+}
+
+impl From<ToolError> for CommandError {
+    fn from(error: ToolError) -> Self {
+        Self::Tool(Box::new(error))
+    }
 }
 
 impl CommandError {
