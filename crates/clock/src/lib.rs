@@ -1,9 +1,9 @@
 //! The only reader of clocks in leasehold.
 //!
-//! Decisions use [`boot_now`], which reads CLOCK_BOOTTIME: it is the same for all processes of a
-//! machine, does not move when the date is set, and continues to count while the machine is
-//! suspended. [`wall_now`] is for display only; no decision depends on it (I9). [`Alarm`] and
-//! [`BootTimer`] fire at an instant of the boot clock, even after a suspend.
+//! Decisions use [`boot_now`], which reads CLOCK_BOOTTIME: all processes of a machine share it,
+//! setting the date does not move it, and it continues to count while the machine is suspended.
+//! [`wall_now`] is for display only; no decision depends on it (I9). [`Alarm`] and [`BootTimer`]
+//! fire at an instant of the boot clock, even after a suspend.
 //!
 //! ```
 //! let begun = leasehold_clock::boot_now();
@@ -52,8 +52,8 @@ const TIME_NAMESPACE: &str = "/proc/self/ns/time";
 /// Returns the id of the running boot; `None` if this system does not show it.
 ///
 /// # Errors
-/// If it cannot be read now, for example without a free descriptor. The boot may then be another
-/// one than that of an instant to compare.
+/// If the id cannot be read now, for example without a free descriptor. An instant to compare may
+/// then be from another boot.
 pub fn boot_id() -> io::Result<Option<String>> {
     let id = shown(BOOT_ID, std::fs::read_to_string(BOOT_ID))?;
     Ok(id.map(|id| id.trim().to_owned()))
@@ -156,8 +156,8 @@ impl BootTimer {
     /// # Errors
     /// If the kernel cannot create a timer (no descriptors left).
     pub fn new() -> io::Result<Self> {
-        // Deprecated for types whose descriptor may change; an `OwnedFd` keeps its descriptor for
-        // life. The replacement is unsafe, which this crate forbids.
+        // The constructor is deprecated for types whose descriptor may change, but an `OwnedFd` keeps its
+        // descriptor. The replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let fd = AsyncFd::new(Alarm::new()?)?;
         Ok(Self { fd, armed: None })

@@ -45,7 +45,7 @@ macro_rules! choice {
 choice! {
     /// Candidates that a leader hands over to without a request.
     Prefer {
-        /// None: a healthy leader leads on.
+        /// None: a healthy leader keeps leading.
         None = "none",
         /// A standby with a higher priority.
         Priority = "priority",
@@ -53,19 +53,19 @@ choice! {
 }
 
 choice! {
-    /// Set of durations for those that are not configured.
+    /// Set of defaults for durations that are not configured.
     Profile {
-        /// For the election of a new MongoDB primary at default settings.
+        /// Survives the election of a new MongoDB primary at default settings.
         Steady = "steady",
         /// The durations of Kubernetes leader election.
         Brisk = "brisk",
-        /// For a store with `electionTimeoutMillis` 2000.
+        /// Survives the election of a new MongoDB primary with `electionTimeoutMillis` 2000.
         Fast = "fast",
     }
 }
 
 choice! {
-    /// Condition under which `/readyz` returns 200.
+    /// Condition for `/readyz` to return 200.
     ReadyWhen {
         /// Once the store has been reached.
         Connected = "connected",
@@ -75,15 +75,15 @@ choice! {
 }
 
 choice! {
-    /// Source of changes for followers.
+    /// How followers learn of changes.
     Watch {
-        /// Hints if they are there, otherwise a change stream.
+        /// Hints if their collection exists, otherwise a change stream.
         Auto = "auto",
-        /// Hints, whose collection is created.
+        /// Hints; creates their collection if it does not exist.
         Hints = "hints",
         /// A change stream.
         Stream = "stream",
-        /// Nothing: polls.
+        /// Polls.
         Poll = "poll",
     }
 }

@@ -194,8 +194,7 @@ impl fmt::Debug for Problem {
     }
 }
 
-/// Maximum number of problems shown, enough to fix at a time. A file of another program has
-/// thousands.
+/// Maximum number of problems shown. A file of another program can have thousands.
 pub const PROBLEMS_SHOWN_MAX: usize = 20;
 
 /// A rejected configuration with all of its problems.

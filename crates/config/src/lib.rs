@@ -88,7 +88,7 @@ pub struct LockConfig {
     pub mongodb: MongoConfig,
     /// Settings for stopping commands.
     pub workload: WorkloadConfig,
-    /// Namespace and service account of this pod, and those of its manifests.
+    /// Namespace and service account of this pod, and as named in its manifests.
     pub placement: Placement,
     /// Logs.
     pub log: LogConfig,
@@ -107,7 +107,7 @@ pub struct LeaseConfig {
     pub prefer: Prefer,
     /// Minimum time from an acquisition to a handover to a preferred standby.
     pub prefer_interval: Duration,
-    /// Set of durations for those that are not configured.
+    /// Set of defaults for durations that are not configured.
     pub profile: Profile,
 }
 
@@ -131,7 +131,7 @@ pub struct MongoConfig {
 pub struct HttpConfig {
     /// Listen address; `None` if disabled.
     pub listen: Option<SocketAddr>,
-    /// Condition under which `/readyz` returns 200.
+    /// Condition for `/readyz` to return 200.
     pub ready_when: ReadyWhen,
 }
 
@@ -144,7 +144,7 @@ pub struct KubernetesConfig {
     pub pod_name: Option<String>,
     /// UID of this pod.
     pub pod_uid: Option<String>,
-    /// Namespace and service account of this pod, and those of its manifests.
+    /// Namespace and service account of this pod, and as named in its manifests.
     pub placement: Placement,
     /// The directory with `token` and `ca.crt`.
     pub credentials: PathBuf,

@@ -26,8 +26,8 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Keys that were passed as flags, with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Source of the connection string with which a running daemon started. If it is set, no other
-    /// pipe is read, because this could take long.
+    /// Source of the connection string that a running daemon started with. If it is set, other
+    /// pipes are not read, because a read could take long.
     pub started_with: Option<UriSource>,
 }
 
@@ -57,8 +57,8 @@ impl Sources {
             .collect()
     }
 
-    /// Reads all layers. Errors are kept in the result, so that those of reading and those of
-    /// validation are reported together.
+    /// Reads all layers. Errors are kept in the result, so that errors of reading and of validation
+    /// are reported together.
     pub fn load(&self) -> Loaded {
         let mut loader = Loader::default();
         for path in &self.files {
@@ -301,7 +301,7 @@ impl Loader {
     /// mistake would come to light only when that layer is removed.
     fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
         if key.kind == ValueType::Uri {
-            // Secrets are often stored with the newline of the file from which they were created.
+            // Secrets are often stored with the newline of the file that they were created from.
             value.truncate(value.trim_end_matches(['\n', '\r']).len());
         }
         let checked = if !key.secret && is_misplaced_uri(&value) {

@@ -1,4 +1,4 @@
-//! The durations of each profile. `steady` has those of `config/default.toml`.
+//! The durations of each profile. `steady` has the durations of `config/default.toml`.
 
 use super::choice::Profile;
 use super::error::Origin;

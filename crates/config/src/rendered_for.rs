@@ -1,6 +1,6 @@
 //! The place that manifests were rendered for. A kustomization can move objects to another
 //! namespace and rename their service account, but it does not change flags and admission policies.
-//! Pods of several overlays would then contend for one lease or lock without saying so.
+//! Pods of several overlays would then contend for one lease or lock unnoticed.
 
 use std::fmt;
 
@@ -51,7 +51,7 @@ impl fmt::Display for RenderedFor {
     }
 }
 
-/// Namespace and service account of this pod, and those that its manifests were rendered for.
+/// Namespace and service account of this pod, and the place that its manifests were rendered for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// Namespace of this pod; `None` if unknown.
@@ -80,7 +80,7 @@ impl fmt::Display for Contended {
     }
 }
 
-/// Remedy for a pod that runs elsewhere than its manifests were rendered for.
+/// Remedy for a pod that runs outside of the place that its manifests were rendered for.
 pub const RENDER_AGAIN: &str = "render the chart again with --namespace and the final release name (kustomize: \
      helmCharts[].namespace and helmCharts[].releaseName)";
 
@@ -104,7 +104,7 @@ impl Misplaced {
             pod,
         } = self;
         format!(
-            "{kind} {name} belongs to {rendered_for}, for which the manifests were rendered, but this pod is of {pod}: \
+            "{kind} {name} belongs to {rendered_for} (the manifests were rendered for it), but this pod is of {pod}: \
              pods of both would share one {kind}"
         )
     }

@@ -264,7 +264,7 @@ const fn between(min: Duration, max: Duration) -> ValueType {
 }
 
 /// Builds the table. Each key has its kind, the effect of a reload, and below them its line for
-/// `--help`, with another one after `lock:` if that line speaks of leadership. Connection strings
+/// `--help`, with a variant after `lock:` if that line mentions leadership. Connection strings
 /// are secret.
 macro_rules! keys {
     (@lock $help:literal) => { $help };
@@ -290,12 +290,12 @@ pub static KEYS: &[Key] = keys! {
         "name", ValueType::LeaseName, Restart,
             "The lease to contend for (required by run)";
         "profile", ValueType::OneOf(Profile::WORDS), NextClaim,
-            "Durations for those that are not set: steady, brisk or fast";
+            "Set of default durations: steady, brisk or fast";
         "lease_duration", between(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
             "Time without a renewal after which others may take over";
         "renew_deadline", between(INTERVAL_MIN, LONGEST), NextClaim,
-            "Validity of leadership, measured from the send of the last acknowledged renewal",
-            lock: "Validity of the lock, measured from the send of the last acknowledged renewal";
+            "How long a leader may act after it sent its last successful renewal",
+            lock: "How long a holder may act after it sent its last successful renewal";
         "renew_interval", between(INTERVAL_MIN, LONGEST), NextClaim,
             "Interval between renewals, measured from send to send";
         "retry_interval", between(INTERVAL_MIN, LONGEST), NextClaim,
@@ -303,7 +303,7 @@ pub static KEYS: &[Key] = keys! {
         "handoff_delay", between(Duration::ZERO, LONGEST), Now,
             "Time given to the workload at a graceful step-down; 0s: no wait";
         "prefer", ValueType::OneOf(Prefer::WORDS), Now,
-            "Standby that a leader hands over to by itself: none, or one with a higher priority";
+            "Automatic handover to a standby of higher priority: none or priority";
         "prefer_interval", between(PREFER_INTERVAL_MIN, PREFER_INTERVAL_MAX), Now,
             "Minimum time from an acquisition to a handover to a preferred standby";
     }
@@ -312,7 +312,7 @@ pub static KEYS: &[Key] = keys! {
             "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>",
             lock: "Name of this holder; if unset: POD_NAME, else <host name>-<process id>";
         "priority", ValueType::Count { min: 0, max: PRIORITY_MAX }, Restart,
-            "Priority of this candidate; a higher one is preferred as the standby";
+            "Priority of this candidate; a higher priority is preferred for the standby";
         "address", ValueType::Line, Restart,
             "Address of this candidate, published in the lease document (informational)";
     }
@@ -330,7 +330,7 @@ pub static KEYS: &[Key] = keys! {
         "heartbeat", between(HEARTBEAT_MIN, LONGEST), Restart,
             "Heartbeat interval of the MongoDB driver";
         "watch", ValueType::OneOf(Watch::WORDS), Restart,
-            "Source of changes for followers of a lease: auto, hints, stream or poll";
+            "How followers of a lease learn of changes: auto, hints, stream or poll";
     }
     "status" {
         "directory", ValueType::Path, Restart,
@@ -348,7 +348,7 @@ pub static KEYS: &[Key] = keys! {
         "pod_name", ValueType::Line, Restart,
             "Name of this pod; if unset: POD_NAME";
         "pod_namespace", ValueType::Line, Restart,
-            "Namespace of this pod; if unset: POD_NAMESPACE, else that of the credentials";
+            "Namespace of this pod; if unset: POD_NAMESPACE, else the credentials' namespace";
         "pod_uid", ValueType::Line, Restart,
             "UID of this pod; if unset: POD_UID";
         "pod_account", ValueType::Line, Restart,
@@ -374,14 +374,14 @@ pub static KEYS: &[Key] = keys! {
             "Recipients of the stop signal: group or main (the first process only); SIGKILL goes to all",
             lock: "Recipients of the stop signal: group or main (the command's first process only); SIGKILL goes to all";
         "stop_grace", between(Duration::ZERO, STOP_GRACE_MAX), Restart,
-            "Time given to a supervised workload to stop at a graceful step-down",
-            lock: "Time given to the command to stop after a signal, while the lock is renewed";
+            "Grace of a supervised workload before SIGKILL at a graceful step-down",
+            lock: "Grace of the command before SIGKILL after a signal, while the lock is renewed";
         "linger", between(Duration::ZERO, LONGEST), Restart,
             "Time that descendants have to end by themselves after a supervised workload has exited",
             lock: "Time that descendants have to end by themselves after the command has exited, while the lock is renewed";
         "loss_grace", between(INTERVAL_MIN, LONGEST), NextClaim,
-            "Time from the loss of leadership to the SIGKILL of a supervised workload",
-            lock: "Time from the loss of the lock to the SIGKILL of the command";
+            "Grace of a supervised workload before SIGKILL after leadership is lost",
+            lock: "Grace of the command before SIGKILL after the lock is lost";
         "on_exit", ValueType::OneOf(OnExit::WORDS), Restart,
             "Action when a supervised workload exits by itself: exit or release";
         "ends_first", ValueType::Flag, Restart,
@@ -405,7 +405,7 @@ pub static KEYS: &[Key] = keys! {
         "on_step_down", ValueType::Command, Restart,
             "Command to run when this replica has stopped leading";
         "on_step_down_stops_workload", ValueType::Flag, Restart,
-            "Count an exit 0 of the on_step_down hook as the end of the workload";
+            "Exit 0 of the on_step_down hook means that the workload has stopped";
         "timeout", between(INTERVAL_MIN, LONGEST), Restart,
             "Timeout of a hook, after which it is killed";
     }

@@ -96,7 +96,7 @@ pub enum UriError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system error. Not a source, because its kind is part of the text.
+        /// The system error. Not the `source` of this error, because its kind is part of the text.
         error: std::io::Error,
     },
     /// The file is empty.
@@ -128,8 +128,8 @@ impl fmt::Debug for UriError {
     }
 }
 
-/// Returns true if a text could be a connection string, or a part of one with a password. Such a
-/// text is never printed, whatever its origin, because connection strings are often set in the
+/// Returns true if a text could be a connection string, or a part of it with a password. Callers
+/// never print these texts, whatever their origin, because connection strings are often set in the
 /// wrong key.
 pub fn looks_secret(text: &str) -> bool {
     let plain = (text.starts_with("http://") || text.starts_with("https://"))

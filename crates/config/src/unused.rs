@@ -19,7 +19,7 @@ const DEPENDENTS: [Dependent; 6] = [
         keys: &["lease.prefer_interval"],
         needs: &["lease.prefer"],
         off: "none",
-        what: "a preference, which is off: set lease.prefer to \"priority\"",
+        what: "automatic handover, which is off: set lease.prefer to \"priority\"",
     },
     Dependent {
         keys: &[
@@ -62,7 +62,7 @@ const DEPENDENTS: [Dependent; 6] = [
         ],
         needs: &["kubernetes.enabled"],
         off: "off",
-        what: "what kubernetes.enabled=off turns off: leave one of them out",
+        what: "labels and Events, which kubernetes.enabled=off turns off: leave one of them out",
     },
 ];
 

@@ -57,8 +57,8 @@ impl Loaded {
         checked.finish(config)
     }
 
-    /// Returns the effective values, in the order of the documentation. Nothing is required, and no
-    /// other files than those of the configuration are read.
+    /// Returns the effective values, in the order of the documentation. No key is required, and
+    /// only the configuration's own files are read.
     ///
     /// # Errors
     /// [`ConfigError`] with all problems.
@@ -104,7 +104,7 @@ impl Checked {
         self.setting(path).is_unset()
     }
 
-    /// Reports a value that is accepted alone and not together with others.
+    /// Reports a value that conflicts with other values.
     pub(super) fn reject(&mut self, path: &str, expected: String) {
         let Setting {
             key, value, origin, ..
@@ -197,8 +197,7 @@ impl Checked {
         if self.is_unset("lease.name") {
             self.missing(
                 "lease.name",
-                "give it by --lease NAME, by LEASEHOLD_LEASE__NAME, or as name in the section \
-                 [lease] of a file",
+                "set --lease NAME, LEASEHOLD_LEASE__NAME, or name in the section [lease] of a file",
             );
         }
         LeaseName::new(self.text("lease.name")?).ok()
@@ -248,8 +247,7 @@ impl Checked {
         if self.is_unset("mongodb.uri") && self.is_unset("mongodb.uri_file") {
             self.missing(
                 "mongodb.uri_file or mongodb.uri",
-                "give the connection string by --mongodb-uri-file FILE or by \
-                 LEASEHOLD_MONGODB__URI",
+                "set --mongodb-uri-file FILE or LEASEHOLD_MONGODB__URI to the connection string",
             );
         }
         let UriSource::File(path) = self.uri_source()? else {

@@ -158,7 +158,9 @@ fn database(text: &str) -> Result<(), String> {
     /// MongoDB requires fewer than 64 bytes.
     const LENGTH_MAX: usize = 63;
     if ["local", "config"].contains(&text.to_lowercase().as_str()) {
-        return Err("expected another database: this one is not replicated like data".to_owned());
+        return Err(
+            "expected another database: MongoDB does not replicate this one like data".to_owned(),
+        );
     }
     let illegal = |c: char| c.is_whitespace() || c.is_control() || "/\\.\"$*<>:|?".contains(c);
     accepted(

@@ -16,7 +16,7 @@ pub struct WorkloadConfig {
     pub stop_signal: StopSignal,
     /// Recipients of the stop signal.
     pub stop_scope: StopScope,
-    /// Time given to a supervised workload to stop at a graceful step-down.
+    /// Grace of a supervised workload before SIGKILL at a graceful step-down.
     pub stop_grace: Duration,
     /// Time that descendants have to end by themselves after a supervised workload has exited.
     pub linger: Duration,
@@ -74,7 +74,7 @@ impl Checked {
         {
             let period = humantime::format_duration(period);
             let expected =
-                format!("expected at most workload.health.period, {period}: looks would overlap");
+                format!("expected at most workload.health.period, {period}: checks would overlap");
             self.reject("workload.health.timeout", expected);
         }
     }

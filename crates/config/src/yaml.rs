@@ -3,11 +3,11 @@
 
 use yaml_rust2::parser::{Event, Parser};
 
-/// Maximum number of keys and values: more than ten times as many as there are, with room for long
+/// Maximum number of keys and values: more than ten times the number of keys, with room for long
 /// commands.
 const NODES_MAX: usize = 2000;
 
-/// Maximum nesting, which is more than ten times that of the keys. The loader is recursive.
+/// Maximum nesting, more than ten times the nesting of the keys. The loader is recursive.
 const DEPTH_MAX: usize = 40;
 
 /// Rejects aliases and files with too many or too deeply nested values before they are loaded. Invalid YAML is left to

@@ -18,7 +18,7 @@ use crate::election::{BootTime, Timings};
 pub struct Terms {
     /// End of authority, at which the workload is asked to stop.
     pub valid_until: BootTime,
-    /// Instant by which the workload is gone (I5): all remaining processes are killed.
+    /// Instant when all remaining processes are killed, so that the workload is gone (I5).
     pub kill_at: BootTime,
 }
 
@@ -64,9 +64,9 @@ pub struct Stop {
 pub struct Order {
     /// Deadlines of CMD.
     pub terms: Terms,
-    /// The graceful stop, if CMD is to stop.
+    /// The graceful stop, if requested.
     pub stop: Option<Stop>,
-    /// True if CMD is to be killed now.
+    /// True if CMD must be killed now.
     pub kill: bool,
 }
 
@@ -133,7 +133,7 @@ pub enum Action {
     Signal(i32),
     /// Send this stop signal to CMD alone.
     SignalMain(i32),
-    /// Kill CMD and its descendants until none is left.
+    /// Kill CMD and its descendants, repeatedly until all have ended.
     Kill,
 }
 
@@ -192,7 +192,7 @@ impl DeadlinePolicy {
     }
 
     /// Sets the times of descendants that outlive CMD's first process. By default they have no time
-    /// to end by themselves, and the grace of the first terms.
+    /// to end by themselves; after the stop signal they have the grace of the first terms.
     #[must_use]
     pub fn with_leftovers(self, leftovers: Leftovers) -> Self {
         Self { leftovers, ..self }

@@ -67,8 +67,8 @@ use view::View;
 
 /// Maximum length of each list of open items: acquisitions of unknown outcome, ended claims, and
 /// revisions of one adoption. Each failed attempt adds one and each successful read settles them,
-/// so more than a few are never needed. A claim that is dropped beyond the limit is waited out like
-/// another candidate's.
+/// so more than a few are never needed. The candidate waits for the expiry of a claim dropped
+/// beyond the limit, as for another candidate's.
 const OPEN_CLAIMS_MAX: usize = 32;
 
 /// One candidate for one lease.
@@ -81,7 +81,8 @@ pub struct Election {
     session: Session,
     state: State,
     view: View,
-    /// Acquisitions of unknown outcome. One that is found to hold the lease is adopted or released.
+    /// Acquisitions of unknown outcome. If one is found to hold the lease, the candidate adopts or
+    /// releases it.
     pending: Vec<Attempt>,
     /// Ended claims that may still be stored, with every revision they may have.
     ended: Vec<Ended>,
@@ -89,7 +90,7 @@ pub struct Election {
     recorded: RecordedState,
     /// Cooldown in which the lease is left to others; ends early when another claim leads.
     stay_out: Option<StayOut>,
-    /// Instant until which this candidate does not contend because the store was rolled back.
+    /// End of the time that this candidate does not contend because the store was rolled back.
     quarantine: Option<BootTime>,
     /// Maximum random delay before an acquisition, so that candidates woken together spread out.
     spread: Duration,

@@ -20,7 +20,7 @@ pub const SCHEMA: u32 = 1;
 pub struct Record<O, I, E> {
     /// Id of the machine; unique among the machines of a boot.
     pub machine: String,
-    /// Number of the record among those of the machine, from 0, so that a gap is noticed.
+    /// Number of the record, from 0 for each machine, so that a gap is noticed.
     pub number: u64,
     /// The event.
     #[serde(flatten)]
@@ -81,7 +81,7 @@ pub enum Guarded {
     OnLead,
     /// The hook on_step_down, until its timeout.
     OnStepDown,
-    /// A command of `leasehold lock`, or a short one with a timeout.
+    /// A command of `leasehold lock`, or a short command with a timeout.
     Other,
 }
 
@@ -94,7 +94,7 @@ pub struct Started<O> {
     pub kind: Kind,
     /// The document: `<database>.<collection>/<name>`; empty for a guard.
     pub document: String,
-    /// Id of the clock. Instants are comparable only with the same one.
+    /// Id of the clock. Instants of different clocks are not comparable.
     pub clock: Option<String>,
     /// Time of the creation.
     pub now: BootTime,

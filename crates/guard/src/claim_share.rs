@@ -1,4 +1,4 @@
-//! The records in the claim file of the processes that run under the claim.
+//! The claim file's records of the processes that run under the claim.
 //!
 //! A free lock proves that daemon and guards are gone, not that CMD is gone: the kernel frees the
 //! lock of a killed guard before it ends CMD, and does not end a CMD that changed its user.
@@ -91,8 +91,8 @@ impl ClaimShares {
     /// Returns a share of a place once the guard that had it has exited.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] if that guard does not exit within `patience`, or no
-    /// descriptor is left.
+    /// [`io::ErrorKind::ResourceBusy`] if that guard does not exit within `patience`; another error
+    /// without a free descriptor.
     pub async fn share(&self, place: ClaimPlace, patience: Duration) -> io::Result<ClaimShare> {
         let free = Arc::clone(&self.free[place.index()]).acquire_owned();
         let Ok(Ok(turn)) = timeout(patience, free).await else {
@@ -128,7 +128,7 @@ impl ClaimShare {
     /// Duplicates the handle.
     ///
     /// # Errors
-    /// If no descriptor is left.
+    /// If the process is out of descriptors.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             file: self.file.try_clone()?,
@@ -174,7 +174,7 @@ pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
     Ok(children)
 }
 
-/// Returns the places of a claim under which nothing was started yet.
+/// Returns the places of a new claim, which has no commands yet.
 pub fn no_children() -> [u8; FILE_LENGTH - PLACES_BEGIN] {
     let mut bytes = [0; FILE_LENGTH - PLACES_BEGIN];
     for place in bytes.chunks_exact_mut(PLACE_LENGTH) {

@@ -13,8 +13,8 @@
 //! leader; its descendants are left running, as is everything in a frozen cgroup or in
 //! uninterruptible sleep. A command that changes its user or gains privileges (setuid, setpriv)
 //! loses its parent-death signal and is left too. The next daemon on the status directory does not
-//! take such a claim over immediately; against candidates elsewhere, the fencing token protects. A
-//! command with more privileges than the daemon cannot be signalled.
+//! take over the claim of a command that may survive; the fencing token protects against candidates
+//! elsewhere. A command with more privileges than the daemon cannot be signalled.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,9 +41,9 @@ use leasehold_clock::BootTimer;
 use leasehold_core::deadline_policy::Order;
 use leasehold_core::election::BootTime;
 
-/// Time after the deadline by which the guard must have reported that it killed CMD. After that the
-/// guard is killed, and the client kills CMD. A fifth of the 500 ms by which `lease_duration`
-/// exceeds the last deadline, so that the rest of the work fits too.
+/// How long after the deadline the guard may take to report that it killed CMD. After that the
+/// client kills the guard and CMD. `lease_duration` exceeds the last deadline by 500 ms; a fifth of
+/// that leaves time for the rest of the work.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between searches for descendants after the guard has exited, because the kernel does
@@ -61,7 +61,7 @@ pub(super) struct GuardClient {
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
-    /// The claim record in which the end of CMD is written if the guard cannot write it. Held until
+    /// The claim record. The client writes the end of CMD into it if the guard cannot. Held until
     /// the guard has exited, so that no other guard gets its place before.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
@@ -100,8 +100,8 @@ impl GuardClient {
             ..
         } = prepared;
         let ended = pidfd_open(guard.pid(), PidfdFlags::NONBLOCK)?;
-        // Deprecated for types whose descriptor may change; an `OwnedFd` keeps its descriptor for
-        // life. The replacement is unsafe, which this crate forbids.
+        // The constructor is deprecated for types whose descriptor may change, but an `OwnedFd` keeps its
+        // descriptor. The replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let ended = AsyncFd::new(ended)?;
         let continued = terminal.as_ref().map(|_| Continued::listen()).transpose()?;
@@ -200,7 +200,7 @@ impl GuardClient {
         (self.report).is_some_and(|report| report.stage == CommandStage::Gone)
     }
 
-    /// Takes over the newest order. CMD is killed if no handle is left.
+    /// Takes over the newest order. CMD is killed once all handles are dropped.
     fn apply_newest_order(&mut self, handles: bool) {
         let newest = *self.orders.borrow_and_update();
         self.order.order = newest.order;
@@ -229,7 +229,7 @@ impl GuardClient {
         });
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Either sent, or the guard has exited, which its pidfd reports.
+            // The order was sent, or the guard has exited; the pidfd reports that.
             Ok(()) | Err(_) => self.unsent = false,
         }
     }
@@ -321,7 +321,7 @@ impl GuardClient {
         }
     }
 
-    /// Resumes a stopped CMD: in the foreground if that is ours to give, otherwise in the
+    /// Resumes a stopped CMD: in the foreground if this process has it, otherwise in the
     /// background, unless CMD was stopped because it needs the foreground.
     fn resume(&mut self) {
         self.stopping = false;
@@ -345,7 +345,7 @@ impl GuardClient {
         }
     }
 
-    /// Returns the time by which the guard must have killed CMD and reported it.
+    /// Returns the deadline for the guard to kill CMD and report it.
     fn guard_due(&self) -> Option<BootTime> {
         let killed = self.report.is_some_and(|report| report.killed);
         if killed || self.is_gone() || self.guard_killed {

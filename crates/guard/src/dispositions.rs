@@ -28,9 +28,9 @@ pub fn read_without_stopping() {
     let _ = terminal_input.thread_block();
 }
 
-/// Returns the signals that end a process by default, without those that terminals and users send
-/// (INT, QUIT, HUP, TERM, USR1, USR2) and without those of faults: of timers, limits, IO and the power
-/// supply, and the real-time signals.
+/// Returns the signals of timers, limits, IO and the power supply, and the real-time signals: all
+/// signals that end a process by default, except faults and signals from terminals and users (INT,
+/// QUIT, HUP, TERM, USR1, USR2).
 pub fn ending() -> impl Iterator<Item = i32> {
     let named = [
         SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGXCPU, SIGPWR, SIGSTKFLT,

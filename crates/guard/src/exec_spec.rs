@@ -12,8 +12,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Variable that names the process for which systemd opened sockets. sd_listen_fds(3) finds none in
-/// another one.
+/// Variable with the id of the process that systemd opened sockets for. sd_listen_fds(3) finds none
+/// in other processes.
 const LISTEN_PID: &str = "LISTEN_PID";
 
 /// The command line and environment of CMD.
@@ -24,8 +24,7 @@ pub(super) struct ExecSpec {
 }
 
 impl ExecSpec {
-    /// Passes on the sockets of a socket-activated service, if this process is the one that they are
-    /// meant for.
+    /// Passes on the sockets of a socket-activated service, if they are meant for this process.
     pub(super) fn pass_sockets(&mut self) {
         let own = OsString::from(std::process::id().to_string());
         if std::env::var_os(LISTEN_PID).is_some_and(|pid| pid == own) {
@@ -33,7 +32,7 @@ impl ExecSpec {
         }
     }
 
-    /// Makes the process that becomes CMD the one that passed sockets are meant for.
+    /// Assigns passed sockets to the process that becomes CMD.
     pub(super) fn accept_sockets(&mut self, own: i32) {
         let of_sockets = |(name, _): &&mut (OsString, OsString)| name == LISTEN_PID;
         for (_, pid) in self.environment.iter_mut().filter(of_sockets) {
@@ -44,8 +43,8 @@ impl ExecSpec {
     /// Writes the exec spec to a file that can be sent.
     ///
     /// # Errors
-    /// If a string contains a NUL, which cannot be passed to a program, or no memory or descriptors
-    /// are left.
+    /// If a string contains a NUL, which cannot be passed to a program, or if memory or descriptors
+    /// are exhausted.
     pub(super) fn to_file(&self) -> io::Result<OwnedFd> {
         let mut bytes = format!("{}\0", self.words.len()).into_bytes();
         for word in &self.words {

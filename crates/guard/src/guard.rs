@@ -17,10 +17,10 @@
 //! process group it would not stop for Ctrl-Z. The guard is then a process group of its own, which
 //! never gets the foreground, so no key of the terminal reaches it.
 //!
-//! **Signals.** Signals that end or stop a process by default have a handler that does nothing,
-//! unless they were ignored at the start, because a service manager that signals every process of a
-//! unit must not separate the guard from CMD. Handlers, unlike ignored signals, are not inherited
-//! through an exec.
+//! **Signals.** A service manager that signals every process of a unit must not separate the guard
+//! from CMD. Signals that end or stop a process by default therefore have a handler that does
+//! nothing, unless they were ignored at the start. Handlers, unlike ignored signals, are not
+//! inherited through an exec.
 
 mod starting;
 
@@ -56,7 +56,7 @@ use super::wire::{
 use leasehold_clock::Alarm;
 use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
 
-/// Signals that a guard survives, besides those of [`ending`].
+/// Signals that a guard survives, in addition to the signals of [`ending`].
 const OUTLIVED: [i32; 10] = [
     SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
 ];
@@ -65,22 +65,22 @@ const OUTLIVED: [i32; 10] = [
 /// anyway; the interval is for a child that was forked during a round.
 const KILL_ROUND: Duration = Duration::from_millis(10);
 
-/// Returns the observer of a guard, if it is to have one.
+/// Returns the observer of a guard, if any.
 pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn PolicyObserver>>;
 
 /// Guards a command. The daemon's socket is this process's standard input.
 pub(super) fn run(observe: Observe<'_>) -> ExitCode {
     match Guard::begin(observe).and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
         Ok(()) => ExitCode::SUCCESS,
-        // The daemon sees that the guard has exited, and CMD was never started. No error is
-        // expected after the start of CMD.
+        // CMD was never started, and the daemon sees that the guard has exited. After the start of
+        // CMD no errors are expected.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
 struct Guard {
     policy: ObservedPolicy,
-    /// The process group from which CMD takes over the terminal; 0 if it does not.
+    /// The process group that CMD takes the terminal over from; 0 if it does not.
     foreground: i32,
     launch: Option<Launch>,
     daemon: OwnedFd,
@@ -143,7 +143,7 @@ impl Guard {
         let outlived = Arc::new(AtomicBool::new(false));
         let ignored = Ignored::of_this_process();
         for signal in OUTLIVED.into_iter().chain(ending()) {
-            // CMD inherits an ignored signal, and would not inherit one with a handler.
+            // CMD inherits ignored signals, but not handlers.
             if !ignored.contains(signal) {
                 signal_hook::flag::register(signal, Arc::clone(&outlived))?;
             }
@@ -219,8 +219,8 @@ impl Guard {
     /// Guards CMD until its end.
     fn attend(mut self) -> io::Result<()> {
         loop {
-            // Read before the orders. A guard that was stopped in between would otherwise judge an
-            // old order by a later time than that at which it looked for a newer one.
+            // The time is read before the orders. Otherwise a guard that was stopped in between
+            // would judge an old order by a later time, before it looks for a newer order.
             let now = leasehold_clock::boot_now();
             self.hear_daemon();
             self.hear_shim();
@@ -389,7 +389,8 @@ impl Guard {
         }
     }
 
-    /// Reaps the leader when no other child was seen. The kernel then confirms that none is left.
+    /// Reaps the leader when no other child was seen. The kernel then confirms that there are no
+    /// more.
     fn look_at_the_last(&mut self, leader: Pid) {
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(leader), ended);

@@ -264,7 +264,7 @@ pub fn without_ours(process: &mut Process) {
 }
 
 /// Returns true if the variable is meant for the daemon only: configuration, which may hold a
-/// credential (I12), and the service manager's variables, with which a command could send
+/// credential (I12), and the service manager's variables, because a command could send
 /// notifications in the daemon's name.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
@@ -315,9 +315,9 @@ impl StandbyGuard {
     /// started process in the claim file.
     ///
     /// # Errors
-    /// If a string contains a NUL, no descriptors are left, or the guard was lost while it waited
-    /// and no other can be started; nothing runs then. A command that cannot be executed is
-    /// reported by [`GuardedCommand::ended`].
+    /// If a string contains a NUL, the process is out of descriptors, or the guard was lost while
+    /// it waited and no other can be started; nothing runs then. A command that cannot be executed
+    /// is reported by [`GuardedCommand::ended`].
     pub fn start(
         mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -366,7 +366,7 @@ impl StandbyGuard {
             client.start(&start, &with)?;
         }
         client.claim = share;
-        // The task ends when CMD is gone, even if no handle is left.
+        // The task ends when CMD is gone, even if all handles are dropped.
         tokio::spawn(client.keep(timer));
         Ok(GuardedCommand {
             orders,

@@ -52,7 +52,7 @@ pub(super) fn adopt() -> io::Result<()> {
 fn reap() {
     // A child that cannot be listed now is found when the next child ends.
     let _ = Children::new().each(|child| {
-        // Held over the check and the wait, so that no child is registered in between.
+        // Held from the check to the wait, so that no child is registered in between.
         let known = waited_for();
         if !known.contains(&child) {
             let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -68,7 +68,7 @@ fn reap() {
 pub struct Orphans {
     child_ended: UnixStream,
     /// True until the children are listed after the last signal. Listing reads a file for each
-    /// thread, so it is not repeated whenever [`Orphans::reap`] is called anew.
+    /// thread, so it is not repeated by each call of [`Orphans::reap`].
     unlisted: bool,
 }
 
@@ -76,7 +76,7 @@ impl Orphans {
     /// Adopts orphaned descendants from now on. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// If no descriptors are left.
+    /// If the process is out of descriptors.
     pub fn adopt() -> io::Result<Self> {
         adopt()?;
         let (reader, writer) = StdUnixStream::pair()?;

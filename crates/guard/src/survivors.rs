@@ -43,8 +43,8 @@ fn namespace(kind: &str) -> u64 {
 }
 
 /// Returns true if `leader` or a descendant of it may run: the process itself, a process of its
-/// group or session, or one with the variable `mark` in its environment. Descendants that left both
-/// group and session still inherit the variable.
+/// group or session, or a process with the variable `mark` in its environment. Descendants that
+/// left both group and session still inherit the variable.
 pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     let here = leader.pid_namespace != 0
         && leader.pid_namespace == namespace("pid")
@@ -89,8 +89,8 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
 }
 
 /// Returns true if the environment of the process contains `mark`, or cannot be determined at this
-/// instant. The environment of another user's process is not readable; such a process is recognized
-/// only by its group and session.
+/// instant. The environment of another user's process is not readable; only its group and session
+/// identify it.
 ///
 /// While a process executes another program, its environment reads as empty for a moment. Its stat
 /// file tells this from a process without an environment.
@@ -145,7 +145,7 @@ pub struct Stat {
     pub started: u64,
     runs: bool,
     is_kernel_thread: bool,
-    /// True while another program is executed, until all that follows is known of it.
+    /// True while the process executes another program and the fields below may be incomplete.
     is_executing: bool,
     has_no_environment: bool,
     group: i32,
@@ -184,7 +184,8 @@ impl Stat {
             started: field(19)?.parse().ok()?,
             runs: !ended,
             is_kernel_thread: flags & PF_KTHREAD != 0,
-            // The address of the program's code is set last, and is not shown of other users.
+            // The address of the program's code is set last, and is hidden for processes of other
+            // users.
             is_executing: field(23)? == "0",
             has_no_environment: field(47)? == field(48)?,
             group: field(2)?.parse().ok()?,
@@ -195,7 +196,7 @@ impl Stat {
 
 /// Size of the buffer for an environment; most are far smaller.
 const ENVIRONMENT_USUAL: usize = 64 * 1024;
-/// Size of an environment from which on it is not read, and the process may be marked.
+/// Larger environments are not read; the process then counts as possibly marked.
 const ENVIRONMENT_MAX: usize = 16 * 1024 * 1024;
 /// Reads of an environment that is empty each time, because the process executes another program. It
 /// takes a fraction of a millisecond to start one, so this is reached only if the process is stopped

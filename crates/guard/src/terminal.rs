@@ -1,7 +1,7 @@
 //! The terminal that the daemon was started on, if any.
 //!
 //! CMD has its own process group, so the terminal's keys and input reach it only while that group
-//! is in the foreground. The arrangement is the same as in a shell: CMD gets the foreground if the
+//! is in the foreground. As in a shell, CMD gets the foreground if the
 //! daemon had it, and the daemon takes it back when CMD is gone.
 //!
 //! A background process may change the foreground group only while SIGTTOU is blocked.

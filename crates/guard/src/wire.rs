@@ -90,7 +90,7 @@ fn decode<R: WireRecord>(bytes: [u8; LENGTH]) -> R {
     R::take(&mut words)
 }
 
-/// Sends a record. Returns `false` if there is no room at present.
+/// Sends a record. Returns `false` if there is no room now.
 pub(super) fn post(socket: BorrowedFd<'_>, record: &impl WireRecord) -> io::Result<bool> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     match send(socket, &encode(record), flags) {
@@ -105,7 +105,7 @@ pub(super) fn post(socket: BorrowedFd<'_>, record: &impl WireRecord) -> io::Resu
 pub(super) enum Received<R> {
     /// A record.
     Record(R),
-    /// Nothing to read at present.
+    /// Nothing to read now.
     Nothing,
     /// The other end is closed, and everything that it sent has been read.
     Closed,
@@ -122,8 +122,8 @@ pub(super) fn take<R: WireRecord>(socket: BorrowedFd<'_>) -> Received<R> {
             // The other end was closed with records of ours unread; its own records can still be
             // read after this error.
             Err(Errno::INTR | Errno::CONNRESET) => {}
-            // End of file, another error, or a record of another length. No peer sends these, and
-            // one that does is treated as gone.
+            // End of file, another error, or a record of another length. Our peers send none of
+            // these; a peer that does is treated as gone.
             Ok(_) | Err(_) => return Received::Closed,
         }
     }

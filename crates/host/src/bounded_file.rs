@@ -1,4 +1,4 @@
-//! Files that others may write: read without waiting, and not without end.
+//! Reads files that other processes may write: never blocks, and reads at most a limit.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

@@ -15,8 +15,7 @@ pub fn cause(error: &Error) -> String {
     }
 }
 
-/// Returns the limit that kept a process from being created or a program from being executed, if
-/// it was one.
+/// Returns the resource limit that caused this error of fork or exec; `None` for other causes.
 pub fn process_limit(error: &Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {
         Errno::AGAIN => Some("process limit reached (EAGAIN)"),
@@ -30,7 +29,7 @@ pub fn process_limit(error: &Error) -> Option<&'static str> {
 /// Returns why a program was not executed.
 pub fn not_executed(error: &Error) -> String {
     match Errno::from_io_error(error) {
-        // The C library of some systems runs such a file with /bin/sh, that of others does not.
+        // Some C libraries run a file without `#!` with /bin/sh, others do not.
         Some(Errno::NOEXEC) => "exec format error: add a #! line".to_owned(),
         _ => process_limit(error).map_or_else(|| cause(error), str::to_owned),
     }

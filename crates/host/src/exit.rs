@@ -6,11 +6,11 @@ pub const DONE: u8 = 0;
 pub const NEGATIVE: u8 = 1;
 /// The answer cannot be determined.
 pub const CANNOT_TELL: u8 = 2;
-/// `leasehold check`: something should be improved.
+/// `leasehold check`: there are warnings.
 pub const CHECK_WARNING: u8 = 1;
-/// `leasehold check`: something does not work.
+/// `leasehold check`: a check failed.
 pub const CHECK_FAILED: u8 = 2;
-/// A request to a leader has not had its effect in time; it may have it later.
+/// A request to a leader was not carried out in time; it may be later.
 pub const UNDER_WAY: u8 = 3;
 /// The command line is invalid (EX_USAGE).
 pub const USAGE: u8 = 64;

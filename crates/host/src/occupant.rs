@@ -96,8 +96,8 @@ fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
 
 /// Returns the processes that listen on this address; empty if none are visible.
 pub fn of_address(address: SocketAddr) -> Vec<Occupant> {
-    // A listener on `[::]` takes the port of IPv4 addresses too, and one on an IPv4 address keeps
-    // others from `[::]`.
+    // A listener on `[::]` takes the port of IPv4 addresses too, and a listener on an IPv4 address
+    // blocks `[::]`.
     let tables = match address.ip() {
         IpAddr::V6(ip) if !ip.is_unspecified() && ip.to_ipv4_mapped().is_none() => {
             &["/proc/net/tcp6"][..]

@@ -42,8 +42,8 @@ const NO_CORE: Rlimit = Rlimit {
 /// Action that a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// TERM, INT, QUIT (some images stop with QUIT) or another one that ends a process by default:
-    /// step down and exit. [`StopRequests`] decides the meaning of a second one.
+    /// TERM, INT, QUIT (some images stop with QUIT) or another signal that ends a process by
+    /// default: step down and exit. [`StopRequests`] decides the meaning of a second one.
     Stop(StopSignal),
     /// HUP: read the configuration again.
     Reload,
@@ -53,8 +53,8 @@ pub enum Signal {
     Report,
 }
 
-/// A signal that ends a command: TERM, INT, QUIT, HUP or another one that does so by default, such
-/// as PWR and the real-time signals, with which service managers stop some programs.
+/// A signal that ends a command: TERM, INT, QUIT, HUP or another signal that does so by default.
+/// Service managers stop some programs with PWR or a real-time signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopSignal(i32);
 
@@ -88,8 +88,7 @@ impl Display for StopSignal {
 
 /// The end of this process.
 ///
-/// After a signal of the terminal, a shell looks at how its command ended: only a command that the
-/// signal has ended ends the script too.
+/// After a signal of the terminal, a shell ends its script only if that signal ended the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Exits with this code.
@@ -147,8 +146,8 @@ impl Exit {
     }
 }
 
-/// Puts the inherited state of signals in order: none is blocked, and SIGXFSZ, sent when a file
-/// exceeds its limit, costs a write and not the process. Call it before any thread is started.
+/// Resets the inherited state of signals: unblocks all, and handles SIGXFSZ, so that a write beyond
+/// the file size limit fails instead of ending the process. Call it before any thread is started.
 pub fn prepare() {
     unblock_all();
     if !Ignored::of_this_process().contains(SIGXFSZ) {
@@ -200,13 +199,13 @@ impl StopRequests {
 /// All signals that the daemon handles.
 pub type Signals = SignalStream<Signal>;
 
-/// Signals that end a command which is not a daemon. SIGHUP is one of them, because the result
-/// would not be seen after the terminal has hung up.
+/// Signals that end a command which is not a daemon. They include SIGHUP, because the result is not
+/// seen after the terminal has hung up.
 pub type Stops = SignalStream<StopSignal>;
 
-/// Signals that a command which is not a daemon does not use, but the command that it runs may, by
-/// number: USR1 and USR2, WINCH and URG, and without a terminal TTIN, TTOU and CONT. A terminal
-/// stops and continues both as one job.
+/// Signals, by number, that a one-shot command does not use itself, but may relay: USR1 and USR2,
+/// WINCH and URG, and without a terminal TTIN, TTOU and CONT. A terminal stops and continues both
+/// as one job.
 pub type Relays = SignalStream<i32>;
 
 /// Stream of arriving signals, each with its meaning.
@@ -301,7 +300,7 @@ impl<T: Copy> SignalStream<T> {
                 let mut bytes = [0; 64];
                 let mut buffer = ReadBuf::new(&mut bytes);
                 let reader = Pin::new(self.delivery.get_read_mut());
-                // Never at its end, because the handlers keep the other one open.
+                // Never at end of file, because the handlers keep the other end open.
                 if reader.poll_read(context, &mut buffer).is_pending() {
                     return Poll::Pending;
                 }

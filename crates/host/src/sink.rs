@@ -25,13 +25,13 @@ pub struct Sink {
 
 /// Method of writing without blocking.
 enum Way {
-    /// A pipe or a terminal, opened a second time. O_NONBLOCK belongs to the open file description,
-    /// and the inherited one is shared with other processes, which do not expect it.
+    /// A pipe or a terminal, opened a second time. O_NONBLOCK belongs to the open file description.
+    /// The inherited description is shared with other processes, which do not expect it.
     Reopened(OwnedFd),
     /// A socket, such as journald's, on which each call can be made non-blocking.
     Socket,
     /// A file, or anything that cannot be reopened; written only if poll reports it writable.
-    /// Another writer on the same pipe could fill it in between and make this one block.
+    /// Another writer could fill the pipe in between, and this write would block.
     WhenReady,
 }
 

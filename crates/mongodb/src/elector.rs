@@ -242,7 +242,7 @@ impl ElectorBuilder {
     }
 
     /// Returns a receiver of the current durations, which [`Input::Reconfigure`] changes. A claim
-    /// keeps those that it was acquired with.
+    /// keeps the durations that it was acquired with.
     pub fn timings(&self) -> watch::Receiver<Timings> {
         self.store.timings()
     }
@@ -372,7 +372,7 @@ impl Drop for Elector {
         self.watcher.abort();
         if self.runner.is_some() {
             // If the queue is full, the loop finds it closed after the last request in it, unless
-            // another handle of it (`ElectorBuilder::inputs`) is left.
+            // another handle (`ElectorBuilder::inputs`) exists.
             if self.inputs.try_send(Input::Shutdown).is_err()
                 && let Ok(runtime) = Handle::try_current()
             {

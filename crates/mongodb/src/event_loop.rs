@@ -36,7 +36,7 @@ pub(crate) trait Machine {
     /// The input once every handle to the machine has been dropped.
     const ABANDONED: Self::Input;
 
-    /// Returns the store call that an effect is, if it is one.
+    /// Returns the store call of an effect; `None` if it is another effect.
     fn call(effect: &Self::Effect) -> Option<CallId>;
     /// Returns the input of a store call that was answered or has timed out.
     fn reply(call: CallId, outcome: Self::Outcome) -> Self::Input;

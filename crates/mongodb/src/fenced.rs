@@ -21,8 +21,8 @@ use leasehold_core::election::{LeaseName, Token};
 /// Field of a document that stores the newest token that wrote it.
 pub const FENCE: &str = "fence.token";
 
-/// Field of a document that stores the name of the lease or lock whose token that is. Tokens of
-/// different ones are not comparable.
+/// Field of a document that stores the name of that token's lease or lock. Tokens of different
+/// leases or locks are not comparable.
 pub const FENCE_NAME: &str = "fence.name";
 
 /// The token of a lease or lock, with its name.
@@ -51,7 +51,7 @@ pub enum FencedError {
     },
     /// The document is fenced by this other lease or lock, whose tokens are not comparable.
     OtherName {
-        /// The stored name, as it is stored.
+        /// The stored name.
         name: String,
     },
     /// No document matched the filter.

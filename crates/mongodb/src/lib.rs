@@ -11,12 +11,13 @@
 //!
 //! Errors, options, events and retry policies may get further variants and fields
 //! (`#[non_exhaustive]`). Three groups are complete on purpose, and change with an incompatible
-//! version only. Inputs, effects and the status of the state machines (`leasehold_core`), except
-//! [`Reason`](election::Reason) and [`Loss`](lock::Loss): a program must decide about each new one.
-//! Records for observers ([`calls::Answered`],
-//! [`locker::Finished`], [`store::StoreInfo`]) and answers of a [`store::Store`]: tests of programs
-//! and other stores build them. [`store::mongo::operators`] and [`store::mongo::probe`]: they are
-//! the documents and replies as an operator's command shows them, each value in its own way.
+//! version only. The first is inputs, effects and the status of the state machines
+//! (`leasehold_core`), except [`Reason`](election::Reason) and [`Loss`](lock::Loss), because a
+//! program must decide about each new value. The second is records for observers
+//! ([`calls::Answered`], [`locker::Finished`], [`store::StoreInfo`]) and answers of a
+//! [`store::Store`], because tests of programs and other stores build them. The third is
+//! [`store::mongo::operators`] and [`store::mongo::probe`], because an operator's command shows
+//! each of their values in its own way.
 //!
 //! ```no_run
 //! use leasehold_mongodb::election::{Identity, LeaseName};

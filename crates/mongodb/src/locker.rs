@@ -47,7 +47,7 @@ pub struct LockerOptions {
     pub name: LeaseName,
     /// The wanted mode; exclusive by default.
     pub want: Want,
-    /// Time for which the place stays taken at least, even if the work ends or the process dies.
+    /// Minimum hold of the place, even if the work ends or the process dies.
     pub at_least: AtLeast,
     /// End as [`End::Skipped`] if the work succeeded recently, and record its success. For
     /// exclusive locks only.
@@ -158,8 +158,8 @@ impl Locker {
     /// Starts contending. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// [`LockError::NotExclusive`] if [`LockerOptions::once_per`] is set for a shared lock or one with
-    /// slots, of which several holders could begin before one of them succeeds.
+    /// [`LockError::NotExclusive`] if [`LockerOptions::once_per`] is set for a shared lock or a
+    /// lock with slots: several holders could begin before the first succeeds.
     pub fn start(
         options: LockerOptions,
         surfaces: impl LockSurfaces + 'static,
@@ -251,7 +251,7 @@ impl Locker {
         self.store_info.clone()
     }
 
-    /// Returns why no server is usable, as far as known; for a wait that ends before the first call
+    /// Returns why the servers are unusable, if known; for a wait that ends before the first call
     /// has failed.
     pub fn last_failure(&self) -> Option<Failure> {
         self.store.trouble()
@@ -289,7 +289,8 @@ impl Locker {
         let _ = self.inputs.send(Input::Release).await;
     }
 
-    /// The same after work that succeeded, which is recorded if the options say so.
+    /// Releases the lock after work that succeeded, and records the success if the options request
+    /// it.
     pub async fn succeed(&self) {
         let _ = self.inputs.send(Input::Succeeded).await;
     }

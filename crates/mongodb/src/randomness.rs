@@ -9,8 +9,8 @@ use leasehold_core::election::Randomness;
 
 /// Random ids from the kernel's generator, the clocks and a counter.
 ///
-/// The twins of a forked machine (a snapshot that is started twice) continue one generator: until
-/// the kernel reseeds it, which not every hypervisor makes it do, both draw the same numbers. The
+/// The twins of a forked machine (a snapshot that is started twice) continue one generator. Both
+/// draw the same numbers until the kernel reseeds it, and not every hypervisor triggers that. The
 /// nanosecond of each draw is different on the twins, so the ids are different too.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelRandomness;

@@ -19,16 +19,16 @@ use leasehold_core::election::{
 /// Capacity of the queue of store events.
 const NEWS_QUEUE_MAX: usize = 64;
 
-/// Callbacks by which a candidate's runner reports to the rest of the program. Those on which safety
-/// depends have no default; the others do nothing by default.
+/// Callbacks of a candidate's runner to the rest of the program. Callbacks that matter for safety
+/// have no default; the others do nothing by default.
 pub trait Surfaces: Send {
     /// A new status was published; files may be rewritten.
     fn published(&mut self, status: &Status);
     /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
     /// file that names a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
-    /// Returns a receiver that completes once the pod's label no longer says leader, or was waited
-    /// for long enough; `None` without a label. Called after [`Surfaces::flush`].
+    /// Returns a receiver that completes once the pod's label no longer says leader, or after a
+    /// maximum wait; `None` without a label. Called after [`Surfaces::flush`].
     fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
         None
     }
@@ -70,7 +70,7 @@ impl Surfaces for NoSurfaces {
 
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, receiver) = oneshot::channel();
-        // This function owns the receiver, so the send cannot fail.
+        // This function owns the receiver, so sending cannot fail.
         let _ = answer.send(true);
         receiver
     }
@@ -91,9 +91,9 @@ state_machine!(Election, abandoned: Shutdown, status: Cow::Borrowed);
 pub(crate) struct ElectionHost<S, F> {
     store: Arc<S>,
     surfaces: F,
-    /// The answer of the files to a step-down, until it has come.
+    /// The pending answer of the files to a step-down.
     demoting: Option<oneshot::Receiver<bool>>,
-    /// The answer of the label.
+    /// The pending answer of the label.
     label: Option<oneshot::Receiver<()>>,
 }
 
@@ -206,7 +206,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
     }
 }
 
-/// Waits for an answer that is expected, or without end.
+/// Waits for an expected answer; indefinitely if none is expected.
 async fn answer<T>(
     expected: &mut Option<oneshot::Receiver<T>>,
 ) -> Result<T, oneshot::error::RecvError> {

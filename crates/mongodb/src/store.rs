@@ -35,7 +35,7 @@ pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
     /// Closes the change stream and opens another one, if the store has one.
     fn reopen_stream(&self) {}
 
-    /// Sets the durations of a reload. The limit of one operation stays.
+    /// Sets the durations of a reload. The time limit of one operation does not change.
     fn set_timings(&self, _: Timings) {}
 
     /// Sets the health of the workload that this process reports to operators. Informational.
@@ -107,7 +107,7 @@ pub struct Failure {
     pub retry: RetryPolicy,
 }
 
-/// Condition under which a retry of a failed operation can succeed.
+/// Requirement for a retry of a failed operation to succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryPolicy {
@@ -119,7 +119,7 @@ pub enum RetryPolicy {
     Reconfigure,
 }
 
-/// Causes of a call that a server does not answer, and how to find out which one it is.
+/// Why a server may not answer a call, and how to find the cause.
 pub(crate) const UNANSWERED: &str = "it is overloaded, blocks writes (fsyncLock) or has no majority, or the network is down: see \
      rs.status() and db.currentOp()";
 

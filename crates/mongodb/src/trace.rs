@@ -1,8 +1,8 @@
 //! Writes what a state machine is given and what it does, for checks after the fact.
 //!
-//! A turn is written before its effects are carried out, and each line with one write, so that a
-//! process that is killed has recorded everything that it did. The writes are synchronous: a trace is
-//! for tests and for reports of bugs.
+//! A turn is written before its effects are carried out, and each line with one write. A killed
+//! process has thus recorded everything that it did. The writes are synchronous: a trace is for
+//! tests and for reports of bugs.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -23,7 +23,7 @@ pub use leasehold_core::trace::{GuardOptions, Guarded, Kind};
 /// Machines of this process that have begun a trace.
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// A file to which the machines of any number of processes append what they do.
+/// A trace file; the machines of any number of processes append to it.
 #[derive(Clone)]
 pub struct Trace {
     /// `None` after a write has failed.
@@ -41,7 +41,7 @@ impl Trace {
         Ok(Self::new(file))
     }
 
-    /// Appends to a file that was opened for that.
+    /// Appends to an open file.
     pub fn new(file: File) -> Self {
         Self {
             file: Arc::new(Mutex::new(Some(file))),
@@ -129,11 +129,11 @@ pub(crate) struct Tracer {
     number: u64,
 }
 
-/// An input that is about to be handled, in the form in which it is written.
+/// An input that is about to be handled, as JSON.
 pub(crate) struct SerializedInput(Option<serde_json::Value>);
 
 impl Tracer {
-    /// Writes the creation of a machine, for which `random` was drawn.
+    /// Writes the creation of a machine and the `random` bits drawn for it.
     pub(crate) fn started(
         trace: Option<Trace>,
         kind: Kind,

@@ -1,7 +1,7 @@
 //! Connection strings: a check without network access, and what becomes of their options.
 //!
-//! One connection string serves all programs of a team. The driver gets only the options that it is
-//! to apply: it would refuse some that are only meant for other drivers, and others would weaken the
+//! One connection string serves all programs of a team. The driver gets only the options that it
+//! shall apply: it would refuse options of other drivers, and some of its own would weaken the
 //! protocol.
 
 mod options;
@@ -84,8 +84,8 @@ impl ConnectionUri {
         if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(UriProblem::Whitespace);
         }
-        // Also a protection, because the driver (3.9.1) panics with a part of the text in the message
-        // if a % is followed by such a character.
+        // Also a protection: if a character beyond ASCII follows a %, the driver (3.9.1) panics
+        // with a part of the text in the message.
         if !uri.is_ascii() {
             return Err(UriProblem::NotAscii);
         }

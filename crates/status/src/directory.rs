@@ -132,8 +132,9 @@ impl StatusDirectory {
 
     /// Same as [`StatusDirectory::open`], but waits for the guard of a previous daemon that is
     /// still stopping its workload. In that case `waiting` is called, and the wait lasts at most
-    /// `patience`, or the longest lease duration in its record. A workload whose guard was killed is also waited for briefly. The function
-    /// blocks, so call it before the event loop starts.
+    /// `patience`, or the longest lease duration in its record. The function also waits briefly for
+    /// a workload whose guard was killed. The function blocks, so call it before the event loop
+    /// starts.
     ///
     /// # Errors
     /// Same as [`StatusDirectory::open`].
@@ -196,7 +197,7 @@ impl StatusDirectory {
     /// handle is for the guard of a workload, so that the lock also covers the guard's lifetime.
     ///
     /// # Errors
-    /// If no file descriptor is left.
+    /// If the process is out of file descriptors.
     pub fn lock_handle(&self) -> io::Result<OwnedFd> {
         Ok(self.claim.try_clone()?.into())
     }

@@ -16,10 +16,10 @@ use leasehold_core::election::{
 /// Schema version of `status.json`, which changes only if the meaning of a field changes.
 pub const SCHEMA: u32 = 1;
 
-/// The last second of the year 9999, the last one that RFC 3339 can represent.
+/// The last second of the year 9999, the latest that RFC 3339 can represent.
 const DATE_LAST: Duration = Duration::from_secs(253_402_300_799);
 
-/// The identification of the publisher, which is the same for every status of one process.
+/// The identification of the publisher, constant for the life of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identification {
     /// The lease contended for.
@@ -42,7 +42,8 @@ pub struct ClockPair {
     pub time_namespace: Option<u64>,
 }
 
-/// Inode that no time namespace has. A reader in a known time namespace does not lead by it.
+/// Inode that no time namespace has, so that a reader in a known time namespace rejects the
+/// deadline.
 const TIME_NAMESPACE_UNKNOWN: u64 = 0;
 
 impl ClockPair {
@@ -117,8 +118,8 @@ pub struct Document {
     /// The current error of the store; null while it works. Absent in files of earlier versions.
     #[serde(default)]
     pub store_error: Option<DocumentStoreError>,
-    /// Time, on CLOCK_BOOTTIME in nanoseconds, by which a running daemon has rewritten the file;
-    /// only in files.
+    /// Deadline, on CLOCK_BOOTTIME in nanoseconds, for a running daemon to rewrite the file; only
+    /// in files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewrite_due_boottime_ns: Option<u64>,
     /// True once the daemon has exited; only in files.
@@ -159,8 +160,8 @@ pub fn leader_name_at<'a>(status: &'a Status, me: &Identity, now: BootTime) -> O
     (leads || holder.identity != *me).then(|| holder.identity.as_str())
 }
 
-/// Returns the last status that a daemon shows. The store is no longer watched then, so no holder
-/// is known, and this candidate no longer leads.
+/// Returns the last status that a daemon shows. A daemon that exits no longer watches the store, so
+/// it names no holder and does not lead.
 pub fn last_status(status: &Status, now: BootTime) -> Status {
     let mut last = status.at(now);
     if last.role == Role::Leader {

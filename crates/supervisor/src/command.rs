@@ -26,9 +26,9 @@ use leasehold_guard::{
 };
 use leasehold_host::exit;
 
-/// Time from the latest possible SIGKILL, and `loss_grace`, to the time from which a command counts
-/// as stuck. A killed process exits within milliseconds, unless it is in uninterruptible sleep or
-/// may not be signalled.
+/// Time from the latest possible SIGKILL, and `loss_grace`, to when a command counts as stuck. A
+/// killed process exits within milliseconds, unless it is in uninterruptible sleep or may not be
+/// signalled.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Maximum time that the report of a guard is unread after this process was frozen.
@@ -126,11 +126,11 @@ pub struct Supervised {
     terms: Terms,
     /// True if the command exited by itself. A stop after that is for the processes that it left.
     exited: bool,
-    /// Time at which the command was first told to end.
+    /// When the command was first asked to end.
     stopped_at: Option<BootTime>,
     /// End of the grace, once a stop was requested.
     grace_ends: Option<BootTime>,
-    /// Time by which the command is to be killed after a loss, or was killed.
+    /// Deadline of the SIGKILL after a loss, or when it was sent.
     kill_at: Option<BootTime>,
     lost: bool,
     killed: bool,
@@ -138,9 +138,10 @@ pub struct Supervised {
     stuck: bool,
     /// True while descendants of a command that has exited may end by themselves.
     lingers: bool,
-    /// True if they were ended before, because the authority was lost or the command was killed.
+    /// True if descendants were ended early, because the authority was lost or the command was
+    /// killed.
     cut_off: bool,
-    /// Time at which the guard stopped those that had not ended by themselves.
+    /// When the guard stopped the descendants that had not ended by themselves.
     leftovers_stopped_at: Option<BootTime>,
 }
 
@@ -176,7 +177,7 @@ pub struct Finished {
     /// time to end by themselves, or before. Their work, such as the output of a filter, may be
     /// incomplete.
     pub leftovers_stopped: bool,
-    /// Time that the command took to end after it was first told to; `None` if it was not.
+    /// How long the command took to end after it was first asked to; `None` if it was not asked.
     pub stopped_after: Option<Duration>,
     /// True if the authority was lost before the command was gone, as noticed by this process or
     /// only by the guard.
@@ -312,7 +313,7 @@ impl Supervised {
                     let lingered = std::mem::take(&mut self.lingers);
                     // A process that was frozen past the deadline has not noticed the loss.
                     self.cut_off |= lingered && self.is_expired(now);
-                    // The end of their time may be unread.
+                    // The guard's report that their time is over may be unread.
                     if lingered && !ended.lingered && !self.cut_off && self.stopped_at.is_none() {
                         self.report_leftovers();
                     }
@@ -327,9 +328,9 @@ impl Supervised {
         self.kill_at = Some(self.kill_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Returns the time from which the command counts as stuck, unless it is gone before: SIGKILL
-    /// and then `loss_grace` and [`CONFIRMED_WITHIN`]. Processes that it left get SIGKILL after a grace
-    /// of their own.
+    /// Returns when the command counts as stuck, unless it is gone before: `loss_grace` and
+    /// [`CONFIRMED_WITHIN`] after SIGKILL. Processes that it left get SIGKILL after a grace of
+    /// their own.
     fn stuck_at(&self) -> Option<BootTime> {
         if self.stuck {
             return None;

@@ -49,7 +49,7 @@ pub struct HealthOptions {
 pub struct Health {
     options: HealthOptions,
     program: Program,
-    /// Token under which the supervised command runs; the inner `None` means that it does not run.
+    /// Token of the supervised command; the inner `None` means that no command runs.
     /// The outer `None` means that this process does not run the workload.
     runs: Option<watch::Receiver<Option<Token>>>,
     /// Health command that could not be killed.

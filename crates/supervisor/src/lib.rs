@@ -2,7 +2,7 @@
 //!
 //! Leadership is not decided here. The election issues orders ([`Order`]) and a guard process
 //! enforces the deadlines ([`leasehold_guard`]). The supervisor connects the two: it applies the
-//! newest order, and notifies the election when nothing of the workload runs any longer.
+//! newest order, and notifies the election when all of the workload has ended.
 //!
 //! `leasehold lock` supervises its command by the module [`command`] alone.
 
@@ -45,8 +45,8 @@ const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 /// of its own. A guard takes less than a millisecond, unless the disk hangs.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Time within which a command is executed. Its guard takes some milliseconds, unless the disk
-/// hangs on which the guard records the start.
+/// Time within which a command is executed. Its guard takes some milliseconds, unless the disk of
+/// the guard's records hangs.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Parts of the workload, and how it is stopped.
@@ -144,7 +144,7 @@ pub struct Supervisor<W> {
     observer: W,
     /// The command; `None` if there are only hooks.
     command: Option<Standby>,
-    /// Hooks that could not be killed. A hook is not started while an earlier run of it is left.
+    /// Hooks that could not be killed. A hook is not started while an earlier run of it exists.
     left: [Unkillable; 2],
 }
 
@@ -169,7 +169,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Returns the token under which the command runs, or `None` while it does not run.
+    /// Returns the token of the running command, or `None` while none runs.
     pub fn runs(&self) -> watch::Receiver<Option<Token>> {
         self.runs.subscribe()
     }
@@ -211,7 +211,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Runs the workload of one claim, from its start until nothing of it is left. Returns true if
+    /// Runs the workload of one claim, from its start until all of it has ended. Returns true if
     /// the on_step_down hook confirmed that a workload elsewhere has stopped.
     async fn serve(&mut self, token: Token) -> bool {
         let lead = self.start_lead(token).await;

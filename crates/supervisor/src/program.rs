@@ -41,7 +41,7 @@ impl Program {
     }
 
     /// Returns the variables that are known only with authority. A lock acquired inside the
-    /// workload overwrites the first one with its own token; the second one is kept.
+    /// workload overwrites the first variable with its own token; the second keeps its value.
     pub(super) fn of_token(token: Option<Token>) -> [(OsString, OsString); 2] {
         let token = OsString::from(token.map_or_else(String::new, |token| token.to_string()));
         [

@@ -1,4 +1,4 @@
-//! An acquisition that was acknowledged: whether its claim leads.
+//! Decides whether the claim of an acknowledged acquisition leads.
 //!
 //! A claim that must not lead has ended, and is freed like any other ended claim.
 
@@ -24,10 +24,10 @@ pub(super) enum Overtaken {
 }
 
 impl Election {
-    /// Records that a document, trusted or not, showed another claim that an open acquisition cannot
-    /// precede in one history: with its token or a higher one, or with a newer state than the one
-    /// that it replaces. An event may combine the token of one document with the holder of another,
-    /// so only a reply is a proof.
+    /// Records that a document, trusted or not, contradicts an open acquisition: another claim has
+    /// its token or a higher token, or is newer than the state that the acquisition replaces. An
+    /// event may combine the token of one document with the holder of another, so only a reply is a
+    /// proof.
     pub(super) fn shown_while_acquiring(&mut self, lease: &Lease, is_reply: bool) {
         for attempt in &mut self.pending {
             attempt.shown(lease, is_reply);

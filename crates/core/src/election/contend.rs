@@ -18,9 +18,8 @@ use super::{
     Attempt, Election, Ended, OPEN_CLAIMS_MAX, State, StayOut, Turn, earliest, push_bounded,
 };
 
-/// Spread (maximum random delay) after the first lost race, and the largest spread. Fifty
-/// candidates woken by one event send fifty writes of which one succeeds; the losers spread out at
-/// the next release.
+/// Spread (maximum random delay) after the first lost race, and the largest spread. If one event
+/// wakes fifty candidates, one of fifty writes succeeds; the losers spread out at the next release.
 pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
 pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 
@@ -168,7 +167,7 @@ impl Election {
         let (claim, revision) = (acquisition.claim, acquisition.revision);
         // The next process on this directory must find the claim that may be stored. The token is
         // recorded only after it was seen in the store. Otherwise the next process would mistake a
-        // store that never had the token for one that was rolled back.
+        // store that never had the token for a store that was rolled back.
         self.record(Some(claim));
         let holder = lease.holder.as_ref().map(|holder| holder.claim);
         let call = self.call(match holder.zip(ended) {

@@ -118,7 +118,8 @@ impl Election {
             reason,
         };
         // A claim counts as this process's own only with a revision that it sent. Otherwise a
-        // forked machine renews the claim, and it is waited out like another candidate's.
+        // forked machine renews the claim, and this process waits for its expiry as for another
+        // candidate's.
         let pending = self.pending.iter().find(|p| p.claim == holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed || attempt.cancelled {
@@ -176,7 +177,7 @@ impl Election {
         Decision::TakeOver(lease.clone(), entry(Reason::TookOver), from)
     }
 
-    /// Decides when to release an own claim that is left to others: not before the workload has had
+    /// Decides when to release this process's own claim for others: not before the workload has had
     /// time to notice the loss of leadership (I6).
     fn release_of(&self, ended: Ended, now: BootTime) -> Decision {
         let from = self.release_from();

@@ -20,9 +20,9 @@ const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Unnoticed {
     pub(super) token: Token,
-    /// Instant from which the workload has had its time to notice.
+    /// End of the time that the workload has to notice.
     pub(super) until: BootTime,
-    /// Instant from which no status file names the lost leadership.
+    /// End of the time that a status file may name the lost leadership.
     shown_until: BootTime,
     /// Instant at which the claim has expired, so that other candidates no longer need a release.
     expired_at: BootTime,
@@ -40,7 +40,7 @@ impl Election {
     }
 
     /// Records a loss of leadership. If a step-down had already begun, `stopping` has the instants
-    /// from which the workload has noticed, and from which no status file says "leader".
+    /// when the workload has noticed and when all status files have ceased to say "leader".
     pub(super) fn lost_unnoticed(
         &mut self,
         tenure: &Tenure,
@@ -86,15 +86,15 @@ impl Election {
         }
     }
 
-    /// Returns the instant until which a process that shuts down waits before it releases. The wait
+    /// Returns how long a process that shuts down waits before it releases. The wait
     /// ends at the latest when the claim expires, because a later release has no use.
     pub(super) fn worth_waiting_until(&self) -> BootTime {
         let worth = self.unnoticed.map(|lost| lost.until.min(lost.expired_at));
         worth.unwrap_or_default()
     }
 
-    /// Returns the instant until which a status file that could not be replaced names the lost
-    /// leadership. Another one of this process must not begin before (I1).
+    /// Returns how long a status file that could not be replaced names the lost leadership. This
+    /// process must not lead again earlier (I1).
     pub(super) fn shown_until(&self) -> Option<BootTime> {
         self.unnoticed.map(|lost| lost.shown_until)
     }

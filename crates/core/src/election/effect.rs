@@ -119,7 +119,7 @@ pub enum Operation {
         /// The last acknowledged revision, and the unresolved ones sent since.
         chain: Vec<Revision>,
     },
-    /// Free the lease. The filter is that of a renewal, so that a process on a forked machine that
+    /// Free the lease. Has the filter of a renewal, so that a process on a forked machine that
     /// renews the same claim is not deposed.
     Release {
         /// The ended claim.
@@ -146,8 +146,8 @@ pub enum Operation {
         /// none.
         replaces: Option<Session>,
     },
-    /// Withdraw the registration of this session as the standby: this candidate's own, or one that
-    /// a leader asks to be repeated. Changes nothing else.
+    /// Withdraw the registration of this session as the standby: this candidate's own, or a
+    /// registration that a leader asks to be repeated. Changes nothing else.
     Withdraw {
         /// Session of the standby.
         session: Session,
@@ -260,7 +260,7 @@ pub enum Notice {
         seen: Token,
         /// The token that is stored now; `None` if the document is missing.
         found: Option<Token>,
-        /// Time for which this candidate does not contend.
+        /// How long this candidate does not contend.
         wait: Duration,
     },
     /// Another process renewed this process's claim.

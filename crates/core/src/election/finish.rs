@@ -5,10 +5,10 @@ use super::time::BootTime;
 use super::{Effect, Election, Shutdown, State, Turn, earliest};
 
 impl Election {
-    /// Shuts down without a claim that leads: releases this process's claims in the store, for at
-    /// most one operation timeout, then exits.
+    /// Shuts down a candidate that does not lead: releases its claims in the store, for at most one
+    /// operation timeout, then exits.
     pub(super) fn finish(&mut self, shutdown: Shutdown, turn: &mut Turn<'_>) -> Option<BootTime> {
-        // A release drops a read in flight, also one that the view waits for.
+        // A release drops a read in flight, even if the view waits for it.
         if !self.is_busy() {
             self.keep_looking(turn);
         }
@@ -70,8 +70,8 @@ impl Election {
             || (!self.view.behind && held.is_some_and(|holder| holder.session == self.session))
     }
 
-    /// Returns true if this candidate has exited without the acknowledgement that its claims are no
-    /// longer stored: a lease that it may still hold expires by itself.
+    /// Returns true if this candidate has exited while its claim may still be stored, because no
+    /// release was acknowledged. The lease then expires by itself.
     pub const fn is_left_to_expire(&self) -> bool {
         self.left_to_expire
     }

@@ -1,4 +1,4 @@
-//! The source from which a candidate learns of changes: a change stream, hints, or nothing.
+//! How a candidate learns of changes: by a change stream, by hints, or not at all.
 //!
 //! An event or a hint is never authority. It makes a candidate read, or shows it a document on which
 //! it may try a compare-and-set.

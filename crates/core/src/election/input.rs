@@ -19,7 +19,7 @@ pub enum Input {
         /// Outcome of the call.
         outcome: Outcome,
     },
-    /// An event of the change stream. Such an event is a hint and never grants authority.
+    /// An event of the change stream. The event is a hint and never grants authority.
     Watch(Watch),
     /// The driver discovered a new primary. A leader renews immediately, even while a renewal hangs
     /// on the old primary.
@@ -61,7 +61,7 @@ pub enum Input {
         token: Token,
     },
     /// Health of the workload. The election assumes a healthy workload until the first such input.
-    /// A candidate with an unhealthy one steps down and does not contend.
+    /// A candidate with an unhealthy workload steps down and does not contend.
     Health {
         /// False if another replica should lead.
         healthy: bool,

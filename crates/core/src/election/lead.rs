@@ -36,7 +36,7 @@ pub(super) struct Stopping {
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
     stuck_reported: bool,
-    /// Instant from which the workload counts as drained; zero once it has confirmed.
+    /// When the workload counts as drained; zero once it has confirmed.
     pub(super) drained_at: BootTime,
     /// Time that the workload has to notice; zero once it has confirmed.
     pub(super) delay: Duration,
@@ -124,8 +124,8 @@ impl Election {
             {
                 (tenure.applied(call), Some(lease))
             }
-            // The renewal matched, but the document is now foreign and must not be changed again. A
-            // read from before this claim led proves nothing about it, so only a renewal's reply
+            // The renewal matched, but the document is now foreign and must not be changed again.
+            // Reads sent before this claim led prove nothing about it, so only a renewal's reply
             // counts.
             Outcome::Applied(Found::Foreign(_)) if tenure.awaits(call) => (Renewed::Rejected, None),
             Outcome::Rejected => (tenure.rejected(call), None),
@@ -181,8 +181,8 @@ impl Election {
         }
     }
 
-    /// Returns the reason to step down that the document gives to the leading claim, if any, and
-    /// the reservation of a transfer.
+    /// Returns why the document asks the leading claim to step down, if it does, and the
+    /// reservation of a transfer.
     pub(super) fn demand(&self, lease: &Lease) -> Option<(Reason, Option<Reservation>)> {
         let State::Leading(tenure) = &self.state else {
             return None;
@@ -390,8 +390,8 @@ impl Election {
     }
 
     /// Starts the cooldown if the step-down was requested. After a step-down for its workload's
-    /// health, a candidate stays out only until the workload is healthy again. One that gave way to
-    /// a preferred standby contends again after the reservation.
+    /// health, a candidate stays out only until the workload is healthy again. A leader that gave
+    /// way to a preferred standby contends again after the reservation.
     fn stay_out_if_asked(&mut self, reason: Reason, token: Token, now: BootTime) {
         let asked = matches!(reason, Reason::Requested | Reason::Transferred);
         if asked && !self.registration.preference.gave_way() {
@@ -423,7 +423,7 @@ impl Stopping {
         }
     }
 
-    /// Returns the instant from which no status file says "leader".
+    /// Returns when the last status file ceases to say "leader".
     fn shown_until(&self) -> BootTime {
         match self.files {
             Files::Demoted => BootTime::default(),

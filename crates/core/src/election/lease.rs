@@ -10,7 +10,7 @@ use super::timings::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
 /// Maximum length of a lease name, which is also the value of a Kubernetes label.
 pub const NAME_LENGTH_MAX: usize = 63;
-/// Maximum length of an identity: that of a Kubernetes pod name.
+/// Maximum length of an identity, equal to the maximum of a Kubernetes pod name.
 pub const IDENTITY_LENGTH_MAX: usize = 253;
 
 /// The name of a lease: 1–63 characters that form a valid Kubernetes label value.
@@ -265,8 +265,8 @@ impl Declared {
     }
 
     /// Returns the time to wait: the declared duration, or the longest one if it is outside 1 s …
-    /// 1 h. No valid holder declares such a duration. Treating it as short would be unsafe, and
-    /// treating it as endless would block.
+    /// 1 h. Valid holders declare none outside. Treating it as short would be unsafe, and treating
+    /// it as endless would block.
     pub fn duration(self) -> Duration {
         self.valid().unwrap_or(LEASE_DURATION_MAX)
     }
@@ -320,8 +320,8 @@ impl Reservation {
 /// Time that others wait for the standby after a release or an expiry: an event and a write,
 /// several times over.
 pub const HEAD_START: Duration = Duration::from_millis(50);
-/// Maximum number of [`HEAD_START`]s that a candidate waits: one, and one more for each point of
-/// priority by which the standby exceeds its own.
+/// Maximum number of [`HEAD_START`]s that a candidate waits: one, and one more for each point that
+/// the standby's priority exceeds its own.
 pub const HEAD_STARTS_MAX: u32 = 3;
 /// The longest reservation; a longer one counts as this.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);

@@ -1,5 +1,4 @@
-//! The phase of the holder's renewals: when a follower reads them that has no change stream, or only
-//! a late one.
+//! The phase of the holder's renewals: when a follower without a timely change stream reads them.
 //!
 //! A holder renews at a fixed interval, so a follower that knows when the last renewal was stored
 //! reads once in each interval, right after the next one is expected. A late read delays a takeover
@@ -15,7 +14,7 @@ use super::time::BootTime;
 const NARROW: Duration = Duration::from_millis(30);
 /// Number of reads in a window that is wide because nothing is known yet.
 const SECTIONS: u32 = 8;
-/// The part of an interval by which two clocks, or a holder's timer, may differ.
+/// Divisor of an interval: two clocks, or a holder's timer, may differ by this part of it.
 const DRIFT_PARTS: u32 = 512;
 /// Number of renewals in a row that were found by the first read of their window, after which the
 /// window begins earlier each time: they may all be earlier than estimated.

@@ -18,14 +18,14 @@ use super::time::BootTime;
 use super::{Election, State, Turn};
 
 /// Minimum time that a standby has to register again: two polls and two random delays, because a
-/// follower with a lower priority may be first and is then replaced. It is at least two renewals, of which the
-/// second one shows the result.
+/// follower with a lower priority may be first and is then replaced. It is at least two renewals;
+/// the second shows the result.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 /// Progress of a leader towards a handover.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Preference {
-    /// Instant from which the interval is counted.
+    /// Start of the interval.
     since: Option<BootTime>,
     /// The preferred standby, and the instant since which it has been registered.
     seen: Option<(Session, BootTime)>,

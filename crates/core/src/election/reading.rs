@@ -51,9 +51,8 @@ impl Election {
 
     /// Sends reads in addition to an open stream, which may be stale although it answers: once per
     /// lease duration, and more often while the holder appears not to renew. Hints report no
-    /// renewals, and a late stream reports them too late, so with them these are the reads that
-    /// show them. Returns the instant of the next
-    /// such read.
+    /// renewals, and a late stream reports them too late; then only these reads show renewals.
+    /// Returns the instant of the next such read.
     pub(super) fn check_stream(&mut self, turn: &Turn<'_>) -> Option<BootTime> {
         if !self.following.is_open() || self.reading.is_some() || self.read_due.is_some() {
             return None;

@@ -26,9 +26,8 @@ impl Election {
         self.shown_while_creating(lease);
     }
 
-    /// Records new values in the status directory for the next process. With a token but without
-    /// the duration that goes with it, that process would wait too briefly after a rollback of the
-    /// store.
+    /// Records new values in the status directory for the next process. A token without its
+    /// duration would make that process wait too briefly after a rollback of the store.
     pub(super) fn remember(&mut self) {
         let RecordedState {
             claim,

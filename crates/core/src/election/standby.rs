@@ -1,8 +1,8 @@
 //! The standby: one follower that acquires first after the leader, so that the others do not race
 //! with it. Without it, each release wakes all followers, and each of them sends an acquisition.
 //!
-//! A registration is a field of the document, written once per leader by whichever follower is
-//! first, and again by one with a higher priority. It is not renewed. It decides nothing: an
+//! A registration is a field of the document, written once per leader by the first follower, and
+//! again by a follower with a higher priority. It is not renewed. It decides nothing: an
 //! acquisition by the standby is the same compare-and-set as any other, and a standby that has
 //! exited costs the others one [`HEAD_START`], or up to [`HEAD_STARTS_MAX`] if they have less
 //! priority.
@@ -37,7 +37,7 @@ pub(super) struct Registration {
     vacancy: Option<(Vacancy, Option<BootTime>)>,
     /// The last registration, with its place, or withdrawal, until it is answered.
     call: Option<(CallId, Option<Vacancy>)>,
-    /// Instant until which a process that exits waits for its withdrawal.
+    /// End of the wait of an exiting process for its withdrawal.
     exit_by: Option<BootTime>,
     /// Random delay after a head start or a reservation, so that the others do not act
     /// simultaneously if the standby does not.
@@ -46,7 +46,7 @@ pub(super) struct Registration {
     pub(super) preference: Preference,
 }
 
-/// A place for a standby: next to a holder that has none, or one with a lower priority.
+/// A place for a standby: next to a holder without a standby, or with a standby of lower priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Vacancy {
     holder: Claim,
@@ -81,8 +81,8 @@ impl Registration {
 }
 
 impl Election {
-    /// Registers this candidate if the holder has no standby, or one with a lower priority, and
-    /// withdraws the registration of one that cannot lead. Returns the next instant.
+    /// Registers this candidate if the holder has no standby, or a standby with a lower priority,
+    /// and withdraws its registration if it cannot lead. Returns the next instant.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.is_standby() && self.unhealthy && self.registration.call.is_none() {
             self.withdraw();
@@ -119,7 +119,7 @@ impl Election {
         let lease = self.view.lease()?;
         let holder = lease.holder.as_ref()?.claim;
         let replaces = match &lease.standby {
-            // Equals leave each other registered.
+            // Candidates of equal priority leave each other registered.
             Some(standby) if standby.priority < self.priority => Some(standby.session),
             Some(_) => return None,
             None => None,
@@ -172,7 +172,7 @@ impl Election {
     }
 
     /// Withdraws the registration of a process that exits, so that another follower registers.
-    /// Returns the instant until which to wait for the answer.
+    /// Returns when the wait for the answer ends.
     pub(super) fn withdraw_before_exit(
         &mut self,
         by: BootTime,
@@ -193,7 +193,7 @@ impl Election {
         Some(until)
     }
 
-    /// Returns the reservation with which a release gives the standby its head start.
+    /// Returns the reservation in a release that gives the standby its head start.
     pub(super) fn reservation_of_standby(&self) -> Option<Reservation> {
         let standby = self.view.lease()?.standby.as_ref()?;
         Some(Reservation {
@@ -203,8 +203,8 @@ impl Election {
     }
 
     /// Returns the time that this candidate leaves to the standby after the holder expired. A
-    /// candidate with a lower priority waits longer, so that its betters go first if the standby has
-    /// exited.
+    /// candidate with a lower priority waits longer, so that candidates with a higher priority go
+    /// first if the standby has exited.
     pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
         let other = |standby: &&Standby| standby.session != self.session;
         match lease.standby.as_ref().filter(other) {
@@ -217,8 +217,8 @@ impl Election {
         }
     }
 
-    /// Returns the time that this candidate leaves the released lease to the one that it is reserved
-    /// for.
+    /// Returns how long this candidate leaves the released lease to the candidate that it is
+    /// reserved for.
     pub(super) fn reserved_for(&self, reservation: &Reservation, lease: &Lease) -> Duration {
         let reserved = reservation.duration.min(RESERVATION_MAX) + self.registration.spread;
         match reservation.is_head_start() {

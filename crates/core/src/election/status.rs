@@ -8,8 +8,7 @@ use super::named::named;
 use super::time::BootTime;
 
 named! {
-    /// The role of a candidate. Exhaustive: each surface must show each role by its name, and must not
-    /// show an unknown one as another.
+    /// The role of a candidate. Exhaustive, because each surface must show each role by its name.
     pub enum Role {
         /// The candidate has authority.
         Leader = "leader",
@@ -35,7 +34,7 @@ named! {
         /// ended claim.
         TookOver = "took_over",
         /// The candidate renewed its lease. This is never the reason for a role, because a leader
-        /// keeps the reason for which it began to lead.
+        /// keeps the reason why it began to lead.
         Renewed = "renewed",
         /// The candidate could not renew before its deadline.
         Deadline = "deadline",

@@ -1,4 +1,4 @@
-//! Instants of CLOCK_BOOTTIME, the only clock by which decisions are made.
+//! Instants of CLOCK_BOOTTIME, the only clock that decisions use.
 //!
 //! This module does not read the clock; every instant comes from the caller.
 

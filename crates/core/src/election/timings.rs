@@ -13,8 +13,8 @@ pub const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// retry together.
 pub const JITTER_PERCENT: u32 = 20;
 
-/// Measured time for which a MongoDB set with default settings accepts no write after its primary
-/// was killed (upper end of 10.1–12.1 s).
+/// Time without accepted writes after the primary of a MongoDB set with default settings was
+/// killed: the maximum measured (10.1–12.1 s).
 const DEFAULT_ELECTION_GAP: Duration = Duration::from_millis(12_100);
 /// The part of [`DEFAULT_ELECTION_GAP`] that does not grow with `electionTimeoutMillis`: the votes,
 /// and the first write of the new primary.
@@ -29,8 +29,8 @@ const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimingSettings {
-    /// Time that contenders wait before they may take over from a holder that does not renew,
-    /// counted from the reply that first showed them a revision.
+    /// How long contenders wait before they take over from a holder that does not renew, counted
+    /// from the reply that first showed the current revision.
     pub lease_duration: Duration,
     /// Duration of authority, counted from before the last acknowledged renewal was sent.
     pub renew_deadline: Duration,
@@ -74,7 +74,7 @@ impl TimingSettings {
     }
 }
 
-/// Checked durations. A claim keeps those it was acquired with.
+/// Checked durations. A claim keeps the durations that it was acquired with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -157,9 +157,8 @@ impl Timings {
         }
     }
 
-    /// Returns the shortest `renew_deadline` with which a leader survives a store that accepts no
-    /// writes for `gap`: a renewal that is sent just before the gap ends times out, and its retry is
-    /// acknowledged.
+    /// Returns the shortest `renew_deadline` that lets a leader survive a store without writes for
+    /// `gap`: a renewal sent just before the gap ends times out, and its retry is acknowledged.
     pub fn renew_deadline_for(&self, gap: Duration) -> Duration {
         let s = &self.0;
         let retry = s.retry_interval.saturating_mul(100 + JITTER_PERCENT) / 100;
@@ -203,8 +202,8 @@ getters! {
     lease_duration renew_deadline renew_interval retry_interval operation_timeout loss_grace
 }
 
-/// Returns the time for which a MongoDB set accepts no writes after its primary was killed, with
-/// this `electionTimeoutMillis`. A primary that freezes adds the catch-up of the next one.
+/// Returns how long a MongoDB set with this `electionTimeoutMillis` accepts no writes after its
+/// primary was killed. A primary that freezes adds the catch-up of the next one.
 pub fn election_gap(election_timeout: Duration) -> Duration {
     election_timeout.saturating_mul(100 + ELECTION_OFFSET_PERCENT) / 100 + ELECTION_VOTES
 }

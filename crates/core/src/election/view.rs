@@ -21,7 +21,7 @@ pub(super) struct View {
     /// The longest valid lease duration seen by this process or the previous one, and at least the
     /// candidate's own.
     lease_longest: Duration,
-    /// Instant until which the last answer of the store counts. A reload does not shorten it, since
+    /// When the last answer of the store ceases to count. A reload does not shorten it, since
     /// the stream still reports at the pace of the durations before.
     pub(super) answers_until: Option<BootTime>,
 }
@@ -118,9 +118,9 @@ impl View {
         }
     }
 
-    /// Stores what was found. A revision that is unchanged, and with it the claim and the token, keeps
-    /// the instant at which it was first seen; any other gets `now`. Ids are random, but those of a
-    /// forked machine or of a document that was edited may repeat.
+    /// Stores what was found. An unchanged revision with unchanged claim and token keeps the
+    /// instant when it was first seen; otherwise the instant is `now`. Ids are random, but ids of a
+    /// forked machine or of an edited document may repeat.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) {
         let document = match found {
             Found::Lease(lease) => {

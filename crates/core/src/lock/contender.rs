@@ -41,13 +41,13 @@ pub struct LockContender {
     session: Session,
     state: State,
     since: BootTime,
-    /// End of the least time of the place, once the lock was acquired with one.
+    /// End of the minimum hold of the place, once the lock was acquired with one.
     keeps_until: Option<BootTime>,
-    /// True once a renewal has declared the least time of the claim.
+    /// True once a renewal has declared the minimum hold of the claim.
     declared: bool,
     /// True once the work has succeeded.
     succeeded: bool,
-    /// Start of contention, from which the reported waiting time counts.
+    /// Start of contention and of the reported waiting time.
     began: BootTime,
     view: View,
     stake: Stake,
@@ -392,8 +392,8 @@ impl LockContender {
         });
     }
 
-    /// Returns the rest of the least time to declare with a renewal, or all of it if the renewal may
-    /// be what the lock is acquired by.
+    /// Returns the rest of the minimum hold to declare with a renewal, or all of it if the renewal
+    /// may acquire the lock.
     fn declares(&self, now: BootTime) -> Option<Duration> {
         let at_least = self.options.at_least;
         match &self.state {
@@ -419,8 +419,8 @@ impl LockContender {
         self.since = now;
     }
 
-    /// Asserts what only a bug can break. A contender in such a state must not continue with
-    /// authority.
+    /// Panics in states that only a bug can cause, because a contender must not continue with
+    /// authority there.
     fn check_invariants(&self) {
         let in_flight = self.stake.in_flight();
         assert!(

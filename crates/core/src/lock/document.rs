@@ -15,7 +15,7 @@ pub const HOLDERS_MAX: usize = 256;
 pub const QUEUE_MAX: usize = 512;
 /// Maximum number of slots of a semaphore.
 pub const SLOTS_MAX: u32 = 256;
-/// Longest time for which a place can be kept after its acquisition.
+/// Maximum of the minimum hold of a place after its acquisition.
 pub const AT_LEAST_MAX: Duration = Duration::from_secs(24 * 3600);
 
 named! {
@@ -34,7 +34,7 @@ named! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
-    /// Random id, new for each place in the queue, by which entries are compared.
+    /// Random id, new for each place in the queue; identifies the entry.
     pub claim: Claim,
     /// Name of the owner; informational.
     pub identity: Identity,
@@ -44,20 +44,20 @@ pub struct Entry {
     pub mode: Mode,
     /// Id of the owner's last write. Only the owner changes it, in each of its writes.
     pub revision: Revision,
-    /// Time for which others must see the entry unchanged before they consider it expired.
+    /// How long others must see the entry unchanged before they consider it expired.
     pub lease_duration: Declared,
-    /// Fencing token of an entry among the holders. Older versions grant without one; such an entry
-    /// has no authority until its owner confirms it.
+    /// Fencing token of an entry among the holders. Older versions grant without a token; the entry
+    /// then has no authority until its owner confirms it.
     pub token: Option<Token>,
-    /// Revision that the grant found, if another contender granted the entry. While it is the
-    /// revision, the grant is unconfirmed.
+    /// Revision that the grant found, if another contender granted the entry. While it equals
+    /// `revision`, the grant is unconfirmed.
     pub granted_revision: Option<Revision>,
     /// Number of the slot that the entry holds, from 0, if the lock has slots. Older versions grant
     /// without one; the owner's confirmation then takes one.
     pub slot: Option<u32>,
-    /// Time for which the place stays taken at least, from the owner's last write on; zero without
-    /// a least time, and until the owner knows that it may hold. Others count it from the reply that
-    /// first showed that write.
+    /// Rest of the minimum hold as of the owner's last write; zero without a minimum hold, and
+    /// until the owner knows that it may hold. Others count it from the reply that first showed
+    /// that write.
     pub at_least: Duration,
     /// True if the work has ended. The owner has no authority, and the place stays taken for
     /// `at_least`.
@@ -85,7 +85,7 @@ pub struct LockDocument {
     pub queue: Vec<Entry>,
     /// Last success of each key, oldest first.
     pub successes: Vec<Success>,
-    /// Time of this reply by the clock of the store, with which successes are compared; zero if it is
+    /// Time of this reply by the clock of the store, for comparison with successes; zero if it is
     /// unknown. Not stored.
     pub store_now: WallMillis,
 }

@@ -57,7 +57,7 @@ pub enum Notice {
         token: Option<Token>,
         /// State of the entry.
         state: EntryState,
-        /// Time for which the entry was seen unchanged.
+        /// How long the entry was seen unchanged.
         silent: Duration,
     },
     /// This contender's waiting or granted entry was evicted, so it joins again at the tail.

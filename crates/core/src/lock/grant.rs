@@ -1,4 +1,4 @@
-//! Grants: how a contender comes to hold the lock by a write of another one.
+//! Grants: how another contender's write lets a contender hold the lock.
 //!
 //! The grant names the revision that it found. Only the owner writes its revision, so the owner
 //! sent it before the grant, and counts its provisional authority from there. It is safe for the
@@ -11,19 +11,19 @@ use std::time::Duration;
 use super::document::Entry;
 use crate::election::{BootTime, Revision, Timings, Token};
 
-/// Divisor of the lease duration that gives the time after which others evict an unconfirmed entry,
-/// and of the renew deadline that gives the provisional authority. Both need the same one, since
-/// the ratio of the two is what bounds the difference of clock rates (I1).
+/// Others evict an unconfirmed entry after this fraction of the lease duration; provisional
+/// authority lasts this fraction of the renew deadline. One divisor serves both, since their ratio
+/// bounds the difference of clock rates (I1).
 pub(super) const GRANT_SHARE: u32 = 8;
 
-/// Delay of the confirmation. Work that is shorter needs none: its release follows the grant.
+/// Delay of the confirmation. Shorter work needs no confirmation: its release follows the grant.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
-/// Least time that a grant must leave for its confirmation, however short the lease. A store or a
+/// Minimum time that a grant must leave for its confirmation, however short the lease. A store or a
 /// machine under load answers a write within it.
 const REMAINING_MIN: Duration = Duration::from_millis(180);
 
-/// A grant that a majority has.
+/// A majority-acknowledged grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Grant {
@@ -37,7 +37,7 @@ pub struct Grant {
 
 impl Entry {
     /// Returns the grant that the owner has not confirmed; `None` for an entry that waits or holds,
-    /// and for one that an older version granted.
+    /// or that an older version granted.
     pub fn unconfirmed_grant(&self) -> Option<Grant> {
         let token = self.token?;
         let revision = self.granted_revision.filter(|it| *it == self.revision)?;
@@ -65,7 +65,7 @@ pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
 }
 
 /// Returns the time that a grant must leave for its confirmation. With less, the confirmation comes
-/// first, because a lock that is lost costs more than one that is acquired a round trip later.
+/// first, because losing a lock costs more than acquiring it a round trip later.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

@@ -30,15 +30,15 @@ impl Slots {
     }
 }
 
-/// Time for which a place stays taken at least, from its acquisition on: up to [`AT_LEAST_MAX`], or
-/// zero for as long as the work takes.
+/// Minimum hold of a place, counted from its acquisition: up to [`AT_LEAST_MAX`]; zero if the place
+/// is freed when the work ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "Duration", into = "Duration"))]
 pub struct AtLeast(Duration);
 
 impl AtLeast {
-    /// No longer than the work takes.
+    /// No minimum: the place is freed when the work ends.
     pub const NONE: Self = Self(Duration::ZERO);
 
     /// Checks a duration. Returns `None` if it is above [`AT_LEAST_MAX`].
@@ -52,8 +52,8 @@ impl AtLeast {
     }
 }
 
-/// Mode in which a contender wants to hold the lock. Exhaustive: a program requests one, and has
-/// none to read.
+/// Mode in which a contender wants to hold the lock. Exhaustive, because programs only request
+/// modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Want {
@@ -92,8 +92,8 @@ pub struct Options {
     pub identity: Identity,
     /// Requested mode.
     pub want: Want,
-    /// Time for which the place stays taken at least, even if the work ends or the process dies. It
-    /// is declared before the acquisition, which takes one more write.
+    /// Minimum hold of the place, even if the work ends or the process dies. It is declared before
+    /// the acquisition, which takes one more write.
     pub at_least: AtLeast,
     /// Durations used by the contender.
     pub timings: Timings,
@@ -134,11 +134,12 @@ pub enum Input {
     /// Stop waiting and leave the queue. A lock that is held is released too, as if no work had
     /// begun: nothing may run under it from then on, and its place is not kept.
     GiveUp,
-    /// The owner is gone. Stop waiting, or release the lock as by [`Input::Release`].
+    /// The owner is gone. Stop waiting, or release the lock like [`Input::Release`].
     Abandoned,
     /// Release the lock. The work under it must have ended and be confirmed gone (I6); after a
     /// loss, nothing may run under the lost claim.
     Release,
-    /// The same after work that succeeded. The success is recorded if the options say so.
+    /// Release the lock after work that succeeded. The success is recorded if the options request
+    /// it.
     Succeeded,
 }

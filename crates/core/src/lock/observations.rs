@@ -22,7 +22,7 @@ named! {
         Granted = "granted",
         /// Holding the lock.
         Held = "held",
-        /// Work has ended, and the place stays taken for the rest of its least time.
+        /// Work has ended, and the place stays taken for the rest of its minimum hold.
         Kept = "kept",
     }
 }
@@ -43,7 +43,7 @@ pub struct Observation {
     pub lease_duration: Declared,
     /// When a reply first showed this revision and state.
     pub since: BootTime,
-    /// End of the least time of a confirmed entry among the holders, counted from the reply that
+    /// End of the minimum hold of a confirmed entry among the holders, counted from the reply that
     /// first showed this revision; `None` if it has none.
     pub kept_until: Option<BootTime>,
 }
@@ -160,7 +160,7 @@ pub(super) struct Patience {
 }
 
 impl Entry {
-    /// Returns true if an entry in this state keeps its place for a least time. It counts once the
+    /// Returns true if an entry in this state keeps its place for a minimum hold. It counts once the
     /// owner has confirmed the entry, since the owner begins nothing before that.
     fn keeps(&self, state: EntryState) -> bool {
         let confirmed = matches!(state, EntryState::Held | EntryState::Kept);

@@ -58,8 +58,8 @@ named! {
     }
 }
 
-/// One write or read. Each write that changes membership also grants, in the same update. The
-/// filters are those of `docs/locks.md`.
+/// One write or read. Each write that changes membership also grants, in the same update.
+/// `docs/locks.md` describes the filters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation {
@@ -88,11 +88,11 @@ pub enum Operation {
         /// Highest token seen in a document in which this claim does not hold. An unconfirmed grant
         /// with a token that is not above it gets another token.
         seen: Token,
-        /// Rest of the least time of the place, or all of it before the work begins; `None` to
-        /// leave the entry's as it is.
+        /// Rest of the minimum hold of the place, or all of it before the work begins; `None`
+        /// leaves the entry's value unchanged.
         at_least: Option<Duration>,
     },
-    /// End the work before the least time of the place. The entry stays among the holders for the
+    /// End the work before the minimum hold of the place. The entry stays among the holders for the
     /// rest of that time, without authority.
     Keep {
         /// Claim of this contender.
@@ -101,24 +101,24 @@ pub enum Operation {
         revision: Revision,
         /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
-        /// Rest of the least time.
+        /// Rest of the minimum hold.
         at_least: Duration,
-        /// Key of the work, if it succeeded and that is to be recorded.
+        /// Key of the work, to record its success.
         success: Option<WorkKey>,
     },
     /// Remove this contender's entry, and grant.
     Leave {
         /// Claim of this contender.
         claim: Claim,
-        /// Every revision that this claim has sent and that may be stored; at most 128. The twin of a
-        /// forked machine renews the entry by others.
+        /// Every revision that this claim has sent and that may be stored; at most 128. The twin of
+        /// a forked machine renews the entry with other revisions.
         mine: Vec<Revision>,
         /// Highest token seen.
         seen: Token,
-        /// Key of the work, if it succeeded and that is to be recorded.
+        /// Key of the work, to record its success.
         success: Option<WorkKey>,
-        /// Number of slots that this contender wants. They are those of the lock while its entry is
-        /// there, so with 0 the grants give none.
+        /// Number of slots that this contender wants. The lock has this number while the
+        /// contender's entry is there, so with 0 the grants give no slots.
         slots: u32,
     },
     /// Remove every entry that still matches, and grant. Without entries, only grant: matches if the
@@ -184,7 +184,7 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Event of a lock's change stream, which a majority has. Except for a grant, events are hints.
+/// Majority-acknowledged event of a lock's change stream. Except for a grant, events are hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Hint {

@@ -1,4 +1,4 @@
-//! Durations of a lock for which only the lease duration was chosen.
+//! Durations of a lock if only the lease duration was chosen.
 
 use std::time::Duration;
 

@@ -155,7 +155,7 @@ impl Stake {
         self.settle(call, Fate::Rejected);
     }
 
-    /// Moves the send of a write. Only for the planted bug `AnchorAtReply`.
+    /// Overwrites a write's send time. Only for the planted bug `AnchorAtReply`.
     #[cfg(proof)]
     pub(super) fn sent_again(&mut self, call: CallId, at: BootTime) {
         if let Some(attempt) = self.attempts.iter_mut().find(|a| a.call == call) {

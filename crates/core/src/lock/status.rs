@@ -31,7 +31,7 @@ pub enum End {
     /// The lock was held and released.
     Released,
     /// The lock was held, and its release was not confirmed: the store did not answer for as long as
-    /// the entry lasts, or an unanswered release may have been the one that was applied. A success
+    /// the entry lasts, or an unanswered release may have been applied. A success
     /// may not be recorded.
     Unconfirmed,
     /// The lock was held and lost.
@@ -78,7 +78,7 @@ pub struct Ahead {
     pub token: Option<Token>,
     /// True if it is among the holders, holding or granted.
     pub holds: bool,
-    /// True if its work has ended and its place is kept for its least time.
+    /// True if its work has ended and its place is kept for its minimum hold.
     pub is_over: bool,
     /// Time of its join by its owner's wall clock; informational.
     pub since: WallMillis,

@@ -1,8 +1,8 @@
 //! Recorded successes, for work that must not be repeated too soon.
 //!
 //! A success is recorded by the write that ends the claim, so the next holder sees it in the reply
-//! that makes it a holder. Its age is the only thing here that a wall clock decides: that of the
-//! store, which stamps both the success and the reply. No authority depends on it.
+//! that makes it a holder. Its age is the only decision here that depends on a wall clock: the
+//! store's, which stamps both the success and the reply. No authority depends on it.
 
 use std::fmt;
 use std::time::Duration;

@@ -20,8 +20,8 @@ pub(super) struct View {
     pub(super) token: Token,
     /// Highest token ever seen. The next token is above it.
     pub(super) token_highest: Token,
-    /// Highest token known from anything but a grant of the current claim. The token of a grant
-    /// that counts is above it; a restored document may grant by a token that was used before.
+    /// Highest token known from anything but a grant of the current claim. Only a grant with a
+    /// higher token counts, because a restored document may reuse a token.
     pub(super) token_floor: Token,
     /// True if a document is known to exist.
     pub(super) exists: bool,
@@ -74,7 +74,8 @@ impl View {
     pub(super) fn note_seen(&mut self, lock: &LockDocument, mine: Claim) {
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
         let token = lock.token.max(held.unwrap_or_default());
-        // A later reply with a lower token comes from a deposed primary, or the store went back.
+        // A later reply with a lower token comes from a deposed primary, or the store was rolled
+        // back.
         self.token = self.token.max(lock.token);
         self.token_highest = self.token_highest.max(token);
         if !lock.holders.iter().any(|entry| entry.claim == mine) {
@@ -87,7 +88,7 @@ impl View {
         self.lease_longest = self.lease_longest.max(longest.unwrap_or_default());
     }
 
-    /// Continues with another claim, for which every token known so far counts.
+    /// Continues with another claim, whose token must exceed every token known so far.
     pub(super) fn claims_anew(&mut self) {
         self.token_floor = self.token_highest;
     }

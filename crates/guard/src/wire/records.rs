@@ -9,7 +9,7 @@ use crate::claim_share::ClaimPlace;
 use leasehold_core::deadline_policy::{Leftovers, Order, Stop, StopScope, Terms};
 use leasehold_core::election::BootTime;
 
-/// The record of the daemon: the complete desired state at present.
+/// The record of the daemon: the complete desired state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ToGuard {
     pub(crate) order: Order,
@@ -50,7 +50,7 @@ pub(crate) struct GuardStart {
     pub(crate) stop_scope: StopScope,
     /// Times of descendants that outlive CMD's first process.
     pub(crate) leftovers: Leftovers,
-    /// The process group from which CMD takes over the terminal; 0 if it does not.
+    /// The process group that CMD takes the terminal over from; 0 if it does not.
     pub(crate) foreground: i32,
     /// The guard's place in the claim file, if the file was sent too.
     pub(crate) place: ClaimPlace,
@@ -112,7 +112,7 @@ impl LeaderEnd {
     }
 }
 
-/// The record of the guard: everything that it knows at present.
+/// The record of the guard: everything that it knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GuardReport {
     pub(crate) stage: CommandStage,

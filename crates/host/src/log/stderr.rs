@@ -1,7 +1,7 @@
 //! Standard error that never blocks on its reader.
 //!
 //! A full pipe blocks the writer, and here the writer is the event loop that renews the lease.
-//! Lines for which the reader has no room are dropped and counted. The queue is the kernel's
+//! Lines that do not fit into the pipe are dropped and counted. The queue is the kernel's
 //! buffer: 64 KiB for a pipe, some 300 lines.
 
 use std::io;
@@ -47,7 +47,7 @@ impl Stderr {
         let _ = self.on_loss.set(Box::new(count));
     }
 
-    /// Writes a whole line, or drops what the reader has no room for.
+    /// Writes a whole line, or drops what does not fit.
     pub fn write_line(&self, line: &[u8]) {
         let written = if self.torn.load(Ordering::Relaxed) {
             self.write_up_to_full(&[b"\n", line].concat())

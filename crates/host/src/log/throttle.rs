@@ -10,8 +10,8 @@ const REPEAT_MIN: Duration = Duration::from_secs(2);
 /// Maximum interval between two lines about a lasting error.
 const REPEAT_MAX: Duration = Duration::from_secs(300);
 
-/// Maximum number of kinds of failures. MongoDB has about four hundred codes, of which a call meets a
-/// few; beyond this number, lines are logged at the interval alone.
+/// Maximum number of kinds of failures. A call meets a few of MongoDB's about four hundred codes.
+/// Beyond this number, lines are logged at the interval alone.
 const KINDS_MAX: usize = 64;
 
 /// Returns a duration as a field of a log line.

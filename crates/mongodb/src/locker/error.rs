@@ -19,14 +19,14 @@ pub enum LockError {
         /// The reason, if known.
         failure: Option<Failure>,
     },
-    /// The store refuses the calls until its configuration or that of this program changes: the
+    /// The store refuses the calls until its configuration, or this program's, changes: the
     /// credentials, a missing right, another deployment.
     Refused {
         /// The reason.
         failure: Failure,
     },
-    /// [`Lock::once_per`](super::Lock::once_per) on a shared lock or one with slots, of which
-    /// several holders could begin before one of them succeeds.
+    /// [`Lock::once_per`](super::Lock::once_per) on a shared lock or a lock with slots: several
+    /// holders could begin before the first succeeds.
     NotExclusive,
     /// The lock cannot be acquired without waiting.
     Busy {

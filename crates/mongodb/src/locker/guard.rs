@@ -53,9 +53,9 @@ use leasehold_core::lock::{
 ///
 /// A value and its clones remember their observations of other holders. This lets them evict a
 /// holder that was killed although each acquisition is short: keep the value instead of creating a
-/// new one each time. They also share one client, which connects at the first acquisition and is shut
-/// down with the last of them and of their guards. An acquisition on another runtime connects anew.
-/// [`StoreOptions::with_client`] shares one client among several locks.
+/// new one each time. They also share one client. It connects at the first acquisition, and is shut
+/// down once all clones and their guards are dropped. An acquisition on another runtime creates
+/// another client. [`StoreOptions::with_client`] shares one client among several locks.
 ///
 /// Each waiter holds a connection, on which its change stream awaits the grant. Let the tasks of one
 /// process queue in the process first if they are many.
@@ -94,7 +94,7 @@ struct SharedObservations {
 /// Saves the observations of a contender when it finishes.
 struct SaveObservations {
     cache: Arc<Mutex<SharedObservations>>,
-    /// The observations with which the contender started.
+    /// The observations when the contender started.
     before: Observations,
     health: watch::Sender<StoreHealth>,
     _running: RunningContender,
@@ -197,8 +197,8 @@ impl Lock {
         self.within(patience, true).await
     }
 
-    /// Waits until no contender of this lock or of its clones is left: until each guard and each
-    /// acquisition that was dropped has left the lock, or its entry is left to expire.
+    /// Waits until all contenders of this lock and of its clones have ended: until each guard and
+    /// each acquisition that was dropped has left the lock, or its entry is left to expire.
     pub async fn idle(&self) {
         let mut contenders = self.contenders.subscribe();
         // The sender is in `self`.
@@ -289,7 +289,7 @@ impl Drop for LockGuard {
 }
 
 impl LockGuard {
-    /// Returns the guard of an acquisition, or waits for the withdrawal of one that failed.
+    /// Returns the guard of an acquisition, or waits for the withdrawal if it failed.
     async fn concluded(mut self, held: Result<(), LockError>) -> Result<Self, LockError> {
         let Err(error) = held else {
             self.may_have_begun = true;
@@ -336,8 +336,8 @@ impl LockGuard {
         self.locker.authority()
     }
 
-    /// Returns the number of the held slot, from 0; `None` if the lock has no slots, or was lost. No
-    /// two holders have the same one at any instant.
+    /// Returns the number of the held slot, from 0; `None` if the lock has no slots, or was lost.
+    /// No two holders share a slot at any instant.
     pub fn slot(&self) -> Option<u32> {
         let status = self.status.borrow().at(leasehold_clock::boot_now());
         match status.standing {

@@ -17,7 +17,7 @@ pub struct StoreHealth {
     writes: Option<ConsecutiveFailures>,
     /// True if the queue is full.
     queue_full: bool,
-    /// Time until which a document that is older than before keeps this contender waiting.
+    /// End of the wait that an older document than before has caused.
     doubt_until: Option<BootTime>,
 }
 
@@ -91,7 +91,7 @@ impl StoreHealth {
         self.failing().next().is_some()
     }
 
-    /// Returns the reason why calls fail: one that a server has named, if there is any.
+    /// Returns why calls fail; a reason named by a server has priority.
     pub fn failure(&self) -> Option<&Failure> {
         let named = self
             .failing()

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A deployment as its servers describe it. Two candidates of one lease on two deployments would
 /// both lead.
 ///
-/// A deployment is the same while the ids of the sets agree, the names agree, and at least one of the
+/// A deployment is recognized while the set's id and name are unchanged and at least one of the
 /// last known members remains. The id alone does not decide, because a copy of a set's data has the
 /// set's id. A set whose members were all moved to other hosts in one step looks like another
 /// deployment.

@@ -25,8 +25,8 @@ impl Default for FailoverSettings {
 }
 
 impl FailoverSettings {
-    /// Returns the time after which the members call an election, without its random offset. A
-    /// member that is asked less often than `electionTimeoutMillis` is missed later.
+    /// Returns the time after which the members call an election, without its random offset.
+    /// Members that send heartbeats less often than that notice later.
     pub fn noticed_after(&self) -> Duration {
         self.election_timeout.max(self.heartbeat_interval)
     }

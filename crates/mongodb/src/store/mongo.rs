@@ -68,7 +68,7 @@ struct LeaseInner {
     /// Notified when another change stream is wanted.
     reopen: Notify,
     hints: Arc<Hints>,
-    /// The newest known document, to which change events are applied.
+    /// The newest known document, kept current by change events.
     newest: Mutex<Option<Document>>,
     ignored_request: Mutex<IgnoredRequest>,
     roll_calls: roll_call::Answers,
@@ -109,7 +109,7 @@ impl MongoStore {
         self.shared.deployment.found()
     }
 
-    /// Returns a receiver of the current durations: those of the start, or of the last reload.
+    /// Returns a receiver of the current durations, as of the start or the last reload.
     pub fn timings(&self) -> watch::Receiver<Timings> {
         self.shared.deployment.current_timings()
     }

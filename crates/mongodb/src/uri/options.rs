@@ -8,7 +8,7 @@ use super::UriNotice;
 pub enum Treatment {
     /// The driver applies it.
     Applied,
-    /// The driver applies it, which has this risk.
+    /// The driver applies it, with this risk.
     AppliedWithRisk(&'static str),
     /// leasehold sets this instead, because the protocol or a key of the configuration requires it.
     Overridden(&'static str),
@@ -83,9 +83,9 @@ const PROXY: Treatment = Treatment::Refused(
      them",
 );
 
-/// All options: those of the drivers' specification in alphabetical order, then those of single
-/// drivers. An option is ignored only if security and the choice of the leader are the same without
-/// it.
+/// All options: first the options of the drivers' specification in alphabetical order, then options
+/// of single drivers. An option is ignored only if it changes neither security nor the choice of
+/// the leader.
 pub const OPTIONS: &[UriOption] = &[
     applied("appName", Accepts::AppName),
     applied("authMechanism", Accepts::Text),
@@ -320,7 +320,7 @@ impl UriOption {
         self.treatment == Treatment::Applied && !harmless.contains(&self.name)
     }
 
-    /// Returns the accepted values, if this one is not among them.
+    /// Returns the accepted values, if this value is not accepted.
     pub(super) fn refused_value(&self, value: &str) -> Option<&'static str> {
         let (accepted, expected) = match self.accepts {
             Accepts::Text => (true, ""),

@@ -18,7 +18,7 @@ pub enum UriProblem {
     NotText,
     /// Has an option that leasehold refuses; contains its name, the reason and the remedy.
     Refused(&'static str, &'static str),
-    /// Has an option that no driver has; contains its name, and a known one that is similar.
+    /// Has an option that no driver has; contains its name, and a similar known option.
     Unknown(String, Option<&'static str>),
     /// Has an option without a value.
     NoValue(&'static str),
@@ -26,9 +26,9 @@ pub enum UriProblem {
     Value(&'static str, &'static str),
     /// Has an option twice, with different values.
     Ambiguous(&'static str),
-    /// Has options that the driver rejects: their values, or that they are combined.
+    /// Has options that the driver rejects, for their values or their combination.
     Rejected(Vec<&'static str>),
-    /// Requests a login that this build does not have, but one with this cargo feature.
+    /// Requests a login that needs a build with this cargo feature.
     Login(&'static str, &'static str),
     /// Requests a login that no build has.
     Kerberos,
@@ -97,7 +97,7 @@ impl fmt::Display for UriProblem {
 }
 
 impl UriProblem {
-    /// The problem of a record of servers that requests a load balancer.
+    /// The SRV record requests a load balancer.
     pub(crate) fn load_balanced() -> Self {
         Self::Refused("loadBalanced", LOAD_BALANCED)
     }

@@ -258,7 +258,7 @@ impl Written {
         }
         let held = gone.into_iter().filter(|entry| entry.token.is_some());
         self.ended.extend(held.map(|entry| {
-            // The work ended in order, and the least time after it has passed.
+            // The work ended in order, and the minimum hold after it has passed.
             let ended_before = ending == Ending::Expired && entry.is_over;
             let ending = if ended_before {
                 Ending::Released
@@ -314,8 +314,8 @@ fn free_slots<'a>(lock: &'a LockDocument, granted: &'a [Entry]) -> impl Iterator
     (0..lock.slots).filter(move |slot| !taken(slot))
 }
 
-/// Assigns a slot of the lock to an entry that is granted after `granted`: the lowest free one that
-/// its owner had last, otherwise the lowest free one.
+/// Assigns a slot of the lock to an entry that is granted after `granted`: the lowest free slot
+/// that its owner had last, otherwise the lowest free slot.
 fn take_slot(lock: &mut LockDocument, granted: &[Entry], entry: &mut Entry) {
     if lock.slots == 0 {
         return;

@@ -1,6 +1,6 @@
 //! Examines a status directory as a daemon would find it, without changing anything there.
 //!
-//! No lock is taken, because a daemon that starts at the same moment would find it taken.
+//! Takes no lock, because a daemon that starts meanwhile would find it taken.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -1,6 +1,6 @@
-//! Creates directories and files in places where other users may write as well. Nothing planted
-//! under one of our names is followed, waited for or written to, and the umask does not decide who
-//! may read.
+//! Creates directories and files in places where other users may write as well. A link, FIFO or
+//! file that another user planted under one of our names is not followed, read or written, and the
+//! umask does not decide who may read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -51,8 +51,8 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses a path that leads through a symbolic link of a user other than this one and root, who
-/// decides with it where our files are written.
+/// Refuses a path that leads through a symbolic link of a user other than this one and root,
+/// because that user would decide where our files are written.
 pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
     let planted = path.ancestors().find(|part| {
         fs::symlink_metadata(part).is_ok_and(|found| found.is_symlink() && !is_ours(found.uid()))
@@ -223,7 +223,7 @@ pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// Returns true if other users can rename what is in a directory, and is not theirs.
+/// Returns true if other users can rename entries of a directory that they do not own.
 fn can_be_replaced_in(directory: &Path) -> bool {
     const STICKY: u32 = 0o1000;
     fs::metadata(directory).is_ok_and(|found| {

@@ -60,7 +60,8 @@ fn near(bound: u128) -> impl Strategy<Value = u128> {
     ]
 }
 
-/// Returns durations of which many are accepted, and many by a nanosecond not.
+/// Returns durations near the limits: many are accepted, many others exceed a limit by a
+/// nanosecond.
 fn near_the_rules() -> impl Strategy<Value = Nanos> {
     let interval = || prop_oneof![near(50 * MILLISECOND), 0..=400 * SECOND];
     let rest = (interval(), interval(), interval(), 0..=400 * SECOND);

@@ -31,8 +31,8 @@ pub(super) struct Holding {
     /// The newest acknowledged write. Acknowledgements of earlier writes no longer extend
     /// authority.
     newest: CallId,
-    /// Number of calls sent before the lock was acquired. The store may have performed them before
-    /// the grant, whatever the order in which they were sent and answered.
+    /// Number of calls sent before the lock was acquired. The store may have performed these calls
+    /// before the grant, whatever the order of sending and answers.
     sent_before: u64,
     due: BootTime,
     /// Renew as soon as possible, even if another attempt hangs.
@@ -88,7 +88,7 @@ impl LockContender {
             true => Some(now),
             false => self.stake.sent_at(grant.revision),
         };
-        // An event does not show the successes, and the grant declares no least time.
+        // An event does not show the successes, and the grant declares no minimum hold.
         let shown = self.options.once_per.is_none() || planted!(GrantWithoutSuccesses);
         let declared = self.options.at_least == AtLeast::NONE;
         let usable = grant.token > self.view.token_floor && self.has_slot(grant.slot);
@@ -119,7 +119,7 @@ impl LockContender {
         true
     }
 
-    /// Returns true unless the lock has slots and an older version granted without one.
+    /// Returns true unless the lock has slots and an older version granted without a slot.
     pub(super) fn has_slot(&self, slot: Option<u32>) -> bool {
         self.options.want.slots() == 0 || slot.is_some()
     }

@@ -177,7 +177,7 @@ impl LockContender {
         let (has, full) = (lock.slots, lock.queue.len() >= QUEUE_MAX);
         let free = place_free(lock, want.mode(), want.slots());
         if !fits && self.any_expired(turn.now) {
-            // The lock may be unused but for what is evicted.
+            // Apart from the evicted entries, the lock may be unused.
             self.next(Next::Look, turn.now);
         } else if !fits {
             self.doubt_or(proof == Proof::Newest, turn, |contender, turn| {

@@ -1,6 +1,6 @@
 //! Giving up a place or a lock: the leave, repeated until it is resolved.
 //!
-//! The claim ends here. Nothing renews it, and an entry of it that is found later is not adopted.
+//! The claim ends here: it is never renewed again, and its entry is not adopted if found later.
 //! If the place must stay taken for longer, its entry is marked instead, and others remove it.
 
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl LockContender {
         if !self.stake.may_be_stored() {
             return self.end(end, now);
         }
-        // A least time that was declared and is not to be kept takes the place until a leave is
+        // A minimum hold that was declared and is not to be kept takes the place until a leave is
         // applied.
         let declared = match self.keeps_until {
             None if self.declared => self.options.at_least.get(),
@@ -141,12 +141,12 @@ impl LockContender {
             at_least: rest,
             success: self.success(),
         });
-        // Nothing waits for it as for a renewal.
+        // Unlike a renewal, it is not awaited.
         self.stake.open(call);
         call
     }
 
-    /// Sends another leave to the new primary, concurrently with one that hangs on the old primary.
+    /// Sends another leave to the new primary while the first hangs on the old primary.
     pub(super) fn leave_again(&mut self, now: BootTime) {
         if let State::Leaving(leaving) = &mut self.state {
             leaving.unanswered |= leaving.awaited.take().is_some();
@@ -166,7 +166,7 @@ impl LockContender {
             Outcome::Applied(found) => {
                 let end = leaving.end.clone();
                 if let (Found::Lock(lock), true) = (found, self.view.is_news(call)) {
-                    // The next contender of this machine knows an own place that is kept.
+                    // The next contender of this machine recognizes its kept place.
                     self.view.observations.note(&lock, None, turn.now);
                 }
                 self.end(end, turn.now);
@@ -193,7 +193,8 @@ impl LockContender {
         match unanswered {
             // Only another contender or an operator can have removed it.
             false => End::Lost(Loss::Rejected),
-            // Either that, or the leave before was applied and recorded the success.
+            // Another contender has removed it, or the previous leave was applied and recorded the
+            // success.
             true if self.success().is_some() => End::Unconfirmed,
             true => End::Released,
         }

@@ -381,7 +381,7 @@ impl LockContender {
         }
     }
 
-    /// Returns how long ago the work succeeded, if that is too short to do it again.
+    /// Returns how long ago the work succeeded, if that is too recent to repeat it.
     fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
         self.options.once_per.as_ref()?.done_ago(lock)
     }
@@ -402,7 +402,8 @@ impl LockContender {
     /// Abandons the entry to another process that renews it. A leave would remove the entry while
     /// that process holds the lock.
     fn duplicated(&mut self, turn: &mut Turn<'_>) {
-        // After many unanswered attempts, the revision may be a forgotten one of this contender.
+        // After many unanswered attempts, the revision may be this contender's own, already
+        // forgotten.
         if self.stake.forgotten {
             return self.place_lost(turn);
         }

@@ -11,11 +11,11 @@ use crate::lock::operation::{Ending, Operation, Outcome, Writer};
 use crate::lock::stake::Kind;
 use crate::lock::view::Place;
 
-/// Additional delay of each waiter's sweep over that of the waiter before it, so that not all of
-/// them sweep. The value covers some round trips to a nearby store.
+/// Delay of each waiter's sweep after the sweep of the waiter before it, so that not all waiters
+/// sweep. The value covers some round trips to a nearby store.
 const STAGGER: Duration = Duration::from_millis(200);
-/// Position from which on the delay no longer grows, so that the time to evict an expired entry
-/// stays bounded.
+/// Last position that increases the delay, so that the time to evict an expired entry stays
+/// bounded.
 const STAGGERED_MAX: usize = 8;
 /// Number of sweeps of unknown outcome whose late replies are awaited.
 const UNANSWERED_MAX: usize = 4;
@@ -144,8 +144,8 @@ impl LockContender {
         }
     }
 
-    /// Records the document in the reply to a sweep of a holder, or to a read of before it held. A
-    /// later sweep must not be by revisions that are older than the ones shown.
+    /// Records the document in the reply to a holder's sweep, or to a read from before it held. A
+    /// later sweep must not use older revisions than shown.
     pub(super) fn shown_to_holder(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         if let Outcome::Applied(Found::Lock(lock)) = outcome
             && self.view.is_news(call)

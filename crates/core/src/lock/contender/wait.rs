@@ -48,7 +48,7 @@ impl LockContender {
                     hurry: false,
                 };
                 self.enter(State::Waiting(waiting), turn.now);
-                // A place with a least time is usually granted at once, and only to be declared.
+                // A place with a minimum hold is usually granted at once, and only to be declared.
                 let declares = granted && self.options.at_least != AtLeast::NONE;
                 if !self.watching && !declares {
                     self.follow();
@@ -156,7 +156,7 @@ impl LockContender {
         if !granted && std::mem::take(&mut waiting.overlooked) {
             let revision = self.attempt(Kind::Evict, turn);
             self.send_sweep(Vec::new(), Some(self.stake.writer(revision)));
-            // Not again at once, if the reply does not show a grant.
+            // Waits before the next attempt, if the reply does not show a grant.
             return self.pause_writes(turn);
         }
         let (lacks_slot, renew_due) = (waiting.lacks_slot, waiting.renew_due);

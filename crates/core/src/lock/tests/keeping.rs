@@ -1,4 +1,4 @@
-//! Places that stay taken for a least time after the acquisition.
+//! Places that stay taken for a minimum hold after the acquisition.
 
 use super::harness::{Fixture, options, seconds};
 use crate::lock::{

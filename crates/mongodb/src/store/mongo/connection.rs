@@ -41,8 +41,8 @@ use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
 
 /// Time limit for shutting down a client. A client ends its sessions in a few milliseconds; after
-/// that its monitors take up to a heartbeat to notice, which a process that exits need not wait
-/// for.
+/// that its monitors take up to a heartbeat to notice, but a process that exits need not wait for
+/// them.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 
 /// A collection of a deployment, and the client that reaches it.
@@ -413,7 +413,7 @@ impl Deployment {
         outcome::describe(error, &self.servers)
     }
 
-    /// Returns why no server is usable, as far as known before a call fails.
+    /// Returns why the servers are unusable, if known before a call fails.
     pub(super) fn trouble(&self) -> Option<Failure> {
         if self.servers.writable().is_some() {
             return None;

@@ -239,7 +239,7 @@ pub(super) fn ours(name: &str) -> Document {
     ours_with(name, Bson::Boolean(true))
 }
 
-/// The same, with a further condition.
+/// Like [`ours`], with a further condition.
 fn ours_with(name: &str, condition: Bson) -> Document {
     let free = is("$holder", &["missing", "null"]);
     let held = doc! { "$and": [
@@ -343,7 +343,7 @@ pub(super) fn write(
 
 /// Returns the filter of an acquisition, or of a takeover from `holder`. The observed state may
 /// combine a document with events that do not follow it. The filter therefore also checks the
-/// token, which must grow (I3), and the holder, whose lease was waited out.
+/// token, which must grow (I3), and the holder whose expiry the candidate has observed.
 fn acquisition_filter(name: &str, acquisition: &Acquisition, holder: Option<Claim>) -> Document {
     let mut filter = ours(name);
     filter.insert("revision", uuid(acquisition.expected.bytes()));
@@ -405,7 +405,8 @@ pub(super) fn renewal_update(revision: Revision, now: DateTime) -> Document {
     doc! { "$set": { "revision": uuid(revision.bytes()), "holder.renewed_at": now } }
 }
 
-/// Returns the update of the holder that declares the interval of its renewals, or no longer does.
+/// Returns the update that declares the interval of the holder's renewals, or removes the
+/// declaration.
 pub(super) fn declaration(interval: Option<Duration>) -> Document {
     let field = "holder.renew_interval_ms";
     match interval {

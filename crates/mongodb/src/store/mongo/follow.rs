@@ -20,13 +20,13 @@ use super::outcome;
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
-/// Maximum time for which the server holds a getMore without events.
+/// How long the server holds a getMore without events.
 const AWAIT_MAX: Duration = Duration::from_secs(10);
 /// Interval between attempts to open a change stream if the deployment has none: a standalone
 /// server may become a replica set, or a role may gain the permission.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 /// Number of consecutive refusals of a change stream, with any error, after which the server is
-/// retried as rarely as one that is known to have none.
+/// retried as rarely as a server without change streams.
 const REFUSALS_MAX: u32 = 10;
 
 /// An event of a stream.
@@ -71,8 +71,8 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     fn deployment(&self) -> &Arc<Deployment>;
     /// The pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
-    /// Returns the time from which the next stream reports changes; by default those
-    /// after the newest write that a majority has.
+    /// Returns when the next stream starts; by default after the newest majority-acknowledged
+    /// write.
     fn since(&self) -> Option<Timestamp> {
         None
     }
@@ -116,7 +116,7 @@ enum StreamEnd {
 /// Only one stream exists at a time: a stream that hangs is aborted before the next is opened.
 /// Otherwise each hanging stream would keep one of the pool's connections. Other calls of the
 /// driver are never dropped, because a write may land later. A getMore changes nothing, and the
-/// driver closes the connection on which it was waiting.
+/// driver closes its connection.
 pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
     let mut changes = listener.deployment().current_timings();
     let mut refusals = 0;
@@ -239,8 +239,8 @@ type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 /// Opens a stream, and returns it with the event that reports it.
 ///
 /// By default a stream begins after the newest write of the primary, even if no majority has it
-/// yet. A majority read that follows does not show such a write either, so it would be missed. The
-/// stream therefore begins after the newest write that a majority has.
+/// yet. A majority read that follows does not show that write either, so it would be missed. The
+/// stream therefore begins after the newest majority-acknowledged write.
 async fn open<L: StreamHandler>(
     listener: &L,
     collection: &Collection<Document>,

@@ -26,14 +26,14 @@ use crate::randomness::KernelRandomness;
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::{BootTime, LeaseName, Operation, Randomness};
 
-/// Size of the collection in bytes: some three hundred hints. A cursor that falls behind by more is
-/// opened anew.
+/// Size of the collection in bytes: some three hundred hints. A cursor that falls further behind is
+/// reopened.
 const SIZE: i64 = 32 * 1024;
 /// Hints in one batch; more than the collection has, so that a cursor skips all old ones.
 const BATCH_MAX: u32 = 1_000;
-/// Hints that are sent at the same time. A further one is dropped.
+/// Maximum number of hints in flight; further hints are dropped.
 const LEAVING_MAX: usize = 4;
-/// Time for which a refusal is remembered.
+/// How long a refusal is remembered.
 const RETRY: Duration = Duration::from_secs(60);
 /// Time that a process that exits, or an operator, waits for its hints to be sent.
 const SENT_MAX: Duration = Duration::from_millis(250);
@@ -46,7 +46,7 @@ const BAD_VALUE: i32 = 2;
 const NAMESPACE_EXISTS: i32 = 48;
 const INVALID_OPTIONS: i32 = 72;
 
-/// The hints of one candidate: those that it leaves, and whether it follows those of others.
+/// The hints of one candidate: it leaves its own, and may follow the hints of others.
 pub(super) struct Hints {
     mode: WatchMode,
     state: Mutex<HintsState>,
@@ -55,7 +55,7 @@ pub(super) struct Hints {
 }
 
 struct HintsState {
-    /// Marks the candidate's own hints, so that its cursor skips them. Drawn anew for each cursor:
+    /// Marks the candidate's own hints, so that its cursor skips them. Each cursor draws a new one:
     /// the twins of a forked machine must not skip each other's.
     by: Uuid,
     /// True if the collection is capped and hints can be left in it, when last tried.
@@ -64,7 +64,7 @@ struct HintsState {
     following: bool,
     /// True if the last known holder leaves no hints.
     holder_leaves_none: bool,
-    /// Until then hints are not tried again.
+    /// When hints are tried again after a refusal.
     refused_until: BootTime,
     /// The interval of this candidate's renewals, and whether its claim declares it.
     interval: Option<Duration>,
@@ -125,18 +125,18 @@ impl Hints {
         lock(&self.state).declared = leaves_hints;
     }
 
-    /// Returns true if hints are followed where they can be.
+    /// Returns true if hints are to be followed where available.
     pub(super) fn are_wanted(&self) -> bool {
         self.mode == WatchMode::Hints || !lock(&self.state).holder_leaves_none
     }
 
-    /// Records what is followed from now on.
+    /// Records the source that is followed from now on.
     pub(super) fn follows(&self, hints: bool) {
         lock(&self.state).following = hints;
     }
 
-    /// Returns true if the other kind of source should be opened, because the holder that was read
-    /// leaves hints, or does not.
+    /// Returns true if the source should change, because the last read holder has begun or ceased
+    /// to leave hints.
     pub(super) fn should_change(&self, lease: &Document) -> bool {
         let mut state = lock(&self.state);
         let Some(left) = left_by_holder(lease) else {
@@ -155,7 +155,7 @@ impl Hints {
         !left || !tried
     }
 
-    /// Opens a cursor on the hints for a lease, after the last one that is stored.
+    /// Opens a cursor on the hints for a lease, after the last stored hint.
     ///
     /// # Errors
     /// With the reason and the remedy, if there is no such collection or it cannot be used.
@@ -212,7 +212,8 @@ impl Hints {
         tokio::spawn(async move {
             if let Ok(leases) = deployment.collection().await {
                 let there = collection(&leases);
-                // A cursor ends if the collection is dropped. Without one it has to be looked at.
+                // A cursor ends if the collection is dropped. Without a cursor, the collection must
+                // be checked.
                 let followed = lock(&hints.state).following;
                 let left = match followed {
                     true => insert(&there, hint).await,
@@ -326,8 +327,8 @@ fn left_by_holder(lease: &Document) -> Option<bool> {
     Some(document::renews_every(holder).is_some())
 }
 
-/// Inserts a hint if the collection exists and is capped: an insert into one that does not exist
-/// would create one that is not capped.
+/// Inserts a hint if the collection exists and is capped. An insert into a missing collection would
+/// create it uncapped.
 async fn insert_into_existing(
     hints: &Collection<Document>,
     hint: Document,
@@ -350,7 +351,7 @@ pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String
     let _ = tokio::time::timeout(SENT_MAX, left).await;
 }
 
-/// Checks that hints can be followed and left, without leaving one.
+/// Checks that hints can be followed and left, without inserting a hint.
 ///
 /// # Errors
 /// With the reason, if not.
@@ -366,8 +367,8 @@ pub(super) async fn probe(
     }
 }
 
-/// Checks that the collection may be created, without creating it: the rights are checked before
-/// the size, which a capped collection must have.
+/// Checks that the collection may be created, without creating it: the server checks the rights
+/// before it refuses the missing size of a capped collection.
 ///
 /// # Errors
 /// With the reason, if not.
@@ -440,7 +441,7 @@ async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), Hint
     Ok(())
 }
 
-/// Returns a new id. Those of the driver repeat on the twins of a forked machine, and a hint with a
+/// Returns a new id. The driver's ids repeat on the twins of a forked machine, and a hint with a
 /// stored id would be refused.
 fn id() -> Uuid {
     Uuid::from_bytes(KernelRandomness.bits().to_be_bytes())

@@ -17,8 +17,8 @@ pub struct PastHolder {
     pub acquired_at: WallMillis,
     /// Time of the end.
     pub ended_at: WallMillis,
-    /// The reason: of a lease one of the reasons of [`Reason`](leasehold_core::election::Reason), of
-    /// a lock `released`, `expired` or `broken`.
+    /// The reason: for a lease the name of a [`Reason`](leasehold_core::election::Reason), for a
+    /// lock `released`, `expired` or `broken`.
     pub reason: Option<String>,
 }
 

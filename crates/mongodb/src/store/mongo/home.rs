@@ -56,7 +56,7 @@ pub(super) fn describe(hello: &Document, seeds: &[String]) -> DeploymentId {
     }
 }
 
-/// Returns the form of an address in which addresses are compared: in lower case, with brackets
+/// Returns the canonical form of an address, for comparisons: in lower case, with brackets
 /// around an IPv6 address, which the driver omits.
 pub(super) fn canonical(address: &str) -> String {
     let address = address.to_lowercase();
@@ -77,7 +77,8 @@ pub(super) struct Home {
     known: Option<KnownHome>,
     /// The connection string that led home last.
     uri: Option<String>,
-    /// A connection string that leads elsewhere. Not used while one that leads home is known.
+    /// A connection string that leads elsewhere. Not used while another string is known to lead
+    /// home.
     refused: Option<String>,
     /// The reason of the refusal, until a call has failed with it. The change stream may encounter
     /// the refusal first, which fails no call.

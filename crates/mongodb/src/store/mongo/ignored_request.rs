@@ -15,7 +15,7 @@ pub(super) struct IgnoredRequest {
 
 impl IgnoredRequest {
     /// Returns why the request in a lease document is ignored, or `None` if it is valid or was
-    /// reported already. A request that a script repeats counts as the same one.
+    /// reported already. A request that a script repeats counts as one.
     pub(super) fn look(&mut self, lease: &Document) -> Option<&'static str> {
         let why = document::request(lease).err()?;
         let request = Some(format!("{:?}", lease.get("request")));

@@ -55,8 +55,8 @@ struct LockInner {
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
-    /// The newest claim whose join was acknowledged, and the operation time of that write, from
-    /// which its change stream starts.
+    /// The newest claim whose join was acknowledged, and the operation time of that write, where
+    /// its change stream starts.
     joined: Mutex<Option<(Claim, Timestamp)>>,
     /// Set when a product that is not MongoDB was reported.
     reported: OnceLock<()>,
@@ -148,7 +148,7 @@ impl MongoLockStore {
         Ok(document.as_ref().map(history::history).unwrap_or_default())
     }
 
-    /// Returns why no server is usable, as far as known before a call fails.
+    /// Returns why the servers are unusable, if known before a call fails.
     pub fn trouble(&self) -> Option<Failure> {
         self.shared.deployment.trouble()
     }
@@ -303,8 +303,8 @@ impl Store<Operation, Outcome> for MongoLockStore {
     }
 }
 
-/// Removes what lets a contender hold by a grant before it has confirmed it. The grant must be known
-/// to a majority for that, which other products than MongoDB do not promise.
+/// Removes the data that lets a contender act on an unconfirmed grant. That requires a
+/// majority-acknowledged grant, which products other than MongoDB do not promise.
 fn confirm_first(outcome: &mut Outcome) {
     if let Outcome::Applied(Found::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {
@@ -399,7 +399,7 @@ impl MongoLocks {
         }
     }
 
-    /// Returns why no server is usable, as far as known before a call fails.
+    /// Returns why the servers are unusable, if known before a call fails.
     pub fn trouble(&self) -> Option<Failure> {
         self.deployment.trouble()
     }

@@ -102,7 +102,7 @@ impl MongoCollection {
         self.info.borrow().clone()
     }
 
-    /// Returns why no server is usable, as far as known before a call fails.
+    /// Returns why the servers are unusable, if known before a call fails.
     pub fn trouble(&self) -> Option<Failure> {
         self.deployment.trouble()
     }
@@ -130,7 +130,7 @@ impl MongoCollection {
         LiveView::open(self.clone(), scope)
     }
 
-    /// Writes an action into the lease, if it is still as it was `seen`.
+    /// Writes an action into the lease, if it is unchanged since it was `seen`.
     pub async fn act(
         &self,
         name: &LeaseName,
@@ -166,8 +166,8 @@ impl MongoCollection {
             .await
     }
 
-    /// Creates a free lease, as the action says; rejected if a document of this name exists, or if
-    /// the action is another one.
+    /// Creates a free lease for an action that creates; rejected for other actions, or if a
+    /// document of this name exists.
     pub async fn create(
         &self,
         name: &LeaseName,
@@ -214,8 +214,8 @@ impl MongoCollection {
         .await
     }
 
-    /// Waits for a write. One that is not answered in time is not dropped, and is unknown, because
-    /// it may land later.
+    /// Waits for a write. A write that times out keeps running; its outcome counts as unknown,
+    /// because it may land later.
     async fn written(
         &self,
         write: impl Future<Output = Result<Acted, SendError>> + Send + 'static,
@@ -230,8 +230,8 @@ impl MongoCollection {
         }
     }
 
-    /// Waits for a read. One that is not answered in time is dropped: it changes nothing, and the
-    /// driver closes its connection.
+    /// Waits for a read. A read that times out is dropped: it changes nothing, and the driver
+    /// closes its connection.
     async fn answered<T>(
         &self,
         read: impl Future<Output = Result<T, SendError>>,

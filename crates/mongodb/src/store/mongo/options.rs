@@ -17,7 +17,7 @@ pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 /// Names the source of the connection string, if it has a name.
 pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// The source from which a candidate learns of changes that others make.
+/// How a candidate learns of changes that others make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WatchMode {
@@ -98,15 +98,16 @@ impl StoreOptions {
     /// belongs to the caller and is never shut down.
     ///
     /// `uri` must be the connection string that the client was created with: its servers are compared
-    /// and its settings are refused as usual. Each call sets its own read and write concern. The rest
-    /// is as the client has it:
+    /// and its settings are refused as usual. Each call sets its own read and write concern. Other
+    /// settings remain the client's:
     ///
-    /// - Its monitors report nothing here. An election of the set is noticed by the call that fails, and
-    ///   each call first asks the primary which set it belongs to, which is one more round trip.
+    /// - Its monitors report nothing here. The first failed call notices an election of the set.
+    ///   Each call first asks the primary for its set: one more round trip.
     /// - `retryWrites`, the timeouts, `heartbeatFrequencyMS` and the pool remain its own. Set
-    ///   `max_pool_size` to a connection for each waiter for a lock, whose change stream holds it, one
-    ///   for each elector, 20 for the calls, and those of the program. A renewal that waits for a
-    ///   connection can cost the lock or the lease, and the driver's default is 10.
+    ///   `max_pool_size` to the sum of: one connection for each waiter for a lock (its change
+    ///   stream holds it), one for each elector, 20 for the calls, and the program's own. A renewal
+    ///   that waits for a connection can cost the lock or the lease, and the driver's default is
+    ///   10.
     /// - It is not replaced when a certificate or a password changes, and works only as long as the
     ///   runtime that created it.
     #[must_use]

@@ -20,7 +20,7 @@ pub(super) const LOGIN_REFUSED: &str = "authentication failed";
 pub(super) const LOGIN_REQUIRED: &str = "authentication required";
 const AUTHENTICATION_FAILED: i32 = 18;
 const MECHANISM_UNAVAILABLE: i32 = 334;
-/// Code of all errors of Atlas' proxies, and the text by which a refused login differs from them.
+/// Code of all errors of Atlas' proxies, and the text that marks a refused login among them.
 const ATLAS_ERROR: i32 = 8000;
 const ATLAS_LOGIN_REFUSED: &str = "bad auth";
 /// `ShutdownInProgress`, `InterruptedAtShutdown`.
@@ -109,7 +109,7 @@ pub(super) fn is_reply(error: &Error) -> bool {
     code(error).is_some()
 }
 
-/// Returns true if the server was allowed to write, and refused what was to be written.
+/// Returns true if the server refused the document, and not the right to write.
 pub(super) fn is_write_error(error: &Error) -> bool {
     let kind = error.kind.as_ref();
     matches!(kind, ErrorKind::Write(WriteFailure::WriteError(_)))
@@ -177,7 +177,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
             }
             None => Failure::new(
                 "the MongoDB driver failed",
-                "report this error if it lasts: it is not one of a server or of the network",
+                "report this error if it lasts: neither a server nor the network is its cause",
             ),
         },
     };
@@ -350,8 +350,8 @@ pub(super) fn not_primary() -> Failure {
     .with_retry(RetryPolicy::Reconfigure)
 }
 
-/// Returns the rights of which a command lacks at least one, by its name in the server's text. Nothing
-/// else of the text is passed on, because it contains the values of the command.
+/// Returns the rights that a refused command needs, found by the command's name in the server's
+/// text. Nothing else of the text is passed on, because it contains the values of the command.
 fn lacks(message: &str) -> &'static str {
     let command = message.split_once("execute command { ");
     let name = command.and_then(|(_, command)| command.split_once(':'));

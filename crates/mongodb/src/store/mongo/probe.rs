@@ -1,9 +1,9 @@
 //! Probes of a deployment, for a diagnosis before a candidate runs there.
 //!
 //! A probe connects with the options of a candidate and needs the same four rights. No probe leaves
-//! anything behind: the update matches no document, and the insert is one that a server refuses
-//! whatever the collection contains. An insert that only collides with an existing document would be
-//! stored if that document was deleted in between, and the role has no right to remove it.
+//! anything behind: the update matches no document, and every server refuses the insert, whatever
+//! the collection contains. An insert that only collides with an existing document would be stored
+//! if that document was deleted in between, and the role has no right to remove it.
 
 mod certificates;
 mod collection;
@@ -175,8 +175,8 @@ impl StoreProbe {
         })
     }
 
-    /// Reads the lease document, which need not exist, with the read concern of a candidate's reads,
-    /// or with that of its confirming reads.
+    /// Reads the lease document, which need not exist, with the read concern of a candidate's
+    /// reads, or of its confirming reads.
     ///
     /// # Errors
     /// If the server refuses the read.
@@ -203,7 +203,7 @@ impl StoreProbe {
     /// Sends an insert that the server must refuse.
     ///
     /// # Errors
-    /// If it was refused for another reason than the document, or was not refused.
+    /// If it was refused for a reason other than the document, or accepted.
     pub async fn insert(&self) -> Result<(), Failure> {
         let refused = doc! { "_id": REFUSED_ID.to_vec() };
         match self.deployment.insert(&refused).await {
@@ -232,7 +232,7 @@ impl StoreProbe {
         updated.map(drop).map_err(|error| self.described(&error))
     }
 
-    /// Opens a change stream like that of a candidate, and closes it. Needs the rights to read and
+    /// Opens a change stream as a candidate does, and closes it. Needs the rights to read and
     /// to change streams.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl StoreProbe {
         opened.map(drop).map_err(|error| self.described(&error))
     }
 
-    /// Checks that hints can be followed and left, without leaving one.
+    /// Checks that hints can be followed and left, without inserting a hint.
     ///
     /// # Errors
     /// If there is no capped collection of hints, or the server refuses its use.

@@ -1,11 +1,11 @@
-//! Names and remedies for the errors with which a server that answers refuses a write.
+//! Names and remedies of the errors that a server returns when it refuses a write.
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 use super::outcome;
 use crate::store::RetryPolicy;
 
-/// The index whose duplicates mean that a document of this name exists.
+/// The index that refuses a second document of one name.
 const ID_INDEX: &str = "_id_";
 /// Code and text of a server that cannot create or extend a file.
 const UNKNOWN_ERROR: i32 = 8;
@@ -52,7 +52,7 @@ const TOO_LARGE: &str =
     "the document of this name is too large: remove the fields that are not leasehold's";
 const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
 
-/// The known errors. A lasting one ends a wait for a lock, because a retry fails in the same way.
+/// The known errors. A lasting error ends a wait for a lock, because a retry would fail too.
 const KNOWN: [KnownError; 45] = [
     passing(6, "HostUnreachable", NO_MAJORITY),
     passing(7, "HostNotFound", NO_MAJORITY),
@@ -144,7 +144,7 @@ const KNOWN: [KnownError; 45] = [
     lasting(
         13297,
         "DatabaseDifferCase",
-        "a database of this name exists in other letters: write mongodb.database as it is there",
+        "a database of this name exists with different letter case: set mongodb.database to its exact name",
     ),
     passing(13435, "NotPrimaryNoSecondaryOk", ELECTING),
     passing(13436, "NotPrimaryOrSecondary", ELECTING),
@@ -173,7 +173,7 @@ pub(super) fn explain(code: i32, message: &str) -> (&'static str, RetryPolicy) {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
         return (DISK_FULL, RetryPolicy::Retry);
     }
-    // Some codes are also those of capped collections and of other products.
+    // Capped collections and other products use some of these codes too.
     if message.contains("time-series collection") {
         return (TIME_SERIES, RetryPolicy::Reconfigure);
     }

@@ -2,7 +2,7 @@
 //!
 //! Candidates that do not lead write nothing at rest, so the document does not name them. A roll
 //! call is a field of its own: neither the question nor the answers change a field that a decision
-//! depends on, and no filter of the election looks at it.
+//! depends on, and no filter of the election depends on it.
 
 use std::sync::Mutex;
 
@@ -56,8 +56,8 @@ struct RollCallState {
 }
 
 impl Answers {
-    /// Records a roll call. Returns true if its answer is to be sent now, after which
-    /// [`Answers::next`] must follow.
+    /// Records a roll call. Returns true if the caller must answer it now, and then call
+    /// [`Answers::next`].
     pub(super) fn begin(&self, call: RollCallId) -> bool {
         let mut state = lock(&self.0);
         let begins = !state.is_answering && state.newest != Some(call);

@@ -360,7 +360,8 @@ impl Servers {
             true => "; correct replicaSet or the hosts in the MongoDB URI",
             false => "",
         };
-        // The driver stops asking such a server. If no other is left, a retry cannot succeed.
+        // The driver stops asking these servers. If the string names no others, a retry cannot
+        // succeed.
         let hopeless = !asked.hosts.is_empty()
             && asked
                 .hosts

@@ -16,9 +16,9 @@ pub(super) const UNUSABLE: &str = "check the TLS options of the MongoDB URI";
 /// Kind of the failure of a client that cannot be made, because its TLS files or options are not
 /// usable.
 pub(super) const REFUSED: &str = "TLS configuration refused";
-/// Kind of the same failure, if the files were not read in time.
+/// Kind of the failure of a client whose TLS files were not read in time.
 pub(super) const UNREAD: &str = "TLS files unavailable";
-/// A server without a version or cipher that this client has.
+/// Server and client have no TLS version or cipher in common.
 const TOO_OLD: &str = "the server and this client have no TLS version and cipher in common: the \
                        server must accept TLS 1.2 or 1.3";
 /// The remedy for a certificate that no client accepts.
@@ -106,10 +106,10 @@ fn refused_certificate(error: &CertificateError) -> String {
         | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => (
             "is signed by an algorithm that is not supported",
-            "issue one that is signed by RSA (2048 bits or more), ECDSA or Ed25519 with SHA-256",
+            "issue a certificate signed by RSA (2048 bits or more), ECDSA or Ed25519 with SHA-256",
         ),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => (
-            "is not one for servers",
+            "is not for servers",
             "issue one with the extended key usage serverAuth",
         ),
         CertificateError::ApplicationVerificationFailure => ("is refused", "check tlsCAFile"),
@@ -122,11 +122,11 @@ fn refused_certificate(error: &CertificateError) -> String {
     format!("the server's certificate {what}: {remedy}")
 }
 
-/// Returns the cause and the remedy of a refusal for which the TLS library has no name.
+/// Returns the cause and the remedy of a refusal that has no name in the TLS library.
 fn refused_chain(error: &webpki::Error) -> (&'static str, &'static str) {
     match error {
         webpki::Error::CaUsedAsEndEntity => (
-            "is that of an authority (CA:TRUE)",
+            "belongs to a certificate authority (CA:TRUE)",
             "issue one for the server (CA:FALSE), signed by that authority",
         ),
         webpki::Error::EndEntityUsedAsCa => (
@@ -199,7 +199,7 @@ mod tests {
         let refused = |error: &CertificateError| refused_certificate(error);
         assert_eq!(
             refused(&other(webpki::Error::CaUsedAsEndEntity)),
-            "the server's certificate is that of an authority (CA:TRUE): issue one for the server \
+            "the server's certificate belongs to a certificate authority (CA:TRUE): issue one for the server \
              (CA:FALSE), signed by that authority"
         );
         for error in [

@@ -68,7 +68,7 @@ pub(super) fn adapt_login(options: &mut ClientOptions) {
             return;
         }
         None | Some(AuthMechanism::ScramSha256) => true,
-        // Its password is hashed together with the name, which cannot be escaped therefore.
+        // Its password is hashed together with the name, so the name cannot be escaped.
         Some(_) => false,
     };
     let name = credential.username.as_deref().unwrap_or_default();
@@ -79,7 +79,7 @@ pub(super) fn adapt_login(options: &mut ClientOptions) {
     }
 }
 
-/// Adds the name of the record, which the driver's error has not, to a failure to resolve it.
+/// Adds the record's name to a failure to resolve it, because the driver's error lacks the name.
 fn unresolved(error: mongodb::error::Error, uri: &str) -> SendError {
     let is_record = matches!(*error.kind, ErrorKind::DnsResolve { .. });
     let asked = UriSettings::of(uri).filter(|asked| is_record && asked.srv);
@@ -111,13 +111,13 @@ impl Deployment {
         }
     }
 
-    /// Returns true if a server was recognized as a product whose events and replies may show what a
-    /// majority does not have.
+    /// Returns true if a server was recognized as a product whose events and replies may show data
+    /// that no majority has.
     pub(in crate::store::mongo) fn is_other_product(&self) -> bool {
         lock(&self.other_product).is_some()
     }
 
-    /// Returns the product by which a server was recognized so far, if it is not MongoDB.
+    /// Returns the server's product if it was recognized and is not MongoDB.
     pub(in crate::store::mongo) fn other_product(&self) -> Option<&'static str> {
         *lock(&self.other_product)
     }
@@ -187,7 +187,7 @@ impl Deployment {
         Ok(connection)
     }
 
-    /// Returns the client, if this runtime runs its tasks. Those of another one may have ended.
+    /// Returns the client, if this runtime runs its tasks. Tasks of another runtime may have ended.
     fn current(&self) -> Option<Connection> {
         let runtime = Handle::current().id();
         let connection = lock(&self.connection).clone();
@@ -304,7 +304,7 @@ impl Deployment {
         let parsed = ConnectionUri::parse(uri).map_err(SendError::Refused)?;
         let mut options = self.resolved(&parsed, uri).await?;
         if options.load_balanced == Some(true) {
-            // By the record of the host, because the string cannot have it.
+            // The record of the host sets it, because the string cannot.
             return Err(SendError::Refused(UriProblem::load_balanced()));
         }
         let timeout = self.operation_timeout();

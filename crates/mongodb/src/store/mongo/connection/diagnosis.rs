@@ -1,4 +1,4 @@
-//! Finds out why a server cannot be connected to where the driver's error does not say it.
+//! Finds out why connections to a server fail, if the driver's error does not say so.
 //!
 //! The driver resolves the name of a server for each connection, within the time limit of the
 //! connection. A nameserver that does not answer costs 5 s in each look-up, so that no connection
@@ -25,7 +25,7 @@ use super::client::Connection;
 /// Time limit of a look-up. The resolver of the C library gives up earlier, unless it has more than
 /// four nameservers.
 pub(super) const LOOKUP_MAX: Duration = Duration::from_secs(45);
-/// Bound of the time by which look-ups lengthen the time limit of connections.
+/// Maximum extension of the connect timeout for slow look-ups.
 const EXTRA_MAX: Duration = Duration::from_secs(30);
 /// Time after which the name of a server without an answer is examined. Most answer earlier.
 const EXAMINED_AFTER: Duration = Duration::from_millis(250);
@@ -42,8 +42,8 @@ pub(super) struct Examinations {
 }
 
 impl Examinations {
-    /// Returns the time by which look-ups lengthen the time limit of connections. Look-ups vary by
-    /// one more nameserver that does not answer.
+    /// Returns the extension of the connect timeout for slow look-ups. It allows for one more
+    /// nameserver that does not answer.
     fn extra(&self) -> Duration {
         let slowest = self.slow.values().max().copied().unwrap_or_default();
         (slowest * 3 / 2).min(EXTRA_MAX)

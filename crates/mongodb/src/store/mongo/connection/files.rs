@@ -1,6 +1,6 @@
-//! Reads of the connection string and of the files that it names, which a disk that hangs delays.
+//! Reads the connection string and the files that it names; a hanging disk can delay these reads.
 //!
-//! They take place outside the event loop, and without the lock of the connection.
+//! The reads take place outside the event loop, and without the lock of the connection.
 
 use std::sync::Arc;
 use std::time::Duration;

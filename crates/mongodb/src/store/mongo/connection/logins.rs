@@ -1,7 +1,7 @@
 //! Intervals between new logins while a server refuses calls for a missing right.
 //!
 //! A server logs out the connections of a user that was dropped, and a driver keeps using them. The
-//! refusal looks like a right that the role never had, for which a new login changes nothing.
+//! refusal looks like a missing right of the role, where a new login does not help.
 
 use std::time::Duration;
 

@@ -36,7 +36,7 @@ impl Monitoring {
     pub(super) fn apply(self, options: &mut ClientOptions, heartbeat: Duration, timings: &Timings) {
         let (mode, interval) = match self {
             // Without the mode, elections are noticed up to a heartbeat later if the environment
-            // looks like that of a cloud function (`K_SERVICE`, …).
+            // looks like a cloud function's (`K_SERVICE`, …).
             Self::Reports => (ServerMonitoringMode::Stream, heartbeat),
             Self::Checks => {
                 let interval = heartbeat.min(timings.renew_interval()).max(INTERVAL_MIN);

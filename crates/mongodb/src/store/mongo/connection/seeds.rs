@@ -150,7 +150,7 @@ impl Seeds {
             };
             let home = home.describe();
             Some(format!(
-                "{} is {what}, and {primary} is part of {home}: with such a string two candidates \
+                "{} is {what}, but {primary} is part of {home}; with this string two candidates \
                  can lead; to fix: remove the servers of one of them",
                 address.escape_debug()
             ))
@@ -229,7 +229,7 @@ impl Seeds {
         hello.ok()?.ok()
     }
 
-    /// Asks the servers on which no monitor reports, and those whose reports leave a doubt.
+    /// Asks the servers that no monitor reports on, and servers whose reports are ambiguous.
     async fn ask_others(&self, home: &DeploymentId, primary: &str, deadline: BootTime) {
         let unknown = self.others(primary).filter(|(_, address)| {
             !(self.monitored && home.members.contains(address))
@@ -248,8 +248,8 @@ impl HelloIdentity {
         }
     }
 
-    /// Compares a server with the deployment of the primary. The driver uses no server of another set
-    /// than `asked`, so such a server is harmless.
+    /// Compares a server with the deployment of the primary. The driver uses only servers of the
+    /// set `asked`, so other servers are harmless.
     fn relation(&self, home: &DeploymentId, primary: &str, asked: Option<&str>) -> Relation {
         let mine = &self.deployment;
         let other = |what: String| match asked {
@@ -321,7 +321,7 @@ impl Deployment {
             let monitored: Vec<_> = monitored.filter(is_monitored).collect();
             let monitors = tokio::time::timeout(left(deadline), seeds.reported(&monitored));
             let (_, ()) = tokio::join!(monitors, seeds.ask_others(home, primary, deadline));
-            // Now the reports of the monitors may leave a doubt.
+            // Now the reports of the monitors may be ambiguous.
             let is_unclear =
                 |address: &&str| seeds.relation(address, home, primary) == Some(Relation::Unclear);
             if monitored.iter().any(is_unclear) {
@@ -331,8 +331,8 @@ impl Deployment {
         seeds.stranger(home, primary).map_or(Ok(()), Err)
     }
 
-    /// Asks all servers of the connection string, and returns those of other deployments than the
-    /// primary's with their descriptions.
+    /// Asks all servers of the connection string, and returns those outside of the primary's
+    /// deployment, with their descriptions.
     pub(in crate::store::mongo) async fn strangers(
         self: &Arc<Self>,
         hello: &Document,

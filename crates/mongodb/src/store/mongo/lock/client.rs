@@ -13,9 +13,9 @@ use super::{ClaimHint, MongoLockStore};
 use crate::store::{StoreEvent, StoreInfo};
 use leasehold_core::election::LeaseName;
 
-/// Maximum size of the connection pool: unlimited, because the awaiting change stream of each waiter
-/// occupies a connection, for which the renewals of a holder must not wait. The places in a lock
-/// limit the waiters.
+/// Maximum size of the connection pool: unlimited. The change stream of each waiter occupies a
+/// connection, and a holder's renewals must not wait for it. The places in a lock limit the
+/// waiters.
 const CONNECTIONS_MAX: u32 = u32::MAX;
 
 /// The client of several contenders on each runtime that uses it.

@@ -17,11 +17,11 @@ use leasehold_core::lock::{
     WorkKey,
 };
 
-/// Field of an entry: the least time of its place in milliseconds, from the owner's last write on.
+/// Field of an entry: the minimum hold of its place in milliseconds, from the owner's last write on.
 pub(super) const AT_LEAST: &str = "at_least_ms";
 /// Field of an entry: true once the work has ended before that time.
 pub(super) const OVER: &str = "over";
-/// Field of such an entry: when the work ended, by the clock of the server.
+/// Field of an entry whose work is over: when the work ended, by the clock of the server.
 pub(super) const OVER_AT: &str = "over_at";
 /// Field of a reply: the time by the clock of the server. Not stored.
 const SERVER_NOW: &str = "server_now";
@@ -151,11 +151,11 @@ fn slot(fields: &Document) -> Option<u32> {
     u32::try_from(number).ok().filter(|slot| *slot < SLOTS_MAX)
 }
 
-/// Returns the rest of the least time of the entry's place. Any other value counts as none.
+/// Returns the rest of the minimum hold of the entry's place. Any other value counts as none.
 ///
 /// If the work is over, the rest is that at `now`, by the clock of the server. Otherwise a job that
-/// starts in an empty container each time would never observe its end. No contender has authority by
-/// such an entry, so exclusion does not depend on that clock.
+/// starts in an empty container each time would never observe its end. An entry whose work is over
+/// gives no authority, so exclusion does not depend on that clock.
 fn at_least(fields: &Document, now: Option<DateTime>) -> Duration {
     let millis = fields.get(AT_LEAST).and_then(integer).unwrap_or(0);
     let over_at = fields.get_datetime(OVER_AT).ok();
@@ -174,7 +174,7 @@ fn is_over(fields: &Document) -> bool {
     matches!(fields.get_bool(OVER), Ok(true))
 }
 
-/// Returns a duration as a number of milliseconds, not shorter than it is.
+/// Returns a duration as a number of milliseconds, rounded up.
 pub(super) fn milliseconds(duration: Duration) -> i64 {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     i64::try_from(millis).unwrap_or(i64::MAX)

@@ -1,4 +1,4 @@
-//! Expressions over a lock's document and its entries, of which the filters and pipelines consist.
+//! Expressions over a lock's document and its entries, the parts of filters and pipelines.
 
 use mongodb::bson::{Bson, Document, doc};
 
@@ -37,8 +37,8 @@ pub(super) fn highest(seen: Token) -> Bson {
     doc! { "$toLong": { "$max": ["$token", seen.get()] } }.into()
 }
 
-/// The token after this one, or null at the end of the range: such a grant has no token and
-/// therefore no authority.
+/// The token after this one, or null at the end of the range. A grant without a token has no
+/// authority.
 pub(super) fn next_token(token: Bson) -> Bson {
     let next = doc! { "$add": [token.clone(), 1_i64] };
     doc! { "$cond": [{ "$lt": [token, Token::MAX.get()] }, next, null] }.into()

@@ -16,8 +16,8 @@ const REST: i32 = i32::MAX;
 
 /// Moves the entries that may hold from the head of the queue to the holders, in order, each with
 /// the next token, and with a slot of its own if the lock has slots. `me` gets its revision, because
-/// its own write confirms the grant. The grants of the others become the text `granted`, by which
-/// their change streams wake them. The previous stage has set `token` to the highest known, and both
+/// its own write confirms the grant. The grants of the others become the text `granted`, which
+/// their change streams wait for. The previous stage has set `token` to the highest known, and both
 /// lists. A server spends more time on parsing these stages than on carrying them out, so
 /// `may_have_slots` is false where they are known to be for a lock without slots.
 pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> Vec<Document> {
@@ -95,7 +95,7 @@ pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> 
     vec![split, give_tokens, move_on]
 }
 
-/// One of the two parts into which the queue is split: the entries that go, and those that stay.
+/// One part of the split queue: the entries that leave it, or the entries that stay.
 fn part(number: i32) -> Document {
     doc! { "$arrayElemAt": ["$queue", number] }
 }
@@ -111,7 +111,7 @@ fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     doc! { "$let": { "vars": { "granted": granted }, "in": given } }
 }
 
-/// The same for a lock with slots, of the entries that are bound to `$$granted`.
+/// Like the above for a lock with slots; the entries are bound to `$$granted`.
 fn numbered() -> Document {
     let known = doc! { "$cond": [{ "$isArray": "$$value.owners" }, "$$value.owners", []] };
     let owned = doc! { "$filter": {

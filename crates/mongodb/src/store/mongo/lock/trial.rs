@@ -9,8 +9,8 @@ use leasehold_core::lock::{Joining, Mode};
 /// Lease duration of both contenders.
 const DURATION: Declared = Declared { millis: 24_000 };
 
-/// Returns a lock, and the filters and pipelines with which one contender acquires it, another one
-/// waits, and the first one leaves. In between, each list of the document has an entry.
+/// Returns a lock, and filters and pipelines: the first contender acquires it, a second waits, and
+/// the first leaves. In between, each list of the document has an entry.
 pub(in crate::store::mongo) fn contention(
     name: &str,
     identity: &Identity,

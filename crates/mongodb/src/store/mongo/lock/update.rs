@@ -77,7 +77,7 @@ pub(super) fn join(
 }
 
 /// Renews an entry whose revision is one of `mine`. Gives the entry a token if it was granted
-/// without one, or by one that its owner cannot use.
+/// without a token, or with a token that its owner cannot use.
 pub(super) fn renew(
     name: &str,
     (claim, revision): (Claim, Revision),
@@ -125,7 +125,7 @@ pub(super) fn keep(
     let mut fields = stamped(revision, now);
     fields.insert(AT_LEAST, milliseconds(at_least));
     fields.insert(OVER, true);
-    // By the clock of the server, with which a later reader compares it.
+    // By the clock of the server, since later readers compare it with that clock.
     fields.insert(OVER_AT, "$$NOW");
     let update = doc! { "$set": { "holders": changed(holders(), is_mine.clone(), fields) } };
     let filter = ours(name, some_entry(holders(), is_mine));
@@ -229,7 +229,7 @@ fn take_out(name: &str, goes: Bson, ending: Ending, seen: Token) -> (Document, D
     let held = all([goes.clone(), has_token("$$entry")]);
     let held = doc! { "$filter": { "input": holders(), "as": "entry", "cond": held } };
     let reason = match ending {
-        // The work ended in order, and the least time after it has passed.
+        // The work ended in order, and the minimum hold after it has passed.
         Ending::Expired => doc! { "$cond": [
             { "$eq": [format!("$$entry.{OVER}"), true] },
             Ending::Released.as_str(),
@@ -245,7 +245,7 @@ fn take_out(name: &str, goes: Bson, ending: Ending, seen: Token) -> (Document, D
         "identity": "$$entry.identity",
         "slot": "$$entry.slot",
         "acquired_at": "$$entry.acquired_at",
-        // By one clock, with which an operator compares it.
+        // By the server's clock, since operators compare it with that clock.
         "ended_at": { "$cond": [has_ended, over_at, "$$NOW"] },
         "reason": reason,
     };
@@ -275,7 +275,7 @@ fn stamped(revision: Revision, now: DateTime) -> Document {
     }
 }
 
-/// The `list`, with these fields in the entries for which `is_mine` is true.
+/// The `list`, with these fields in each entry where `is_mine` is true.
 fn changed(list: Bson, is_mine: Bson, fields: Document) -> Document {
     let changed = doc! { "$mergeObjects": ["$$entry", fields] };
     let entry = doc! { "$cond": [is_mine, changed, "$$entry"] };

@@ -1,8 +1,9 @@
 //! The change stream of one claim: the events that wake it.
 //!
-//! Events are hints, but for grants, which a majority has. The lists of the document cannot be matched, because a shift shows up as
-//! `queue.0.claim`, `queue.1.claim`, …. The stream therefore matches the texts `granted` and
-//! `next`, so that renewals of others do not wake a waiter.
+//! Events are hints, except grants, which are majority-acknowledged. The lists of the document
+//! cannot be matched, because a shift shows up as `queue.0.claim`, `queue.1.claim`, …. The stream
+//! therefore matches the texts `granted` and `next`, so that renewals of others do not wake a
+//! waiter.
 
 use mongodb::bson::{Bson, Document, Uuid, doc};
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
@@ -10,8 +11,8 @@ use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 use leasehold_core::election::{Claim, Revision, Token};
 use leasehold_core::lock::{Grant, Hint};
 
-/// Selects the events that concern `claim` or end the stream. Of each event only the two texts are
-/// sent, since the lists may be long.
+/// Selects the events that concern `claim` or end the stream. The server sends only the two texts
+/// of each event, since the lists may be long.
 pub(super) fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     let claim = claim.to_string();
     let mine = doc! { "documentKey._id": name, "$or": [

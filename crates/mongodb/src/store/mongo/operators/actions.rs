@@ -15,7 +15,7 @@ use leasehold_core::election::{Identity, Randomness, Revision, Token};
 /// Actions kept in the document.
 const ACTIONS_MAX: i32 = 20;
 
-/// The random id of an action, by which its author recognizes it after an unknown outcome.
+/// The random id of an action; its author recognizes the action by it after an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionId([u8; 16]);
 
@@ -53,7 +53,7 @@ pub enum ActionKind {
     Transfer {
         /// The candidate.
         to: Identity,
-        /// Time for which other candidates leave the lease to it.
+        /// How long other candidates leave the lease to it.
         reserve: Duration,
     },
     /// Ends leadership, and prevents it until it is resumed.
@@ -64,7 +64,7 @@ pub enum ActionKind {
     Cancel,
     /// Raises the token, after a restored backup.
     RaiseToken {
-        /// The lowest token that the lease has afterwards.
+        /// Minimum token of the lease afterwards.
         at_least: Token,
     },
     /// Creates a free lease with this token.
@@ -94,7 +94,7 @@ impl ActionKind {
 pub enum Acted {
     /// It is in the document.
     Applied,
-    /// The lease is no longer as it was seen.
+    /// The lease has changed since it was seen.
     Rejected,
     /// It was provably never sent.
     Failed,

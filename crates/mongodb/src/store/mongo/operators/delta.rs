@@ -6,8 +6,8 @@
 use mongodb::bson::{Bson, Document};
 use mongodb::change_stream::event::UpdateDescription;
 
-/// Applies an update to the fields of which `shown` is true; returns false if a path cannot be
-/// applied, so that the document must be read.
+/// Applies an update to the fields that satisfy `shown`. Returns false if a path cannot be applied;
+/// the document must then be read.
 pub(super) fn apply(
     document: &mut Document,
     update: &UpdateDescription,

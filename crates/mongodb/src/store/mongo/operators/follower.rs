@@ -41,7 +41,7 @@ pub(super) enum CollectionEvent {
 
 /// A change of one document.
 pub(super) enum DocumentChange {
-    /// The document as it is now.
+    /// The current document.
     Whole(Document),
     /// The changed fields.
     Fields(UpdateDescription),

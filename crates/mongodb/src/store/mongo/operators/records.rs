@@ -128,12 +128,12 @@ pub struct LockRecord {
     pub history: Vec<PastHolder>,
 }
 
-/// The effect of the standing request on the present leader.
+/// The effect of the standing request on the current leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEffect {
     /// The leader applies it.
     Effective,
-    /// It names another token than that of the leader.
+    /// It names a token other than the leader's.
     OtherToken {
         /// The token that it names.
         named: Token,
@@ -147,14 +147,14 @@ pub enum RequestEffect {
 }
 
 impl LeaseRecord {
-    /// Returns the token of the present holder's claim. It is lower than the document's if an
-    /// operator has raised that.
+    /// Returns the token of the current holder's claim. It is lower than the document's token if an
+    /// operator has raised the latter.
     pub fn holder_token(&self) -> Option<Token> {
         let holder = self.holder.as_ref()?;
         Some(holder.token.unwrap_or(self.lease.token))
     }
 
-    /// Returns the present holder, with the fields that candidates read.
+    /// Returns the current holder, with the fields that candidates read.
     pub fn held_by(&self) -> Option<&Holder> {
         self.lease.holder.as_ref()
     }
@@ -165,7 +165,7 @@ impl LeaseRecord {
             .map(|holder| holder.lease_duration.duration())
     }
 
-    /// Returns whether the present leader applies the standing request; `None` without a request.
+    /// Returns whether the current leader applies the standing request; `None` without a request.
     pub fn effect(&self) -> Option<RequestEffect> {
         let request = match &self.request.as_ref()?.request {
             Ok(request) => request,

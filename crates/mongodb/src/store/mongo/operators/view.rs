@@ -40,7 +40,7 @@ pub enum ViewEvent {
     },
     /// One document changed.
     Changed {
-        /// The document as it is now.
+        /// The current document.
         entry: CollectionEntry,
         /// Time at which the change was received.
         at: BootTime,
@@ -50,9 +50,9 @@ pub enum ViewEvent {
         /// Its name.
         name: String,
     },
-    /// The store cannot be read at present, for this reason; the view retries.
+    /// The store cannot be read, for this reason; the view retries.
     Failed(Failure),
-    /// Changes are not reported at present, for this reason; the view reads at intervals.
+    /// Changes are not reported, for this reason; the view reads at intervals.
     Polling(Failure),
     /// Changes are reported from now on.
     Streaming,
@@ -287,8 +287,8 @@ impl ViewTask {
         }
     }
 
-    /// Reads the leases whose holders have not renewed for a while. If one has, the stream is stale
-    /// and is opened anew.
+    /// Reads the leases whose holders have not renewed for a while. If a holder has, the stream is
+    /// stale and is reopened.
     async fn check_silent(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
         let silent: Vec<Bson> = self

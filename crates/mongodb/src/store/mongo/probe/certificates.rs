@@ -60,8 +60,8 @@ impl fmt::Debug for Certificates {
 }
 
 impl Certificates {
-    /// Reads the files that the options name, outside the event loop, which a hanging disk would
-    /// block.
+    /// Reads the files that the options name, outside the event loop, because a hanging disk would
+    /// block it.
     pub(super) async fn read(options: TlsOptions) -> Result<Self, Failure> {
         #[allow(clippy::disallowed_methods, reason = "it ends with the files read")]
         let read = tokio::task::spawn_blocking(move || Self::of(&options));

@@ -1,4 +1,4 @@
-//! Tries if the collection accepts the documents of leases and locks, and keeps them.
+//! Tests whether the collection accepts the documents of leases and locks, and keeps them.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, Document, doc};
@@ -103,7 +103,7 @@ impl StoreProbe {
     }
 }
 
-/// Creates and acquires two leases. Then creates a lock, for which two contend.
+/// Creates and acquires two leases. Then creates a lock with two contenders.
 async fn write_all(
     collection: &Collection<Document>,
     session: &mut ClientSession,

@@ -43,7 +43,7 @@ pub enum Product {
     MongoDb,
     /// This product, which implements MongoDB's protocol with another meaning.
     Lookalike(&'static str),
-    /// Unknown: `buildInfo` has not the fields of MongoDB.
+    /// Unknown: `buildInfo` lacks fields of MongoDB.
     Unrecognized,
 }
 

@@ -20,7 +20,7 @@ pub const MEASURED_MAX: Duration = Duration::from_millis(1_500);
 /// Maximum number of positions of the change stream that are awaited. Each costs a write to the
 /// server's log.
 const POSITIONS_MAX: usize = 10;
-/// Maximum time for which the server holds a getMore without events while positions are measured.
+/// How long the server holds a getMore without events while positions are measured.
 const AWAIT: Duration = Duration::from_millis(1);
 
 /// The measured durations of one kind of call.
@@ -103,7 +103,7 @@ impl StoreProbe {
         .await
     }
 
-    /// Measures how long after a write is sent a change stream has got past it. The write is the
+    /// Measures the time from sending a write until a change stream is past it. The write is the
     /// empty log entry of [`StoreProbe::majority_writes`].
     ///
     /// # Errors
@@ -185,8 +185,8 @@ fn operation_time(reply: &Document) -> u64 {
     })
 }
 
-/// Returns the position in the log with which a resume token begins: in hexadecimal digits, the
-/// type of a timestamp and its eight bytes.
+/// Returns the log position that a resume token begins with: the type of a timestamp and its eight
+/// bytes, in hexadecimal digits.
 fn position(token: &ResumeToken) -> Option<u64> {
     const TIMESTAMP: &str = "82";
     let token = serialize_to_document(token).ok()?;
