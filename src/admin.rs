@@ -30,7 +30,7 @@ use leasehold_http::{Answer, Client, HTTP_LISTEN, Site};
 /// with browsers need fewer than 10. Each takes a connection in addition to the
 /// [`CONNECTIONS_MAX`], so 32 take at most 32 × 48 KiB = 1.5 MiB.
 pub const STREAMS_MAX: usize = 32;
-/// Condition under which `/readyz` reports ready.
+/// Condition for `/readyz` to report ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadyWhen {
     /// Once the store has been reached. Readiness by leadership would stall rolling updates,

@@ -6,7 +6,7 @@
 //! and, first, their limits.
 //!
 //! Programs that embed an election depend on `leasehold-mongodb`, which is smaller. This crate is
-//! for tools around the daemon, for example one that writes its manual page:
+//! for tools around the daemon, such as a generator of its manual page:
 //!
 //! ```
 //! let mut command = leasehold::cli::command();

@@ -58,7 +58,7 @@ where
     if is_misdirected(&request, client) {
         return text(
             StatusCode::MISDIRECTED_REQUEST,
-            "this listens on a loopback address: ask for localhost or 127.0.0.1, or set http.listen",
+            "the host in the request is not this machine: use localhost or 127.0.0.1, or set http.listen",
         );
     }
     let path = request.uri().path();
@@ -88,9 +88,9 @@ where
     if path == STEPPED_DOWN {
         return stepped_down(request, client, state).await;
     }
-    // The end of a connection is noticed behind its unread bytes, which may be many.
+    // The end of a connection is noticed only after its unread bytes, which may be many.
     let body_refused = (!request.body().is_end_stream()).then(|| {
-        let why = format!("{path} takes no body when its answer lasts");
+        let why = format!("a request for {path} with a long-lived answer has no body");
         text(StatusCode::PAYLOAD_TOO_LARGE, &why)
     });
     if path == "/leader" {
@@ -215,7 +215,7 @@ where
     match tokio::time::timeout(TRANSFER_TIME_MAX, body).await {
         Ok(Ok(_)) => {}
         Ok(Err(_)) => {
-            let limit = format!("the body may have {BODY_BYTES_MAX} bytes; none is needed");
+            let limit = format!("the body is longer than {BODY_BYTES_MAX} bytes; it may be empty");
             return text(StatusCode::PAYLOAD_TOO_LARGE, &limit);
         }
         Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive"),

@@ -18,7 +18,8 @@ use crate::publish::render::{ClockPair, Document, Identification, last_status, s
 use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
 
 /// Time after which a stream without events sends a comment, so that each end notices if the other
-/// is gone. The documented readers reconnect after three without one. Proxies allow 30 s or more.
+/// is gone. The documented readers reconnect after three intervals without a comment. Proxies allow
+/// 30 s or more.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Minimum interval of events that only extend authority or report an error of MongoDB. A deadline
 /// is usually 10 s or more ahead, so readers lose nothing.
@@ -34,11 +35,11 @@ struct Event {
     document: Document,
     /// Remaining authority at the time of writing; null unless leader.
     valid_for_ms: Option<u64>,
-    /// Time of writing on the daemon's CLOCK_BOOTTIME, with which a reader on another machine
-    /// relates the deadline to its own clock.
+    /// Time of writing on the daemon's CLOCK_BOOTTIME. A reader on another machine uses it to
+    /// relate the deadline to its own clock.
     written_boottime_ns: u64,
-    /// Number of role changes since the previous event that had no event of their own; null if
-    /// the previous one is unknown or of another process.
+    /// Number of role changes since the previous event that had no event of their own; null if the
+    /// previous event is unknown or from another process.
     missed: Option<u64>,
 }
 
@@ -117,7 +118,7 @@ impl Feed for Events {
             let wake = due.map_or(heartbeat, |due| due.min(heartbeat));
             let goes_on = tokio::select! {
                 goes_on = truth::changed(&mut self.status, now) => goes_on,
-                // If this sender is gone, so is the other one.
+                // Both senders end together.
                 Ok(()) = self.store_error.changed() => true,
                 () = truth::sleep_until(wake) => true,
                 () = self.place.closing() => false,
@@ -169,7 +170,7 @@ impl Events {
 }
 
 impl Shown {
-    /// Returns the instant at which an event about `truth` is due; `None` if it would say the same.
+    /// Returns when an event about `truth` is due; `None` if it would repeat the last event.
     fn next_due(
         &self,
         truth: &Status,
@@ -190,7 +191,7 @@ impl Shown {
         if renewed == self.status && self.error.as_ref() == error {
             return None;
         }
-        // With a short deadline, an extension must not come after it.
+        // If the deadline is near, its extension must not come later.
         let left = self.status.authority.map(|a| a.valid_until.since(self.at));
         let pause = left.map_or(EXTENSION_INTERVAL, |left| EXTENSION_INTERVAL.min(left / 2));
         Some(self.at + pause)

@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use crate::clock::{self, boot_now};
 use crate::election::{BootTime, Status};
 
-/// Waits until a status is published that the receiver has not seen, or until a deadline of the
-/// present one passes, of which there may be no news: the election that would publish it can be
-/// late. A deadline that has passed since `seen`, when the caller looked, is such a change, too.
-/// Returns false if no status follows.
+/// Waits for a status that the receiver has not seen, or for the next deadline of the current
+/// status. The election may be late to publish that a deadline has passed. A deadline that has
+/// passed since `seen`, the time of the caller's last read, counts as a change too. Returns false
+/// if no status follows.
 pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime) -> bool {
     let deadline = next_deadline(&status.borrow(), seen);
     let passed = async {
@@ -28,7 +28,7 @@ pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime
 /// Waits until an instant, exactly: tokio's timers are coarse while the election is at rest.
 pub(super) async fn sleep_until(instant: BootTime) {
     if clock::sleep_until(instant).await.is_err() {
-        // No descriptor is left.
+        // Out of file descriptors.
         tokio::time::sleep(instant.since(boot_now())).await;
     }
 }

@@ -80,7 +80,7 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
     if !wait.is_over(&state.status.borrow(), boot_now()) && !wait.time.is_zero() {
         let refused = || state.metrics.http_stream_refused();
         let Some(mut place) = client.streams.admit(client, refused) else {
-            // Not 503, which says that this candidate does not lead.
+            // A status other than 503, since 503 means that this candidate does not lead.
             return full(StatusCode::TOO_MANY_REQUESTS, STREAMS_MAX);
         };
         let mut status = state.status.clone();

@@ -290,8 +290,8 @@ impl Begun {
             rest: self.rest,
         };
         let ended = daemon.attend(serving).await;
-        // Also after a failure, because the exit of the process ends the thread that has to write
-        // that this daemon has stopped.
+        // This also runs after a failure: the files' thread must record that this daemon has
+        // stopped before the process exits.
         let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
         ended
     }
@@ -406,7 +406,7 @@ impl Daemon {
             Signal::Stop(_) => {
                 self.rest.forbid();
                 self.systemd.stopping();
-                tracing::info!(lease = %self.who.lease, "stop signal received, stepping down; another one after 1 s or more exits at once");
+                tracing::info!(lease = %self.who.lease, "stopping gracefully; send the signal again after 1 s to exit immediately");
                 self.send(Input::Shutdown).await;
             }
             Signal::Reload => self.reloader.begin(),

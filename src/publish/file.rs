@@ -33,10 +33,10 @@ use crate::store::DeploymentId;
 /// step-down makes one flush.
 const QUEUE_LENGTH_MAX: usize = 16;
 
-/// Delay of a change by which this candidate neither becomes the leader nor ceases to be, such as
+/// Delay of a change other than the beginning or end of this candidate's leadership, such as
 /// another holder. In a handoff all followers learn of the release and of the next leader within
-/// milliseconds, at the instant at which one of them has to acquire, so the files are written once,
-/// after that.
+/// milliseconds, just when one of them has to acquire. The files are therefore written once, after
+/// that.
 const OTHERS_SETTLE: Duration = Duration::from_millis(50);
 
 /// The candidate that the files describe, and the interval between rewrites.
@@ -155,8 +155,8 @@ impl StatusFileHandle {
         answered
     }
 
-    /// Soon writes the claim, the highest token and the longest lease duration seen into the claim
-    /// record. Only the newest call counts. Never blocks.
+    /// Schedules a write of the claim, the highest token and the longest lease duration seen into
+    /// the claim record. Only the newest call counts. Never blocks.
     pub fn record(&self, claim: Option<Claim>, token: Token, lease_longest: Option<Duration>) {
         self.record.send_replace(Some(ClaimRecord {
             claim,
@@ -292,12 +292,12 @@ impl Writer {
     fn wait(&self) -> Duration {
         let now = boot_now();
         let refresh = self.rewrite_at.since(now);
-        // No time is left if the deadline has passed while the files were written.
+        // The wait is zero if the deadline has passed while the files were written.
         let until = self.leader_until.map(|until| until.since(now));
         until.map_or(refresh, |until| refresh.min(until))
     }
 
-    /// Writes the files if they differ from the truth or are to be rewritten; `at_once` also if the
+    /// Writes the files if they are outdated or their rewrite is due; `at_once` also if the
     /// difference could wait.
     fn show_if_due(&mut self, at_once: bool) -> Flushed {
         let now = boot_now();
@@ -371,7 +371,8 @@ impl Writer {
             self.deployment_written = None;
             self.record();
         }
-        // One instant, after all that can hang, decides what the files say and what is remembered.
+        // One instant, read after everything that can hang, decides what the files say and what is
+        // remembered.
         let (error, now) = (self.store_error.borrow().clone(), ClockPair::now());
         let truth = truth.at(now.boot);
         let authority = authority_at(&truth, now.boot);

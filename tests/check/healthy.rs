@@ -82,7 +82,7 @@ async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_
         "ok",
         "in use by a running leasehold of this lease: leader",
     );
-    answer.says("deployment-record", "ok", "the same: replica set testbed");
+    answer.says("deployment-record", "ok", "unchanged: replica set testbed");
     answer.says("lease-document", "ok", "held by leader with token 1");
     // The daemon did not notice.
     assert!(leader.leads());

@@ -44,7 +44,7 @@ fn all_mistakes_of_all_layers_are_reported_at_once() {
 fn missing_required_values_are_reported_together() {
     let refused = refusal(&sources(&[], &[], &[]));
     assert!(refused.contains("2 problems"), "{refused}");
-    assert_contains(&refused, "lease.name: required; give it by --lease NAME");
+    assert_contains(&refused, "lease.name: required; set --lease NAME");
     assert_contains(&refused, "mongodb.uri_file or mongodb.uri: required");
     let settings = sources(&[], &[], &[]).load().settings();
     assert!(

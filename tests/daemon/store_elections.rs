@@ -37,11 +37,11 @@ async fn settings_that_cannot_be_read_are_said_to_be_assumed() {
         .uri(&set.uri_for(&user))
         .flag("--lease-profile=fast");
     let daemon = daemon.leading(LONG).await;
-    let message = "costs the leadership, if its settings are MongoDB's defaults (the role has no right \
+    let message = "costs the leadership, assuming MongoDB's default settings (the role has no right \
                    replSetGetConfig): electionTimeoutMillis 10 s";
     daemon.wait_logged(message, LONG).await;
     daemon
-        .wait_logged("with the role clusterMonitor, its settings are known", LONG)
+        .wait_logged("grant clusterMonitor to show the set's settings", LONG)
         .await;
 }
 

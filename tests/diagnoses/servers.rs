@@ -120,11 +120,11 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             "{alias}: the server's certificate does not name this host"
         )),
         Situation::locks("certificate of an authority", &mistaken(0)).says(
-            "the server's certificate is that of an authority (CA:TRUE): issue one for the server \
+            "the server's certificate belongs to a certificate authority (CA:TRUE): issue one for the server \
              (CA:FALSE), signed by that authority",
         ),
         Situation::locks("certificate of a client", &mistaken(1)).says(
-            "the server's certificate is not one for servers: issue one with the extended key usage \
+            "the server's certificate is not for servers: issue one with the extended key usage \
              serverAuth",
         ),
         Situation::locks(

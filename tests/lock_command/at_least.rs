@@ -1,4 +1,4 @@
-//! Goal: a place stays taken for its least time after the acquisition, whatever became of the
+//! Goal: a place stays taken for its minimum hold after the acquisition, whatever became of the
 //! command, and no longer than that.
 
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn others_wait_for_the_least_time_of_a_job_that_ended_at_once() {
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(done.stderr, "", "silent as flock is");
     let waited = place.run_empty("ended", &[]);
-    waited.says(0, "removed an ended holder whose least time has passed");
+    waited.says(0, "removed an ended holder whose minimum hold has passed");
     // The acquisition came later than the start of the first job.
     assert!(began.elapsed() >= LEAST, "{:?}", began.elapsed());
     let free = place.run_empty("ended", &["--no-wait"]);

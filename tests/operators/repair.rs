@@ -105,7 +105,7 @@ async fn a_lease_that_is_deleted_meanwhile_is_reported_as_deleted() {
     leasehold(&stage, &create).await.expect(0, &[]);
     let mut repairing = start(&stage, &["repair", "orders", "--token-at-least", "50"]);
     // A free lease is watched for the default duration.
-    wait_stderr(&mut repairing, "watching for 24s").await;
+    wait_stderr(&mut repairing, "verifying for 24s").await;
     stage.stored().delete().await;
     let part = "deleted while this command watched it, so nothing was changed; pass --create";
     ended(repairing).await.expect(1, &[part]);

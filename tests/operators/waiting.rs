@@ -157,7 +157,7 @@ async fn a_leader_is_not_said_to_have_expired_while_the_command_sees_nothing() {
     wait_stderr(&mut waiting, "already requested; waiting").await;
     proxy.stall();
     let answer = ended(waiting).await;
-    let answer = answer.expect(3, &["step-down under way", "cannot be read at present"]);
+    let answer = answer.expect(3, &["step-down under way", "cannot be read, so"]);
     assert!(!answer.stdout.contains("expired"), "{answer:?}");
     wait_renewal(&stage).await;
     assert_eq!(stage.stored().holder().await.as_deref(), Some("a"));

@@ -1,4 +1,4 @@
-//! The hosts that requests to a listener name, if only this machine reaches it.
+//! Checks the hosts in requests to a listener that only this machine reaches.
 
 use std::net::IpAddr;
 
@@ -13,8 +13,7 @@ pub fn is_misdirected<B>(request: &Request<B>, client: &Client) -> bool {
     client.local_names_only && !names_only_this_machine(request)
 }
 
-/// Returns true if the target and all `Host` headers of a request name this machine, or there are
-/// none.
+/// Returns true unless the target or a `Host` header of a request names another machine.
 fn names_only_this_machine<B>(request: &Request<B>) -> bool {
     let target = request.uri().authority();
     let mut hosts = request.headers().get_all(header::HOST).iter();

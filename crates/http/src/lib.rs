@@ -61,11 +61,11 @@ pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
 /// Timeout of receiving a body, and of the last answer of a connection.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(5);
-/// Size of a socket's send buffer. The kernel grows it to megabytes otherwise, which a client that
-/// does not read would make use of. The largest answer, all metrics, has 32 KiB.
+/// Size of a socket's send buffer. Otherwise the kernel grows it to megabytes for a client that
+/// does not read. The largest answer, all metrics, has 32 KiB.
 const SEND_BUFFER_BYTES: usize = 16 * 1024;
-/// Time after which the kernel closes a connection whose peer takes nothing of what was sent,
-/// because it is gone or does not read.
+/// Time after which the kernel closes a connection whose peer has taken nothing, because it is gone
+/// or does not read.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of connections that wait to be accepted; the kernel lowers it to
 /// `net.core.somaxconn`. The kernel drops further ones, and a dropped client tries again after 1 s,
@@ -99,7 +99,7 @@ pub trait Site: Clone + Send + Sync + 'static {
 pub struct Setting {
     /// Its name.
     pub name: &'static str,
-    /// Another remedy than another address, after a comma; empty if there is none.
+    /// A remedy other than another address, after a comma; empty if there is none.
     pub instead: &'static str,
 }
 
@@ -287,7 +287,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Marks the answer in progress as one that may take long, until the value is dropped. The
+    /// Marks the answer in progress as long-lived, until the value is dropped. The
     /// caller bounds the number of such answers.
     pub fn lasts(&self) -> Lasting {
         self.activity.lasts()

@@ -20,7 +20,7 @@ pub(super) struct Activity {
     lasting: Arc<AtomicBool>,
 }
 
-/// An answer that lasts, until it is dropped. Its connection has a place of its own meanwhile.
+/// A long-lived answer, until it is dropped. Its connection has a place of its own meanwhile.
 #[derive(Debug)]
 pub struct Lasting(Activity);
 
@@ -56,13 +56,13 @@ impl Activity {
         self.last.store(now, Ordering::Relaxed);
     }
 
-    /// Marks the answer in progress as one that lasts.
+    /// Marks the answer in progress as long-lived.
     pub(super) fn lasts(&self) -> Lasting {
         self.lasting.store(true, Ordering::Relaxed);
         Lasting(self.clone())
     }
 
-    /// Returns true if the answer in progress lasts.
+    /// Returns true if the answer in progress is long-lived.
     pub(super) fn is_lasting(&self) -> bool {
         self.lasting.load(Ordering::Relaxed)
     }
@@ -88,7 +88,7 @@ impl Places {
         let activity = Activity::new(&self.uses);
         self.taken.push(Place {
             task: self.tasks.spawn(connection(activity.clone())),
-            // A peer counts as the same over IPv4 and over an IPv6 socket.
+            // An IPv4 peer has one address, also on an IPv6 socket.
             peer: peer.to_canonical(),
             activity,
         });
@@ -107,14 +107,14 @@ impl Places {
         })
     }
 
-    /// The connections that count here, with their indices.
+    /// The connections without a long-lived answer, with their indices.
     fn ordinary(&self) -> impl Iterator<Item = (usize, &Place)> {
         let places = self.taken.iter().enumerate();
         places.filter(|(_, place)| !place.activity.is_lasting())
     }
 
     fn gives_way(&self) -> Option<usize> {
-        // Counted once: a flood needs a place for each of its connections.
+        // Counted once for all comparisons below, because a flood calls this for each connection.
         let mut places_of = HashMap::<_, usize>::new();
         for (_, place) in self.ordinary() {
             *places_of.entry(place.peer).or_default() += 1;

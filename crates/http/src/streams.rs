@@ -1,4 +1,4 @@
-//! The limited places for answers that last: event streams, and long polls that wait.
+//! The limited places for long-lived answers: event streams, and long polls that wait.
 //!
 //! They are separate from the places of ordinary connections, so that no number of streams keeps a
 //! probe or a scraper out. A peer cannot lock others out here either.
@@ -16,8 +16,8 @@ use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
 
 /// Time after which a stream may be closed if its place is needed. A client that has stopped
-/// reading is otherwise noticed only when its buffers are full, which can take hours. One that
-/// reads reconnects at once, and resumes.
+/// reading is otherwise noticed only when its buffers are full, which can take hours. A client that
+/// still reads reconnects immediately, and resumes.
 const PLACE_TIME_MIN: Duration = Duration::from_secs(600);
 
 /// The streams that are open. Clones share them.
@@ -114,9 +114,9 @@ impl Drop for StreamPlace {
     }
 }
 
-/// Chooses the stream to close for a new one: the oldest of the peer with most, if that peer has
-/// clearly more than the new one's, or if that stream has been open for long. Peers with the same
-/// number of streams, or one more, do not evict each other in turn.
+/// Chooses the stream to close for a new one: the oldest stream of the peer with most streams. That
+/// peer must have clearly more than the new stream's peer, or the stream must have been open for
+/// long. Otherwise peers with nearly equal numbers would evict each other in turn.
 fn gives_way(open: &[Open], newcomer: &Open) -> Option<usize> {
     let streams_of = |peer| open.iter().filter(|stream| stream.peer == peer).count();
     let most_then_oldest = |index: &usize| {

@@ -59,7 +59,7 @@ impl LockSurfaces for ContenderLog {
                 ..
             } => info!(
                 %lock, %identity, token = token.map(Token::get),
-                "removed an ended holder whose least time has passed"
+                "removed an ended holder whose minimum hold has passed"
             ),
             Notice::Swept {
                 identity,

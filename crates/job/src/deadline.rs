@@ -27,7 +27,7 @@ impl Deadline {
     /// Creates a deadline that has passed.
     ///
     /// # Errors
-    /// If no memory or file descriptors are left.
+    /// If the process is out of memory or file descriptors.
     pub(super) fn new() -> io::Result<Self> {
         let deadline = Self(memfd_create(NAME, MemfdFlags::CLOEXEC)?);
         deadline.set(BootTime::default())?;
@@ -37,7 +37,7 @@ impl Deadline {
     /// Sets the deadline; zero once the lock is lost.
     ///
     /// # Errors
-    /// If no memory is left, which only affects the first call.
+    /// If memory is exhausted, which only affects the first call.
     pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
         let bytes = at.as_nanos().to_le_bytes();
         rustix::io::pwrite(&self.0, &bytes, 0)?;
@@ -47,7 +47,7 @@ impl Deadline {
     /// Returns a descriptor for the guard.
     ///
     /// # Errors
-    /// If no file descriptors are left.
+    /// If the process is out of file descriptors.
     pub(super) fn share(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }

@@ -29,7 +29,8 @@ use leasehold_supervisor::command::{Event, Finished, Standby, Supervised};
 /// milliseconds; if MongoDB does not respond, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// The same after a loss, because a script notices the loss only when this process exits.
+/// Maximum time that the exit waits for the release after a loss. A script notices the loss only
+/// when this process exits.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 /// Work to do under a lock.
@@ -42,7 +43,7 @@ pub(super) struct Work<'a> {
 
 /// Result of the work.
 pub(super) enum Worked {
-    /// It is over, and this process ends like this.
+    /// The work is over, and this process ends with this result.
     Over(Exit),
     /// The authority ended before the command was executed.
     NeverBegan,
@@ -59,7 +60,7 @@ impl Work<'_> {
         mut locker: Locker,
         (stops, relays): (&mut Stops, &mut Relays),
     ) -> io::Result<Worked> {
-        // Sent while there was no command that could handle them.
+        // Drops signals from before there was a command to handle them.
         relays.discard();
         let mut status = locker.status();
         let timings = &self.job.timings;
@@ -103,7 +104,7 @@ impl Work<'_> {
                 },
                 number = relays.next() => command.signal(number),
                 event = command.next() => match event {
-                    // The lock is kept until nothing of the command is left.
+                    // The lock is kept until all of the command has ended.
                     Event::Started { .. } | Event::Exited => {}
                     Event::Stuck => {
                         error!(
@@ -128,9 +129,9 @@ impl Work<'_> {
             false => RELEASE_MAX,
         };
         let code = self.exit_code(&finished, stopped);
-        // A command that was told to stop may have left its work undone.
+        // A command that was asked to stop may have left its work undone.
         let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
-        // Nothing of the command is left, so others may hold the lock from here on (I6).
+        // All of the command has ended, so others may hold the lock from here on (I6).
         let mut code = code;
         match finished.ended.end {
             CommandEnd::Refused | CommandEnd::NotExecuted(_) | CommandEnd::NotSpawned(_) => {
@@ -243,7 +244,8 @@ impl Work<'_> {
 
     fn exit_code(&self, finished: &Finished, stopped: Option<StopSignal>) -> u8 {
         let ended = finished.ended;
-        // Whichever process was first to send the signal: on busy cores the guard may be late.
+        // Applies whether the guard or this process sent the signal: on busy cores the guard may be
+        // late.
         if finished.killed && (ended.by_us || finished.cut_off) {
             return exit::KILLED;
         }
@@ -295,14 +297,14 @@ fn of_terminal(finished: &Finished, code: u8, stopped: Option<StopSignal>) -> Ex
     }
 }
 
-/// Returns true if the guard found the deadline passed and executed nothing. A busy machine can take
-/// longer to start a command than a grant that is not confirmed lasts.
+/// Returns true if the guard found the deadline passed and executed nothing. On a busy machine, the
+/// start of a command can outlast an unconfirmed grant.
 fn never_began(finished: &Finished, stopped: bool) -> bool {
     finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }
 
-/// Returns the variables of the innermost lock. Without slots, that of an outer lock with slots
-/// stays.
+/// Returns the variables of the innermost lock. A lock without slots keeps the slot variable of an
+/// outer lock.
 fn variables(lock: &LeaseName, token: i64, slot: Option<u32>) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("LEASEHOLD_LOCK", lock.to_string()),
@@ -313,7 +315,7 @@ fn variables(lock: &LeaseName, token: i64, slot: Option<u32>) -> Vec<(&'static s
     variables
 }
 
-/// Returns the line by which a program without a command learns that the lock is held.
+/// Returns the line that tells a program without a command that the lock is held.
 pub(super) fn held_line(lock: &LeaseName, token: i64, slot: Option<u32>) -> String {
     let mut line = serde_json::json!({ "lock": lock.as_str(), "token": token });
     if let Some(slot) = slot {
@@ -323,7 +325,7 @@ pub(super) fn held_line(lock: &LeaseName, token: i64, slot: Option<u32>) -> Stri
 }
 
 /// Waits for the next status. Returns `None` if the lock is no longer held, or if the contender
-/// failed, which then renews no longer.
+/// failed and no longer renews.
 pub(super) async fn renewed(
     status: &mut watch::Receiver<Status>,
     timings: &Timings,
@@ -383,7 +385,7 @@ pub(super) async fn release(locker: &mut Locker, patience: Duration) -> Option<L
     conclude(locker, false, patience).await
 }
 
-/// The same after work that may have succeeded.
+/// Releases the lock after work that may have succeeded, like [`release`].
 async fn conclude(locker: &mut Locker, succeeded: bool, patience: Duration) -> Option<LockEnd> {
     let began = clock::boot_now();
     let requested = async {
@@ -403,7 +405,7 @@ async fn finish(locker: &mut Locker, patience: Duration) -> Option<LockEnd> {
     finished.ok().map(|finished| finished.end)
 }
 
-/// Releases a lock under which no work has begun, so its place is not kept.
+/// Releases a lock before any work has begun, so its place is not kept.
 pub(super) async fn give_back(locker: &mut Locker) {
     let given_back = async {
         locker.give_up().await;

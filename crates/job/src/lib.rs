@@ -59,13 +59,13 @@ pub enum LockCommandError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The same under an outer `leasehold` command, which does not pass on its configuration.
+    /// The configuration is invalid, and the outer `leasehold` command does not pass on its own.
     #[error(
         "{0}\n  the outer `leasehold` does not pass its configuration on: give this command the \
          connection string too, preferably with --mongodb-uri-file"
     )]
     NotHandedDown(ConfigError),
-    /// The lock is that of another namespace or service account.
+    /// The lock belongs to another namespace or service account.
     #[error(transparent)]
     Misplaced(#[from] Misplaced),
     /// The file of the trace is not usable.
@@ -77,7 +77,7 @@ pub enum LockCommandError {
     /// The options contradict each other.
     #[error(transparent)]
     Options(#[from] LockError),
-    /// Without a command, standard input holds the lock, and it cannot.
+    /// There is no command, and standard input cannot hold the lock.
     #[error(
         "lock {lock} not acquired: {why}; to fix: give a command (leasehold lock {lock} -- COMMAND), \
          or keep a pipe open as standard input"
@@ -240,7 +240,7 @@ fn again(args: &LockArgs, held: &Held, voice: &Voice) -> u8 {
 /// Returns the command to run under the lock; `None` if the lock is only held.
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<Standby> {
     let (program, arguments) = args.command.split_first()?;
-    // The first terms may be provisional, which have no grace.
+    // The first terms may be provisional, without a grace.
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());

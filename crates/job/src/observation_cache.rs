@@ -67,7 +67,8 @@ struct Line {
 impl ObservationCache {
     /// Reads the record for a lock of a store.
     pub(super) fn of(lock: &LeaseName, store: &str) -> Self {
-        // The directory of the user comes first, because jobs of other users have different ones.
+        // The location begins with the directory of the user, because each user's jobs have their
+        // own.
         let places = roots().into_iter().rev().map(|root| root.join(DIRECTORY));
         let place = places
             .chain([of_this_user()])
@@ -155,8 +156,8 @@ impl ObservationCache {
     }
 }
 
-/// Returns the name of the record: that of the lock, and a hash, because the same lock name in another
-/// deployment, database or collection is another lock.
+/// Returns the name of the record: the lock's name and a hash of its deployment, database and
+/// collection, because two of them can have locks of one name.
 fn file_name(lock: &LeaseName, store: &str) -> String {
     let mut hasher = DefaultHasher::new();
     (lock.as_str(), store).hash(&mut hasher);
@@ -195,7 +196,7 @@ impl Line {
     }
 }
 
-/// Returns the directory for users without a runtime directory, such as those of cron jobs.
+/// Returns the directory for users without a runtime directory, as in cron jobs.
 fn of_this_user() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     let place = std::env::temp_dir();

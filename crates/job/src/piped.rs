@@ -101,7 +101,7 @@ impl Work<'_> {
         stopped.map_or(exit::DONE.into(), Exit::from)
     }
 
-    /// Prints the line by which the program learns that the lock is held. The lock is renewed until
+    /// Prints the line that tells the program that the lock is held. The lock is renewed until
     /// the line is taken.
     async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Announced {
         let line = held_line(&self.job.args.name, self.token.get(), self.slot);

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use leasehold_guard::dispositions::read_without_stopping;
 use leasehold_guard::groups::own_group;
 
-/// Maximum amount of input to discard before the lock is acquired. A writer with more to say is
+/// Maximum amount of input to discard before the lock is acquired. A writer with more output is
 /// still there.
 const DISCARDED_MAX: usize = 1 << 20;
 
@@ -65,8 +65,8 @@ pub(super) fn check() -> Result<(), UnusableInput> {
     Ok(())
 }
 
-/// Reads standard input to its end. A job that is moved to the background (Ctrl-Z and `bg`) goes on
-/// to hold the lock there.
+/// Reads standard input to its end. A job that is moved to the background (Ctrl-Z and `bg`)
+/// continues to hold the lock there.
 pub(super) fn read_to_end() {
     let Ok(mut input) = own_handle() else { return };
     read_without_stopping();

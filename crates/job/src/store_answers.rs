@@ -1,5 +1,4 @@
-//! MongoDB's responses while a lock is waited for or held: lines for the log, and the reason to
-//! give up.
+//! MongoDB's responses during a wait or a hold: lines for the log, and the reason to give up.
 
 use std::time::Duration;
 

@@ -13,8 +13,8 @@ use leasehold_host::log::Stderr;
 /// Reports the fate of one lock on standard error: as text, or through the log if the log is JSON,
 /// so that a log collector finds only JSON lines.
 ///
-/// Lines that standard error cannot take at once are dropped, as those of the log are: a wait goes
-/// on while nothing is read, and so does a lock.
+/// Lines that would block on standard error are dropped, as in the log. A reader that has stopped
+/// must not stop a wait or a held lock.
 #[derive(Clone)]
 pub(super) struct Voice {
     lock: LeaseName,
@@ -53,8 +53,8 @@ impl Voice {
         }
     }
 
-    /// Reports that the lock was not acquired because others hold it, which is expected of jobs that
-    /// run on one host of several.
+    /// Reports that the lock was not acquired because others hold it. Jobs that run on one of
+    /// several hosts expect this.
     pub(super) fn held_by_others(&self, what: &str) {
         if !self.quiet {
             self.done_before(what);

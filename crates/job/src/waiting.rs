@@ -25,8 +25,8 @@ use leasehold_status::render::date;
 /// Maximum time that a stopped wait spends on leaving the queue. If the entry remains, other
 /// waiters evict it.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
-/// The same if MongoDB does not respond. A join whose response was lost may have left an entry, but
-/// the wait is over.
+/// Maximum time that a stopped wait spends on leaving if MongoDB does not respond. A join whose
+/// response was lost may have left an entry, but the wait is over.
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
 /// Minimum time to wait for the first response of MongoDB, even if the wait for other holders is
 /// shorter. A caller with a shorter wait wants to know if the lock is free now.
@@ -35,7 +35,7 @@ const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 /// This is far longer than an election or a restart, but ends jobs that are started again and
 /// again.
 const SILENCE_MAX_LEASES: u32 = 10;
-/// Minimum of what is left of a wait after a lock was acquired and lost before the work began.
+/// Minimum rest of a wait after a lock was acquired and lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// Maximum number of holders named in a line, because a name may have 253 bytes.
@@ -89,7 +89,7 @@ pub(super) enum Waited {
     Unreachable,
     /// Another attempt cannot succeed.
     Wrong,
-    /// The program for which the lock is acquired closed our standard input.
+    /// The program that asked for the lock closed our standard input.
     Abandoned,
     Stopped(StopSignal),
     Broken(io::Error),
@@ -240,8 +240,8 @@ impl Watcher {
         Waited::NotAcquired
     }
 
-    /// Ends the wait, because MongoDB does not respond or rejects the calls. An entry of a join
-    /// whose response was lost cannot be waited for.
+    /// Ends the wait, because MongoDB does not respond or rejects the calls. If the response to the
+    /// join was lost, its entry may still appear; the command does not wait for that.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = seconds(clock::boot_now().since(began));
         self.store.send_modify(StoreState::give_up);
@@ -306,7 +306,7 @@ impl Watcher {
         if self.voice.is_quiet() {
             return;
         }
-        // A contender with a least time is granted a free lock, and waits only for its own write.
+        // A contender with a minimum hold is granted a free lock, and waits only for its own write.
         let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != said);
         let Some(whom) = whom else {
             return;

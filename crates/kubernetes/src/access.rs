@@ -52,7 +52,7 @@ pub struct Access {
 #[error("{0}")]
 pub struct NotInCluster(String);
 
-/// Credentials from which a client cannot be built at the moment.
+/// No client can be built from the current credentials.
 ///
 /// Each contains the path of the file and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -118,7 +118,7 @@ impl Api {
         &self.server
     }
 
-    /// Builds a client outside the event loop, which a disk that hangs would block.
+    /// Builds a client outside the event loop, because a hanging disk would block it.
     async fn client(&self) -> Result<Client, ApiError> {
         const SHUT_DOWN: ApiError = ApiError::unsent("the daemon is shutting down", None);
         let reading = Arc::clone(&self.reading).acquire_owned().await;

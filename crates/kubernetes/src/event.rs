@@ -33,7 +33,7 @@ pub enum Event {
     },
     /// The workload of this candidate survived SIGKILL.
     WorkloadStuck {
-        /// The token under which it runs.
+        /// The token of its claim.
         token: Token,
     },
     /// A renewal of this leader was not acknowledged.

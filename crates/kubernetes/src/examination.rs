@@ -164,6 +164,6 @@ fn refusal(error: &ApiError) -> Refusal {
 }
 
 fn parsed<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, Refusal> {
-    let unknown = |_| Refusal::Failed("the answer is not that of an API server".to_owned());
+    let unknown = |_| Refusal::Failed("the answer is not from an API server".to_owned());
     serde_json::from_slice(answer).map_err(unknown)
 }

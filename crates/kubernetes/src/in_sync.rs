@@ -29,8 +29,7 @@ impl LabelInSync {
     ) -> Result<Self, prometheus::Error> {
         let opts = Opts::new(
             "leasehold_label_in_sync",
-            "1 if the last write of the pod's label was acknowledged and says what is true at the \
-             time of the scrape, else 0; absent where labels are off.",
+            "1 if the last write of the pod's label was acknowledged and is correct at the time of the scrape, else 0; absent if labels are off.",
         );
         Ok(Self {
             status,

@@ -95,7 +95,7 @@ struct Line {
 enum Offered {
     /// The Event is queued, by itself or merged with an equal one.
     InLine,
-    /// The Event was dropped, or another one to make room for it.
+    /// The Event was dropped, or it replaced another Event.
     OneLost,
 }
 

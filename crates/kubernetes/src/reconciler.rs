@@ -13,8 +13,8 @@ use leasehold_core::election::{BootTime, Status};
 /// Timeout of a write.
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Time from the send of a write whose value has become wrong until it is given up for the right
-/// one. A healthy API server takes 3 ms, so two writes rarely race. A demotion behind a hanging
+/// How long a write whose value is outdated may take before it is abandoned for the current value.
+/// A healthy API server takes 3 ms, so two writes rarely race. A demotion behind a hanging
 /// promotion is still sent within the 250 ms that a step-down waits.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
 
@@ -93,7 +93,7 @@ pub(super) struct Reconciler {
     /// Time at which the last acknowledged write was sent.
     written_at: BootTime,
     in_flight: Option<Write>,
-    /// Time until which a write that was given up may land.
+    /// Latest time when an abandoned write may land.
     unsettled_until: Option<BootTime>,
     retry: Option<Retry>,
     /// True if `follower` has not been sent since the label was last meant to say leader. The

@@ -1,8 +1,8 @@
 //! The task that reports Events, best-effort and bounded in every direction.
 //!
-//! A repetition within ten minutes is counted in the existing Event instead of being reported anew,
-//! and more than a few Events per minute are dropped. An API server in trouble must not be flooded
-//! by the pods that notice it.
+//! A repetition within ten minutes is counted in the existing Event instead of being reported
+//! again, and more than a few Events per minute are dropped. An API server in trouble must not be
+//! flooded by the pods that notice it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl EventReporter {
                 let accepted = self.send(|requests| requests.event(&object)).await;
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
                 // A repeating Event is remembered even if it was not accepted. Otherwise each
-                // repetition would use up its attempts before the Events behind it.
+                // repetition would make all its attempts, and delay the Events behind it.
                 if accepted || event.repeats() {
                     let name = accepted.then_some(name);
                     self.memory

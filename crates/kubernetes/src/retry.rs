@@ -7,8 +7,8 @@ use super::api::RetryPolicy;
 /// The first wait after a failure, doubled with each further failure up to [`BACKOFF_MAX`].
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
 
-/// Maximum wait while the API server is unreachable, and thereby the maximum delay of a label after
-/// it is back. One refused connection per 5 s costs nothing.
+/// Maximum wait while the API server is unreachable; after its return, a label is late by at most
+/// this. One refused connection per 5 s costs nothing.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Maximum `Retry-After` that is honored, because the label would be wrong for longer.

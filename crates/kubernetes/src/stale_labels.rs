@@ -1,5 +1,5 @@
 //! Sets the label of other pods from `leader` to `follower` if they cannot do so themselves, such
-//! as those of a lost node. Runs only while this candidate leads.
+//! as pods of a lost node. Runs only while this candidate leads.
 
 use std::io;
 use std::sync::Arc;

@@ -139,15 +139,14 @@ impl Metrics {
             store_operations: IntCounterVec::new(
                 opts(
                     "leasehold_store_operations_total",
-                    "Calls of the store by what is known of their effect; unknown means \
-                     that the write may or may not have been applied.",
+                    "Calls of the store by outcome; unknown means that the write may or may not have been applied.",
                 ),
                 &["operation", "outcome"],
             )?,
             store_durations: HistogramVec::new(
                 HistogramOpts::new(
                     "leasehold_store_operation_duration_seconds",
-                    "Time from the send of a call to its answer or time-out.",
+                    "Time from sending a call to its answer or timeout.",
                 )
                 .const_label("lease", lease)
                 .buckets(DURATION_BUCKETS.to_vec()),
@@ -172,7 +171,7 @@ impl Metrics {
             workload_stops: Histogram::with_opts(
                 HistogramOpts::new(
                     "leasehold_workload_stop_duration_seconds",
-                    "Time from the order to end until the workload was confirmed gone.",
+                    "Time from the request to stop until the workload was confirmed gone.",
                 )
                 .const_label("lease", lease)
                 .buckets(STOP_BUCKETS.to_vec()),

@@ -10,13 +10,13 @@ use tokio::net::TcpStream;
 
 /// Time limit for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Maximum length of an answer; that of a daemon has about a kilobyte.
+/// Maximum length of an answer; a daemon's answer has about a kilobyte.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 
 /// Returns the fields of `GET /status` that `T` names.
 ///
 /// # Errors
-/// If nothing answers in time, or not like a daemon.
+/// If no daemon answers in time.
 pub(super) async fn status_of<T: DeserializeOwned>(address: SocketAddr) -> io::Result<T> {
     let answer = tokio::time::timeout(ANSWER_MAX, get_status(address)).await;
     let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;

@@ -1,7 +1,7 @@
 //! `leasehold check`: examines an installation before or while a daemon runs there.
 //!
-//! Nothing is changed, neither in MongoDB nor on this host. The command needs no right that a daemon
-//! does not need; what other rights would show is skipped without them.
+//! Nothing is changed, neither in MongoDB nor on this host. The command needs only the rights of a
+//! daemon; without further rights, the checks that need them are skipped.
 
 mod clock;
 mod host;
@@ -111,7 +111,7 @@ pub fn run(args: CheckArgs) -> Result<ExitCode, ToolError> {
     examined.map_err(CheckError)?.map(ExitCode::from)
 }
 
-/// Prints the checks in a fixed order. Those of the host come first, because they need no server.
+/// Prints the checks in a fixed order. Checks of the host come first, because they need no server.
 async fn examine(
     installation: &Installation,
     sources: &Sources,
@@ -174,5 +174,5 @@ async fn within<T>(
     answered.unwrap_or_else(|_| Err(Failure::no_answer(timeout)))
 }
 
-/// The reason for skipping what needs a primary.
+/// Reason for skipping the checks that need a primary.
 const NOT_REACHED: &str = "MongoDB was not reached";

@@ -1,5 +1,5 @@
-//! The operators' commands: leases as they are, requests to leaders, the repair of a token, and a
-//! page with all of them.
+//! The operators' commands: list leases, send requests to leaders, repair a token, and serve a page
+//! with all of them.
 //!
 //! None of these commands contends for a lease. They read and write the documents, as a shell for
 //! MongoDB would, but only from the state that they have seen.
@@ -50,7 +50,7 @@ pub struct RequestArgs {
     pub seen: Option<Token>,
     /// The author of the request.
     pub author: Author,
-    /// Wait until it has happened.
+    /// Wait for its effect.
     pub wait: bool,
 }
 
@@ -80,7 +80,7 @@ pub enum RequestKind {
     Transfer {
         /// The candidate.
         to: Identity,
-        /// Time for which other candidates leave the lease to it.
+        /// How long other candidates leave the lease to it.
         reserve: Duration,
         /// Do not check that it is a candidate.
         force: bool,
@@ -258,7 +258,8 @@ impl Session {
                 Some(ViewEvent::Failed(failure)) => last = Some(failure),
                 Some(_) => {}
                 None => {
-                    // Without a server, the driver has not given up yet and its calls have not failed.
+                    // Without a reachable server, the driver retries for longer than this, so its
+                    // calls have not failed yet.
                     return Err(match last.or_else(|| self.collection.trouble()) {
                         Some(failure) => OperatorError::Store { doing, failure },
                         None => OperatorError::TimedOut {
@@ -294,7 +295,7 @@ impl Session {
         }
     }
 
-    /// Returns the error for a name that does not exist, with a similar one.
+    /// Returns the error for a name that does not exist, with a similar name.
     async fn missing(&self, name: &LeaseName) -> OperatorError {
         let listed = self.collection.list(&Scope::All).await.unwrap_or_default();
         let names = listed.iter().map(|entry| entry.name.as_str());

@@ -1,7 +1,7 @@
 //! `leasehold replicas`: asks every replica of a lease, and finds out if exactly one leads.
 //!
-//! Each replica is asked itself, over HTTP. MongoDB is not: replicas that contend on different stores
-//! would each be the leader of their own, and only their own answers show it. A replica with several
+//! Asks each replica over HTTP, and not MongoDB: replicas that contend on different stores would
+//! each lead on their own store, and only their own answers show that. A replica with several
 //! addresses, as on a network with IPv4 and IPv6, is recognized by its session.
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ struct State {
 /// One replica, and its answer or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Replica {
-    /// Several with one state if they lead to one process; not empty.
+    /// All addresses of one process; never empty.
     addresses: Vec<SocketAddr>,
     state: Result<State, String>,
 }
@@ -137,7 +137,7 @@ struct Round {
     replicas: Vec<Replica>,
     /// Addresses of a family on which no replica listens, each with the error.
     unused: Vec<(SocketAddr, String)>,
-    /// The reasons why it is not well; none if it is.
+    /// The problems found; empty if all is well.
     problems: Vec<String>,
 }
 
@@ -224,7 +224,7 @@ fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String
     (replicas, unused)
 }
 
-/// Returns everything that is not as it should be.
+/// Returns the problems of the replicas.
 fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
     let mut problems = Vec::new();
     let states: Vec<_> = replicas
@@ -312,8 +312,8 @@ impl Store {
 }
 
 impl Replica {
-    /// Returns true if this is the process that answered so. Answers of one session that differ are
-    /// not one process: a machine that was copied while it ran has two processes of one session.
+    /// Returns true if this process gave that answer. Different answers of one session come from
+    /// two processes: a machine that was copied while it ran has two processes of one session.
     fn is_of(&self, answer: &Result<State, String>) -> bool {
         let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
         has_session && self.state == *answer

@@ -1,7 +1,7 @@
 //! `leasehold status`: reports from the status directory who leads.
 //!
 //! The command contacts neither the daemon nor MongoDB. A file that says "leader" is trusted only
-//! before its deadline, on the clock and in the boot to which the deadline belongs.
+//! before its deadline, on the deadline's clock and in its boot.
 
 #[cfg(test)]
 mod any_file;
@@ -134,7 +134,7 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
             return Judgement::cannot_tell(format!("read {}: {error}", path.display()));
         }
     };
-    // An unknown boot may be another one than that of the file.
+    // An unknown boot may differ from the file's boot.
     match (clock::boot_id(), clock::time_namespace()) {
         (Ok(boot_id), Ok(namespace)) => {
             judge(&text, lease, boot_id.as_deref(), now).in_time_namespace(namespace)
@@ -181,10 +181,13 @@ fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, String> {
     found.sort();
     match found.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err("no status directory here: name one by --directory or --lease".to_owned()),
+        [] => Err("no status directory found; pass --directory or --lease".to_owned()),
         several => {
             let names: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
-            Err(format!("which one? --directory {}", names.join(" | ")))
+            Err(format!(
+                "several status directories found; pass one of: --directory {}",
+                names.join(" | ")
+            ))
         }
     }
 }

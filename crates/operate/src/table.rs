@@ -6,8 +6,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Space between columns.
 const GAP: usize = 2;
-/// Maximum width of a cell that others follow, so that one long name does not widen all rows. The
-/// name of a pod has at most 63 characters.
+/// Maximum width of a cell, except in the last column, so that one long name does not widen all
+/// rows. The name of a pod has at most 63 characters.
 const CELL_MAX: usize = 64;
 
 /// A style of a row.
@@ -18,11 +18,11 @@ pub(crate) enum Style {
     Plain,
     /// The header.
     Header,
-    /// Something to look at.
+    /// Needs attention.
     Warning,
-    /// Something wrong.
+    /// An error.
     Bad,
-    /// Something of less interest.
+    /// Less important.
     Dim,
 }
 

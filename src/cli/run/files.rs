@@ -17,13 +17,13 @@ use crate::store::KnownHome;
 /// Set by the kubelet in every container.
 pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 
-/// Finer is not worth a wake-up of the processor.
+/// Minimum interval between checks; shorter is not worth the wake-ups of the processor.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// Interval between looks while no status is published.
+/// Interval between checks while no status is published.
 const IDLE_LOOK: Duration = Duration::from_secs(10);
 
-/// Duration of a write that is not worth a second look: many times that of a write to a local disk.
+/// Writes shorter than this are not checked again. A write to a local disk takes a fraction of it.
 const WRITE_MAX: Duration = Duration::from_millis(500);
 
 /// Time from the first log line about a write that does not return to the second.
@@ -65,7 +65,7 @@ pub(super) fn log_exposure(lease: &LeaseName, directory: &Path) {
     }
 }
 
-/// Returns the deployment to which the candidate belongs, if an earlier process recorded it.
+/// Returns the candidate's deployment, if an earlier process recorded it.
 pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> KnownHome {
     let file = directory.deployment_file();
     let deployment = directory.deployment().unwrap_or_else(|error| {
@@ -96,7 +96,7 @@ pub(super) async fn watch(
         let patience = timings.borrow().renew_interval().max(LOOK_INTERVAL_MIN);
         let idle = IDLE_LOOK.max(2 * patience);
         // The event loop is awake when it publishes a status, which it does at each renewal. Only a
-        // write that takes long, or a status that stays the same, is worth a wake-up of its own.
+        // slow write, or an unchanged status, needs its own wake-up.
         match progress.busy_for(clock::boot_now()) {
             Some(busy) if busy >= WRITE_MAX => {
                 let left = patience.saturating_sub(busy);

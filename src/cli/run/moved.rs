@@ -10,7 +10,7 @@ pub enum PodError {
     /// Labels are required, but the cluster or the pod is unknown.
     #[error(transparent)]
     Kubernetes(#[from] KubernetesError),
-    /// The lease is that of another namespace or service account.
+    /// The lease belongs to another namespace or service account.
     #[error(transparent)]
     Moved(#[from] Misplaced),
 }
@@ -18,7 +18,7 @@ pub enum PodError {
 /// Finds the API server and this pod; `None` if labels and Events are off, or belong to another pod.
 ///
 /// # Errors
-/// [`PodError`], of which each is an error of configuration.
+/// A [`PodError`], always an error of configuration.
 pub(super) fn find(config: &Config) -> Result<Option<Cluster>, PodError> {
     let placement = &config.kubernetes.placement;
     placement.check(Contended::Lease, &config.lease.name)?;

@@ -27,7 +27,7 @@ pub(super) fn options(
     let notices = UriNotices::new(config.lease.name.clone());
     let named = uri.clone();
     let uri = Arc::new(move || {
-        // A copy, since the lock of the channel is not for reading files under.
+        // A copy, so that the channel's lock is not held while files are read.
         let source = uri.borrow().clone();
         let uri = read(&source)?;
         notices.log(&uri);

@@ -22,13 +22,13 @@ pub(super) struct Reloader {
     pub(super) uri: watch::Sender<UriSource>,
     /// The configuration that is being read.
     pub(super) reading: Option<JoinHandle<Result<Config, ConfigError>>>,
-    /// True if it is to be read once more.
+    /// True if the configuration must be read once more.
     pub(super) again: bool,
 }
 
 impl Reloader {
-    /// Starts to read the configuration, outside the event loop, which a disk that hangs would
-    /// block. [`Reloader::read`] returns it.
+    /// Starts to read the configuration, outside the event loop, because a hanging disk would block
+    /// it. [`Reloader::read`] returns it.
     pub(super) fn begin(&mut self) {
         let sources = self.sources.clone();
         if self.reading.is_some() {

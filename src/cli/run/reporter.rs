@@ -139,7 +139,7 @@ impl Reporter {
                     true => "the role has no right replSetGetConfig".to_owned(),
                     false => why.to_string(),
                 };
-                let assumed = format!(", if its settings are MongoDB's defaults ({why})");
+                let assumed = format!(", assuming MongoDB's default settings ({why})");
                 (FailoverSettings::default(), assumed)
             }
         };
@@ -147,7 +147,7 @@ impl Reporter {
         let arithmetic = &needed.arithmetic;
         let mut remedy = needed.remedy();
         if settings_hidden {
-            remedy.push_str("; with the role clusterMonitor, its settings are known");
+            remedy.push_str("; grant clusterMonitor to show the set's settings");
         }
         match needed.suffices() {
             true => {

@@ -22,7 +22,7 @@ use rustix::thread::{current_timer_slack, set_current_timer_slack};
 use crate::clock::boot_now;
 use crate::election::BootTime;
 
-/// By how much a timer may be late while the election is at rest.
+/// Maximum delay of a timer while the election is at rest.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Time without a disturbance after which the election is at rest. The driver repeats what has

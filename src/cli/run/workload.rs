@@ -53,8 +53,8 @@ impl Plan {
 /// Time from the timeout of a hook to the exit of its guard.
 const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Returns the maximum time for which a guard outlives a daemon that was killed: the timeout of a
-/// hook, or the deadline of a command, which is less than the lease duration.
+/// Returns how long a guard can outlive a killed daemon: the timeout of a hook, or the deadline of
+/// a command, which is less than the lease duration.
 pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
     let hook = config.hooks.timeout + HOOK_ENDS_WITHIN;
     config.lease.timings.lease_duration().max(hook)
@@ -196,7 +196,7 @@ impl Workload {
         }
     }
 
-    /// Waits briefly until nothing of the workload is left. The sender of orders must be gone.
+    /// Waits briefly until all of the workload has ended. The sender of orders must be gone.
     pub(super) async fn close(&mut self) {
         let supervised = async {
             while let Some(ended) = self.tasks.join_next().await {

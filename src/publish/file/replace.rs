@@ -10,7 +10,7 @@ use crate::publish::directory::{empty, replace_file};
 /// World-readable, because the workload that mounts the directory runs as another user.
 const MODE: u32 = 0o644;
 
-/// A file and the temporary name under which its replacement is written. The name is fixed, so that
+/// A file, and the temporary name of its replacement. The name is fixed, so that
 /// a kill leaves at most one temporary file, which the next write reuses.
 #[derive(Debug)]
 struct Replaceable {

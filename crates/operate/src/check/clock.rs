@@ -10,17 +10,17 @@ use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::probe::{Description, ServerTime, StoreProbe};
 
 const CLOCK_SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
-/// Clock sources that are slow to read, or that stop or drift. The kernel chooses one of them if it
-/// found the processor's counter unstable.
+/// Clock sources that are slow to read, or that stop or drift. The kernel chooses one if it found
+/// the processor's counter unstable.
 const POOR_SOURCES: [&str; 4] = ["acpi_pm", "hpet", "jiffies", "refined-jiffies"];
 /// Time between the first and the last reading of the server's clock. With a round trip of 1 ms the
 /// rates are known to 0.07 %.
 const WATCHED: Duration = Duration::from_secs(3);
-/// Readings at each end, of which the one with the shortest round trip counts.
+/// Readings at each end; the reading with the shortest round trip counts.
 const READINGS: usize = 5;
 /// Resolution of the server's clock in its replies.
 const RESOLUTION: Duration = Duration::from_millis(1);
-/// Deviation that is not normal: working clocks differ by less than a thousandth.
+/// Suspicious error of a clock's rate: working clocks differ by less than a thousandth.
 const SUSPICIOUS: f64 = 0.01;
 
 /// Checks the clock source and the id of the boot.
@@ -67,7 +67,7 @@ fn source(current: &str, available: &str) -> Check {
     }
 }
 
-/// Compares the rate of this host's clock with that of the primary's wall clock. The rates of the
+/// Compares the rates of this host's clock and the primary's wall clock. The rates of the
 /// clocks of all candidates must be close to each other, and the server is one more clock.
 pub(super) async fn rate(installation: &Installation, reached: Option<&Description>) -> Check {
     let Installation {

@@ -28,7 +28,7 @@ pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path)
 }
 
 /// Checks the system calls of a guard. Only `run -- CMD`, `lock -- CMD`, hooks and health commands
-/// need them, and the configuration does not tell if a command follows.
+/// need them, and the configuration does not show whether a command follows.
 fn guard() -> Check {
     match prerequisites() {
         Ok(()) => Check::ok(Name::Guard, "can run and stop a command".to_owned()),
@@ -222,7 +222,7 @@ async fn daemon_at(address: SocketAddr) -> Option<Daemon> {
     status_of(reachable(address)).await.ok()
 }
 
-/// Returns an address by which a listener is reached from this host.
+/// Returns an address that reaches a listener from this host.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

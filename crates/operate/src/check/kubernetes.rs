@@ -45,7 +45,7 @@ pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
     let pod = match pod(kubernetes, &access) {
         Ok(pod) => pod,
         Err(missing) => {
-            let what = "the pod is not known, so it gets no label and no Events";
+            let what = "the pod is unknown, so leasehold sets no label and reports no Events";
             return vec![Check::failed(Name::Pod, what, missing)];
         }
     };
@@ -136,7 +136,7 @@ impl Calls {
             Err(refusal) => Check::failed(
                 Name::Label,
                 format!("a dry run of the pod's label: {}", described(&refusal)),
-                "check POD_NAME, POD_UID and the admission policies: the pod must be that of the token",
+                "check POD_NAME, POD_UID and the admission policies: the token must belong to this pod",
             ),
         }
     }

@@ -43,7 +43,7 @@ const FIND: Action = Action {
 const INSERT: Action = Action {
     name: Name::Insert,
     action: "insert",
-    tried: "a document that no server accepts was refused for its _id, not for a missing right",
+    tried: "insert is permitted (tested with a document that no server stores)",
 };
 const UPDATE: Action = Action {
     name: Name::Update,

@@ -46,7 +46,7 @@ pub(super) async fn checks(
     ]
 }
 
-/// Checks that the collection accepts leases, which validators, views and indexes of others prevent, and
+/// Checks that the collection accepts leases (validators, views and foreign indexes may not), and
 /// that no index deletes them.
 async fn collection(installation: &Installation, description: &Description) -> Check {
     let name = Name::Collection;
@@ -108,7 +108,7 @@ async fn majority_read(installation: &Installation, granted: Granted) -> Check {
     }
     let Installation { store, timeout, .. } = installation;
     match within(*timeout, store.read(false)).await {
-        Ok(()) => Check::ok(name, "the server reads what a majority has acknowledged"),
+        Ok(()) => Check::ok(name, "majority reads work"),
         Err(failure) => failed(name, &failure),
     }
 }
@@ -182,7 +182,7 @@ async fn majority_write(installation: &Installation, granted: Granted, alone: bo
     }
     let Installation { store, timeout, .. } = installation;
     let measured = within(*timeout + MEASURED_MAX, store.majority_writes()).await;
-    let how = "linearizable reads, for which a majority acknowledges an empty log entry";
+    let how = "linearizable reads, each confirmed by an empty log entry on a majority";
     judged(name, how, measured, installation)
 }
 
@@ -228,7 +228,10 @@ async fn change_stream_delay(installation: &Installation, granted: Granted) -> C
             return Check::skipped(name, format!("could not be measured: {failure}"));
         }
     };
-    let detail = described(&latencies, "empty log entries, from the send to the stream");
+    let detail = described(
+        &latencies,
+        "empty log entries, from sending to arrival in the change stream",
+    );
     // Followers without a change stream poll at this interval.
     let polling = config.lease.timings.retry_interval();
     let check = match latencies.p50() > polling {

@@ -24,7 +24,7 @@ macro_rules! checks {
         }
 
         /// A kind of check.
-        #[cfg_attr(not(feature = "kubernetes"), allow(dead_code, reason = "those of a pod"))]
+        #[cfg_attr(not(feature = "kubernetes"), allow(dead_code, reason = "names for checks of a pod"))]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Name {
             $($($name,)+)+
@@ -328,7 +328,7 @@ impl Report {
         )
     }
 
-    /// Tells a person at a terminal what is being waited for.
+    /// Shows at a terminal what the command waits for.
     pub(super) fn waiting(&self, what: &str) {
         if self.color && !self.json {
             // Replaced by the next line. If it cannot be written, the next line cannot either.

@@ -27,7 +27,7 @@ const SLOW_MIN: Duration = Duration::from_secs(1);
 const NO_CLIENT: &str = "the TLS configuration is refused, see tls";
 /// The remedy for slow look-ups, which each new connection repeats.
 const NAMESERVERS: &str = "check the nameservers of this host (/etc/resolv.conf)";
-/// Data-bearing members with which a set survives the loss of one.
+/// Fewest data-bearing members for a set to survive losing one.
 const MEMBERS_MIN: usize = 3;
 
 /// Returns the checks, and the description of the deployment if its primary was reached.
@@ -67,7 +67,7 @@ pub(super) async fn checks(
         true => server(member, states.get(member)),
         false => Check::skipped(Name::Server, NO_CLIENT).of(member),
     }));
-    // A server of another set is not among the members, and neither is one that the set lists under
+    // Servers of another set are not among the members; nor are members that the set lists under
     // another name.
     let others = states.iter().filter(|(address, state)| {
         matches!(state, ServerState::Elsewhere(_)) && !members.contains(address)
@@ -357,7 +357,7 @@ async fn one_deployment(
     }
 }
 
-/// Compares the deployment with the one that the candidate of this status directory belongs to.
+/// Compares the deployment with the candidate's, as recorded in this status directory.
 fn record(directory: &Path, description: Option<&Description>) -> Check {
     let name = Name::DeploymentRecord;
     let file = directory.join(DEPLOYMENT_FILE);
@@ -377,7 +377,7 @@ fn record(directory: &Path, description: Option<&Description>) -> Check {
         return Check::skipped(name, NOT_REACHED);
     };
     match recorded.is_same(found) {
-        true => Check::ok(name, format!("the same: {}", found.describe())),
+        true => Check::ok(name, format!("unchanged: {}", found.describe())),
         false => Check::failed(
             name,
             format!(

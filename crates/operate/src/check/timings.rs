@@ -89,8 +89,8 @@ fn assumed(timings: &Timings, why: &str) -> Check {
     numbered(&needed, check, timings)
 }
 
-/// A primary that freezes instead of crashing is replaced by one that first catches up with all
-/// members, the frozen one included.
+/// If a primary freezes instead of crashing, its successor first catches up with all members, the
+/// frozen one included.
 fn catch_up(timings: &Timings, settings: &FailoverSettings) -> Check {
     let name = Name::CatchUp;
     let remedy = "cfg = rs.conf(); cfg.settings.catchUpTimeoutMillis = 2000; rs.reconfig(cfg) (docs/mongodb.md)";

@@ -70,7 +70,7 @@ fn judged(name: Name, validity: Validity, now: SystemTime) -> Check {
     let days = |left: Duration| left.as_secs() / DAY;
     let remedy = match name {
         Name::ClientCertificate => "renew the certificate in tlsCertificateKeyFile",
-        _ => "renew the server's certificate and those of its chain",
+        _ => "renew the server's certificate and its chain",
     };
     match validity.until.duration_since(now) {
         Ok(left) => {

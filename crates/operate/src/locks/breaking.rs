@@ -73,7 +73,7 @@ impl Target<'_> {
          (--force removes them too, and voids the exclusion)"
         ));
         // Entries of the first read that have neither renewed nor left. Each of them renews, leaves, or
-        // expires after its declared lease duration. The rest of a least time can be much longer.
+        // expires after its declared lease duration. The rest of a minimum hold can be much longer.
         let mut silent = observations(&first);
         let has_rest = |entry: &&Entry| entry.is_over && !entry.at_least.is_zero();
         let kept: Vec<_> = first
@@ -125,7 +125,7 @@ impl Target<'_> {
                 ));
                 return Ok(exit::NEGATIVE);
             }
-            // Read again before that time, so that entries that renew are recognized as alive.
+            // The next read is earlier, to recognize renewed entries as alive.
             let next = observer.next_expiry().map_or(LOOK, |at| at.since(now));
             tokio::time::sleep(next.min(LOOK)).await;
             lock = self.read().await?.unwrap_or_default();
@@ -138,7 +138,7 @@ impl Target<'_> {
         let claims: Vec<_> = lock.holders.iter().map(|entry| entry.claim).collect();
         let broken = named(lock, &claims);
         say(&format!(
-            "lock {name}: {broken}\n--force is unsafe: the present holder keeps running until its next renewal, alongside \
+            "lock {name}: {broken}\n--force is unsafe: the current holder keeps running until its next renewal, alongside \
          the next one. Only a fencing token protects then."
         ));
         if !confirmed && !asked()? {
@@ -230,7 +230,7 @@ fn rests(lock: &LockDocument) -> impl Iterator<Item = Duration> {
 }
 
 /// Returns the holders that have not renewed for their lease duration, each with the rest of its
-/// least time.
+/// minimum hold.
 fn kept_by_expired(observations: &Observations, now: BootTime) -> Vec<(Claim, Duration)> {
     let expired = observations.iter().filter_map(|(claim, seen)| {
         let silent = seen.since + seen.lease_duration.duration() <= now;

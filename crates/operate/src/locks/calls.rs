@@ -35,9 +35,9 @@ pub(super) enum Written {
 /// The state of a lock after a write whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reread {
-    /// The lock is as the write would have left it.
+    /// The lock has the state that the write causes.
     Done,
-    /// The lock is as before, so the write may be repeated.
+    /// The lock is unchanged, so the write may be repeated.
     Unchanged,
     /// The lock changed in another way.
     Changed,
@@ -53,7 +53,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// The time at which a call that begins now is given up.
+    /// Deadline of a call that begins now.
     pub(super) fn deadline(&self) -> BootTime {
         clock::boot_now() + self.timeout
     }
@@ -128,7 +128,7 @@ impl<'a> Calls<'a> {
             match (outcome, &may_be_applied) {
                 (Outcome::Applied(_), _) => return Ok(Written::Applied),
                 (Outcome::Rejected, None) => return Ok(Written::Rejected),
-                // A server that refuses a write like this one does not apply it later.
+                // A server that refused this write does not apply it later.
                 (Outcome::Failed | Outcome::Unknown, None) if is_final => {
                     return Err(LocksError::Store { doing, failure });
                 }

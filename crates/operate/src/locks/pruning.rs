@@ -105,7 +105,7 @@ impl Idle<'_> {
         Ok(pruned)
     }
 
-    /// Removes the places of work that ended before its least time.
+    /// Removes the places of work that ended before its minimum hold.
     async fn evict(&self, document: &LockDocument) -> Result<(), LocksError> {
         let entries: Vec<_> = document.holders.iter().map(seen).collect();
         let evict = Operation::Evict {

@@ -10,8 +10,8 @@ use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, LiveView, Present, ViewEvent};
 
-/// Time in which candidates answer. Those with a change stream take milliseconds; the others poll,
-/// by default each second.
+/// Time for candidates to answer. Candidates with a change stream take milliseconds; the others
+/// poll, by default each second.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// Calls the roll and returns the candidates that have answered, once `complete` is true of them or
@@ -56,7 +56,7 @@ pub(super) async fn candidates(
             present.extend(new);
         }
     }
-    // One that is not removed is replaced by the next; candidates answer it once.
+    // A roll call that is not removed is replaced by the next; candidates answer each call once.
     let _ = session.collection.end_roll_call(name, call).await;
     present.sort_by(|a, b| a.identity.cmp(&b.identity));
     Ok(present)

@@ -1,5 +1,5 @@
-//! `leasehold describe`: one lease with its history, its standing request, and whether that has an
-//! effect.
+//! `leasehold describe`: one lease with its history, its standing request, and whether the request
+//! has an effect.
 
 use std::fmt::Write;
 use std::time::Duration;

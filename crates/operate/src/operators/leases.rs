@@ -45,7 +45,7 @@ pub(super) async fn run(session: &Session, observe: Duration) -> Result<u8, Tool
 }
 
 /// Waits until a renewal of each holder was seen, or for `observe`. The stream may be stale, so the
-/// documents are read before a holder is said to have expired.
+/// documents are read before a holder is reported as expired.
 pub(super) async fn await_renewals(
     session: &Session,
     view: &mut LiveView,
@@ -83,7 +83,7 @@ pub(super) async fn await_renewals(
     }
 }
 
-/// Returns true if standard output is a terminal, and color is not unwanted.
+/// Returns true if standard output is a terminal and NO_COLOR is unset.
 pub(super) fn color() -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !unwanted

@@ -28,14 +28,15 @@ use leasehold_mongodb::store::mongo::operators::{LiveView, Scope, ViewEvent};
 
 /// Minimum time between two frames: a busy collection must not keep the terminal busy.
 const FRAME_MIN: Duration = Duration::from_millis(200);
-/// Maximum time between two frames, in which silences grow.
+/// Maximum time between two frames, so that the times without a renewal advance.
 const FRAME_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(session: &Session) -> Result<Exit, ToolError> {
     let mut stops = Stops::register().map_err(OutputError)?;
     let mut view = session.collection.follow(Scope::Leases);
     let mut observed = Observed::default();
-    // An unreachable MongoDB is reported as by the other commands; later it is waited for.
+    // At the start an unreachable MongoDB is an error, as in other commands; later the command
+    // waits for it.
     let (entries, at) = session.listed(&mut view, "list the leases").await?;
     observed.apply(ViewEvent::Listed { entries, at });
     let terminal = io::stdout().is_terminal() && !session.json;
@@ -59,7 +60,7 @@ pub(super) async fn run(session: &Session) -> Result<Exit, ToolError> {
 
 /// Waits until standard output is a pipe without a reader.
 async fn output_closed() {
-    // A file cannot be waited for: it is never closed by a reader.
+    // For a file this never completes: no reader closes it.
     if let Ok(output) = watched_output()
         && output.ready(Interest::ERROR).await.is_ok()
     {
@@ -70,8 +71,8 @@ async fn output_closed() {
 
 fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
     let output = io::stdout().as_fd().try_clone_to_owned()?;
-    // Deprecated for types whose descriptor may change; an `OwnedFd` keeps its descriptor for
-    // life. The replacement is unsafe, which this crate forbids.
+    // The constructor is deprecated for types whose descriptor may change, but an `OwnedFd` keeps its
+    // descriptor. The replacement is unsafe, which this crate forbids.
     #[allow(deprecated)]
     AsyncFd::with_interest(output, Interest::ERROR)
 }
@@ -89,7 +90,7 @@ async fn changes(view: &mut LiveView, observed: &mut Observed) -> io::Result<()>
         match tokio::time::timeout(left, view.next()).await {
             Ok(None) => return Ok(()),
             Ok(Some(ViewEvent::Failed(failure) | ViewEvent::Polling(failure))) => {
-                warn!(why = %failure, "changes are not reported at present, retrying");
+                warn!(why = %failure, "MongoDB reports no changes, retrying");
                 observed.apply(ViewEvent::Failed(failure));
             }
             Ok(Some(event)) => {
@@ -231,7 +232,7 @@ fn draw(
     *first_row = (*first_row).min(rows.len().saturating_sub(visible));
     let total = rows.len();
     let title = format!(
-        "leasehold leases  {}.{}{}  {total} leases, {troubled} to look at  {}",
+        "leasehold leases  {}.{}{}  {total} leases, {troubled} need attention  {}",
         info.database,
         info.collection,
         info.set.map(|set| format!(" ({set})")).unwrap_or_default(),
@@ -242,7 +243,7 @@ fn draw(
         .chain(rows.into_iter().skip(*first_row).take(visible))
         .collect();
     let footer = match trouble {
-        Some(trouble) => format!("changes are not seen at present: {trouble}"),
+        Some(trouble) => format!("MongoDB reports no changes: {trouble}"),
         None if total > visible => {
             let last = (*first_row + visible).min(total);
             format!(

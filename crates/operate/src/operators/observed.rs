@@ -1,4 +1,4 @@
-//! How long each holder has not renewed, on this command's own clock.
+//! Time since each holder last renewed, on this command's own clock.
 //!
 //! The dates in the documents come from the clocks of other machines, so they are not used for
 //! this. A revision that this command has not seen change since it started may have been written
@@ -38,7 +38,7 @@ pub(super) struct Silence {
     pub(super) renewal_seen: bool,
 }
 
-/// The meaning of a silence.
+/// The meaning of the time without a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Liveness {
     /// The holder renews, as far as was seen.

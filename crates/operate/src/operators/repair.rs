@@ -85,7 +85,7 @@ async fn written_by_another(
     let until = clock::boot_now() + watched.max(LEASE_DURATION_MIN);
     let watched = humantime::format_duration(watched);
     say(&format!(
-        "lease {name}: watching for {watched} that no candidate writes to it"
+        "lease {name}: verifying for {watched} that no candidate writes to it"
     ));
     while let Some(event) = session.next(view, until).await {
         observed.apply(event);
@@ -111,7 +111,7 @@ fn change(
         return Some(("deleted", message));
     };
     let Some(now) = lease_in(entry) else {
-        let message = "the document was replaced by one that is not a lease; nothing written";
+        let message = "the document was replaced and is not a lease now; nothing written";
         return Some(("refused", message.to_owned()));
     };
     if now.lease.revision == seen.lease.revision {
@@ -192,7 +192,7 @@ fn not_written(name: &LeaseName, outcome: Acted, failure: Option<Failure>) -> Op
     let failure =
         failure.unwrap_or_else(|| Failure::new("MongoDB did not answer", "run leasehold check"));
     match outcome {
-        // A server that refuses a write like this one does not apply it later.
+        // A server that refused this write does not apply it later.
         Acted::Unknown if failure.retry != RetryPolicy::Reconfigure => OperatorError::Unknown {
             name: name.clone(),
             failure,

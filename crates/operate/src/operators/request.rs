@@ -1,7 +1,7 @@
 //! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`.
 //!
-//! Each writes one request, for the claim that it has seen, and waits until it has had its effect.
-//! The time that this took is measured on this command's clock, from before the write was sent.
+//! Each command writes one request, for the claim that it has seen, and waits for its effect. The
+//! wait is measured on this command's clock, from before the write was sent.
 
 mod decide;
 mod progress;
@@ -30,7 +30,7 @@ use leasehold_mongodb::store::mongo::operators::{
     Acted, ActionId, ActionKind, LeaseRecord, LiveView, OperatorAction, Present, Scope, ViewEvent,
 };
 
-/// Minimum time in which a renewal is awaited: the default interval of renewals, and a second.
+/// Minimum wait for a renewal: the default interval of renewals, and a second.
 const OBSERVE_MIN: Duration = Duration::from_secs(4);
 
 /// How far a request has come.
@@ -50,7 +50,7 @@ pub(super) enum Stage {
 pub(super) enum News<'a> {
     /// A note for the operator.
     Note(&'a str),
-    /// The request has come so far.
+    /// The stage that the request has reached.
     Stage(Stage),
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, To
     }
 }
 
-/// Returns the state of a request for which this command no longer waits, and how to withdraw it.
+/// Returns the state of a request when this command stops waiting for it, and how to withdraw it.
 fn interrupted(stage: Stage, kind: &RequestKind, name: &LeaseName) -> String {
     match (stage, kind) {
         (Stage::Deciding, _) => "nothing written".to_owned(),
@@ -90,10 +90,10 @@ fn interrupted(stage: Stage, kind: &RequestKind, name: &LeaseName) -> String {
             format!("it may have been written; leasehold describe {name} shows the lease")
         }
         (_, RequestKind::Pause) => {
-            format!("it is paused, and leasehold resume {name} ends that")
+            format!("paused; to undo: leasehold resume {name}")
         }
         (_, RequestKind::Resume) => {
-            format!("it is resumed, and leasehold pause {name} pauses it again")
+            format!("resumed; to undo: leasehold pause {name}")
         }
         (_, RequestKind::Cancel) => "request withdrawn".to_owned(),
         (Stage::Recorded, RequestKind::StepDown | RequestKind::Transfer { .. }) => format!(
@@ -205,8 +205,8 @@ async fn held_already(
     }
 }
 
-/// Refuses a transfer to an identity that is not a candidate, or to one that would not acquire the
-/// lease. The leader would step down for it, and the lease would be reserved in vain.
+/// Refuses a transfer to an identity that is not a candidate, or to a candidate that would not
+/// acquire the lease. The leader would step down for it, and the lease would be reserved in vain.
 async fn no_candidate(
     session: &Session,
     view: &mut LiveView,
@@ -233,8 +233,7 @@ async fn no_candidate(
         None => {
             let waited = short(clock::boot_now().since(called).min(ANSWER_MAX));
             refused(format!(
-                "{to} is not a candidate: it did not answer a roll call within {waited}, which these did: {}; no \
-                 request written (--force: do not check)",
+                "{to} is not a candidate: no answer to a roll call within {waited}; answers came from: {}; no request written (--force: do not check)",
                 names(&present)
             ))
         }
@@ -243,14 +242,14 @@ async fn no_candidate(
 
 /// The result of a write.
 enum Sent {
-    /// It was sent at this time and applied, as the action with this id; `None` if another
-    /// operator has requested the same.
+    /// The write was sent at this time and applied, as the action with this id; `None` if another
+    /// operator has made an equal request.
     At(BootTime, Option<ActionId>),
     /// The lease changed, so that nothing was left to write.
     Rejected(Outcome),
 }
 
-/// Writes the request until its outcome is known. A lease that changed meanwhile is judged anew.
+/// Writes the request until its outcome is known. If the lease changed meanwhile, decides again.
 async fn write(
     session: &Session,
     name: &LeaseName,
@@ -277,7 +276,7 @@ async fn write(
                 listener(News::Stage(Stage::Recorded));
                 return Ok(Sent::At(sent, Some(action.id)));
             }
-            // A server that refuses a write like this one does not apply it later.
+            // A server that refused this write does not apply it later.
             (_, Some(failure))
                 if failure.retry == RetryPolicy::Reconfigure && unknown.is_none() =>
             {
@@ -388,7 +387,7 @@ async fn waited(
             Some(ViewEvent::Removed { .. }) => progress.observe(None, clock::boot_now()),
             Some(ViewEvent::Failed(failure) | ViewEvent::Polling(failure)) => {
                 listener(News::Note(&format!(
-                    "changes are not seen at present: {failure}"
+                    "MongoDB reports no changes: {failure}"
                 )));
                 progress.lose_sight(clock::boot_now());
                 Step::Pending
@@ -416,7 +415,7 @@ async fn waited(
     }
 }
 
-/// Reads the lease before its holder is said to have expired, because the stream may be stale.
+/// Reads the lease before its holder is reported as expired, because the stream may be stale.
 async fn checked(session: &Session, name: &LeaseName, progress: &mut Progress) -> Step {
     let read = session.collection.read(name.as_str()).await;
     let now = clock::boot_now();

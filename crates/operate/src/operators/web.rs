@@ -36,7 +36,7 @@ use leasehold_mongodb::store::mongo::operators::{MongoCollection, Scope};
 /// Maximum number of browsers. Each takes a connection, and at most one event of 200 KB while it does
 /// not read.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Interval at which the reason is looked up why nothing has been read yet.
+/// Interval between look-ups of the reason why nothing has been read yet.
 const CHECK: Duration = Duration::from_secs(1);
 /// Maximum time for the last events at the exit.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
@@ -116,10 +116,7 @@ fn report(link: &Link) {
     match link {
         Link::Connecting => {}
         Link::Current => info!("following the collection"),
-        Link::Polling(why) => warn!(
-            why,
-            "changes are not reported at present, reading at intervals"
-        ),
+        Link::Polling(why) => warn!(why, "MongoDB reports no changes, reading at intervals"),
         Link::Lost { why, .. } => warn!(why, "MongoDB cannot be read, retrying"),
     }
 }

@@ -78,7 +78,7 @@ impl Judgement {
         {
             self.verdict = Verdict::CannotTell;
             (self.fresh, self.lasted) = (false, None);
-            let why = "the file is of another time namespace, whose clock is another one";
+            let why = "the file is from another time namespace, with another clock";
             self.why = Some(why.to_owned());
         }
         self

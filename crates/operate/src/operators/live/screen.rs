@@ -7,9 +7,9 @@ use rustix::termios::{
 };
 use tokio::sync::mpsc;
 
-/// Size of a terminal that does not tell its own.
+/// Size of a terminal that does not report its size.
 const SIZE: (usize, usize) = (80, 24);
-/// Capacity of the channel of keys, which holds those of one frame.
+/// Capacity of the channel of keys: the keys pressed during one frame.
 const KEYS_MAX: usize = 16;
 /// Rows of one page.
 const PAGE: isize = 20;
@@ -33,7 +33,7 @@ pub(super) enum Key {
     Other,
 }
 
-/// The terminal, which is as it was before once this is dropped.
+/// The terminal; dropping this restores its former state.
 pub(super) struct Screen {
     /// The keys, and the settings before; `None` if standard input is not a terminal.
     keyboard: Option<(mpsc::Receiver<Key>, Termios)>,
@@ -80,7 +80,7 @@ fn keyboard() -> io::Result<(mpsc::Receiver<Key>, Termios)> {
     raw.special_codes[SpecialCodeIndex::VTIME] = 0;
     tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
     let (sender, keys) = mpsc::channel(KEYS_MAX);
-    // A terminal cannot be read without blocking, unless it is for all processes that share it. The
+    // O_NONBLOCK would affect all processes that share the terminal, so a thread reads it. The
     // thread ends with the process.
     std::thread::Builder::new()
         .name("leasehold-keys".to_owned())

@@ -1,4 +1,4 @@
-//! The check of a request against the lease as it is. A request that makes no sense is answered, and
+//! Checks a request against the current lease. A request that makes no sense is answered, and
 //! nothing is written.
 
 use super::super::RequestKind;
@@ -20,8 +20,8 @@ pub(super) enum Decision {
     Answer(Outcome),
 }
 
-/// Decides on a request. One of an operator who has `seen` another token than the lease has is
-/// refused.
+/// Decides on a request. Refuses it if the operator has `seen` a token other than the current
+/// token.
 pub(super) fn decide(kind: &RequestKind, seen: Option<Token>, lease: &LeaseRecord) -> Decision {
     let holder = lease.holder.as_ref().map(|holder| holder.identity.as_str());
     let paused = lease.lease.paused;
@@ -35,7 +35,7 @@ pub(super) fn decide(kind: &RequestKind, seen: Option<Token>, lease: &LeaseRecor
     };
     let token = lease.lease.token;
     if let Some(seen) = seen.filter(|seen| *seen != token) {
-        return refused(format!("it has token {token} by now, not {seen}"));
+        return refused(format!("its token is now {token}, not {seen}"));
     }
     match (kind, holder) {
         (RequestKind::StepDown | RequestKind::Transfer { .. }, None) if paused => {

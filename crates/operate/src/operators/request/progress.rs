@@ -50,7 +50,7 @@ struct Former {
 }
 
 impl Progress {
-    /// A request that was sent at this time to a lease that was seen so, as this action; `None`
+    /// A request that was sent at this time to a lease in this state, as this action; `None`
     /// if the document contains it already.
     pub(super) fn new(
         kind: &RequestKind,
@@ -82,7 +82,7 @@ impl Progress {
         }
     }
 
-    /// Records the lease as it is at this time; `None` if it was deleted.
+    /// Records the lease at this time; `None` if it was deleted.
     pub(super) fn observe(&mut self, lease: Option<&LeaseRecord>, at: BootTime) -> Step {
         let Some(lease) = lease else {
             return self.failed("deleted", at, "the lease was deleted");
@@ -269,7 +269,7 @@ impl Progress {
         let waited = humantime::format_duration(waited);
         let message = match (&self.former, self.released, &self.kind) {
             (_, _, kind) if self.blind => format!(
-                "{} under way: the lease cannot be read at present, so no change was seen within {waited}; leasehold \
+                "{} under way: the lease cannot be read, so no change was seen within {waited}; leasehold \
                  describe shows it",
                 words(kind)
             ),
@@ -316,7 +316,7 @@ impl Progress {
     }
 }
 
-/// Returns the present holder.
+/// Returns the current holder.
 fn leader(lease: &LeaseRecord) -> Option<Leader> {
     let holder = lease.holder.as_ref()?;
     Some(Leader {

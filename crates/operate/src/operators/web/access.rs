@@ -1,8 +1,8 @@
 //! The visitors who may see the page: all that reach it, or those with the token of a file.
 //!
 //! A visitor sends the token as a bearer token, or exchanges it for a session cookie. Both end when
-//! the file has another token. The file is read outside the event loop, which a hanging file system
-//! would block.
+//! the file has another token. The file is read outside the event loop, because a hanging file
+//! system would block it.
 
 use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
@@ -126,8 +126,8 @@ impl Access {
         self.file.is_some()
     }
 
-    /// Permits a request whose headers prove that the visitor has the token. A wrong token takes its
-    /// time.
+    /// Permits a request whose headers prove that the visitor has the token. A wrong token is
+    /// answered after a delay.
     pub(super) async fn permit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Refused> {
         if !self.needs_token() {
             return Ok(());
@@ -210,7 +210,8 @@ impl Access {
         self.set_cookie("", Duration::ZERO)
     }
 
-    /// Returns the present token; `None` if the file is no longer usable, so that no visitor is permitted.
+    /// Returns the current token; `None` if the file is no longer usable, so that no visitor is
+    /// permitted.
     async fn token(&self) -> Option<String> {
         let token = self.file.as_ref()?.token().await;
         token
@@ -257,7 +258,7 @@ impl TokenFile {
 
 impl Known {
     async fn newest(&mut self, path: &Path) -> Result<String, TokenError> {
-        // A read that was not waited for to its end began before this request.
+        // An abandoned read began before this request.
         if let Some(earlier) = &mut self.reading {
             let _ = earlier.await;
         }

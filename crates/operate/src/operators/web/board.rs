@@ -1,7 +1,8 @@
-//! All documents of the collection as the page shows them, and what a browser has not seen of them.
+//! All documents of the collection as the page shows them, and the changes that each browser has
+//! not received.
 //!
-//! Each change gets a number. A browser is at the number of the last change that it has received, so
-//! nothing is queued for it: it gets what is newest of all that has changed since.
+//! Each change gets a number. A browser is at the number of the last change that it has received,
+//! so nothing is queued for it: it gets the newest state of everything that has changed since.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -58,7 +59,7 @@ pub(super) struct Answered {
 #[derive(Debug)]
 struct Change {
     last: Version,
-    /// The last one that was more than a renewal.
+    /// The last change other than a renewal.
     content: Version,
     /// The time without a renewal as of the last change; `None` if it was deleted.
     silence: Option<Silence>,
@@ -88,7 +89,7 @@ pub(super) enum Link {
     Lost {
         /// The reason.
         why: String,
-        /// The last time at which what is shown was current; `None` if nothing is shown.
+        /// When the shown data was last current; `None` if nothing is shown.
         since: Option<BootTime>,
     },
 }
@@ -115,7 +116,7 @@ impl Piece {
 }
 
 impl Link {
-    /// Returns true if what is shown is what MongoDB has.
+    /// Returns true if the shown data is current.
     fn is_up(&self) -> bool {
         matches!(self, Self::Current | Self::Polling(_))
     }
@@ -301,7 +302,7 @@ impl Board {
         self.listed
     }
 
-    /// Returns how old what is shown is, if it is old.
+    /// Returns the age of the shown data, if it is stale.
     pub(super) fn age(&self, now: BootTime) -> Option<Duration> {
         match &self.link {
             Link::Lost { since, .. } => since.map(|since| now.since(since)),

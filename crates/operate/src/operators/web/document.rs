@@ -33,7 +33,7 @@ pub(super) fn row(seen: &Seen, now: BootTime) -> Value {
 pub(super) struct Renewed(u64, bool);
 
 /// Returns what a renewal changes in the list: the times without a renewal of the holders in
-/// [`row`]. Those of waiters are only in the details.
+/// [`row`]. The times of waiters are only in the details.
 pub(super) fn renewal(seen: &Seen, now: BootTime) -> Vec<Renewed> {
     let renewed = |silence: &Silence| Renewed(millis(silence.lasts(now)), silence.renewal_seen);
     let Content::Lock(record) = &seen.entry.content else {

@@ -19,7 +19,7 @@ use leasehold_mongodb::store::StoreInfo;
 
 /// Minimum time between two events about changes, once a browser has all documents.
 const BATCH: Duration = Duration::from_millis(100);
-/// Maximum time between two events. The page takes three missing ones for a lost connection.
+/// Maximum time between two events. After three missing events the page assumes a lost connection.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// A stream of events to one browser.

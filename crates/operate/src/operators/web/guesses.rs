@@ -1,4 +1,4 @@
-//! The tokens that visitors try. A wrong one takes its time, so that few can be tried.
+//! The tokens that visitors try. Wrong tokens are answered after a delay, so that few can be tried.
 //!
 //! Each peer address has a limit of its own, so wrong tokens from one address delay no visitor from
 //! another one.
@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Maximum number of tokens of one peer that are compared at the same time. A wrong one takes
+/// Maximum number of tokens of one peer that are compared at the same time. A wrong token takes
 /// [`WRONG_TOKEN`].
 const GUESSES_MAX: usize = 4;
-/// Time that a wrong token takes.
+/// Delay of the answer to a wrong token.
 const WRONG_TOKEN: Duration = Duration::from_millis(500);
 /// Maximum time that a visitor waits while the visitor's address gives wrong tokens.
 const GUESS_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ impl Guesses {
 }
 
 impl Guess {
-    /// Waits the time that a wrong token takes.
+    /// Waits before a wrong token is answered.
     pub(super) async fn wrong(self) {
         // A task of its own, because a visitor may close the connection and try again.
         let slowed = tokio::spawn(async move {
@@ -65,8 +65,8 @@ impl Guess {
     }
 }
 
-/// Returns the address that a peer counts as: an IPv6 network of 64 bits, of which one machine can
-/// have every address.
+/// Returns the address that a peer counts as. An IPv6 peer counts as its /64 network, because one
+/// machine can use every address of it.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {

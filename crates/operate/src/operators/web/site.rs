@@ -29,7 +29,7 @@ use leasehold_http::{
 
 /// Maximum length of a request's body: a name, an identity and a reason, each escaped.
 const BODY_BYTES_MAX: usize = 8 * 1024;
-/// Maximum number of actions that are waited for at the same time.
+/// Maximum number of actions in progress.
 const ACTIONS_MAX: usize = 16;
 /// Answer to a visitor whose address gives too many wrong tokens.
 const BUSY: &str = "Too many wrong tokens from this address: try again in a few seconds.";
@@ -95,7 +95,7 @@ impl Web {
 impl Site for Web {
     async fn answer(&self, request: Request<Incoming>, client: &Client) -> Answer {
         if is_misdirected(&request, client) {
-            let why = "this listens on a loopback address: ask for localhost or 127.0.0.1";
+            let why = "the host in the request is not this machine: use localhost or 127.0.0.1";
             return text(StatusCode::MISDIRECTED_REQUEST, why);
         }
         let shared = &self.shared;
@@ -138,7 +138,7 @@ impl Site for Web {
 impl Web {
     fn events(&self, request: &Request<Incoming>, client: &Client) -> Answer {
         if !request.body().is_end_stream() {
-            // The end of a connection is noticed behind its unread bytes.
+            // The end of a connection is noticed only after its unread bytes.
             return text(StatusCode::PAYLOAD_TOO_LARGE, "/events takes no body");
         }
         let Some(place) = client.streams.admit(client, || ()) else {
@@ -310,8 +310,8 @@ impl Action {
     }
 }
 
-/// Checks that a request comes from this server's page: browsers do not let other pages read the
-/// value, and tell where a request comes from.
+/// Checks that a request comes from this server's page: browsers hide the value from other pages,
+/// and report the origin of a request.
 fn from_the_page(headers: &HeaderMap, secret: &str) -> Result<(), &'static str> {
     same_origin(headers)?;
     let given = headers.get(PAGE_HEADER).map(HeaderValue::as_bytes);
@@ -345,7 +345,7 @@ async fn body(request: Request<Incoming>) -> Result<Vec<u8>, Answer> {
     match tokio::time::timeout(TRANSFER_TIME_MAX, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
         Ok(Err(_)) => {
-            let why = format!("the body may have {BODY_BYTES_MAX} bytes");
+            let why = format!("the body is longer than {BODY_BYTES_MAX} bytes");
             Err(text(StatusCode::PAYLOAD_TOO_LARGE, &why))
         }
         Err(_) => Err(text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive")),
