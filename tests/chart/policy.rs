@@ -130,7 +130,7 @@ fn the_sidecar_of_another_release_with_the_same_account_is_refused_with_the_name
             led.err().filter(|refused| refused.contains("second"))
         })
         .await;
-        let named = "the account orders-leasehold is that of the release second: give another release an account of its own";
+        let named = "the account orders-leasehold belongs to the release second: give another release an account of its own";
         assert_contains(&refused, named);
     });
 }

@@ -24,7 +24,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- end -}}
 {{- $identity := get $settings "identity.name" | default "$(POD_NAME)" -}}
 {{- if not (regexMatch `(^|[^$])[$][(]POD_NAME[)]` $identity) -}}
-{{- fail (printf "leasehold: %s.identity.name is %s, the same for all replicas: put $(POD_NAME) into it, as in eu1.$(POD_NAME), or leave it out" $at $identity) -}}
+{{- fail (printf "leasehold: %s.identity.name is %s for all replicas: put $(POD_NAME) into it, as in eu1.$(POD_NAME), or leave it out" $at $identity) -}}
 {{- end -}}
 {{- $prefix := .Values.leasehold.kubernetes.labelPrefix -}}
 {{- $part := "[a-z0-9]([-a-z0-9]*[a-z0-9])?" -}}
@@ -111,7 +111,7 @@ are always there: as flags they take precedence over variables, which also come 
 {{- end -}}
 
 {{/*
-The same as flags. A command is a list of words, which JSON keeps apart whatever is in them. The variable with the name of the pod is called
+The settings as flags. A command is a list of words, which JSON keeps apart whatever is in them. The variable with the name of the pod is called
 `podName` in this container.
 */}}
 {{- define "leasehold.settingFlags" -}}

@@ -1,8 +1,6 @@
 {{/*
 `create` and `patch` on Events could report on any object of the namespace in anybody's name, and put labels and
-finalizers on the Events of others. The policy leaves of it Events on the pod that the token is bound to. It judges requests to
-events.k8s.io only (`Exact`), for which the Role has rights: the right to write Events of the core group is another one, which a workload with
-the same account may have of its own.
+finalizers on the Events of others. The policy leaves of it Events on the pod that the token is bound to. It judges requests to events.k8s.io only (`Exact`), since the Role has rights there only. A workload with the same account may have its own right to write Events of the core group.
 
 `namespace` is a reserved word of CEL: the type checker of older servers knows no field of an object by that name, so it is
 taken from a value without a type, and from the request.

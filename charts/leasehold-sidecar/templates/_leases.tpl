@@ -2,7 +2,7 @@
 Further leases of one pod: each has a sidecar, a port, a status directory and a label of its own.
 */}}
 
-{{/* The parts of the root that templates need, as JSON, with the values of the lease `name` in the places of those of the first one. */}}
+{{/* The parts of the root that templates need, as JSON, with the values of the lease `name` instead of the first lease's. */}}
 {{- define "leasehold.rootOf" -}}
 {{- $given := .root.Values.leasehold -}}
 {{- $own := get $given.extraLeases .name -}}
@@ -60,7 +60,7 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 {{- end -}}
 {{- end -}}
 
-{{/* The labels of all leases, as a JSON list. The first one is that of the first lease. */}}
+{{/* The labels of all leases, as a JSON list that begins with the first lease's label. */}}
 {{- define "leasehold.allLabels" -}}
 {{- $labels := list (include "leasehold.label" .) -}}
 {{- range $name, $_ := .Values.leasehold.extraLeases -}}

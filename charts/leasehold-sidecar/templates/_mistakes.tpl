@@ -48,7 +48,7 @@ that they can come from, in `keys`.
 {{- end -}}
 
 {{/*
-Refuses `value`, that of `key`, unless it is of this `kind` or null. The schema does not see the values that belong to a chart which depends
+Refuses the `value` of `key`, unless it is of this `kind` or null. The schema does not see the values that belong to a chart which depends
 on the library.
 */}}
 {{- define "leasehold.checkValue" -}}

@@ -66,7 +66,7 @@ so its own name (or its alias) is added. It is not cut: two names could become o
 {{- if .Values.leasehold.serviceAccount.create -}}
 {{- .Values.leasehold.serviceAccount.name | default (include "leasehold.name" .) -}}
 {{- else -}}
-{{- required "leasehold: serviceAccount.create is false: set leasehold.serviceAccount.name to one that is there and that nothing else uses" .Values.leasehold.serviceAccount.name -}}
+{{- required "leasehold: serviceAccount.create is false: set leasehold.serviceAccount.name to an existing account that nothing else uses" .Values.leasehold.serviceAccount.name -}}
 {{- end -}}
 {{- end -}}
 
@@ -102,7 +102,7 @@ app.kubernetes.io/version: {{ . | replace "+" "_" | trunc 63 | trimSuffix "-" | 
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* Refuses `labels`, the value of `key`, with one that the chart or leasehold sets. */}}
+{{/* Refuses `labels`, the value of `key`, if the chart or leasehold sets one of them. */}}
 {{- define "leasehold.checkLabels" -}}
 {{- $own := include "leasehold.ownLabels" .root | fromYaml -}}
 {{- $prefix := .root.Values.leasehold.kubernetes.labelPrefix -}}
@@ -118,7 +118,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* The labels that tell the pods of one use of a chart from those of another. */}}
+{{/* The labels that distinguish the pods of two uses of a chart. */}}
 {{- define "leasehold.selector" -}}
 app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | quote }}
 app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}

@@ -19,7 +19,7 @@ for each lease.
 {{- end }}
 {{- end -}}
 
-{{/* The sidecar of any lease, with or without a token. `name` is that of one of `extraLeases`, or empty. */}}
+{{/* The sidecar of any lease, with or without a token. `name` is a key of `extraLeases`, or empty. */}}
 {{- define "leasehold.container" -}}
 {{- include "leasehold.check" .root -}}
 {{- include "leasehold.checkSidecar" .root -}}

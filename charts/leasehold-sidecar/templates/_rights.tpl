@@ -169,7 +169,7 @@ spec:
 
 {{/* The part of a message for the sidecar of another release with the same account, which this policy restricts too. */}}
 {{- define "leasehold.ownAccount" -}}
-{{- printf "the account %s is that of the release %s: give another release an account of its own (leasehold.serviceAccount)" (include "leasehold.serviceAccountName" .) (include "leasehold.fullname" .) -}}
+{{- printf "the account %s belongs to the release %s: give another release an account of its own (leasehold.serviceAccount)" (include "leasehold.serviceAccountName" .) (include "leasehold.fullname" .) -}}
 {{- end -}}
 
 {{/* The item of `matchConditions` that exempts all users but the sidecars. */}}

@@ -43,14 +43,14 @@ label of the series. It is `scaled` where replicas should run: then an alert not
 {{- $noLeader := printf "max by (%[2]s) (leasehold_leader{%[1]s}) == 0 unless on (%[2]s) leasehold_holder_info{%[1]s} unless on (%[2]s) leasehold_paused{%[1]s} == 1" $match $group -}}
 {{- if .scaled -}}
 {{- $namespace := .root.Release.Namespace -}}
-{{- /* The series of another namespace are those of another lease. Some scrapes add no namespace. */}}
+{{- /* The series of another namespace belong to another lease. Some scrapes add no namespace. */}}
 {{- $here := ternary (printf "%s,namespace=~\"%s|\"" $match $namespace) $match (has "namespace" $apart) -}}
 {{- $noLeader = printf "%s or label_replace(absent(leasehold_leader{%s}), \"namespace\", %q, \"\", \"\")" $noLeader $here $namespace -}}
 {{- end -}}
 {{- /*
 Two jobs may scrape one pod under two values of `instance`, so a pod counts once for each start of its process. Pods of two clusters may
 have one name, but hardly start within one second. All others count by `instance`: hosts, because a copy of a virtual machine shares its
-other values, and pods for which no job scrapes the start.
+other values, and pods whose start no job scrapes.
 */}}
 {{- $started := printf "(leasehold_leader{%s,pod!=\"\"} == 1) * ignoring (lease) group_left () process_start_time_seconds" $match -}}
 {{- $pods := printf "count_values by (%s) (\"started\", %s)" (concat (list "lease") $apart (list "pod") | uniq | join ", ") $started -}}

@@ -83,7 +83,7 @@ of leasehold without having asked for it, and could not mount a token of its own
 {{- end -}}
 
 {{/*
-The pod's `terminationGracePeriodSeconds`, as `given` in the value called `key`; 0 for one that fits. When it is over, the
+The pod's `terminationGracePeriodSeconds`, as `given` in the value called `key`; 0 for a fitting period. When it is over, the
 kubelet kills leasehold with the workload, and the lease is left to expire.
 */}}
 {{- define "leasehold.supervisorGracePeriod" -}}
@@ -99,7 +99,7 @@ kubelet kills leasehold with the workload, and the lease is left to expire.
 {{- $given := int .given -}}
 {{- if and $given (lt $given (int $needed)) -}}
 {{- $with := ternary (printf " and leasehold.config.hooks.timeout %s" $hook) "" (ne $hook "") -}}
-{{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill processes that are still stopping, and no replica would lead until the lease has expired; set it to at least %d, or to 0 for one that fits" .key $given $stop $with $needed) -}}
+{{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill processes that are still stopping, and no replica would lead until the lease has expired; set it to at least %d, or to 0 for a fitting value" .key $given $stop $with $needed) -}}
 {{- end -}}
 {{- $given | default (add $needed 3) -}}
 {{- end -}}
@@ -115,7 +115,7 @@ renamed the objects (kubernetes.rendered_for).
 {{- $unused := list "lease.handoff_delay" "lease.prefer" "lease.prefer_interval" "identity.priority" "identity.address" "mongodb.watch" "workload.on_exit" -}}
 {{- range $key, $_ := include "leasehold.settings" . | fromJson -}}
 {{- if or (has $key $unused) (hasPrefix "workload.health." $key) (not (has (splitList "." $key | first) (list "lease" "identity" "mongodb" "workload" "log"))) -}}
-{{- fail (printf "leasehold: leave out leasehold.config.%s: it has no effect on a lock, under which a Job runs in mode supervisor" $key) -}}
+{{- fail (printf "leasehold: leave out leasehold.config.%s: a Job in mode supervisor runs under a lock, where it has no effect" $key) -}}
 {{- end -}}
 {{- end -}}
 - --mongodb-uri-file=/etc/leasehold/mongodb/uri

@@ -1,5 +1,5 @@
 {{/*
-A value as a literal of CEL, which wants the items of a map or list to be of one type: dyn is that of all.
+A value as a literal of CEL. The items of a map or list must have one type, so each is a dyn.
 */}}
 {{- define "app.cel" -}}
 {{- if kindIs "map" . -}}

@@ -117,7 +117,7 @@
 {{- $locks := include "app.locks" . -}}
 {{- $name := include "leasehold.fullname" . -}}
 {{- if and (ne $kind "Deployment") (gt (len $name) 52) -}}
-{{- fail (printf "leasehold: the name %s is longer than 52 characters, to which Kubernetes appends in the names of the pods or Jobs of a %s: set fullnameOverride" $name $kind) -}}
+{{- fail (printf "leasehold: the name %s is longer than 52 characters, and Kubernetes appends to it in the names of the pods or Jobs of a %s: set fullnameOverride" $name $kind) -}}
 {{- end -}}
 {{- if and (ne $kind "Deployment") (eq .Values.deployment.strategy.type "Recreate") -}}
 {{- fail (printf "leasehold: deployment.strategy is for a Deployment, and workload.kind is %s: leave it out%s" $kind (ternary "; set statefulSet.updateStrategy" "" (eq $kind "StatefulSet"))) -}}

@@ -10,7 +10,7 @@ say.
 {{- $locks := include "app.locks" . -}}
 {{- range list "startupProbe" "livenessProbe" "readinessProbe" "lifecycle" -}}
 {{- if and $locks (get $.Values.workload .) -}}
-{{- fail (printf "leasehold: a Job in mode supervisor: leave out workload.%s: a job that waits for its lock does not run yet, and could not answer; set job.activeDeadlineSeconds to end one that hangs" .) -}}
+{{- fail (printf "leasehold: a Job in mode supervisor: leave out workload.%s: a job that waits for its lock does not run yet, and could not answer; set job.activeDeadlineSeconds to end a job that hangs" .) -}}
 {{- end -}}
 {{- end -}}
 {{- range list "startupProbe" "livenessProbe" "readinessProbe" -}}

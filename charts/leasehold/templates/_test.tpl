@@ -8,7 +8,7 @@ name begins with a letter and has no dot in it; a release's may have one.
 {{- printf "test-%s-%s" ($name | replace "." "-" | trunc 16) (sha256sum $name) | trunc 63 -}}
 {{- end -}}
 
-{{/* The labels that tell the test's pod from those of the workload, which the other objects select. */}}
+{{/* The labels that distinguish the test's pod from the workload's pods, which the other objects select. */}}
 {{- define "app.testSelector" -}}
 app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-test
 app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}

@@ -1,5 +1,5 @@
 {{/*
-Updates that would let replicas of two leases lead at the same time: those of before, and those with the new values.
+Updates that would let replicas of two leases lead at the same time: old replicas, and replicas with the new values.
 
 The API server refuses an update of a Deployment or StatefulSet that changes the lease or the collection, because the selector contains both
 and cannot change. This also holds for helm rollback, which runs no template, and for other tools. The templates find an object of another
@@ -12,7 +12,7 @@ changed the record.
 {{- printf "the %s %s in %s" (ternary "lock" "lease" (include "app.locks" . | eq "true")) (include "leasehold.lease" .) (include "leasehold.collection" .) -}}
 {{- end -}}
 
-{{/* The same for each of `extraLeases`, by its key, as JSON. */}}
+{{/* The leases of `extraLeases`, in words, by key, as JSON. */}}
 {{- define "app.contendsAlsoFor" -}}
 {{- $all := dict -}}
 {{- range $name, $_ := .Values.leasehold.extraLeases -}}
@@ -23,7 +23,7 @@ changed the record.
 {{- end -}}
 
 {{/*
-The name of the record: the release's, not that of the objects, which may change. A chart that is part of another is there once for
+The name of the record: the release's, because the objects' names may change. A chart that is part of another is there once for
 each path.
 */}}
 {{- define "app.recordName" -}}
