@@ -117,3 +117,18 @@ fn the_commands_for_use_have_flags_that_exist() {
     }
     assert!(seen >= 6, "{seen}");
 }
+
+/// Long pages bury what they prove.
+#[test]
+fn the_pages_that_everyone_reads_are_short() {
+    let limits = [
+        (README, 1200),
+        (include_str!("../docs/verification.md"), 5000),
+        (include_str!("../docs/benchmarks.md"), 4000),
+    ];
+    for (page, limit) in limits {
+        let title = page.lines().next().unwrap_or_default();
+        let words = page.split_whitespace().count();
+        assert!(words <= limit, "{title}: {words} words, at most {limit}");
+    }
+}
