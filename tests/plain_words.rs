@@ -69,6 +69,38 @@ const NAME_OPENERS: &[&str] = &["what", "who", "whose", "whoever", "whatever"];
 /// First words of a sentence without a subject.
 const OPENERS: &[&str] = &["What", "Who", "Whose", "Whoever", "Whatever", "Whether"];
 
+/// Words that open a sentence without a noun if one of these follows: "One that is idle…".
+const PRONOUNS: &[&str] = &["one", "ones", "that", "those", "these"];
+
+/// Words that make a clause of "as it is" complete.
+const CLAUSE_ENDS: &[&str] = &[
+    "after",
+    "afterwards",
+    "and",
+    "at",
+    "before",
+    "by",
+    "for",
+    "here",
+    "if",
+    "in",
+    "now",
+    "on",
+    "once",
+    "or",
+    "then",
+    "there",
+    "until",
+    "when",
+    "while",
+];
+
+/// Words that follow "the same" if a noun is left out.
+const AFTER_A_PRONOUN: &[&str] = &[
+    "and", "as", "at", "before", "but", "by", "except", "for", "from", "if", "in", "is", "of",
+    "on", "one", "ones", "or", "over", "to", "until", "when", "where", "while", "with", "without",
+];
+
 /// Sentences of rules, for maintainers.
 const EXEMPT: &[&str] = &["summary.rs"];
 
@@ -91,7 +123,7 @@ fn sources(path: &Path, into: &mut Vec<PathBuf>) {
 /// The string literals of a source, with the lines that they begin in.
 /// Continued lines are joined.
 fn strings(source: &str) -> Vec<(usize, String)> {
-    let source = source.split("]\nmod tests").next().unwrap_or("");
+    let source = source.split("]\nmod tests {").next().unwrap_or("");
     let mut found = Vec::new();
     let mut chars = source.chars().peekable();
     let mut line = 1;
@@ -234,6 +266,99 @@ fn odd_words(paragraph: &str) -> Vec<(&'static str, &'static str)> {
     odd
 }
 
+/// A word in lower case, and whether a clause ends after it.
+fn spoken(sentence: &str) -> Vec<(String, bool)> {
+    let bare = |c: char| !c.is_alphanumeric() && !"'{}".contains(c);
+    let words = sentence.split_whitespace().map(|word| {
+        let text = word.trim_matches(bare).to_lowercase();
+        (text, word.ends_with(['.', ',', ';', ':', ')', '?', '!']))
+    });
+    words.filter(|(text, _)| !text.is_empty()).collect()
+}
+
+/// The constructions of a sentence that a reader has to resolve, and plain ones. `first` for the
+/// first sentence of a paragraph, which no noun precedes.
+fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static str)> {
+    let spoken = spoken(sentence);
+    let word = |at: usize| spoken.get(at).map_or("", |(text, _)| text.as_str());
+    let ends = |at: usize| at + 1 >= spoken.len() || spoken[at].1;
+    let mut odd = Vec::new();
+    let subject = PRONOUNS.contains(&word(0));
+    let one_of_them = word(0) == "one" && word(1) == "of" && !["a", "an"].contains(&word(2));
+    if subject && ["that", "which", "who", "of"].contains(&word(1)) && !one_of_them {
+        odd.push(("One that", "the noun"));
+    }
+    if word(0) == "by" && word(1) == "this" {
+        odd.push(("By this", "the effect as the verb"));
+    }
+    let conditional = [
+        "if", "when", "while", "until", "unless", "as", "because", "since", "once",
+    ];
+    let early = ["it", "its", "they", "their", "them"];
+    let capital = sentence.trim_start().starts_with(char::is_uppercase);
+    if first && capital && conditional.contains(&word(0)) && early.contains(&word(1)) {
+        odd.push(("\"it\" before its noun", "the noun"));
+    }
+    for at in 0..spoken.len() {
+        let next = word(at + 1);
+        match word(at) {
+            "the" if ["send", "sending"].contains(&next) => {
+                odd.push(("the send", "when it is sent"))
+            }
+            "the" if next == "same" && ends(at + 1) => odd.push(("the same", "the noun")),
+            "the" if next == "same" && AFTER_A_PRONOUN.contains(&word(at + 2)) => {
+                odd.push(("the same", "the noun"));
+            }
+            "of" | "by" | "under" | "with" | "for" | "from" | "until" if next == "which" => {
+                let parts = ["each", "some", "all", "many", "most", "one", "none", "both"];
+                let partitive = at > 0 && parts.contains(&word(at - 1));
+                if at > 0 && !ends(at) && !(partitive && word(at) == "of") {
+                    odd.push(("of which, by which", "a clause of its own"));
+                }
+            }
+            "of" if next == "whom" => odd.push(("of whom", "a clause of its own")),
+            "as" if ["it", "they"].contains(&next) => {
+                let verb = ["is", "are", "was", "were"].contains(&word(at + 2));
+                let measure = ["soon", "far", "long", "well", "often"];
+                let measured = at > 0 && measure.contains(&word(at - 1));
+                let clause = ends(at + 2) || CLAUSE_ENDS.contains(&word(at + 3));
+                if verb && clause && !measured {
+                    odd.push(("as it is", "unchanged, present"));
+                }
+            }
+            "that" | "those" if next == "of" && !ends(at) => odd.push(("that of", "the noun")),
+            "such" if ["a", "an"].contains(&next) => odd.push(("such a", "this, the noun")),
+            "one" | "ones" if at > 0 && ["that", "which", "who"].contains(&next) && !ends(at) => {
+                odd.push(("one that", "the noun"));
+            }
+            "anew" => odd.push(("anew", "again")),
+            "an" if next == "own" => odd.push(("an own", "its own")),
+            "at" if next == "present" => odd.push(("at present", "now, or nothing")),
+            "waited" if at > 0 && ["for", "out"].contains(&next) => {
+                if ["be", "is", "are", "was", "were", "been"].contains(&word(at - 1)) {
+                    odd.push(("is waited for", "the waiting subject first"));
+                }
+            }
+            "no" if ["is", "are"].contains(&word(at + 2)) => {
+                let state = ["left", "to"].contains(&word(at + 3));
+                if state {
+                    odd.push(("no … is left", "what there is, or a verb"));
+                }
+            }
+            _ => {}
+        }
+    }
+    odd
+}
+
+/// The sentences of a paragraph, and for each if it is the first.
+fn sentences(paragraph: &str) -> impl Iterator<Item = (bool, &str)> {
+    let sentences = paragraph.split(". ").flat_map(|part| part.split(": "));
+    sentences
+        .enumerate()
+        .map(|(at, sentence)| (at == 0, sentence))
+}
+
 /// The files below these paths with one of these extensions, and their texts.
 fn texts(paths: &[&str], extensions: &[&str]) -> Vec<(String, String)> {
     fn collect(path: &Path, into: &mut Vec<PathBuf>) {
@@ -309,6 +434,89 @@ fn docs_have_the_fields_words() {
     check(texts(&pages, &["md", "txt"]), page);
 }
 
+/// The pages, with the texts of the planted bugs left out: those are names of rules in the code.
+fn pages() -> Vec<(String, String)> {
+    let roots = [
+        "docs",
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+    ];
+    let mut found = texts(
+        &[&roots[..], &["charts", "clients", "examples"]].concat(),
+        &["md", "txt"],
+    );
+    found.retain(|(file, _)| !file.ends_with("planted-bugs.md"));
+    found
+}
+
+/// A page with its code blocks emptied, and without "the same" where it repeats the row above.
+fn without_listings(text: &str) -> String {
+    let mut within = false;
+    let lines = text.lines().map(|line| {
+        let fence = line.trim_start().starts_with("```");
+        within ^= fence;
+        let kept = if within || fence { "" } else { line };
+        match kept.starts_with('|') {
+            true => kept
+                .replace("| the same", "| as above")
+                .replace(": the same", ": as above"),
+            false => kept.to_owned(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The paragraphs of comments, strings, pages and templates, with the places that they are from.
+fn shipped_prose() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for part in ["src", "crates"] {
+        sources(&root.join(part), &mut files);
+    }
+    let mut found = Vec::new();
+    let mut add = |file: &str, paragraphs: Vec<(usize, String)>| {
+        let at = |(line, text)| (format!("{file}:{line}"), text);
+        found.extend(paragraphs.into_iter().map(at));
+    };
+    for file in files {
+        let text = fs::read_to_string(&file).expect("text");
+        let name = file
+            .strip_prefix(root)
+            .unwrap_or(&file)
+            .display()
+            .to_string();
+        let shipped = text.split("]\nmod tests {").next().unwrap_or("");
+        add(&name, comments(shipped));
+        let mut messages = strings(&text);
+        messages.retain(|(_, text)| text.matches(' ').count() > 1);
+        add(&name, messages);
+    }
+    for (name, text) in pages() {
+        add(&name, page(&without_listings(&text)));
+    }
+    for (name, text) in texts(&["charts", "config", "examples"], &["yaml", "tpl", "toml"]) {
+        add(&name, template(&text));
+    }
+    found
+}
+
+#[test]
+fn sentences_are_understood_at_first_reading() {
+    let prose = shipped_prose();
+    assert!(prose.len() > 5000, "{}", prose.len());
+    let mut wrong = Vec::new();
+    for (place, paragraph) in prose {
+        for (first, sentence) in sentences(&paragraph) {
+            for (odd, instead) in shapes(sentence, first) {
+                wrong.push(format!("{place}: {odd:?}, better {instead}: {sentence}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), wrong.len());
+}
+
 #[test]
 fn charts_and_configuration_have_the_fields_words() {
     let files = texts(&["charts", "config", "examples"], &["yaml", "tpl", "toml"]);
@@ -377,4 +585,53 @@ fn pages_are_read_without_inline_code_and_templates_with_their_comments() {
         .flat_map(|(at, text)| odd_words(text).into_iter().map(move |it| (*at, it.0)))
         .collect();
     assert_eq!(odd, [(4, "What")]);
+}
+
+#[test]
+fn constructions_are_found_and_plain_sentences_are_not() {
+    let odd = |text: &str| {
+        let found = sentences(text).flat_map(|(first, sentence)| shapes(sentence, first));
+        found.map(|(odd, _)| odd).collect::<Vec<_>>()
+    };
+    for (text, shape) in [
+        ("Waits. One that is late is dropped.", "One that"),
+        ("Those of waiters are left out.", "One that"),
+        ("By this the own hints are skipped.", "By this"),
+        (
+            "If it is late, the write is dropped.",
+            "\"it\" before its noun",
+        ),
+        ("Time from the send of a write.", "the send"),
+        (
+            "A set of ten members, of which nine vote.",
+            "of which, by which",
+        ),
+        ("A text by which it is recognized.", "of which, by which"),
+        ("A process of whom the guard knows.", "of whom"),
+        ("Leaves the entry as it is.", "as it is"),
+        ("The lease as it was at the start.", "as it is"),
+        ("Both contend for the same.", "the same"),
+        ("A peer counts as the same over IPv6.", "the same"),
+        ("The name is that of a pod.", "that of"),
+        ("No valid holder declares such a duration.", "such a"),
+        ("Replaces it by one that leads.", "one that"),
+        ("If no descriptor is left.", "no … is left"),
+        ("Once no place is to be kept.", "no … is left"),
+        ("The stream is opened anew.", "anew"),
+        ("Knows an own claim.", "an own"),
+        ("No room at present.", "at present"),
+        ("A call that is waited for.", "is waited for"),
+    ] {
+        assert!(odd(text).contains(&shape), "{text}: {:?}", odd(text));
+    }
+    for text in [
+        "One of the members votes, one of a set's three.",
+        "Waits for the write. If it is late, it is dropped.",
+        "Three members, each of which votes. For which lease?",
+        "Prints each line as it is written, as soon as it is complete.",
+        "Both contend for the same lease at the same time.",
+        "Signals such as these are sent; no call is in flight.",
+    ] {
+        assert!(odd(text).is_empty(), "{text}: {:?}", odd(text));
+    }
 }

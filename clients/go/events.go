@@ -178,7 +178,7 @@ func (f *Follower) readEvents() error {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("leasehold: the answer has status %d", answer.StatusCode)
+		return fmt.Errorf("leasehold: unexpected HTTP status %d", answer.StatusCode)
 	}
 	for lines := bufio.NewReaderSize(answer.Body, bytesMax); ; {
 		// A line that is incomplete or too long is an error.
@@ -191,7 +191,7 @@ func (f *Follower) readEvents() error {
 			status := parse(data, true)
 			f.accept(status)
 			if status.Document == nil {
-				return errors.New("leasehold: the stream has a line that is not an event")
+				return errors.New("leasehold: invalid line in the event stream")
 			}
 		}
 	}

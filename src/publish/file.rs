@@ -171,9 +171,9 @@ impl StatusFileHandle {
         self.progress.clone()
     }
 
-    /// Ends the thread, which writes that this candidate has stopped and unlocks the directory. A
-    /// process that exits without waiting for the answer may leave files that do not say so. The
-    /// caller limits the wait.
+    /// Ends the thread, which writes that this candidate has stopped and unlocks the directory. If
+    /// a process exits without waiting for the answer, its files may not show that it has stopped.
+    /// The caller limits the wait.
     pub fn close(&self) -> oneshot::Receiver<Flushed> {
         self.ask(Call::Close)
     }

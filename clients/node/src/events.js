@@ -119,7 +119,7 @@ export class Follower {
       timeout: timing.silence,
     });
     this.#request = request;
-    request.on("timeout", () => request.destroy(new Error("the stream is silent")));
+    request.on("timeout", () => request.destroy(new Error("the event stream timed out")));
     request.on("error", (error) => (this.error = error)); // "close" follows.
     request.on("close", () => {
       // The daemon may step down unnoticed after the end of the stream.
@@ -130,7 +130,7 @@ export class Follower {
     request.on("response", (answer) => {
       answer.on("error", (error) => (this.error = error));
       if (answer.statusCode !== 200) {
-        return request.destroy(new Error(`the answer has status ${answer.statusCode}`));
+        return request.destroy(new Error(`unexpected HTTP status ${answer.statusCode}`));
       }
       answer.on("end", () => request.destroy(new Error("the stream has ended")));
       let rest = "";
@@ -139,7 +139,7 @@ export class Follower {
         const lines = (rest + text).split("\n");
         rest = lines.pop();
         if (lines.every((line) => this.#line(line)) && rest.length <= BYTES_MAX) return;
-        request.destroy(new Error("the stream has a line that is not an event"));
+        request.destroy(new Error("invalid line in the event stream"));
       });
     });
   }

@@ -306,7 +306,8 @@ impl Watcher {
         if self.voice.is_quiet() {
             return;
         }
-        // A contender with a minimum hold is granted a free lock, and waits only for its own write.
+        // A contender with a minimum hold that was granted a free lock waits only for its own
+        // write.
         let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != said);
         let Some(whom) = whom else {
             return;

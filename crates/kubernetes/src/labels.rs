@@ -113,7 +113,8 @@ impl Labels {
 
     fn acknowledged(&mut self) {
         self.reconciler.acknowledged();
-        // Before the log, because the step-down waits for the state and a log may be slow.
+        // The state is published before the log line, because the step-down waits for it and the
+        // log may be slow.
         self.publish();
         self.errors.over();
     }

@@ -14,8 +14,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Maximum `Retry-After` that is honored, because the label would be wrong for longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// Returns the wait after this number of consecutive failures, or `None` if another attempt soon
-/// cannot help.
+/// Returns the wait after this number of consecutive failures, or `None` if a quick retry cannot
+/// succeed.
 ///
 /// A `Retry-After` makes the wait longer and never shorter, because an overloaded API server always
 /// asks for one second. `random` adds jitter to the attempts of many pods that lost the same API

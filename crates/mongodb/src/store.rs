@@ -1,4 +1,4 @@
-//! The store of leases and locks: its contract, and MongoDB.
+//! The store of leases and locks: its interface, and its implementation for MongoDB.
 //!
 //! A store makes no decisions: it sends operations and distinguishes outcomes that are applied,
 //! rejected, never sent, and unknown.

@@ -115,7 +115,10 @@ pub fn run(args: &StatusArgs) -> ExitCode {
         // Only `--watch` gets here, and its reader has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "leasehold status: write answer: {error}");
+            let _ = writeln!(
+                io::stderr(),
+                "leasehold status: cannot write the answer: {error}"
+            );
             ExitCode::from(Verdict::CannotTell.exit_code())
         }
     }

@@ -172,7 +172,7 @@ class Follower:
             connection.request("GET", "/events", headers={"Accept": "text/event-stream"})
             answer = connection.getresponse()
             if answer.status != 200:
-                raise ConnectionError(f"the answer has status {answer.status}")
+                raise ConnectionError(f"unexpected HTTP status {answer.status}")
             while not self._closed.is_set():
                 line = answer.readline(BYTES_MAX + 1)
                 if not line.endswith(b"\n"):
@@ -181,7 +181,7 @@ class Follower:
                     status = Status(line[5:], boot_id_required=True)
                     self._accept(status)
                     if not status.document:
-                        raise ConnectionError("the stream has a line that is not an event")
+                        raise ConnectionError("invalid line in the event stream")
                     self.error = None
         finally:
             self._socket = None

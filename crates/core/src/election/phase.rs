@@ -16,8 +16,8 @@ const NARROW: Duration = Duration::from_millis(30);
 const SECTIONS: u32 = 8;
 /// Divisor of an interval: two clocks, or a holder's timer, may differ by this part of it.
 const DRIFT_PARTS: u32 = 512;
-/// Number of renewals in a row that were found by the first read of their window, after which the
-/// window begins earlier each time: they may all be earlier than estimated.
+/// After this many consecutive renewals that the first read of their window finds, the window
+/// begins earlier each time, because renewals may come earlier than estimated.
 const EARLY_MAX: u32 = 4;
 /// Limits the doubling of a window's beginning, beyond any interval.
 const DOUBLINGS_MAX: u32 = 16;

@@ -178,8 +178,9 @@ impl Lock {
         waiting.concluded(held).await
     }
 
-    /// Waits until the lock is granted, for at most `wait`. If it is not, the future then leaves the
-    /// queue, and returns when that is acknowledged, or after two `operation_timeout`s.
+    /// Waits until the lock is granted, for at most `wait`. If the lock is not granted in time, the
+    /// future leaves the queue, and returns when the leave is acknowledged, or after two
+    /// `operation_timeout`s.
     ///
     /// # Errors
     /// [`LockError::TimedOut`] or [`LockError::Unreachable`], or if waiting would not help.

@@ -77,7 +77,7 @@ fn connection_string(source: &UriSource) -> Check {
         Err(why) => return Check::failed(Name::ConnectionString, why, ""),
     };
     let Some(settings) = UriSettings::of(&uri) else {
-        let why = format!("the one {origin} is refused");
+        let why = format!("the connection string {origin} is refused");
         return Check::failed(Name::ConnectionString, why, "");
     };
     let servers = match (settings.srv, settings.hosts.len()) {

@@ -191,7 +191,7 @@ pub(super) fn renews_every(holder: &Document) -> Option<Duration> {
 /// Returns the token of a document.
 pub(super) fn token(document: &Document) -> Result<Token, &'static str> {
     let token = document.get("token").and_then(integer).and_then(Token::new);
-    token.ok_or("its token is not an integer from 0 on")
+    token.ok_or("its token is not a non-negative integer")
 }
 
 pub(super) fn date(value: Option<&Bson>) -> WallMillis {

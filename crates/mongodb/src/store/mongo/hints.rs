@@ -367,8 +367,8 @@ pub(super) async fn probe(
     }
 }
 
-/// Checks that the collection may be created, without creating it: the server checks the rights
-/// before it refuses the missing size of a capped collection.
+/// Checks that the collection may be created, without creating it: the request lacks the size, and
+/// the server checks the rights first.
 ///
 /// # Errors
 /// With the reason, if not.

@@ -1,4 +1,4 @@
-//! The visitors who may see the page: all that reach it, or those with the token of a file.
+//! The visitors who may see the page: all that reach it, or only visitors with the token of a file.
 //!
 //! A visitor sends the token as a bearer token, or exchanges it for a session cookie. Both end when
 //! the file has another token. The file is read outside the event loop, because a hanging file

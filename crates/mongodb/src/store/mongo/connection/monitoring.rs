@@ -14,8 +14,8 @@ const RENEWALS_MIN: Duration = Duration::from_secs(1);
 /// How a client learns of the state of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::mongo) enum Monitoring {
-    /// Each server reports a change immediately, and is asked for its round-trip time: two
-    /// connections to each, which a process that stays can afford.
+    /// Each server reports a change immediately, and is asked for its round-trip time. This takes
+    /// two connections to each server, which a long-lived process can afford.
     Reports,
     /// Each server is asked at an interval, and after an error. Most processes that use locks end
     /// within a second, and creating connections is most of what they cost a server.

@@ -313,8 +313,8 @@ impl Deployment {
         is_new: bool,
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
-            // A server that does not answer within this time is compared as soon as it does. The
-            // first call must still be made in the time that is left of it.
+            // A server that does not answer by this deadline is compared later, once it answers.
+            // The rest of the timeout is for the first call.
             let deadline = leasehold_clock::boot_now() + self.connect_timeout() * 2 / 3;
             let monitored = seeds.others(primary).map(|(_, address)| address.as_str());
             let is_monitored = |address: &&str| seeds.monitored && home.members.contains(*address);

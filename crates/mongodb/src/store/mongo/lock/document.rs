@@ -153,9 +153,9 @@ fn slot(fields: &Document) -> Option<u32> {
 
 /// Returns the rest of the minimum hold of the entry's place. Any other value counts as none.
 ///
-/// If the work is over, the rest is that at `now`, by the clock of the server. Otherwise a job that
-/// starts in an empty container each time would never observe its end. An entry whose work is over
-/// gives no authority, so exclusion does not depend on that clock.
+/// If the work is over, the rest is calculated for `now`, by the clock of the server. Otherwise a
+/// job that starts in an empty container each time would never observe its end. An entry whose work
+/// is over gives no authority, so exclusion does not depend on that clock.
 fn at_least(fields: &Document, now: Option<DateTime>) -> Duration {
     let millis = fields.get(AT_LEAST).and_then(integer).unwrap_or(0);
     let over_at = fields.get_datetime(OVER_AT).ok();

@@ -137,7 +137,7 @@ impl Certificates {
                 verified.map(drop)
             })
         });
-        until.ok_or_else(|| failed("the server has no certificate with an end".to_owned()))
+        until.ok_or_else(|| failed("no certificate of the server has an expiry date".to_owned()))
     }
 
     /// Returns the validity of the client certificate; `None` if there is none.
