@@ -36,7 +36,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct InstallArgs {
-    /// The directory, which has to be there
+    /// Existing directory
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
 }

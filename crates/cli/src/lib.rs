@@ -31,7 +31,7 @@ pub fn run_to_end<T>(command: impl Future<Output = T>) -> io::Result<T> {
     run_with(tokio::runtime::Builder::new_current_thread(), command)
 }
 
-/// Runs a command with an event loop that is configured otherwise.
+/// Runs a command on a custom event loop.
 ///
 /// # Errors
 /// If the event loop cannot be started.

@@ -26,8 +26,7 @@ pub fn store_options(
     options
 }
 
-/// The collection of `lock` and `locks`, whose connection string is read anew
-/// from its source.
+/// The collection of `lock` and `locks`, whose connection string is read again from its source.
 pub fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
     let source = config.mongodb.uri.clone();
     let uri = Arc::new(move || {
@@ -46,7 +45,7 @@ pub fn name(source: &UriSource) -> Option<String> {
     }
 }
 
-/// The way in which a command is asked to stop.
+/// How a command is asked to stop.
 pub fn stopping(workload: &WorkloadConfig) -> Stopping {
     Stopping {
         signal: workload.stop_signal.number(),

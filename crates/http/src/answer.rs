@@ -89,7 +89,7 @@ pub fn event_stream(body: EventBody) -> Answer {
     answer
 }
 
-/// Answers that all `max` places for answers that last are taken.
+/// Answers that all `max` places for long-lived answers are taken.
 pub fn full(code: StatusCode, max: usize) -> Answer {
     let why = format!(
         "all {max} places for event streams and waits are taken, or the server is stopping"

@@ -248,8 +248,8 @@ impl Bound {
     }
 }
 
-/// Checks that the address can be bound, without listening on it, so that a daemon which starts
-/// at the same moment is not disturbed.
+/// Checks that the address can be bound, without listening on it, so that a daemon that starts
+/// meanwhile can bind it.
 ///
 /// # Errors
 /// Same as [`Bound::new`].
@@ -260,7 +260,7 @@ pub fn probe(address: SocketAddr, setting: Setting) -> Result<(), BindError> {
     };
     let bound =
         socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).and_then(|socket| {
-            // As the standard library does for a listener.
+            // The standard library sets this option for listeners too.
             sockopt::set_socket_reuseaddr(&socket, true)?;
             rustix::net::bind(&socket, &address)
         });
@@ -282,7 +282,7 @@ pub struct Client {
     activity: Activity,
     /// The event streams of the server.
     pub streams: Streams,
-    /// Notified if the place of its event stream is needed for another one.
+    /// Notified if another event stream needs the place of this one.
     evicted: Arc<Notify>,
 }
 

@@ -74,12 +74,12 @@ pub struct LockArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = whole::<u32>(1, SLOTS_MAX))]
     slots: Option<u32>,
-    /// Minimum time that the place stays taken after the acquisition, such as 55s, even if the
-    /// command ends sooner or dies (at most 24h)
+    /// Keep the lock at least this long, such as 55s, even if the command ends sooner or dies (at
+    /// most 24h)
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true,
           value_parser = between(Duration::ZERO, AT_LEAST_MAX))]
     at_least: Option<Duration>,
-    /// Skip the command if it succeeded less than this ago, such as 1h, by the clock of MongoDB
+    /// Skip the command if it succeeded less than this long ago, such as 1h, by MongoDB's clock
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true,
           value_parser = between(PERIOD_MIN, PERIOD_MAX),
           conflicts_with_all = ["shared", "slots"], requires = "command")]
@@ -124,8 +124,8 @@ pub struct LockArgs {
     /// Print the exit code as a last line of JSON, for a parent that cannot wait for it; without CMD
     #[arg(long, conflicts_with = "command")]
     pub(crate) report_exit_code: bool,
-    /// Do not report that others hold the lock, neither while waiting nor at the end; the exit code
-    /// tells it
+    /// Do not report that others hold the lock, neither while waiting nor at the end; only the exit
+    /// code reports it
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Command to run; without one, the lock is held until standard input closes

@@ -67,7 +67,7 @@ impl Truth {
             leader_alias: Gauge::with_opts(
                 Opts::new(
                     "leader_election_master_status",
-                    "The same as leasehold_leader, under the name that Kubernetes dashboards know.",
+                    "Equals leasehold_leader; Kubernetes dashboards know this name.",
                 )
                 .const_label("name", lease),
             )?,
@@ -102,7 +102,7 @@ impl Truth {
             store_info: GaugeVec::new(
                 opts(
                     "leasehold_store_info",
-                    "1, with the store that is contended on; absent until it was reached.",
+                    "1, with the MongoDB set, database and collection of the lease; absent until MongoDB was reached.",
                 ),
                 &["kind", "set", "database", "collection"],
             )?,

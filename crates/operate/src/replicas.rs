@@ -62,7 +62,7 @@ pub struct ReplicasArgs {
     // A name stands for all of its addresses.
     #[arg(value_name = "HOST:PORT", required = true, value_parser = host_and_port)]
     replicas: Vec<String>,
-    /// Name of the lease that all of them contend for [default: the same one]
+    /// Name of the lease that all replicas contend for [default: any, but one lease]
     #[arg(long, value_name = "NAME")]
     lease: Option<String>,
     /// Number of replicas [default: 1 or more]

@@ -14,8 +14,7 @@ use leasehold_core::election::{Identity, LeaseName, RESERVATION_MAX, Token};
 const OBSERVE_MAX: Duration = Duration::from_secs(3600);
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, or it was so already; 1 refused, or another outcome than requested; 3 under way, not done \
-within --timeout; 64 usage, 69 MongoDB unreachable or refusing, 78 configuration, or there is no such lease; 128 + the number of a \
+Exit codes: 0 done, or already so; 1 refused, or an outcome other than requested; 3 not done within --timeout, still under way; 64 usage, 69 MongoDB unreachable or refusing, 78 configuration, or there is no such lease; 128 + the number of a \
 signal that ended it, after the line that says how to withdraw the request.";
 
 const LEASES_HELP: &str = "\
@@ -35,8 +34,7 @@ Examples:
 const REPAIR_HELP: &str = "\
 A restored document may have a token that was used before. Stop all candidates, find the highest token that \
 a log, a dashboard (leasehold_token) or a receiver of effects has seen, and raise it before they \
-start. The command watches for the lease duration of the holder in the document (24s if there is none) that \
-no candidate writes to it.
+start. For the lease duration of the holder in the document (24s if there is none), the command verifies that no candidate writes to it.
 
 Examples:
   leasehold repair orders --token-at-least 4711
@@ -54,7 +52,7 @@ pub enum OperatorCommand {
     /// List the leases of a collection: holders, tokens, renewals, requests
     #[command(after_help = LEASES_HELP)]
     Leases(LeasesArgs),
-    /// Show a lease with its history, and whether the leader applies the standing request
+    /// Show a lease with its history, and whether a pending request will be carried out
     #[command(after_help = DESCRIBE_HELP)]
     Describe(DescribeArgs),
     /// Request the leader to step down, and wait for the next leader
@@ -177,7 +175,7 @@ pub struct AwaitedArgs {
 pub struct TransferArgs {
     #[command(flatten)]
     awaited: AwaitedArgs,
-    /// The candidate that shall lead
+    /// Candidate to hand over to
     #[arg(long, value_name = "IDENTITY", value_parser = identity)]
     to: Identity,
     /// Time for which the other candidates leave the lease to it, 60s at most
@@ -194,7 +192,7 @@ pub struct TransferArgs {
 pub struct RepairArgs {
     #[command(flatten)]
     pub(super) write: WriteArgs,
-    /// Lowest token of the lease afterwards; the next leader has a higher one
+    /// Minimum token of the lease afterwards; the next leader gets a higher token
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = token)]
     pub(super) token_at_least: Token,
     /// Create the lease if it does not exist
@@ -273,7 +271,7 @@ fn reason(text: &str) -> Result<String, String> {
 }
 
 fn token(text: &str) -> Result<Token, String> {
-    // The next acquisition needs a higher one.
+    // The next acquisition needs a higher token.
     let token = text.parse().ok().and_then(Token::new);
     token.filter(|token| *token < Token::MAX).ok_or_else(|| {
         let max = Token::MAX.get() - 1;
