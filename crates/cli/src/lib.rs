@@ -1,5 +1,5 @@
-//! What all commands share: flags, the event loop of one thread, output, and the options of the library
-//! from the configuration.
+//! Parts of all commands: flags, the event loop of one thread, output, and the options of the
+//! library from the configuration.
 //!
 //! No command is implemented here, and none is known by name except in messages.
 

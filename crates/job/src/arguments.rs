@@ -149,7 +149,7 @@ impl LockArgs {
         }
     }
 
-    /// Returns the time for which the place stays taken at least.
+    /// Returns the minimum hold of the place.
     pub(crate) fn at_least(&self) -> AtLeast {
         self.at_least.and_then(AtLeast::new).unwrap_or_default()
     }

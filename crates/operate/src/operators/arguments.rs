@@ -178,7 +178,7 @@ pub struct TransferArgs {
     /// Candidate to hand over to
     #[arg(long, value_name = "IDENTITY", value_parser = identity)]
     to: Identity,
-    /// Time for which the other candidates leave the lease to it, 60s at most
+    /// How long the other candidates leave the lease to it, up to 60s
     #[arg(long, value_name = "DURATION", default_value = "5s",
           value_parser = between(Duration::ZERO, RESERVATION_MAX))]
     reserve: Duration,
