@@ -14,6 +14,8 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         part: &[
+            "crates/core/src/claim.rs",
+            "crates/core/src/claim",
             "crates/core/src/election.rs",
             "crates/core/src/election",
             "crates/core/src/lock.rs",
@@ -29,6 +31,11 @@ const RULES: &[Rule] = &[
             "std::thread",
         ],
         why: "the core receives the time and outcomes as inputs, and reads nothing",
+    },
+    Rule {
+        part: &["crates/core/src/claim.rs", "crates/core/src/claim"],
+        forbidden: &["Lease", "Lock", "Operation"],
+        why: "the kernel of leases and locks knows neither protocol",
     },
     Rule {
         part: &["crates/mongodb/src/store.rs", "crates/mongodb/src/store"],

@@ -46,6 +46,7 @@ macro_rules! planted {
     };
 }
 
+mod claim;
 pub mod deadline_policy;
 pub mod election;
 pub mod lock;

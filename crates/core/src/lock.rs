@@ -14,6 +14,7 @@
 #[path = "../../proof/src/planted/lock.rs"]
 pub(crate) mod mutation;
 
+mod claim_writes;
 mod contender;
 mod document;
 mod effect;
@@ -23,7 +24,6 @@ mod observations;
 mod observer;
 mod operation;
 mod scaled;
-mod stake;
 mod status;
 mod success;
 mod view;

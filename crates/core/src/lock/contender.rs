@@ -15,16 +15,15 @@ mod wait;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::claim_writes::{ClaimWrites, WritePurpose};
 use super::effect::{Effect, Notice};
 use super::input::{AtLeast, Input, Options};
 use super::observations::Observations;
 use super::operation::{Hint, Operation, Outcome};
-use super::stake::{Kind, Stake};
 use super::status::{End, Loss, Standing, Status};
 use super::view::View;
-use crate::election::{
-    Authority, BootTime, CallId, Claim, JITTER_PERCENT, Randomness, Revision, Session, Token,
-};
+use crate::claim::{Outbox, Turn};
+use crate::election::{Authority, BootTime, CallId, Claim, Randomness, Revision, Session, Token};
 #[cfg(proof)]
 pub(crate) use compared::Form;
 use hold::Holding;
@@ -50,7 +49,7 @@ pub struct LockContender {
     /// Start of contention and of the reported waiting time.
     began: BootTime,
     view: View,
-    stake: Stake,
+    writes: ClaimWrites,
     /// The sweep in flight, if any.
     sweeping: Option<Sweeping>,
     /// Sweeps of unknown outcome, oldest first. A late reply may still show what they evicted.
@@ -72,10 +71,9 @@ pub struct LockContender {
     opened_after: u64,
     watching: bool,
     reached: bool,
-    calls: u64,
     now: BootTime,
     wakeup: Option<BootTime>,
-    effects: VecDeque<Effect>,
+    outbox: Outbox<Effect>,
 }
 
 #[derive(Debug, Clone, Hash)]
@@ -87,34 +85,6 @@ enum State {
     Lost(Loss),
     Leaving(Leaving),
     Ended(End),
-}
-
-/// Arguments of one call of [`LockContender::handle`], passed to every step.
-struct Turn<'a> {
-    now: BootTime,
-    random: &'a mut dyn Randomness,
-}
-
-impl Turn<'_> {
-    /// Returns `duration` with a jitter of up to 20 % in either direction.
-    fn jittered(&mut self, duration: Duration) -> Duration {
-        self.spread(
-            duration,
-            1000 - JITTER_PERCENT * 10,
-            2 * JITTER_PERCENT * 10,
-        )
-    }
-
-    /// Returns `duration` shortened by up to 20 %, for delays that must not exceed a bound.
-    fn shortened(&mut self, duration: Duration) -> Duration {
-        self.spread(duration, 1000 - JITTER_PERCENT * 10, JITTER_PERCENT * 10)
-    }
-
-    fn spread(&mut self, duration: Duration, least: u32, spread: u32) -> Duration {
-        let per_mille = self.random.bits() % (u128::from(spread) + 1);
-        let per_mille = least + u32::try_from(per_mille).unwrap_or(0);
-        duration.saturating_mul(per_mille) / 1000
-    }
 }
 
 impl LockContender {
@@ -137,7 +107,7 @@ impl LockContender {
             succeeded: false,
             began: now,
             view,
-            stake: Stake::new(random),
+            writes: ClaimWrites::new(Claim::random(random)),
             sweeping: None,
             unanswered: VecDeque::new(),
             reading: None,
@@ -150,10 +120,9 @@ impl LockContender {
             opened_after: 0,
             watching: false,
             reached: false,
-            calls: 0,
             now,
             wakeup: Some(now),
-            effects: VecDeque::new(),
+            outbox: Outbox::new(),
             options,
         };
         contender.watch_first(now);
@@ -179,7 +148,7 @@ impl LockContender {
 
     /// Returns the next effect, in order. Drain all effects before the next input.
     pub fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.outbox.pop()
     }
 
     /// Returns when to pass [`Input::Tick`] if nothing else happens earlier.
@@ -202,8 +171,8 @@ impl LockContender {
             State::Joining(_) => Standing::Joining,
             State::Waiting(waiting) => Standing::Waiting {
                 position: waiting.position,
-                holding: self.view.numbers_ahead(self.stake.claim).0,
-                ahead: self.view.ahead(self.stake.claim),
+                holding: self.view.numbers_ahead(self.writes.claim()).0,
+                ahead: self.view.ahead(self.writes.claim()),
             },
             State::Holding(holding) => Standing::Held(holding.authority()),
             State::Lost(loss) => Standing::Lost(*loss),
@@ -213,7 +182,7 @@ impl LockContender {
         Status {
             standing,
             since: self.since,
-            claim: self.stake.claim,
+            claim: self.writes.claim(),
             session: self.session,
             provisional: matches!(&self.state, State::Holding(holding) if holding.provisional),
             slot: match &self.state {
@@ -231,7 +200,7 @@ impl LockContender {
 
     /// Returns the current claim. Each join at the tail has a new one.
     pub fn claim(&self) -> Claim {
-        self.stake.claim
+        self.writes.claim()
     }
 
     /// Returns since when the contender has been waiting, or `None` if it is not waiting.
@@ -277,13 +246,13 @@ impl LockContender {
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         self.reached |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
         if let Outcome::Applied(super::Found::Lock(lock)) = &outcome {
-            self.view.note_seen(lock, self.stake.claim);
+            self.view.note_seen(lock, self.writes.claim());
         }
         let swept = self.sweep_reply(call, &outcome, turn.now);
         if self.reading.is_some_and(|reading| reading.call == call) {
             self.read_reply(outcome, turn);
-        } else if let Some(attempt) = self.stake.attempt(call) {
-            self.attempt_reply(attempt, outcome, turn);
+        } else if let Some(write) = self.writes.write(call) {
+            self.attempt_reply(write, outcome, turn);
         } else {
             match &self.state {
                 State::Joining(_) if swept => self.joining_swept(call, outcome, turn),
@@ -302,7 +271,7 @@ impl LockContender {
             Hint::Opened { since_join } => {
                 self.watch_open = true;
                 // Read after opening the stream, so that no change in between is missed.
-                self.opened_after = if since_join { 0 } else { self.calls };
+                self.opened_after = if since_join { 0 } else { self.outbox.calls() };
                 if !since_join && matches!(self.state, State::Waiting(_)) {
                     self.read_again(turn.now);
                 } else {
@@ -360,31 +329,23 @@ impl LockContender {
 
     /// Queues a call and returns its id.
     fn call(&mut self, operation: Operation) -> CallId {
-        self.calls += 1;
-        let id = CallId(self.calls);
-        self.effects.push_back(Effect::Call { id, operation });
-        id
+        self.outbox.call(|id| Effect::Call { id, operation })
     }
 
     /// Records a write that carries a revision of the claim. The next call must be this write.
-    fn attempt(&mut self, kind: Kind, turn: &mut Turn<'_>) -> Revision {
+    fn attempt(&mut self, purpose: WritePurpose, turn: &mut Turn<'_>) -> Revision {
+        let call = self.outbox.next_call();
         let fresh = Revision::random(turn.random);
-        let revision = match self.stake.mine().last() {
-            Some(last) if planted!(RevisionKept) && kind == Kind::Renew => *last,
-            Some(_) | None => fresh,
-        };
-        let call = CallId(self.calls + 1);
-        self.stake.send(call, kind, revision, turn.now);
-        revision
+        self.writes.send(call, purpose, fresh, turn.now)
     }
 
     fn renew(&mut self, turn: &mut Turn<'_>) {
-        let mine = self.stake.mine();
-        let revision = self.attempt(Kind::Renew, turn);
+        let mine = self.writes.mine();
+        let revision = self.attempt(WritePurpose::Renew, turn);
         let at_least = self.declares(turn.now);
         self.declared |= at_least.is_some();
         self.call(Operation::Renew {
-            claim: self.stake.claim,
+            claim: self.writes.claim(),
             revision,
             mine,
             seen: self.view.token_floor,
@@ -411,7 +372,7 @@ impl LockContender {
     }
 
     fn notice(&mut self, notice: Notice) {
-        self.effects.push_back(Effect::Notice(notice));
+        self.outbox.push(Effect::Notice(notice));
     }
 
     fn enter(&mut self, state: State, now: BootTime) {
@@ -422,7 +383,7 @@ impl LockContender {
     /// Panics in states that only a bug can cause, because a contender must not continue with
     /// authority there.
     fn check_invariants(&self) {
-        let in_flight = self.stake.in_flight();
+        let in_flight = self.writes.in_flight();
         assert!(
             in_flight <= 2,
             "{in_flight} writes of a claim are in flight"
@@ -437,7 +398,7 @@ impl LockContender {
                 authority.token <= self.view.token_highest,
                 "a lock is held by a token that nobody saw"
             );
-            assert!(self.stake.is_present(), "a lock is held by no entry");
+            assert!(self.writes.is_present(), "a lock is held by no entry");
         }
         if let State::Ended(_) = self.state {
             assert!(self.wakeup.is_none(), "a contender that ended wakes up");
@@ -447,8 +408,4 @@ impl LockContender {
             "a contender is behind and does not read"
         );
     }
-}
-
-fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Option<BootTime> {
-    instants.into_iter().flatten().min()
 }

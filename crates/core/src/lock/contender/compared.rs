@@ -8,7 +8,6 @@ use std::hash::Hash;
 use super::LockContender;
 use crate::election::{BootTime, Claim, Revision};
 use crate::lock::observations::Observations;
-use crate::lock::stake::Stake;
 use crate::lock::view::View;
 
 /// Canonical form of a state, as it is written.
@@ -37,7 +36,7 @@ impl LockContender {
             succeeded,
             began: _,
             view,
-            stake,
+            writes,
             sweeping,
             // Late replies to these are only reported.
             unanswered: _,
@@ -51,17 +50,16 @@ impl LockContender {
             opened_after,
             watching,
             reached: _,
-            // Above the numbers of all calls that are awaited.
-            calls: _,
             now: _,
             wakeup,
-            effects: _,
+            // Its number of calls is above those that are awaited.
+            outbox: _,
         } = self;
         form.put(session);
         form.put(state);
         form.put(&(keeps_until, declared, succeeded));
         view.compare(form);
-        stake.compare(form);
+        writes.compare(form);
         form.put(sweeping);
         form.put(&(reading, read_due, suspicious, behind));
         form.put(&now.max(*retry_at));
@@ -100,25 +98,5 @@ impl Observations {
         let mut ordered: Vec<_> = ordered.collect();
         ordered.sort_unstable_by_key(|(order, _)| *order);
         form.put(&ordered);
-    }
-}
-
-impl Stake {
-    fn compare(&self, form: &mut impl Form) {
-        let Self {
-            claim,
-            attempts,
-            present,
-            forgotten,
-        } = self;
-        form.put(claim);
-        form.put(present);
-        form.put(&(forgotten, self.may_be_stored()));
-        let newest = attempts.last().map(|attempt| attempt.revision);
-        let live = newest.is_some_and(|revision| form.is_live(revision));
-        form.put(&live);
-        let live = attempts.iter().filter(|a| form.is_live(a.revision));
-        let live: Vec<_> = live.collect();
-        form.put(&live);
     }
 }

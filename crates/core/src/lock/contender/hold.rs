@@ -7,18 +7,16 @@
 
 use std::time::Duration;
 
-use super::{Effect, LockContender, State, Turn, earliest};
+use super::{Effect, LockContender, State};
+use crate::claim::{IN_FLIGHT_MAX, Turn, earliest};
 use crate::election::{Authority, BootTime, CallId, Token};
+use crate::lock::claim_writes::{SentWrite, WritePurpose};
 use crate::lock::document::{Found, LockDocument};
 use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
 use crate::lock::input::AtLeast;
 use crate::lock::operation::Outcome;
-use crate::lock::stake::{Attempt, Kind};
 use crate::lock::status::Loss;
 use crate::lock::view::Place;
-
-/// Maximum number of unanswered renewals: one, plus a second one after a primary change.
-pub(super) const IN_FLIGHT_MAX: usize = 2;
 
 /// A claim with authority.
 #[derive(Debug, Clone, Hash)]
@@ -65,7 +63,7 @@ impl LockContender {
             valid_until: sent + timings.renew_deadline(),
             provisional: false,
             newest,
-            sent_before: self.calls,
+            sent_before: self.outbox.calls(),
             due: sent + timings.renew_interval(),
             hurry: false,
         };
@@ -75,7 +73,7 @@ impl LockContender {
     /// Handles a grant that the stream reports, or that an older version does not report in full.
     pub(super) fn granted(&mut self, grant: Option<Grant>, now: BootTime) {
         if !grant.is_some_and(|grant| self.holds_by(grant, now)) {
-            self.hinted = Some(self.calls);
+            self.hinted = Some(self.outbox.calls());
         }
     }
 
@@ -86,7 +84,7 @@ impl LockContender {
         let contends = matches!(self.state, State::Joining(_) | State::Waiting(_));
         let sent = match planted!(GrantFromEvent) {
             true => Some(now),
-            false => self.stake.sent_at(grant.revision),
+            false => self.writes.sent_at(grant.revision),
         };
         // An event does not show the successes, and the grant declares no minimum hold.
         let shown = self.options.once_per.is_none() || planted!(GrantWithoutSuccesses);
@@ -103,7 +101,7 @@ impl LockContender {
         if valid_until < now + remaining_min(&timings) {
             return false;
         }
-        self.stake.seen_present(self.calls);
+        self.writes.seen_present(self.outbox.calls());
         self.view.token_highest = self.view.token_highest.max(grant.token);
         let holding = Holding {
             token: grant.token,
@@ -111,7 +109,7 @@ impl LockContender {
             valid_until,
             provisional: true,
             newest: CallId(0),
-            sent_before: self.calls,
+            sent_before: self.outbox.calls(),
             due: confirm_at(valid_until, now),
             hurry: false,
         };
@@ -125,7 +123,7 @@ impl LockContender {
     }
 
     fn holds(&mut self, holding: Holding, now: BootTime) {
-        self.effects.push_back(Effect::Acquired {
+        self.outbox.push(Effect::Acquired {
             token: holding.token,
             slot: holding.slot,
             valid_until: holding.valid_until,
@@ -139,7 +137,7 @@ impl LockContender {
     }
 
     pub(super) fn hold(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        let in_flight = self.stake.in_flight();
+        let in_flight = self.writes.in_flight();
         let State::Holding(holding) = &mut self.state else {
             return None;
         };
@@ -166,12 +164,12 @@ impl LockContender {
     /// Handles the reply to a write of the held claim. Replies may be late or out of order.
     pub(super) fn holding_reply(
         &mut self,
-        attempt: Attempt,
+        write: SentWrite,
         outcome: Outcome,
         turn: &mut Turn<'_>,
     ) {
         let retry_at = turn.now + turn.jittered(self.options.timings.retry_interval());
-        let call = attempt.call;
+        let call = write.call;
         let State::Holding(Holding {
             newest,
             provisional,
@@ -185,22 +183,24 @@ impl LockContender {
             false => retry_at,
         };
         match outcome {
-            Outcome::Applied(_) if call < newest => self.stake.open(call),
-            Outcome::Applied(Found::Lock(lock)) => self.held_as_shown(attempt, lock, turn),
+            Outcome::Applied(_) if call < newest => self.writes.open(call),
+            Outcome::Applied(Found::Lock(lock)) => self.held_as_shown(write, lock, turn),
             Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
                 self.lose(Loss::Rejected, turn.now);
             }
             // The late rejection of a write that a later one overtook proves nothing.
-            Outcome::Rejected if attempt.kind == Kind::Renew && self.stake.is_newest(call) => {
+            Outcome::Rejected
+                if write.purpose == WritePurpose::Renew && self.writes.is_newest(call) =>
+            {
                 self.lose(Loss::Rejected, turn.now);
             }
-            Outcome::Rejected => self.stake.rejected(call),
+            Outcome::Rejected => self.writes.record(call, &Outcome::Rejected),
             Outcome::Failed => {
-                self.stake.failed(call);
+                self.writes.failed(call);
                 self.renew_at(retry_at);
             }
             Outcome::Unknown => {
-                self.stake.open(call);
+                self.writes.open(call);
                 self.renew_at(retry_at);
             }
         }
@@ -208,16 +208,16 @@ impl LockContender {
 
     /// Applies the document that a write of this claim left behind. Acknowledgements older than the
     /// newest one do not reach this function.
-    fn held_as_shown(&mut self, attempt: Attempt, lock: LockDocument, turn: &mut Turn<'_>) {
+    fn held_as_shown(&mut self, write: SentWrite, lock: LockDocument, turn: &mut Turn<'_>) {
         let State::Holding(holding) = &mut self.state else {
             return;
         };
-        let place = Place::of(self.stake.claim, &lock);
+        let place = Place::of(self.writes.claim(), &lock);
         let is_held = place
             .entry()
             .is_some_and(|e| e.token == Some(holding.token));
-        if attempt.call.0 <= holding.sent_before && !is_held {
-            return self.stake.open(attempt.call);
+        if write.call.0 <= holding.sent_before && !is_held {
+            return self.writes.open(write.call);
         }
         let Place::Holder(entry) = place else {
             return self.lose(Loss::Rejected, turn.now);
@@ -228,23 +228,23 @@ impl LockContender {
         if entry.token != Some(holding.token) || entry.slot != holding.slot {
             return self.lose(Loss::Rejected, turn.now);
         }
-        if entry.revision == attempt.revision {
+        if entry.revision == write.revision {
             let from = if planted!(RenewalFromReply) {
                 turn.now
             } else {
-                attempt.sent
+                write.sent
             };
             let timings = self.options.timings;
             let valid_until = from + timings.renew_deadline();
             holding.valid_until = holding.valid_until.max(valid_until);
-            holding.newest = attempt.call;
+            holding.newest = write.call;
             if std::mem::replace(&mut holding.provisional, false) {
-                holding.due = attempt.sent + timings.renew_interval();
+                holding.due = write.sent + timings.renew_interval();
             }
         }
-        self.stake.open(attempt.call);
-        if self.view.is_news(attempt.call) {
-            self.take(attempt.call, lock, turn);
+        self.writes.open(write.call);
+        if self.view.is_news(write.call) {
+            self.take(write.call, lock, turn);
             self.sweep_as_holder(turn);
         }
     }
@@ -270,7 +270,7 @@ impl LockContender {
     /// Ends the claim because the lock is lost. The claim is never renewed again, and its leave
     /// waits until nothing runs under it (I6).
     fn lose(&mut self, loss: Loss, now: BootTime) {
-        self.effects.push_back(Effect::Lost(loss));
+        self.outbox.push(Effect::Lost(loss));
         self.enter(State::Lost(loss), now);
         if planted!(LeaveBeforeWork) {
             self.give_up(now);

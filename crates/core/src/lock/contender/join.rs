@@ -4,11 +4,12 @@
 //! attempt has its own revision.
 
 use super::reading::Proof;
-use super::{LockContender, Notice, State, Turn, earliest};
+use super::{LockContender, Notice, State};
+use crate::claim::{Turn, earliest};
 use crate::election::{BootTime, CallId, Declared};
+use crate::lock::claim_writes::WritePurpose;
 use crate::lock::document::{LockDocument, Mode, QUEUE_MAX};
 use crate::lock::operation::{Joining as Entry, Operation, Outcome};
-use crate::lock::stake::Kind;
 use crate::lock::status::End;
 
 /// Maximum number of rejected joins before the next join is delayed. Two can be lost races; more
@@ -73,7 +74,7 @@ impl LockContender {
 
     pub(super) fn join(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         self.read_if_due(turn);
-        let busy = self.stake.in_flight() > 0 || self.sweeping.is_some() || self.behind;
+        let busy = self.writes.in_flight() > 0 || self.sweeping.is_some() || self.behind;
         let State::Joining(joining) = &self.state else {
             return None;
         };
@@ -105,10 +106,10 @@ impl LockContender {
     }
 
     fn send_join(&mut self, turn: &mut Turn<'_>) {
-        let revision = self.attempt(Kind::Join, turn);
+        let revision = self.attempt(WritePurpose::Join, turn);
         let want = self.options.want;
         let entry = Entry {
-            claim: self.stake.claim,
+            claim: self.writes.claim(),
             session: self.session,
             mode: want.mode(),
             revision,
@@ -197,11 +198,11 @@ impl LockContender {
 
     /// Returns the end of a contender that would have to wait.
     pub(super) fn busy(&self) -> End {
-        let (holding, waiting) = self.view.numbers_ahead(self.stake.claim);
+        let (holding, waiting) = self.view.numbers_ahead(self.writes.claim());
         End::Busy {
             holding,
             waiting,
-            ahead: self.view.ahead(self.stake.claim),
+            ahead: self.view.ahead(self.writes.claim()),
         }
     }
 

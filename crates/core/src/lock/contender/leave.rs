@@ -1,15 +1,16 @@
 //! Giving up a place or a lock: the leave, repeated until it is resolved.
 //!
-//! The claim ends here: it is never renewed again, and its entry is not adopted if found later.
+//! The claim ends here. Nothing renews it, and an entry of it that is found later is not adopted.
 //! If the place must stay taken for longer, its entry is marked instead, and others remove it.
 
 use std::time::Duration;
 
-use super::{Effect, LockContender, State, Turn, earliest};
+use super::{Effect, LockContender, State};
+use crate::claim::{Turn, earliest};
 use crate::election::{BootTime, CallId};
+use crate::lock::claim_writes::WritePurpose;
 use crate::lock::document::Found;
 use crate::lock::operation::{Operation, Outcome};
-use crate::lock::stake::Kind;
 use crate::lock::status::{End, Loss};
 use crate::lock::success::WorkKey;
 
@@ -61,10 +62,10 @@ impl LockContender {
 
     /// Ends the claim, with a leave if its entry may be stored.
     pub(super) fn finish(&mut self, end: End, now: BootTime) {
-        if !self.stake.may_be_stored() {
+        if !self.writes.may_be_stored() {
             return self.end(end, now);
         }
-        // A minimum hold that was declared and is not to be kept takes the place until a leave is
+        // A least time that was declared and is not to be kept takes the place until a leave is
         // applied.
         let declared = match self.keeps_until {
             None if self.declared => self.options.at_least.get(),
@@ -72,7 +73,7 @@ impl LockContender {
         };
         let leaving = Leaving {
             end,
-            after: self.calls,
+            after: self.outbox.calls(),
             awaited: None,
             unanswered: false,
             due: now,
@@ -86,18 +87,18 @@ impl LockContender {
     fn end(&mut self, end: End, now: BootTime) {
         self.read_nothing();
         self.unwatch();
-        self.effects.push_back(Effect::Exit(end.clone()));
+        self.outbox.push(Effect::Exit(end.clone()));
         self.enter(State::Ended(end), now);
     }
 
     pub(super) fn leave(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         // A leave that overtakes its own join would leave a ghost entry behind. The wait for the
         // join is short, because a join is answered within `operation_timeout`.
-        let joining = self.stake.is_joining();
+        let joining = self.writes.is_joining();
         let State::Leaving(leaving) = &self.state else {
             return None;
         };
-        if leaving.until <= turn.now || !self.stake.may_be_stored() {
+        if leaving.until <= turn.now || !self.writes.may_be_stored() {
             let assumed = leaving.end != End::Released || planted!(ReleaseAssumed);
             let end = match assumed {
                 true => leaving.end.clone(),
@@ -117,8 +118,8 @@ impl LockContender {
         let call = match rest.filter(|until| *until > turn.now) {
             Some(until) => self.keep(until.since(turn.now), turn),
             None => self.call(Operation::Leave {
-                claim: self.stake.claim,
-                mine: self.stake.mine(),
+                claim: self.writes.claim(),
+                mine: self.writes.mine(),
                 seen: self.view.token_highest,
                 success: self.success(),
                 slots: self.options.want.slots(),
@@ -132,21 +133,21 @@ impl LockContender {
 
     /// Marks the entry as one whose work has ended, while its place stays taken for `rest`.
     fn keep(&mut self, rest: Duration, turn: &mut Turn<'_>) -> CallId {
-        let mine = self.stake.mine();
-        let revision = self.attempt(Kind::Keep, turn);
+        let mine = self.writes.mine();
+        let revision = self.attempt(WritePurpose::Keep, turn);
         let call = self.call(Operation::Keep {
-            claim: self.stake.claim,
+            claim: self.writes.claim(),
             revision,
             mine,
             at_least: rest,
             success: self.success(),
         });
-        // Unlike a renewal, it is not awaited.
-        self.stake.open(call);
+        // Nothing waits for it as for a renewal.
+        self.writes.open(call);
         call
     }
 
-    /// Sends another leave to the new primary while the first hangs on the old primary.
+    /// Sends another leave to the new primary, concurrently with one that hangs on the old primary.
     pub(super) fn leave_again(&mut self, now: BootTime) {
         if let State::Leaving(leaving) = &mut self.state {
             leaving.unanswered |= leaving.awaited.take().is_some();
@@ -166,7 +167,7 @@ impl LockContender {
             Outcome::Applied(found) => {
                 let end = leaving.end.clone();
                 if let (Found::Lock(lock), true) = (found, self.view.is_news(call)) {
-                    // The next contender of this machine recognizes its kept place.
+                    // The next contender of this machine knows an own place that is kept.
                     self.view.observations.note(&lock, None, turn.now);
                 }
                 self.end(end, turn.now);
@@ -193,8 +194,7 @@ impl LockContender {
         match unanswered {
             // Only another contender or an operator can have removed it.
             false => End::Lost(Loss::Rejected),
-            // Another contender has removed it, or the previous leave was applied and recorded the
-            // success.
+            // Either that, or the leave before was applied and recorded the success.
             true if self.success().is_some() => End::Unconfirmed,
             true => End::Released,
         }

@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
-use super::{Effect, LockContender, Notice, State, Turn};
-use crate::election::{BootTime, CallId, Session, Token};
+use super::{Effect, LockContender, Notice, State};
+use crate::claim::Turn;
+use crate::election::{BootTime, CallId, Claim, Session, Token};
+use crate::lock::claim_writes::{ClaimWrites, SentWrite, WritePurpose};
 use crate::lock::document::{Found, LockDocument};
 use crate::lock::input::AtLeast;
 use crate::lock::operation::{Operation, Outcome};
-use crate::lock::stake::{Attempt, Kind, Stake};
 use crate::lock::status::End;
 use crate::lock::view::Place;
 
@@ -142,9 +143,9 @@ impl LockContender {
         let Outcome::Applied(Found::Lock(lock)) = outcome else {
             return;
         };
-        if Place::of(self.stake.claim, &lock) != Place::Absent {
+        if Place::of(self.writes.claim(), &lock) != Place::Absent {
             self.shown(call, lock, Proof::Plain, turn);
-        } else if !self.stake.is_present()
+        } else if !self.writes.is_present()
             && self.view.is_news(call)
             && lock.token >= self.view.token
         {
@@ -171,51 +172,47 @@ impl LockContender {
     /// Handles the reply to a write of the claim, possibly late.
     pub(super) fn attempt_reply(
         &mut self,
-        attempt: Attempt,
+        write: SentWrite,
         outcome: Outcome,
         turn: &mut Turn<'_>,
     ) {
         match self.state {
-            State::Joining(_) | State::Waiting(_) => self.contending_reply(attempt, outcome, turn),
-            State::Holding(_) => self.holding_reply(attempt, outcome, turn),
+            State::Joining(_) | State::Waiting(_) => self.contending_reply(write, outcome, turn),
+            State::Holding(_) => self.holding_reply(write, outcome, turn),
             // The claim is over, so the outcomes of its writes are only recorded.
             State::Lost(_) | State::Leaving(_) | State::Ended(_) => {
-                match &outcome {
-                    Outcome::Applied(_) | Outcome::Unknown => self.stake.open(attempt.call),
-                    Outcome::Rejected => self.stake.rejected(attempt.call),
-                    Outcome::Failed => self.stake.failed(attempt.call),
-                }
-                if let Kind::Keep = attempt.kind {
-                    self.leave_reply(attempt.call, outcome, turn);
+                self.writes.record(write.call, &outcome);
+                if let WritePurpose::Keep = write.purpose {
+                    self.leave_reply(write.call, outcome, turn);
                 }
             }
         }
     }
 
-    fn contending_reply(&mut self, attempt: Attempt, outcome: Outcome, turn: &mut Turn<'_>) {
-        let call = attempt.call;
+    fn contending_reply(&mut self, write: SentWrite, outcome: Outcome, turn: &mut Turn<'_>) {
+        let call = write.call;
         #[cfg(proof)]
         if planted!(AnchorAtReply) {
-            self.stake.sent_again(call, turn.now);
+            self.writes.sent_again(call, turn.now);
         }
         match outcome {
             Outcome::Applied(Found::Lock(lock)) => {
-                self.written(attempt, lock, turn);
+                self.written(write, lock, turn);
             }
             Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
-                self.stake.open(call);
+                self.writes.open(call);
                 self.fall_behind(turn.now);
             }
             Outcome::Rejected => {
-                let newest = self.stake.is_newest(call);
-                self.stake.rejected(call);
-                match attempt.kind {
-                    Kind::Join => self.join_refused(turn.now),
-                    Kind::Evict | Kind::Keep => self.fall_behind(turn.now),
+                let newest = self.writes.is_newest(call);
+                self.writes.record(call, &Outcome::Rejected);
+                match write.purpose {
+                    WritePurpose::Join => self.join_refused(turn.now),
+                    WritePurpose::Evict | WritePurpose::Keep => self.fall_behind(turn.now),
                     // A later renewal may have overtaken this one, and its reply will decide.
-                    Kind::Renew if planted!(RejectionRepeated) => self.retry_later(turn),
-                    Kind::Renew if !newest => {}
-                    Kind::Renew => {
+                    WritePurpose::Renew if planted!(RejectionRepeated) => self.retry_later(turn),
+                    WritePurpose::Renew if !newest => {}
+                    WritePurpose::Renew => {
                         self.suspicious = true;
                         self.hinted = None;
                         self.fall_behind(turn.now);
@@ -223,24 +220,24 @@ impl LockContender {
                 }
             }
             Outcome::Failed => {
-                self.stake.failed(call);
+                self.writes.failed(call);
                 self.retry_later(turn);
             }
             Outcome::Unknown => {
                 if planted!(UnknownAsFailed) {
-                    self.stake.failed(call);
+                    self.writes.failed(call);
                 }
-                if planted!(JoinedAnew) && attempt.kind == Kind::Join {
+                if planted!(JoinedAnew) && write.purpose == WritePurpose::Join {
                     return self.join_anew(turn.now, turn);
                 }
                 if planted!(UnknownGrants) {
                     let token = self.view.token_highest;
-                    self.stake.seen_present(self.calls);
-                    return self.acquired((token, Some(0)), (call, attempt.sent), turn.now);
+                    self.writes.seen_present(self.outbox.calls());
+                    return self.acquired((token, Some(0)), (call, write.sent), turn.now);
                 }
-                self.stake.open(call);
+                self.writes.open(call);
                 self.retry_later(turn);
-                if attempt.kind == Kind::Join {
+                if write.purpose == WritePurpose::Join {
                     self.join_unanswered();
                 }
             }
@@ -260,13 +257,13 @@ impl LockContender {
     }
 
     /// Applies the document left behind by an acknowledged write of the claim.
-    fn written(&mut self, attempt: Attempt, lock: LockDocument, turn: &mut Turn<'_>) {
-        let call = attempt.call;
+    fn written(&mut self, write: SentWrite, lock: LockDocument, turn: &mut Turn<'_>) {
+        let call = write.call;
         let timings = self.options.timings;
-        let place = Place::of(self.stake.claim, &lock);
+        let place = Place::of(self.writes.claim(), &lock);
         // The own entry, only if it has the revision that this very write carried.
-        let own = place.entry().filter(|e| e.revision == attempt.revision);
-        let sent = attempt.sent;
+        let own = place.entry().filter(|e| e.revision == write.revision);
+        let sent = write.sent;
         let slot = own.and_then(|entry| entry.slot);
         let has_slot = self.has_slot(slot);
         let done_ago = self.done_ago(&lock);
@@ -276,15 +273,15 @@ impl LockContender {
         match (place, own.map(|entry| entry.token)) {
             // The document's token was lowered since, so this token would be issued again.
             (Place::Holder(_), Some(Some(token))) if token > lock.token => {
-                self.stake.open(call);
+                self.writes.open(call);
                 self.view.token = self.view.token.max(token);
                 self.went_back(Some(lock.token), turn);
             }
             (Place::Holder(_), Some(Some(token)))
                 if has_slot && declared && sent + timings.renew_deadline() > turn.now =>
             {
-                self.stake.seen_present(self.calls);
-                self.stake.open(call);
+                self.writes.seen_present(self.outbox.calls());
+                self.writes.open(call);
                 let is_news = self.view.is_news(call);
                 if is_news {
                     self.take(call, lock, turn);
@@ -299,15 +296,15 @@ impl LockContender {
                 }
             }
             (Place::Holder(_), Some(None)) => {
-                self.stake.seen_present(self.calls);
-                self.stake.open(call);
+                self.writes.seen_present(self.outbox.calls());
+                self.writes.open(call);
                 self.notice(Notice::TokensExhausted);
                 self.finish(End::TokensExhausted, turn.now);
             }
             (_, own) => {
-                self.stake.open(call);
+                self.writes.open(call);
                 if own.is_some() {
-                    self.stake.seen_present(self.calls);
+                    self.writes.seen_present(self.outbox.calls());
                     if !self.view.is_news(call) {
                         // A document of a newer call is known already, so only a read can show the
                         // current place.
@@ -342,23 +339,23 @@ impl LockContender {
             self.suspicious = true;
             return self.fall_behind(turn.now);
         }
-        let place = Place::of(self.stake.claim, &lock);
+        let place = Place::of(self.writes.claim(), &lock);
         match place.entry() {
-            None if self.stake.proves_absent(call) && proof.is_trusted() => {
+            None if self.writes.proves_absent(call) && proof.is_trusted() => {
                 self.take(call, lock, turn);
                 return self.place_lost(turn);
             }
-            None if self.stake.proves_absent(call) => {
+            None if self.writes.proves_absent(call) => {
                 self.suspicious = true;
                 return self.fall_behind(turn.now);
             }
             // The call was sent before the claim was known to be in the document.
-            None if self.stake.is_present() => return self.read_again(turn.now),
-            Some(entry) if proof == Proof::Newest && !self.stake.sent(entry.revision) => {
+            None if self.writes.is_present() => return self.read_again(turn.now),
+            Some(entry) if proof == Proof::Newest && !self.writes.sent(entry.revision) => {
                 self.take(call, lock, turn);
                 return self.duplicated(turn);
             }
-            Some(_) => self.stake.seen_present(self.calls),
+            Some(_) => self.writes.seen_present(self.outbox.calls()),
             None => {}
         }
         let (placed, grant) = match place {
@@ -381,13 +378,13 @@ impl LockContender {
         }
     }
 
-    /// Returns how long ago the work succeeded, if that is too recent to repeat it.
+    /// Returns how long ago the work succeeded, if that is too short to do it again.
     fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
         self.options.once_per.as_ref()?.done_ago(lock)
     }
 
     pub(super) fn take(&mut self, call: CallId, lock: LockDocument, turn: &Turn<'_>) {
-        let absurd = self.view.take(call, lock, self.stake.claim, turn.now);
+        let absurd = self.view.take(call, lock, self.writes.claim(), turn.now);
         for (identity, millis) in absurd {
             self.notice(Notice::InvalidLeaseDuration { identity, millis });
         }
@@ -402,9 +399,8 @@ impl LockContender {
     /// Abandons the entry to another process that renews it. A leave would remove the entry while
     /// that process holds the lock.
     fn duplicated(&mut self, turn: &mut Turn<'_>) {
-        // After many unanswered attempts, the revision may be this contender's own, already
-        // forgotten.
-        if self.stake.forgotten {
+        // After many unanswered sent, the revision may be a forgotten one of this contender.
+        if self.writes.has_forgotten() {
             return self.place_lost(turn);
         }
         let session = self.session;
@@ -422,13 +418,15 @@ impl LockContender {
 
     /// Joins with a new claim, not before `at`.
     fn join_anew(&mut self, at: BootTime, turn: &mut Turn<'_>) {
-        let before = self.stake.claim;
-        self.stake = Stake::new(turn.random);
+        let fresh = Claim::random(turn.random);
+        let claim = if planted!(ClaimReused) {
+            self.writes.claim()
+        } else {
+            fresh
+        };
+        self.writes = ClaimWrites::new(claim);
         self.declared = false;
         self.view.claims_anew();
-        if planted!(ClaimReused) {
-            self.stake.claim = before;
-        }
         self.abandon_sweep();
         self.read_nothing();
         // The stream follows the previous claim.
@@ -440,14 +438,14 @@ impl LockContender {
     pub(super) fn follow(&mut self) {
         self.watching = true;
         self.watch_open = false;
-        let claim = Some(self.stake.claim);
-        self.effects.push_back(Effect::Watch(claim));
+        let claim = Some(self.writes.claim());
+        self.outbox.push(Effect::Watch(claim));
     }
 
     pub(super) fn unwatch(&mut self) {
         self.watch_open = false;
         if std::mem::replace(&mut self.watching, false) {
-            self.effects.push_back(Effect::Watch(None));
+            self.outbox.push(Effect::Watch(None));
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::reading::Proof;
-use super::{LockContender, Notice, State, Turn};
+use super::{LockContender, Notice, State};
+use crate::claim::Turn;
 use crate::election::{BootTime, CallId, Claim};
+use crate::lock::claim_writes::WritePurpose;
 use crate::lock::document::{Found, LockDocument};
 use crate::lock::observations::{Observation, Patience};
 use crate::lock::operation::{Ending, Operation, Outcome, Writer};
-use crate::lock::stake::Kind;
 use crate::lock::view::Place;
 
 /// Delay of each waiter's sweep after the sweep of the waiter before it, so that not all waiters
@@ -41,9 +42,9 @@ impl LockContender {
         if expired.is_empty() {
             return self.view.observations.next_expiry(patience);
         }
-        let me = self.stake.is_present().then(|| {
-            let revision = self.attempt(Kind::Evict, turn);
-            self.stake.writer(revision)
+        let me = self.writes.is_present().then(|| {
+            let revision = self.attempt(WritePurpose::Evict, turn);
+            self.writes.writer(revision)
         });
         self.send_sweep(expired, me);
         None

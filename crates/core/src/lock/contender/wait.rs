@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::hold::IN_FLIGHT_MAX;
-use super::{LockContender, State, Turn, earliest};
+use super::{LockContender, State};
+use crate::claim::{IN_FLIGHT_MAX, Turn, earliest};
 use crate::election::{BootTime, CallId};
+use crate::lock::claim_writes::WritePurpose;
 use crate::lock::input::AtLeast;
-use crate::lock::stake::Kind;
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Waiting {
@@ -33,7 +33,7 @@ impl LockContender {
         turn: &mut Turn<'_>,
     ) {
         let renew = turn.shortened(self.options.timings.lease_duration() / 3);
-        let overlooked = !granted && self.view.is_overlooked(self.stake.claim);
+        let overlooked = !granted && self.view.is_overlooked(self.writes.claim());
         match &mut self.state {
             State::Joining(_) if self.options.non_blocking && !granted => {
                 return self.finish(self.busy(), turn.now);
@@ -48,7 +48,7 @@ impl LockContender {
                     hurry: false,
                 };
                 self.enter(State::Waiting(waiting), turn.now);
-                // A place with a minimum hold is usually granted at once, and only to be declared.
+                // A place with a least time is usually granted at once, and only to be declared.
                 let declares = granted && self.options.at_least != AtLeast::NONE;
                 if !self.watching && !declares {
                     self.follow();
@@ -125,7 +125,7 @@ impl LockContender {
         let State::Waiting(waiting) = &self.state else {
             return None;
         };
-        if self.behind || self.stake.in_flight() > 0 || self.sweeping.is_some() {
+        if self.behind || self.writes.in_flight() > 0 || self.sweeping.is_some() {
             return self.next_read();
         }
         let patience = self.patience(waiting.position);
@@ -141,7 +141,7 @@ impl LockContender {
 
     fn write_while_waiting(&mut self, turn: &mut Turn<'_>) {
         let renew = turn.shortened(self.options.timings.lease_duration() / 3);
-        let in_flight = self.stake.in_flight();
+        let in_flight = self.writes.in_flight();
         let hinted = self.hinted.is_some();
         let State::Waiting(waiting) = &mut self.state else {
             return;
@@ -154,9 +154,9 @@ impl LockContender {
         }
         let position = waiting.position;
         if !granted && std::mem::take(&mut waiting.overlooked) {
-            let revision = self.attempt(Kind::Evict, turn);
-            self.send_sweep(Vec::new(), Some(self.stake.writer(revision)));
-            // Waits before the next attempt, if the reply does not show a grant.
+            let revision = self.attempt(WritePurpose::Evict, turn);
+            self.send_sweep(Vec::new(), Some(self.writes.writer(revision)));
+            // Not again at once, if the reply does not show a grant.
             return self.pause_writes(turn);
         }
         let (lacks_slot, renew_due) = (waiting.lacks_slot, waiting.renew_due);

@@ -1,0 +1,48 @@
+//! Effects that a state machine has requested, and the ids of its store calls.
+
+use std::collections::VecDeque;
+
+use crate::election::CallId;
+
+/// Requested effects that the host has not taken yet, and the number of calls among all of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Outbox<E> {
+    calls: u64,
+    effects: VecDeque<E>,
+}
+
+impl<E> Outbox<E> {
+    pub(crate) fn new() -> Self {
+        Self {
+            calls: 0,
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// Returns the number of calls requested so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Returns the id that the next call will have.
+    pub(crate) fn next_call(&self) -> CallId {
+        CallId(self.calls + 1)
+    }
+
+    /// Requests a store call, given as the effect for its id.
+    pub(crate) fn call(&mut self, effect: impl FnOnce(CallId) -> E) -> CallId {
+        let id = self.next_call();
+        self.calls = id.0;
+        self.push(effect(id));
+        id
+    }
+
+    pub(crate) fn push(&mut self, effect: E) {
+        self.effects.push_back(effect);
+    }
+
+    /// Takes the oldest effect.
+    pub(crate) fn pop(&mut self) -> Option<E> {
+        self.effects.pop_front()
+    }
+}

@@ -1,0 +1,35 @@
+//! Context of one input: its time, and random delays.
+
+use std::time::Duration;
+
+use crate::election::{BootTime, JITTER_PERCENT, Randomness};
+
+/// Context of one call of a state machine's `handle`.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: BootTime,
+    pub(crate) random: &'a mut dyn Randomness,
+}
+
+impl Turn<'_> {
+    /// Returns `duration` with a jitter of up to 20 % in either direction.
+    pub(crate) fn jittered(&mut self, duration: Duration) -> Duration {
+        self.scaled(duration, 2 * JITTER_PERCENT * 10)
+    }
+
+    /// Returns `duration` shortened by up to 20 %, for delays that must not exceed a bound.
+    pub(crate) fn shortened(&mut self, duration: Duration) -> Duration {
+        self.scaled(duration, JITTER_PERCENT * 10)
+    }
+
+    /// Returns `duration` times 80 %, plus up to `spread` per mille.
+    fn scaled(&mut self, duration: Duration, spread: u32) -> Duration {
+        let drawn = self.random.bits() % (u128::from(spread) + 1);
+        let per_mille = 1000 - JITTER_PERCENT * 10 + u32::try_from(drawn).unwrap_or(0);
+        duration.saturating_mul(per_mille) / 1000
+    }
+}
+
+/// Returns the earliest of the instants that are set.
+pub(crate) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Option<BootTime> {
+    instants.into_iter().flatten().min()
+}

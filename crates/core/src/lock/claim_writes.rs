@@ -1,0 +1,201 @@
+//! One claim on a lock, and every write that carried a revision of it.
+//!
+//! This module does not read the document. Its owner reports the outcomes of the writes to it.
+
+use super::operation::{Outcome, Writer};
+use crate::claim::{SentWrites, WriteState};
+use crate::election::{BootTime, CallId, Claim, Revision};
+
+/// Maximum number of revisions kept for the filter, 2 kB of it. While none is answered, a waiter
+/// sends one per `operation_timeout` and retry interval. At the defaults 128 of them span eight
+/// minutes without a majority; at a lease duration of 4 s, a minute and a half. A forgotten
+/// revision can cost the place in the queue but never leads to a second one.
+const MINE_MAX: usize = 128;
+/// Number of oldest revisions among them that are not dropped. When a store that lost its majority
+/// recovers, the first of the pending joins lands and the others do not match.
+const OLDEST_KEPT: usize = 8;
+
+/// A claim from its join on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ClaimWrites {
+    claim: Claim,
+    sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
+    /// Number of calls sent when the claim was first known to be in the document. The reply to a
+    /// later call can prove it absent.
+    present: Option<u64>,
+    /// True if writes were forgotten whose revision may be stored.
+    forgotten: bool,
+}
+
+/// A write that carried a revision of the claim.
+pub(super) type SentWrite = crate::claim::SentWrite<WritePurpose>;
+
+/// Purpose of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum WritePurpose {
+    Join,
+    Renew,
+    Evict,
+    Keep,
+}
+
+impl ClaimWrites {
+    pub(super) fn new(claim: Claim) -> Self {
+        Self {
+            claim,
+            sent: SentWrites::new(),
+            present: None,
+            forgotten: false,
+        }
+    }
+
+    pub(super) fn claim(&self) -> Claim {
+        self.claim
+    }
+
+    /// Returns every revision that may be stored.
+    pub(super) fn mine(&self) -> Vec<Revision> {
+        self.sent.revisions().collect()
+    }
+
+    /// Returns true if this claim sent `revision` and it may be stored.
+    pub(super) fn sent(&self, revision: Revision) -> bool {
+        self.sent.carried(revision)
+    }
+
+    /// Returns when the write that carried `revision` was sent; `None` if it is no longer known.
+    pub(super) fn sent_at(&self, revision: Revision) -> Option<BootTime> {
+        let carried = |write: &&SentWrite| write.revision == revision;
+        let write = match planted!(AnchorPerClaim) {
+            true => self.sent.iter().next_back(),
+            false => self.sent.iter().find(carried),
+        };
+        write.map(|write| write.sent)
+    }
+
+    /// Returns true if an entry of this claim may be in the document, now or later.
+    pub(super) fn may_be_stored(&self) -> bool {
+        let mut joins = self.joins();
+        let open = joins.any(|state| state != WriteState::Rejected);
+        self.present.is_some() || self.forgotten || open
+    }
+
+    /// Returns true if a join is in flight.
+    pub(super) fn is_joining(&self) -> bool {
+        self.joins().any(|state| state == WriteState::Awaited)
+    }
+
+    fn joins(&self) -> impl Iterator<Item = WriteState> {
+        let joins = |write: &&SentWrite| write.purpose == WritePurpose::Join;
+        self.sent.iter().filter(joins).map(|write| write.state)
+    }
+
+    /// Returns true if the claim is known to be in the document.
+    pub(super) fn is_present(&self) -> bool {
+        self.present.is_some()
+    }
+
+    /// Returns true if the oldest revisions are no longer known.
+    pub(super) fn has_forgotten(&self) -> bool {
+        self.forgotten
+    }
+
+    /// Records that a reply showed the claim in the document when `calls` calls had been sent.
+    pub(super) fn seen_present(&mut self, calls: u64) {
+        self.present.get_or_insert(calls);
+    }
+
+    /// Returns true if a reply to `call` that does not show the claim proves it absent.
+    pub(super) fn proves_absent(&self, call: CallId) -> bool {
+        self.present.is_some_and(|calls| call.0 > calls)
+    }
+
+    /// Records a write that is sent now, with a revision of which `fresh` was drawn for it. Returns
+    /// the revision.
+    pub(super) fn send(
+        &mut self,
+        call: CallId,
+        purpose: WritePurpose,
+        fresh: Revision,
+        now: BootTime,
+    ) -> Revision {
+        let revision = match self.sent.iter().next_back() {
+            Some(last) if planted!(RevisionKept) && purpose == WritePurpose::Renew => last.revision,
+            Some(_) | None => fresh,
+        };
+        self.forgotten |= self.sent.send(call, purpose, revision, now);
+        revision
+    }
+
+    pub(super) fn write(&self, call: CallId) -> Option<SentWrite> {
+        self.sent.get(call)
+    }
+
+    /// Returns the number of unanswered writes.
+    pub(super) fn in_flight(&self) -> usize {
+        self.sent.in_flight()
+    }
+
+    /// Returns true if no other write of this claim was sent after `call`.
+    pub(super) fn is_newest(&self, call: CallId) -> bool {
+        self.sent.is_newest(call)
+    }
+
+    /// Records the outcome of a write.
+    pub(super) fn record(&mut self, call: CallId, outcome: &Outcome) {
+        match outcome {
+            Outcome::Applied(_) | Outcome::Unknown => self.open(call),
+            Outcome::Rejected => self.sent.settle(call, WriteState::Rejected),
+            Outcome::Failed => self.failed(call),
+        }
+    }
+
+    /// Marks a write as applied or of unknown outcome. Earlier writes are kept, because a join that
+    /// lands late can bring an evicted entry back.
+    pub(super) fn open(&mut self, call: CallId) {
+        self.sent.settle(call, WriteState::Open);
+    }
+
+    /// Removes a write that was provably never sent.
+    pub(super) fn failed(&mut self, call: CallId) {
+        self.sent.remove(call);
+    }
+
+    /// Overwrites a write's send time. Only for the planted bug `AnchorAtReply`.
+    #[cfg(proof)]
+    pub(super) fn sent_again(&mut self, call: CallId, at: BootTime) {
+        if let Some(write) = self.sent.get_mut(call) {
+            write.sent = at;
+        }
+    }
+
+    /// Returns this claim as the sender of an eviction.
+    pub(super) fn writer(&self, revision: Revision) -> Writer {
+        Writer {
+            claim: self.claim,
+            revision,
+        }
+    }
+}
+
+#[cfg(proof)]
+impl ClaimWrites {
+    /// Writes the state to `form`, without writes whose revision cannot be stored again.
+    pub(super) fn compare(&self, form: &mut impl super::Form) {
+        let Self {
+            claim,
+            sent,
+            present,
+            forgotten,
+        } = self;
+        form.put(claim);
+        form.put(present);
+        form.put(&(forgotten, self.may_be_stored()));
+        let newest = sent.iter().next_back().map(|write| write.revision);
+        let live = newest.is_some_and(|revision| form.is_live(revision));
+        form.put(&live);
+        let live = sent.iter().filter(|write| form.is_live(write.revision));
+        let live: Vec<_> = live.collect();
+        form.put(&live);
+    }
+}
