@@ -25,6 +25,8 @@ pub(super) struct ClaimWrites {
     present: Option<u64>,
     /// True if writes were forgotten whose revision may be stored.
     forgotten: bool,
+    /// True once a renewal has declared the minimum hold.
+    declared: bool,
 }
 
 /// A write that carried a revision of the claim.
@@ -46,6 +48,7 @@ impl ClaimWrites {
             sent: SentWrites::new(),
             present: None,
             forgotten: false,
+            declared: false,
         }
     }
 
@@ -100,6 +103,15 @@ impl ClaimWrites {
         self.forgotten
     }
 
+    /// Records that a renewal declares the minimum hold.
+    pub(super) fn declare(&mut self) {
+        self.declared = true;
+    }
+
+    pub(super) fn has_declared(&self) -> bool {
+        self.declared
+    }
+
     /// Records that a reply showed the claim in the document when `calls` calls had been sent.
     pub(super) fn seen_present(&mut self, calls: u64) {
         self.present.get_or_insert(calls);
@@ -110,8 +122,7 @@ impl ClaimWrites {
         self.present.is_some_and(|calls| call.0 > calls)
     }
 
-    /// Records a write that is sent now, with a revision of which `fresh` was drawn for it. Returns
-    /// the revision.
+    /// Records a write that is sent now with the `fresh` revision. Returns its revision.
     pub(super) fn send(
         &mut self,
         call: CallId,
@@ -187,10 +198,11 @@ impl ClaimWrites {
             sent,
             present,
             forgotten,
+            declared,
         } = self;
         form.put(claim);
         form.put(present);
-        form.put(&(forgotten, self.may_be_stored()));
+        form.put(&(forgotten, declared, self.may_be_stored()));
         let newest = sent.iter().next_back().map(|write| write.revision);
         let live = newest.is_some_and(|revision| form.is_live(revision));
         form.put(&live);

@@ -1,132 +1,76 @@
-//! One contender for one lock: its state, inputs and effects.
+//! One contender for one lock: how it joins, waits, is granted, holds and leaves, as in
+//! `docs/locks.md`.
 //!
-//! The submodules implement the states (joining, waiting, holding, leaving); `reading.rs` evaluates
-//! replies.
+//! Each state decides what is due, and sends it by the exchange with the store. The transitions
+//! between states are here.
 
 #[cfg(proof)]
 mod compared;
-mod hold;
-mod join;
-mod leave;
-mod reading;
-mod sweep;
-mod wait;
+mod contending;
+mod evictions;
+mod exchange;
+mod holding;
+mod joining;
+mod leaving;
+mod reads;
+mod state;
+mod stream;
+mod waiting;
+mod work;
 
-use std::collections::VecDeque;
-use std::time::Duration;
-
-use super::claim_writes::{ClaimWrites, WritePurpose};
+use super::claim_writes::WritePurpose;
+use super::document::Found;
 use super::effect::{Effect, Notice};
+use super::grant::Grant;
 use super::input::{AtLeast, Input, Options};
 use super::observations::Observations;
-use super::operation::{Hint, Operation, Outcome};
-use super::status::{End, Loss, Standing, Status};
-use super::view::View;
-use crate::claim::{Outbox, Turn};
-use crate::election::{Authority, BootTime, CallId, Claim, Randomness, Revision, Session, Token};
+use super::operation::{Hint, Outcome};
+use super::status::{End, Loss, Status};
+use crate::claim::Turn;
+use crate::election::{Authority, BootTime, CallId, Claim, Randomness, Session, Token};
 #[cfg(proof)]
 pub(crate) use compared::Form;
-use hold::Holding;
-use join::Joining;
-use leave::Leaving;
-use reading::Reading;
-use sweep::Sweeping;
-use wait::Waiting;
+use contending::Verdict;
+use exchange::Exchange;
+use holding::Holding;
+use joining::Joining;
+use leaving::Leaving;
+use state::State;
+use waiting::{Waiting, WaitingPlace, renewal_after};
+use work::Work;
 
 /// One contender for one lock.
+///
+/// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect); arm a timer
+/// for [`next_wakeup`](Self::next_wakeup); publish [`status`](Self::status). Check
+/// [`authority_at`](Self::authority_at) before each effect of the work. Time must not go backwards.
 #[derive(Debug, Clone)]
 pub struct LockContender {
-    options: Options,
-    session: Session,
     state: State,
-    since: BootTime,
-    /// End of the minimum hold of the place, once the lock was acquired with one.
-    keeps_until: Option<BootTime>,
-    /// True once a renewal has declared the minimum hold of the claim.
-    declared: bool,
-    /// True once the work has succeeded.
-    succeeded: bool,
+    exchange: Exchange,
+    work: Work,
     /// Start of contention and of the reported waiting time.
     began: BootTime,
-    view: View,
-    writes: ClaimWrites,
-    /// The sweep in flight, if any.
-    sweeping: Option<Sweeping>,
-    /// Sweeps of unknown outcome, oldest first. A late reply may still show what they evicted.
-    unanswered: VecDeque<Sweeping>,
-    reading: Option<Reading>,
-    read_due: Option<BootTime>,
-    /// True if a reply showed something that only a linearizable read can confirm.
-    suspicious: bool,
-    /// True if a read must be answered before the next write, for example after a rejection.
-    behind: bool,
-    /// Earliest instant of the next write. Renewals of a holder ignore it, because authority
-    /// depends on them.
-    retry_at: BootTime,
-    /// Number of calls sent when the stream reported that the claim was granted, if it did.
-    hinted: Option<u64>,
-    watch_open: bool,
-    /// Number of calls sent when the stream was opened. Replies to these calls may be older than
-    /// the events of the stream.
-    opened_after: u64,
-    watching: bool,
-    reached: bool,
+    /// Start of the current state.
+    since: BootTime,
     now: BootTime,
     wakeup: Option<BootTime>,
-    outbox: Outbox<Effect>,
-}
-
-#[derive(Debug, Clone, Hash)]
-enum State {
-    Joining(Joining),
-    Waiting(Waiting),
-    Holding(Holding),
-    /// The claim is lost; the work under it may still run.
-    Lost(Loss),
-    Leaving(Leaving),
-    Ended(End),
 }
 
 impl LockContender {
     /// Creates a contender that has not sent anything and starts with its first input, for example
     /// [`Input::Tick`].
     pub fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
-        let lease_duration = options.timings.lease_duration();
-        let observations = if planted!(NothingRemembered) {
-            Observations::default()
-        } else {
-            options.observations.clone()
-        };
-        let view = View::new(options.token_remembered, lease_duration, observations);
-        let mut contender = Self {
-            session: Session::random(random),
-            state: State::Joining(Joining::at(now)),
-            since: now,
-            keeps_until: None,
-            declared: false,
-            succeeded: false,
+        let mut exchange = Exchange::new(options, now, random);
+        Self {
+            state: State::Joining(Joining::at(now, &mut exchange, now)),
+            exchange,
+            work: Work::default(),
             began: now,
-            view,
-            writes: ClaimWrites::new(Claim::random(random)),
-            sweeping: None,
-            unanswered: VecDeque::new(),
-            reading: None,
-            read_due: None,
-            suspicious: false,
-            behind: false,
-            retry_at: now,
-            hinted: None,
-            watch_open: false,
-            opened_after: 0,
-            watching: false,
-            reached: false,
+            since: now,
             now,
             wakeup: Some(now),
-            outbox: Outbox::new(),
-            options,
-        };
-        contender.watch_first(now);
-        contender
+        }
     }
 
     /// Applies one input at `now` and performs everything that is due.
@@ -134,21 +78,19 @@ impl LockContender {
         // A caller may read the clock and then wait for a mutex, so `now` can be older than in the
         // previous call. Time does not move backwards here.
         self.now = self.now.max(now);
-        let mut turn = Turn {
-            now: self.now,
-            random,
-        };
+        let now = self.now;
+        let turn = &mut Turn { now, random };
         // Expiry comes first, regardless of the input. A claim ends at its deadline, and an
         // acknowledgement that waited in a frozen process is too late.
-        self.expire(&turn);
-        self.apply(input, &mut turn);
-        self.wakeup = self.advance(&mut turn);
+        self.expire(now);
+        self.apply(input, turn);
+        self.wakeup = self.advance(turn);
         self.check_invariants();
     }
 
     /// Returns the next effect, in order. Drain all effects before the next input.
     pub fn next_effect(&mut self) -> Option<Effect> {
-        self.outbox.pop()
+        self.exchange.outbox.pop()
     }
 
     /// Returns when to pass [`Input::Tick`] if nothing else happens earlier.
@@ -158,65 +100,44 @@ impl LockContender {
 
     /// Returns the authority at `now`, if any.
     pub fn authority_at(&self, now: BootTime) -> Option<Authority> {
-        let State::Holding(holding) = &self.state else {
-            return None;
-        };
-        let authority = holding.authority();
+        let authority = self.state.holding()?.authority();
         Some(authority).filter(|a| a.valid_until > now)
     }
 
     /// Returns the current status. Use [`Status::at`] before showing it at a later time.
     pub fn status(&self) -> Status {
-        let standing = match &self.state {
-            State::Joining(_) => Standing::Joining,
-            State::Waiting(waiting) => Standing::Waiting {
-                position: waiting.position,
-                holding: self.view.numbers_ahead(self.writes.claim()).0,
-                ahead: self.view.ahead(self.writes.claim()),
-            },
-            State::Holding(holding) => Standing::Held(holding.authority()),
-            State::Lost(loss) => Standing::Lost(*loss),
-            State::Leaving(_) => Standing::Leaving,
-            State::Ended(end) => Standing::Ended(end.clone()),
-        };
+        let holding = self.state.holding();
         Status {
-            standing,
+            standing: self.state.standing(&self.exchange),
             since: self.since,
-            claim: self.writes.claim(),
-            session: self.session,
-            provisional: matches!(&self.state, State::Holding(holding) if holding.provisional),
-            slot: match &self.state {
-                State::Holding(holding) => holding.slot,
-                State::Joining(_)
-                | State::Waiting(_)
-                | State::Lost(_)
-                | State::Leaving(_)
-                | State::Ended(_) => None,
-            },
-            token_highest: self.view.token_highest,
-            store_reached: self.reached,
+            claim: self.claim(),
+            session: self.exchange.session,
+            provisional: holding.is_some_and(Holding::is_provisional),
+            slot: holding.and_then(Holding::slot),
+            token_highest: self.token_highest(),
+            store_reached: self.exchange.view.store_reached(),
         }
     }
 
     /// Returns the current claim. Each join at the tail has a new one.
     pub fn claim(&self) -> Claim {
-        self.writes.claim()
+        self.exchange.writes.claim()
     }
 
     /// Returns since when the contender has been waiting, or `None` if it is not waiting.
     pub fn waits_since(&self) -> Option<BootTime> {
-        matches!(self.state, State::Waiting(_)).then_some(self.since)
+        self.state.is_waiting().then_some(self.since)
     }
 
     /// Returns the highest token of this lock seen so far, to be remembered.
     pub fn token_highest(&self) -> Token {
-        self.view.token_highest
+        self.exchange.view.token_highest()
     }
 
     /// Returns the observations of other entries, to be remembered for the next contender of this
     /// boot. A contender may end long before any entry that it observed has expired.
     pub fn observations(&self) -> &Observations {
-        &self.view.observations
+        self.exchange.view.observations()
     }
 
     fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
@@ -227,152 +148,321 @@ impl LockContender {
             Input::PrimaryChanged => self.primary_changed(turn.now),
             Input::GiveUp => {
                 // No work began, so no place is kept, even if the lock is lost by now.
-                let ended = matches!(self.state, State::Leaving(_));
-                let keeps = ended || planted!(GivenUpPlaceKept);
-                self.keeps_until = self.keeps_until.filter(|_| keeps);
+                let is_leaving = matches!(self.state, State::Leaving(_));
+                if !is_leaving && !planted!(GivenUpPlaceKept) {
+                    self.work.never_began();
+                }
                 self.give_up(turn.now);
             }
             Input::Abandoned => self.give_up(turn.now),
             Input::Release => self.release(turn.now),
             Input::Succeeded => {
-                self.succeeded |= matches!(self.state, State::Holding(_));
+                if self.state.holding().is_some() {
+                    self.work.succeed();
+                }
                 self.release(turn.now);
             }
         }
     }
 
-    /// Routes a reply to the handler of its call. The tokens in it count as used even if the call
-    /// is no longer awaited.
-    fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
-        self.reached |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
-        if let Outcome::Applied(super::Found::Lock(lock)) = &outcome {
-            self.view.note_seen(lock, self.writes.claim());
-        }
-        let swept = self.sweep_reply(call, &outcome, turn.now);
-        if self.reading.is_some_and(|reading| reading.call == call) {
-            self.read_reply(outcome, turn);
-        } else if let Some(write) = self.writes.write(call) {
-            self.attempt_reply(write, outcome, turn);
-        } else {
-            match &self.state {
-                State::Joining(_) if swept => self.joining_swept(call, outcome, turn),
-                State::Joining(joining) if joining.creates(call) => self.created(&outcome, turn),
-                State::Joining(_) | State::Waiting(_) => self.late_read(outcome, call, turn),
-                State::Leaving(_) => self.leave_reply(call, outcome, turn),
-                State::Holding(_) => self.shown_to_holder(call, outcome, turn),
-                State::Lost(_) | State::Ended(_) => {}
-            }
-        }
-    }
-
+    /// Handles an event of the change stream.
     fn hint(&mut self, hint: Hint, turn: &mut Turn<'_>) {
-        match hint {
-            Hint::Alive => {}
-            Hint::Opened { since_join } => {
-                self.watch_open = true;
-                // Read after opening the stream, so that no change in between is missed.
-                self.opened_after = if since_join { 0 } else { self.outbox.calls() };
-                if !since_join && matches!(self.state, State::Waiting(_)) {
-                    self.read_again(turn.now);
-                } else {
-                    self.keep_pace(turn);
-                }
-                self.watch_settled();
-            }
-            Hint::Lost => {
-                self.watch_open = false;
-                if matches!(self.state, State::Waiting(_)) {
-                    let poll = turn.now + turn.jittered(self.options.timings.retry_interval());
-                    self.read_soon(poll);
-                }
-                self.watch_settled();
-            }
-            Hint::Granted(grant) => self.granted(grant, turn.now),
-            Hint::Next => self.at_the_head(turn),
-            Hint::Changed => {
-                if matches!(self.state, State::Waiting(_)) {
-                    self.read_again(turn.now);
+        let exchange = &mut self.exchange;
+        match (hint, &mut self.state) {
+            (Hint::Opened { since_join }, state) => {
+                exchange.stream.opened(since_join, exchange.outbox.calls());
+                match state {
+                    State::Waiting(_) if !since_join => exchange.reads.again(turn.now),
+                    State::Waiting(waiting) if exchange.reads.is_idle() => {
+                        waiting.plan_read(exchange, turn);
+                    }
+                    State::Joining(joining) => joining.stream_settled(),
+                    State::Waiting(_)
+                    | State::Holding(_)
+                    | State::Lost(_)
+                    | State::Leaving(_)
+                    | State::Ended(_) => {}
                 }
             }
+            (Hint::Lost, state) => {
+                exchange.stream.lost();
+                match state {
+                    State::Waiting(_) => exchange.reads.soon(exchange.retry(turn)),
+                    State::Joining(joining) => joining.stream_settled(),
+                    State::Holding(_) | State::Lost(_) | State::Leaving(_) | State::Ended(_) => {}
+                }
+            }
+            (Hint::Granted(grant), _) => {
+                if !grant.is_some_and(|grant| self.hold_by(grant, turn.now)) {
+                    let calls = self.exchange.outbox.calls();
+                    self.exchange.stream.reported_grant(calls);
+                }
+            }
+            (Hint::Next, State::Waiting(waiting)) => waiting.at_the_head(exchange, turn),
+            (Hint::Changed, State::Waiting(_)) => exchange.reads.again(turn.now),
+            (Hint::Alive | Hint::Next | Hint::Changed, _) => {}
         }
     }
 
     fn primary_changed(&mut self, now: BootTime) {
+        let exchange = &mut self.exchange;
         // The cursor of an open stream stays on the member on which it was opened, and that member
         // may lag from now on.
-        if self.watching && self.watch_open {
-            self.follow();
+        if exchange.stream.is_requested() && exchange.stream.is_open() {
+            exchange.follow();
         }
         match &mut self.state {
-            State::Holding(holding) => holding.hurry = true,
+            State::Holding(holding) => holding.hurry(),
             State::Waiting(waiting) => {
-                waiting.hurry = waiting.granted || self.hinted.is_some();
-                self.retry_at = now;
-                self.read_soon(now);
+                waiting.hurry(exchange);
+                exchange.retry_at = now;
+                exchange.reads.soon(now);
             }
-            State::Joining(_) => self.retry_at = now,
-            State::Leaving(_) => self.leave_again(now),
+            State::Joining(_) => exchange.retry_at = now,
+            State::Leaving(leaving) => leaving.again(now),
             State::Lost(_) | State::Ended(_) => {}
+        }
+    }
+
+    /// Routes a reply to the state that waits for it.
+    fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+        let exchange = &mut self.exchange;
+        let reports = !matches!(self.state, State::Ended(_));
+        let was_eviction = exchange.note(call, &outcome, reports, turn.now);
+        if let Some(reading) = exchange.reads.answered(call) {
+            let verdict = contending::read_reply(exchange, reading, outcome, turn);
+            return self.conclude(verdict, turn);
+        }
+        let write = exchange.writes.write(call);
+        match (&mut self.state, write) {
+            (state @ (State::Joining(_) | State::Waiting(_)), Some(write)) => {
+                let verdict = contending::write_reply(state, exchange, write, outcome, turn);
+                self.conclude(verdict, turn);
+            }
+            (State::Joining(_), None) if was_eviction => {
+                let verdict = contending::eviction_reply(exchange, call, outcome, turn);
+                self.conclude(verdict, turn);
+            }
+            (State::Joining(joining), None) if joining.creates(call) => {
+                joining.created(&outcome, exchange, turn);
+            }
+            (State::Joining(_) | State::Waiting(_), None) => {
+                let verdict = contending::late_read(exchange, call, outcome, turn);
+                self.conclude(verdict, turn);
+            }
+            (State::Holding(holding), Some(write)) => {
+                if let Some(loss) = holding.reply(&write, outcome, exchange, turn) {
+                    self.lose(loss, turn.now);
+                }
+            }
+            // The reply to an eviction, or to a read from before it held. A later eviction must not use
+            // older revisions than shown.
+            (State::Holding(_), None) => {
+                if let Outcome::Applied(Found::Lock(lock)) = outcome {
+                    exchange.take_news(call, lock, turn.now);
+                }
+            }
+            // The claim is over, so the outcomes of its writes are only recorded.
+            (State::Lost(_) | State::Leaving(_) | State::Ended(_), Some(write)) => {
+                exchange.writes.record(call, &outcome);
+                if write.purpose == WritePurpose::Keep {
+                    self.leave_reply(call, outcome, turn);
+                }
+            }
+            (State::Leaving(_), None) => self.leave_reply(call, outcome, turn),
+            (State::Lost(_) | State::Ended(_), None) => {}
+        }
+    }
+
+    fn leave_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+        let (retry, now) = (self.exchange.retry(turn), turn.now);
+        let State::Leaving(leaving) = &mut self.state else {
+            return;
+        };
+        let exchange = &mut self.exchange;
+        if let Some(end) = leaving.reply(call, outcome, &self.work, exchange, retry, now) {
+            self.end(end, now);
+        }
+    }
+
+    /// Does what a reply means for a claim without authority.
+    fn conclude(&mut self, verdict: Verdict, turn: &mut Turn<'_>) {
+        let (exchange, now) = (&mut self.exchange, turn.now);
+        match verdict {
+            Verdict::Unchanged => {}
+            Verdict::NoDocument => {
+                if let Some(joining) = self.state.joining() {
+                    joining.create(now);
+                }
+            }
+            Verdict::Absent(proof) => {
+                let joining = self.state.joining();
+                if let Some(end) = joining.and_then(|it| it.absent(proof, exchange, turn)) {
+                    self.finish(end, now);
+                }
+            }
+            Verdict::Placed(call, place, grant) => {
+                if !grant.is_some_and(|grant| self.hold_by(grant, now)) {
+                    self.take_place(call, place, turn);
+                }
+            }
+            Verdict::Acquired { holding, news } => {
+                self.begin(holding, now);
+                if news {
+                    self.exchange.evict_as_holder(turn);
+                }
+            }
+            Verdict::PlaceLost => {
+                exchange.outbox.notice(Notice::PlaceLost);
+                self.join_anew(now, turn);
+            }
+            // A leave would remove the entry while the other process holds the lock.
+            Verdict::Duplicated => {
+                let session = exchange.session;
+                exchange.outbox.notice(Notice::Duplicate { session });
+                exchange.session = Session::random(turn.random);
+                self.join_anew(now, turn);
+            }
+            Verdict::RolledBack(found) => {
+                let (seen, wait) = exchange.view.roll_back(found);
+                let notice = Notice::StoreRolledBack { seen, found, wait };
+                exchange.outbox.notice(notice);
+                self.join_anew(now + wait, turn);
+            }
+            Verdict::Finished(end) => self.finish(end, now),
+            #[cfg(proof)]
+            Verdict::JoinedAnew => self.join_anew(now, turn),
         }
     }
 
     /// Performs everything that is due and returns the next wake-up.
     fn advance(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        match self.state {
-            State::Joining(_) => self.join(turn),
-            State::Waiting(_) => self.wait(turn),
-            State::Holding(_) => self.hold(turn),
-            State::Leaving(_) => self.leave(turn),
+        let exchange = &mut self.exchange;
+        match &mut self.state {
+            State::Joining(joining) => joining.advance(exchange, turn),
+            State::Waiting(waiting) => waiting.advance(exchange, turn),
+            State::Holding(holding) => holding.advance(&self.work, exchange, turn),
+            State::Leaving(leaving) => match leaving.advance(&self.work, exchange, turn) {
+                Ok(next) => next,
+                Err(end) => {
+                    self.end(end, turn.now);
+                    None
+                }
+            },
             State::Lost(_) | State::Ended(_) => None,
         }
     }
 
-    /// Queues a call and returns its id.
-    fn call(&mut self, operation: Operation) -> CallId {
-        self.outbox.call(|id| Effect::Call { id, operation })
+    /// Joins with a new claim, not before `at`.
+    fn join_anew(&mut self, at: BootTime, turn: &mut Turn<'_>) {
+        self.exchange.claim_anew(turn);
+        let joining = Joining::at(at, &mut self.exchange, turn.now);
+        self.enter(State::Joining(joining), turn.now);
     }
 
-    /// Records a write that carries a revision of the claim. The next call must be this write.
-    fn attempt(&mut self, purpose: WritePurpose, turn: &mut Turn<'_>) -> Revision {
-        let call = self.outbox.next_call();
-        let fresh = Revision::random(turn.random);
-        self.writes.send(call, purpose, fresh, turn.now)
-    }
-
-    fn renew(&mut self, turn: &mut Turn<'_>) {
-        let mine = self.writes.mine();
-        let revision = self.attempt(WritePurpose::Renew, turn);
-        let at_least = self.declares(turn.now);
-        self.declared |= at_least.is_some();
-        self.call(Operation::Renew {
-            claim: self.writes.claim(),
-            revision,
-            mine,
-            seen: self.view.token_floor,
-            at_least,
-        });
-    }
-
-    /// Returns the rest of the minimum hold to declare with a renewal, or all of it if the renewal
-    /// may acquire the lock.
-    fn declares(&self, now: BootTime) -> Option<Duration> {
-        let at_least = self.options.at_least;
-        match &self.state {
-            _ if at_least == AtLeast::NONE => None,
-            State::Waiting(waiting) if waiting.granted || self.hinted.is_some() => {
-                Some(at_least.get())
+    /// Takes the place in the document that the reply to `call` showed.
+    fn take_place(&mut self, call: CallId, place: WaitingPlace, turn: &mut Turn<'_>) {
+        let exchange = &mut self.exchange;
+        let renew_due = renewal_after(exchange, turn);
+        let overlooked = !place.granted && exchange.view.is_overlooked(exchange.writes.claim());
+        if let State::Waiting(waiting) = &mut self.state {
+            waiting.move_to(place, overlooked);
+        } else if exchange.options.non_blocking && !place.granted {
+            let busy = exchange.busy();
+            return self.finish(busy, turn.now);
+        } else {
+            // A place with a minimum hold is usually granted at once, and only to be declared.
+            let declares = place.granted && exchange.options.at_least != AtLeast::NONE;
+            if !exchange.stream.is_requested() && !declares {
+                exchange.follow();
             }
-            State::Holding(_) => self.keeps_until.map(|until| until.since(now)),
-            State::Joining(_)
-            | State::Waiting(_)
-            | State::Lost(_)
-            | State::Leaving(_)
-            | State::Ended(_) => None,
+            let waiting = Waiting::at(place, overlooked, renew_due);
+            self.enter(State::Waiting(waiting), turn.now);
+        }
+        if let State::Waiting(waiting) = &self.state {
+            waiting.shown_by(call, &mut self.exchange, turn);
         }
     }
 
-    fn notice(&mut self, notice: Notice) {
-        self.outbox.push(Effect::Notice(notice));
+    /// Starts holding by a grant, provisionally, if that is possible.
+    fn hold_by(&mut self, grant: Grant, now: BootTime) -> bool {
+        let contends = self.state.contends();
+        let exchange = &mut self.exchange;
+        let holding = contends.then(|| Holding::granted(grant, exchange, now));
+        let holding = holding.flatten();
+        let holds = holding.is_some();
+        if let Some(holding) = holding {
+            self.begin(holding, now);
+        }
+        holds
+    }
+
+    fn begin(&mut self, holding: Holding, now: BootTime) {
+        let acquired = holding.report(self.began, now);
+        self.exchange.outbox.push(acquired);
+        self.work.begin(self.exchange.options.at_least, now);
+        self.enter(State::Holding(holding), now);
+        self.exchange.stop_watching();
+    }
+
+    /// Ends the claim if its deadline has passed, regardless of the current input.
+    fn expire(&mut self, now: BootTime) {
+        let holding = self.state.holding();
+        if holding.is_some_and(|holding| holding.authority().valid_until <= now) {
+            if planted!(RenewedAfterDeadline) {
+                let waiting = Waiting::at(WaitingPlace::GRANTED, false, now);
+                self.enter(State::Waiting(waiting), now);
+                return self.exchange.reads.soon(now);
+            }
+            self.lose(Loss::Deadline, now);
+        }
+    }
+
+    /// Ends the claim because the lock is lost. The claim is never renewed again, and its leave
+    /// waits until nothing runs under it (I6).
+    fn lose(&mut self, loss: Loss, now: BootTime) {
+        self.exchange.outbox.push(Effect::Lost(loss));
+        self.enter(State::Lost(loss), now);
+        if planted!(LeaveBeforeWork) {
+            self.give_up(now);
+        }
+    }
+
+    /// Leaves, from any state.
+    fn give_up(&mut self, now: BootTime) {
+        match &self.state {
+            State::Joining(_) | State::Waiting(_) => self.finish(End::GaveUp, now),
+            State::Holding(_) => self.finish(End::Released, now),
+            State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), now),
+            // The entry is gone, or the twin of a forked machine renews it.
+            State::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
+                self.end(End::Lost(*loss), now);
+            }
+            State::Leaving(_) | State::Ended(_) => {}
+        }
+    }
+
+    /// Leaves a lock that is or was held.
+    fn release(&mut self, now: BootTime) {
+        if matches!(self.state, State::Holding(_) | State::Lost(_)) {
+            self.give_up(now);
+        }
+    }
+
+    /// Ends the claim, with a leave if its entry may be stored.
+    fn finish(&mut self, end: End, now: BootTime) {
+        if !self.exchange.writes.may_be_stored() {
+            return self.end(end, now);
+        }
+        let leaving = Leaving::new(end, &self.work, &self.exchange, now);
+        self.enter(State::Leaving(leaving), now);
+        self.exchange.stop_watching();
+    }
+
+    fn end(&mut self, end: End, now: BootTime) {
+        self.exchange.stop_watching();
+        self.exchange.outbox.push(Effect::Exit(end.clone()));
+        self.enter(State::Ended(end), now);
     }
 
     fn enter(&mut self, state: State, now: BootTime) {
@@ -383,29 +473,19 @@ impl LockContender {
     /// Panics in states that only a bug can cause, because a contender must not continue with
     /// authority there.
     fn check_invariants(&self) {
-        let in_flight = self.writes.in_flight();
-        assert!(
-            in_flight <= 2,
-            "{in_flight} writes of a claim are in flight"
-        );
-        if let State::Holding(holding) = &self.state {
-            let authority = holding.authority();
+        self.exchange.check_invariants();
+        if let Some(holding) = self.state.holding() {
+            let Authority { token, valid_until } = holding.authority();
+            assert!(valid_until > self.now, "a lock is held past its deadline");
             assert!(
-                authority.valid_until > self.now,
-                "a lock is held past its deadline"
-            );
-            assert!(
-                authority.token <= self.view.token_highest,
+                token <= self.token_highest(),
                 "a lock is held by a token that nobody saw"
             );
-            assert!(self.writes.is_present(), "a lock is held by no entry");
+            let is_present = self.exchange.writes.is_present();
+            assert!(is_present, "a lock is held by no entry");
         }
         if let State::Ended(_) = self.state {
             assert!(self.wakeup.is_none(), "a contender that ended wakes up");
         }
-        assert!(
-            !self.behind || self.reading.is_some() || self.read_due.is_some(),
-            "a contender is behind and does not read"
-        );
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::observations::EntryState;
 use super::operation::Operation;
 use super::status::{End, Loss};
+use crate::claim::Outbox;
 use crate::election::{BootTime, CallId, Claim, Identity, Session, Token};
 
 /// An effect that the runner must carry out, in order.
@@ -89,4 +90,15 @@ pub enum Notice {
     },
     /// The document's token has reached its maximum, so no contender can acquire the lock.
     TokensExhausted,
+}
+
+impl Outbox<Effect> {
+    /// Requests an operation, and returns the id of its call.
+    pub(super) fn send(&mut self, operation: Operation) -> CallId {
+        self.call(|id| Effect::Call { id, operation })
+    }
+
+    pub(super) fn notice(&mut self, notice: Notice) {
+        self.push(Effect::Notice(notice));
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::document::{AT_LEAST_MAX, Mode, SLOTS_MAX};
+use super::document::{AT_LEAST_MAX, LockDocument, Mode, SLOTS_MAX};
+use super::grant::Grant;
 use super::observations::Observations;
 use super::operation::{Hint, Outcome};
 use super::success::OncePer;
@@ -109,6 +110,25 @@ pub struct Options {
     /// Observations of an earlier contender of the same boot, with their age. With these, a
     /// contender that does not wait can evict expired entries too.
     pub observations: Observations,
+}
+
+impl Options {
+    /// Returns true unless the lock has slots and an older version granted without a slot.
+    pub(super) fn is_served_by(&self, slot: Option<u32>) -> bool {
+        self.want.slots() == 0 || slot.is_some()
+    }
+
+    /// Returns true if work may begin by this grant before its confirmation. A grant declares no
+    /// minimum hold, and its event does not show the successes.
+    pub(super) fn may_hold_by(&self, grant: &Grant) -> bool {
+        let shown = self.once_per.is_none() || planted!(GrantWithoutSuccesses);
+        shown && self.at_least == AtLeast::NONE && self.is_served_by(grant.slot)
+    }
+
+    /// Returns how long ago the work succeeded, if that is too recent to repeat it.
+    pub(super) fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
+        self.once_per.as_ref()?.done_ago(lock)
+    }
 }
 
 /// An input of [`LockContender::handle`](super::LockContender::handle).

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use super::document::{Entry, LockDocument};
+use super::document::{Entry, Found, LockDocument};
 use super::observations::Observations;
+use super::operation::Outcome;
 use super::status::{AHEAD_SHOWN_MAX, Ahead};
 use crate::election::BootTime;
 use crate::election::{CallId, Claim, Identity, Token};
@@ -13,20 +14,22 @@ use crate::election::{CallId, Claim, Identity, Token};
 #[derive(Debug, Clone)]
 pub(super) struct View {
     /// Newest document shown, if any.
-    pub(super) lock: Option<LockDocument>,
+    lock: Option<LockDocument>,
     /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
-    pub(super) call: u64,
+    call: u64,
     /// Lower bound of the document's token.
-    pub(super) token: Token,
+    token: Token,
     /// Highest token ever seen. The next token is above it.
-    pub(super) token_highest: Token,
+    token_highest: Token,
     /// Highest token known from anything but a grant of the current claim. Only a grant with a
     /// higher token counts, because a restored document may reuse a token.
-    pub(super) token_floor: Token,
+    token_floor: Token,
     /// True if a document is known to exist.
-    pub(super) exists: bool,
-    pub(super) lease_longest: Duration,
-    pub(super) observations: Observations,
+    exists: bool,
+    lease_longest: Duration,
+    observations: Observations,
+    /// True if the store has answered.
+    store_reached: bool,
 }
 
 /// Place of a claim in a document.
@@ -66,12 +69,73 @@ impl View {
             exists: token > Token::ZERO,
             lease_longest: lease_duration,
             observations,
+            store_reached: false,
         }
     }
 
-    /// Records the tokens and lease durations in the document of any reply. Even an old reply
-    /// counts, because its token was used.
-    pub(super) fn note_seen(&mut self, lock: &LockDocument, mine: Claim) {
+    /// Returns the newest document, if any was shown.
+    pub(super) fn lock(&self) -> Option<&LockDocument> {
+        self.lock.as_ref()
+    }
+
+    /// Returns the lower bound of the document's token.
+    pub(super) fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Returns the highest token ever seen.
+    pub(super) fn token_highest(&self) -> Token {
+        self.token_highest
+    }
+
+    /// Returns the highest token known from anything but a grant of the current claim.
+    pub(super) fn token_floor(&self) -> Token {
+        self.token_floor
+    }
+
+    /// Returns true if a document is known to exist.
+    pub(super) fn exists(&self) -> bool {
+        self.exists
+    }
+
+    pub(super) fn store_reached(&self) -> bool {
+        self.store_reached
+    }
+
+    pub(super) fn observations(&self) -> &Observations {
+        &self.observations
+    }
+
+    /// Records that a create found or left a document.
+    pub(super) fn created(&mut self) {
+        self.exists = true;
+    }
+
+    /// Returns true if a grant with `token` counts, since no other claim had the token before.
+    pub(super) fn is_unused(&self, token: Token) -> bool {
+        token > self.token_floor
+    }
+
+    /// Records the token of a grant that counts.
+    pub(super) fn note_grant(&mut self, token: Token) {
+        self.token_highest = self.token_highest.max(token);
+    }
+
+    /// Records that the document had `token` before it was lowered.
+    pub(super) fn note_lowered(&mut self, token: Token) {
+        self.token = self.token.max(token);
+    }
+
+    /// Records what any reply proves. Even an old reply counts, because its token was used.
+    pub(super) fn note_reply(&mut self, outcome: &Outcome, mine: Claim) {
+        self.store_reached |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
+        if let Outcome::Applied(Found::Lock(lock)) = outcome {
+            self.note_seen(lock, mine);
+        }
+    }
+
+    /// Records the tokens and lease durations in a document.
+    fn note_seen(&mut self, lock: &LockDocument, mine: Claim) {
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
         let token = lock.token.max(held.unwrap_or_default());
         // A later reply with a lower token comes from a deposed primary, or the store was rolled
@@ -113,12 +177,24 @@ impl View {
         absurd
     }
 
+    /// Records the entries of others in a reply that shows the claim gone.
+    pub(super) fn observe(&mut self, lock: &LockDocument, now: BootTime) {
+        self.observations.note(lock, None, now);
+    }
+
+    /// Forgets these observations, because the entries had changed.
+    pub(super) fn forget(&mut self, claims: impl IntoIterator<Item = Claim>) {
+        self.observations.forget(claims);
+    }
+
     /// Resets the view after the document lost acknowledged writes. `found` is its current token.
-    pub(super) fn went_back(&mut self, found: Option<Token>) {
+    /// Returns the token that it had, and the longest lease duration seen.
+    pub(super) fn roll_back(&mut self, found: Option<Token>) -> (Token, Duration) {
+        let seen = std::mem::replace(&mut self.token, found.unwrap_or(Token::ZERO));
         self.lock = None;
-        self.token = found.unwrap_or(Token::ZERO);
         self.exists = found.is_some();
         self.observations = Observations::default();
+        (seen, self.lease_longest)
     }
 
     /// Returns true if `claim` is the head of the queue although it may hold. No write leaves a
@@ -162,5 +238,28 @@ impl View {
         holders
             .chain(queue.take(AHEAD_SHOWN_MAX).map(shown(false)))
             .collect()
+    }
+}
+
+#[cfg(proof)]
+impl View {
+    /// Writes the state to `form`.
+    pub(super) fn compare(&self, form: &mut impl super::Form) {
+        let Self {
+            // Decisions are made when it is recorded.
+            lock: _,
+            call,
+            token,
+            token_highest,
+            token_floor,
+            exists,
+            lease_longest,
+            observations,
+            store_reached: _,
+        } = self;
+        form.put(call);
+        form.put(&(token, token_highest, token_floor, exists));
+        form.put(lease_longest);
+        observations.compare(form);
     }
 }

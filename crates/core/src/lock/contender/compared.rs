@@ -6,9 +6,9 @@
 use std::hash::Hash;
 
 use super::LockContender;
+use super::exchange::Exchange;
 use crate::election::{BootTime, Claim, Revision};
 use crate::lock::observations::Observations;
-use crate::lock::view::View;
 
 /// Canonical form of a state, as it is written.
 pub(crate) trait Form {
@@ -27,67 +27,36 @@ impl LockContender {
     /// Writes the state at `now` to `form`.
     pub(crate) fn compare(&self, now: BootTime, form: &mut impl Form) {
         let Self {
-            options: _,
-            session,
             state,
-            since: _,
-            keeps_until,
-            declared,
-            succeeded,
+            exchange,
+            work,
             began: _,
-            view,
-            writes,
-            sweeping,
-            // Late replies to these are only reported.
-            unanswered: _,
-            reading,
-            read_due,
-            suspicious,
-            behind,
-            retry_at,
-            hinted,
-            watch_open,
-            opened_after,
-            watching,
-            reached: _,
+            since: _,
             now: _,
             wakeup,
+        } = self;
+        let Exchange {
+            options: _,
+            session,
+            view,
+            writes,
+            evictions,
+            reads,
+            stream,
+            retry_at,
             // Its number of calls is above those that are awaited.
             outbox: _,
-        } = self;
+        } = exchange;
         form.put(session);
         form.put(state);
-        form.put(&(keeps_until, declared, succeeded));
+        work.compare(form);
         view.compare(form);
         writes.compare(form);
-        form.put(sweeping);
-        form.put(&(reading, read_due, suspicious, behind));
+        evictions.compare(form);
+        reads.compare(form);
         form.put(&now.max(*retry_at));
-        form.put(hinted);
-        form.put(&(watch_open, watching, wakeup));
-        if *watch_open {
-            form.put(opened_after);
-        }
-    }
-}
-
-impl View {
-    fn compare(&self, form: &mut impl Form) {
-        let Self {
-            // Decisions are made when it is recorded.
-            lock: _,
-            call,
-            token,
-            token_highest,
-            token_floor,
-            exists,
-            lease_longest,
-            observations,
-        } = self;
-        form.put(call);
-        form.put(&(token, token_highest, token_floor, exists));
-        form.put(lease_longest);
-        observations.compare(form);
+        stream.compare(form);
+        form.put(wakeup);
     }
 }
 

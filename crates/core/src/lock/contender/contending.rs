@@ -1,0 +1,339 @@
+//! Replies to a contender without authority, and their consequences for its claim.
+
+use super::State;
+use super::exchange::Exchange;
+use super::holding::Holding;
+use super::reads::{Finding, Proof, Reading};
+use super::waiting::WaitingPlace;
+use crate::claim::Turn;
+use crate::election::{CallId, Token};
+use crate::lock::claim_writes::{SentWrite, WritePurpose};
+use crate::lock::document::{Found, LockDocument};
+use crate::lock::effect::Notice;
+use crate::lock::grant::Grant;
+use crate::lock::input::AtLeast;
+use crate::lock::operation::Outcome;
+use crate::lock::status::End;
+use crate::lock::view::Place;
+
+/// Consequence of a reply for the claim.
+#[derive(Default)]
+pub(super) enum Verdict {
+    #[default]
+    Unchanged,
+    /// There is no document yet.
+    NoDocument,
+    /// The document does not show the claim, which was not known to be in it.
+    Absent(Proof),
+    /// The claim waits or was granted.
+    Placed(CallId, WaitingPlace, Option<Grant>),
+    /// An acknowledged write acquired the lock. Evict expired entries if its reply is `news`.
+    Acquired {
+        holding: Holding,
+        news: bool,
+    },
+    /// The entry was evicted.
+    PlaceLost,
+    /// Another process renews the entry.
+    Duplicated,
+    /// The document lost acknowledged writes; with its current token, unless it is gone.
+    RolledBack(Option<Token>),
+    Finished(End),
+    #[cfg(proof)]
+    JoinedAnew,
+}
+
+/// Handles the reply to a read.
+pub(super) fn read_reply(
+    exchange: &mut Exchange,
+    reading: Reading,
+    outcome: Outcome,
+    turn: &mut Turn<'_>,
+) -> Verdict {
+    let Outcome::Applied(found) = outcome else {
+        exchange.reads.soon(exchange.retry(turn));
+        return Verdict::Unchanged;
+    };
+    match reading.finding(found, &exchange.view) {
+        Finding::Doubtful => {
+            exchange.reads.doubt(turn.now);
+            Verdict::Unchanged
+        }
+        Finding::RolledBack(found) => Verdict::RolledBack(found),
+        Finding::Foreign(why) => Verdict::Finished(End::Foreign { why }),
+        Finding::Missing => {
+            exchange.reads.settle();
+            Verdict::NoDocument
+        }
+        Finding::Lock(lock, proof) => {
+            exchange.reads.settle();
+            shown(exchange, reading.call, lock, proof, turn)
+        }
+    }
+}
+
+/// Handles the reply to a read that another one replaced. A document that shows the own entry is
+/// applied; any other document is only recorded, and only if it is new.
+pub(super) fn late_read(
+    exchange: &mut Exchange,
+    call: CallId,
+    outcome: Outcome,
+    turn: &mut Turn<'_>,
+) -> Verdict {
+    if let Outcome::Applied(Found::Lock(lock)) = outcome {
+        if Place::of(exchange.writes.claim(), &lock) != Place::Absent {
+            return shown(exchange, call, lock, Proof::Plain, turn);
+        }
+        if !exchange.writes.is_present() {
+            exchange.take_news(call, lock, turn.now);
+        }
+    }
+    Verdict::Unchanged
+}
+
+/// Handles the reply to the eviction of a contender without a place in the document.
+pub(super) fn eviction_reply(
+    exchange: &mut Exchange,
+    call: CallId,
+    outcome: Outcome,
+    turn: &mut Turn<'_>,
+) -> Verdict {
+    match outcome {
+        Outcome::Applied(Found::Lock(lock)) => {
+            return shown(exchange, call, lock, Proof::Newest, turn);
+        }
+        Outcome::Rejected => exchange.reads.fall_behind(turn.now),
+        Outcome::Applied(_) | Outcome::Failed | Outcome::Unknown => {
+            exchange.reads.fall_behind(exchange.retry(turn));
+        }
+    }
+    Verdict::Unchanged
+}
+
+/// Handles the reply to a write of the claim, possibly late.
+pub(super) fn write_reply(
+    state: &mut State,
+    exchange: &mut Exchange,
+    write: SentWrite,
+    outcome: Outcome,
+    turn: &mut Turn<'_>,
+) -> Verdict {
+    #[cfg(proof)]
+    if let Some(verdict) = planted_reply(exchange, &write, &outcome, turn) {
+        return verdict;
+    }
+    exchange.writes.record(write.call, &outcome);
+    match outcome {
+        Outcome::Applied(Found::Lock(lock)) => {
+            return written(state, exchange, &write, lock, turn);
+        }
+        Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
+            exchange.reads.fall_behind(turn.now);
+        }
+        Outcome::Rejected => match write.purpose {
+            WritePurpose::Join => {
+                // A read finds out the reason.
+                if let Some(joining) = state.joining() {
+                    joining.refused();
+                    exchange.reads.fall_behind(turn.now);
+                }
+            }
+            WritePurpose::Evict | WritePurpose::Keep => exchange.reads.fall_behind(turn.now),
+            WritePurpose::Renew if planted!(RejectionRepeated) => {
+                retry_later(state, exchange, turn);
+            }
+            WritePurpose::Renew if exchange.writes.is_newest(write.call) => {
+                exchange.stream.forget_grant();
+                exchange.reads.doubt(turn.now);
+            }
+            // A later renewal may have overtaken this one, and its reply will decide.
+            WritePurpose::Renew => {}
+        },
+        Outcome::Failed => retry_later(state, exchange, turn),
+        Outcome::Unknown => {
+            retry_later(state, exchange, turn);
+            // The join is repeated only after a read did not show the claim, so that an
+            // unresponsive store leaves few joins unresolved.
+            if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {
+                exchange.reads.fall_behind(exchange.retry_at);
+            }
+        }
+    }
+    Verdict::Unchanged
+}
+
+fn retry_later(state: &mut State, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+    exchange.pause_writes(turn);
+    if let State::Waiting(waiting) = state {
+        waiting.renew_at(turn.now);
+    }
+}
+
+/// Applies the document that an acknowledged write of the claim left behind.
+fn written(
+    state: &mut State,
+    exchange: &mut Exchange,
+    write: &SentWrite,
+    lock: LockDocument,
+    turn: &mut Turn<'_>,
+) -> Verdict {
+    let call = write.call;
+    let options = &exchange.options;
+    let place = Place::of(exchange.writes.claim(), &lock);
+    // The own entry, only if it has the revision that this very write carried.
+    let own = place.entry().filter(|e| e.revision == write.revision);
+    let Some(own) = own else {
+        return shown(exchange, call, lock, Proof::Newest, turn);
+    };
+    let slot = own.slot;
+    let lacks_slot = !options.is_served_by(slot);
+    let is_declared = options.at_least == AtLeast::NONE
+        || own.at_least > std::time::Duration::ZERO
+        || planted!(LeastTimeUndeclared);
+    let in_time = write.sent + options.timings.renew_deadline() > turn.now;
+    let calls = exchange.outbox.calls();
+    let news = exchange.view.is_news(call);
+    match (place, own.token) {
+        // The document's token was lowered since, so this token would be issued again.
+        (Place::Holder(_), Some(token)) if token > lock.token => {
+            exchange.view.note_lowered(token);
+            Verdict::RolledBack(Some(lock.token))
+        }
+        (Place::Holder(_), Some(token)) if !lacks_slot && is_declared && in_time => {
+            let holding = Holding::acquired((token, slot), write, calls, &options.timings);
+            exchange.writes.seen_present(calls);
+            let done_ago = exchange.options.done_ago(&lock);
+            if news {
+                exchange.take(call, lock, turn.now);
+            }
+            match done_ago {
+                Some(ago) => Verdict::Finished(End::Skipped { ago }),
+                // A late reply may show later revisions than the ones observed.
+                None => Verdict::Acquired { holding, news },
+            }
+        }
+        (Place::Holder(_), None) => {
+            exchange.writes.seen_present(calls);
+            exchange.outbox.notice(Notice::TokensExhausted);
+            Verdict::Finished(End::TokensExhausted)
+        }
+        (Place::Holder(_) | Place::Queue(..) | Place::Absent, _) => {
+            exchange.writes.seen_present(calls);
+            if !news {
+                // A document of a newer call is known already, so only a read can show the current
+                // place.
+                exchange.reads.fall_behind(turn.now);
+                return Verdict::Unchanged;
+            }
+            if lacks_slot && !planted!(ConfirmedWithoutPause) {
+                // Confirmed, but no slot is free: an edit, or an older version.
+                exchange.pause_writes(turn);
+            }
+            let mut verdict = shown(exchange, call, lock, Proof::Newest, turn);
+            if let Verdict::Placed(_, place, _) = &mut verdict {
+                place.lacks_slot = lacks_slot;
+            } else if let State::Waiting(waiting) = state {
+                waiting.confirmed(lacks_slot);
+            }
+            verdict
+        }
+    }
+}
+
+/// Applies the document in the reply to `call`, unless a newer call has shown one.
+fn shown(
+    exchange: &mut Exchange,
+    call: CallId,
+    lock: LockDocument,
+    proof: Proof,
+    turn: &mut Turn<'_>,
+) -> Verdict {
+    if !exchange.view.is_news(call) {
+        return Verdict::Unchanged;
+    }
+    let placed = |position, granted, grant| {
+        let place = WaitingPlace {
+            position,
+            granted,
+            lacks_slot: false,
+        };
+        Verdict::Placed(call, place, grant)
+    };
+    let writes = &exchange.writes;
+    let absent = writes.proves_absent(call);
+    let verdict = match Place::of(writes.claim(), &lock) {
+        _ if lock.token < exchange.view.token() => {
+            exchange.reads.doubt(turn.now);
+            return Verdict::Unchanged;
+        }
+        Place::Absent if absent && proof.is_trusted() => Verdict::PlaceLost,
+        Place::Absent if absent => {
+            exchange.reads.doubt(turn.now);
+            return Verdict::Unchanged;
+        }
+        // The call was sent before the claim was known to be in the document.
+        Place::Absent if writes.is_present() => {
+            exchange.reads.again(turn.now);
+            return Verdict::Unchanged;
+        }
+        Place::Absent => Verdict::Absent(proof),
+        Place::Queue(_, entry) | Place::Holder(entry)
+            if proof == Proof::Newest && !writes.sent(entry.revision) =>
+        {
+            // After many unanswered attempts, the revision may be this contender's own, already
+            // forgotten.
+            match writes.has_forgotten() {
+                true => Verdict::PlaceLost,
+                false => Verdict::Duplicated,
+            }
+        }
+        Place::Queue(position, _) => placed(position, false, None),
+        Place::Holder(entry) => placed(0, true, entry.unconfirmed_grant()),
+    };
+    if let Verdict::Placed(..) = verdict {
+        exchange.writes.seen_present(exchange.outbox.calls());
+    }
+    let done_ago = exchange.options.done_ago(&lock);
+    exchange.take(call, lock, turn.now);
+    match (verdict, done_ago) {
+        // A success that was recorded stays true, however old the reply.
+        (Verdict::Placed(..) | Verdict::Absent(_), Some(ago)) => {
+            Verdict::Finished(End::Skipped { ago })
+        }
+        (verdict, _) => verdict,
+    }
+}
+
+/// Returns the verdict of a planted bug.
+#[cfg(proof)]
+fn planted_reply(
+    exchange: &mut Exchange,
+    write: &SentWrite,
+    outcome: &Outcome,
+    turn: &Turn<'_>,
+) -> Option<Verdict> {
+    if planted!(AnchorAtReply) {
+        exchange.writes.sent_again(write.call, turn.now);
+    }
+    if *outcome != Outcome::Unknown {
+        return None;
+    }
+    if planted!(UnknownAsFailed) {
+        exchange.writes.failed(write.call);
+    }
+    if planted!(JoinedAnew) && write.purpose == WritePurpose::Join {
+        return Some(Verdict::JoinedAnew);
+    }
+    if planted!(UnknownGrants) {
+        let given = (exchange.view.token_highest(), Some(0));
+        let calls = exchange.outbox.calls();
+        exchange.writes.seen_present(calls);
+        let timings = &exchange.options.timings;
+        let holding = Holding::acquired(given, write, calls, timings);
+        return Some(Verdict::Acquired {
+            holding,
+            news: false,
+        });
+    }
+    None
+}

@@ -1,0 +1,296 @@
+//! The exchange of a contender with the store: its calls, and the facts that replies have shown.
+//!
+//! Nothing here decides about the claim. The states of a contender send by this type, and read in it
+//! what is known.
+
+use std::time::Duration;
+
+use super::evictions::{Evictions, patience};
+use super::reads::Reads;
+use super::stream::Stream;
+use crate::claim::{IN_FLIGHT_MAX, Outbox, Turn};
+use crate::election::{BootTime, CallId, Claim, Declared, Randomness, Revision, Session};
+use crate::lock::claim_writes::{ClaimWrites, WritePurpose};
+use crate::lock::document::LockDocument;
+use crate::lock::effect::{Effect, Notice};
+use crate::lock::input::Options;
+use crate::lock::observations::{Observation, Observations};
+use crate::lock::operation::{Joining, Operation, Outcome};
+use crate::lock::status::End;
+use crate::lock::success::WorkKey;
+use crate::lock::view::View;
+
+#[derive(Debug, Clone)]
+pub(super) struct Exchange {
+    pub(super) options: Options,
+    pub(super) session: Session,
+    pub(super) view: View,
+    pub(super) writes: ClaimWrites,
+    pub(super) evictions: Evictions,
+    pub(super) reads: Reads,
+    pub(super) stream: Stream,
+    /// Earliest instant of the next write. Renewals of a holder ignore it, because authority
+    /// depends on them.
+    pub(super) retry_at: BootTime,
+    pub(super) outbox: Outbox<Effect>,
+}
+
+impl Exchange {
+    pub(super) fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
+        let lease_duration = options.timings.lease_duration();
+        let observations = if planted!(NothingRemembered) {
+            Observations::default()
+        } else {
+            options.observations.clone()
+        };
+        Self {
+            session: Session::random(random),
+            view: View::new(options.token_remembered, lease_duration, observations),
+            writes: ClaimWrites::new(Claim::random(random)),
+            evictions: Evictions::default(),
+            reads: Reads::default(),
+            stream: Stream::default(),
+            retry_at: now,
+            outbox: Outbox::new(),
+            options,
+        }
+    }
+
+    /// Continues with a new claim, which nothing has shown yet.
+    pub(super) fn claim_anew(&mut self, turn: &mut Turn<'_>) {
+        let fresh = Claim::random(turn.random);
+        let claim = if planted!(ClaimReused) {
+            self.writes.claim()
+        } else {
+            fresh
+        };
+        self.writes = ClaimWrites::new(claim);
+        self.view.claims_anew();
+        self.evictions.abandon();
+        // The stream follows the previous claim.
+        self.stop_watching();
+    }
+
+    /// Requests a stream of the current claim.
+    pub(super) fn follow(&mut self) {
+        self.stream.follow(self.writes.claim(), &mut self.outbox);
+    }
+
+    /// Ends reads and the stream.
+    pub(super) fn stop_watching(&mut self) {
+        self.reads.stop();
+        self.stream.close(&mut self.outbox);
+    }
+
+    /// Returns true if no contending write may be sent before a reply.
+    pub(super) fn is_busy(&self) -> bool {
+        self.writes.in_flight() > 0 || self.evictions.is_in_flight() || self.reads.is_behind()
+    }
+
+    /// Returns an instant one retry interval ahead.
+    pub(super) fn retry(&self, turn: &mut Turn<'_>) -> BootTime {
+        turn.now + turn.jittered(self.options.timings.retry_interval())
+    }
+
+    /// Delays the next write of a contender without authority.
+    pub(super) fn pause_writes(&mut self, turn: &mut Turn<'_>) {
+        self.retry_at = self.retry(turn);
+    }
+
+    pub(super) fn read_if_due(&mut self, now: BootTime) {
+        self.reads.send_if_due(&self.view, &mut self.outbox, now);
+    }
+
+    /// Records a write that carries a revision of the claim. The next call must be this write.
+    fn send_revision(&mut self, purpose: WritePurpose, turn: &mut Turn<'_>) -> Revision {
+        let call = self.outbox.next_call();
+        let fresh = Revision::random(turn.random);
+        self.writes.send(call, purpose, fresh, turn.now)
+    }
+
+    pub(super) fn create(&mut self) -> CallId {
+        let seen = self.view.token_highest();
+        self.outbox.send(Operation::Create { seen })
+    }
+
+    pub(super) fn join(&mut self, turn: &mut Turn<'_>) {
+        let want = self.options.want;
+        let entry = Joining {
+            claim: self.writes.claim(),
+            session: self.session,
+            mode: want.mode(),
+            revision: self.send_revision(WritePurpose::Join, turn),
+            slots: want.slots(),
+            lease_duration: Declared::of(self.options.timings.lease_duration()),
+        };
+        self.outbox.send(Operation::Join {
+            entry,
+            seen: self.view.token_highest(),
+            non_blocking: self.options.non_blocking,
+        });
+    }
+
+    /// Renews the entry, and declares this rest of its minimum hold, if any.
+    pub(super) fn renew(&mut self, min_hold: Option<Duration>, turn: &mut Turn<'_>) {
+        let mine = self.writes.mine();
+        let revision = self.send_revision(WritePurpose::Renew, turn);
+        if min_hold.is_some() {
+            self.writes.declare();
+        }
+        self.outbox.send(Operation::Renew {
+            claim: self.writes.claim(),
+            revision,
+            mine,
+            seen: self.view.token_floor(),
+            at_least: min_hold,
+        });
+    }
+
+    /// Marks the entry as one whose work has ended, while its place stays taken for `rest`.
+    pub(super) fn keep(
+        &mut self,
+        rest: Duration,
+        success: Option<WorkKey>,
+        turn: &mut Turn<'_>,
+    ) -> CallId {
+        let mine = self.writes.mine();
+        let revision = self.send_revision(WritePurpose::Keep, turn);
+        let call = self.outbox.send(Operation::Keep {
+            claim: self.writes.claim(),
+            revision,
+            mine,
+            at_least: rest,
+            success,
+        });
+        // Unlike a renewal, it is not awaited.
+        self.writes.open(call);
+        call
+    }
+
+    pub(super) fn leave(&mut self, success: Option<WorkKey>) -> CallId {
+        self.outbox.send(Operation::Leave {
+            claim: self.writes.claim(),
+            mine: self.writes.mine(),
+            seen: self.view.token_highest(),
+            success,
+            slots: self.options.want.slots(),
+        })
+    }
+
+    /// Evicts these entries. Without entries it only grants.
+    pub(super) fn evict(
+        &mut self,
+        entries: Vec<(Claim, Observation)>,
+        may_be_granted: bool,
+        turn: &mut Turn<'_>,
+    ) {
+        let me = may_be_granted.then(|| {
+            let revision = self.send_revision(WritePurpose::Evict, turn);
+            self.writes.writer(revision)
+        });
+        let seen = self.view.token_highest();
+        self.evictions.send(entries, me, seen, &mut self.outbox);
+    }
+
+    /// Evicts all entries that have expired for a waiter at `position`, or returns when the next
+    /// one expires.
+    pub(super) fn evict_if_due(
+        &mut self,
+        position: usize,
+        turn: &mut Turn<'_>,
+    ) -> Option<BootTime> {
+        let patience = patience(&self.options.timings, position);
+        let expired = self.view.observations().expired(patience, turn.now);
+        if expired.is_empty() {
+            return self.view.observations().next_expiry(patience);
+        }
+        self.evict(expired, self.writes.is_present(), turn);
+        None
+    }
+
+    /// Evicts, as a holder, entries that the current reply shows to be unchanged for too long.
+    ///
+    /// Triggered by a reply instead of a timer: among many holders, the first one to receive a
+    /// reply in time evicts, and the replies to the others show that it is done. Under brisk
+    /// traffic no contender waits long enough to do it.
+    pub(super) fn evict_as_holder(&mut self, turn: &mut Turn<'_>) {
+        let patience = patience(&self.options.timings, 0);
+        let expired = self.view.observations().expired(patience, turn.now);
+        if !self.evictions.is_in_flight() && !expired.is_empty() {
+            // A holder needs no grant, so this write carries no revision of its claim.
+            self.evict(expired, false, turn);
+        }
+    }
+
+    /// Returns when the next entry expires for a waiter at `position`.
+    pub(super) fn next_expiry(&self, position: usize) -> Option<BootTime> {
+        let patience = patience(&self.options.timings, position);
+        self.view.observations().next_expiry(patience)
+    }
+
+    pub(super) fn any_expired(&self, now: BootTime) -> bool {
+        self.next_expiry(0).is_some_and(|at| at <= now)
+    }
+
+    /// Records what any reply proves, even if the call is no longer awaited: the tokens in it were
+    /// used, and entries were evicted. Returns true for the eviction in flight. A contender that
+    /// has ended reports nothing.
+    pub(super) fn note(
+        &mut self,
+        call: CallId,
+        outcome: &Outcome,
+        reports: bool,
+        now: BootTime,
+    ) -> bool {
+        self.view.note_reply(outcome, self.writes.claim());
+        let evicted = self.evictions.reply(call, outcome, &mut self.view);
+        for entry in evicted.entries.into_iter().filter(|_| reports) {
+            self.outbox.notice(Notice::Swept {
+                identity: entry.identity,
+                token: entry.token,
+                state: entry.state,
+                silent: now.since(entry.since),
+            });
+        }
+        evicted.was_in_flight
+    }
+
+    /// Records the document in the reply to `call`.
+    pub(super) fn take(&mut self, call: CallId, lock: LockDocument, now: BootTime) {
+        let invalid = self.view.take(call, lock, self.writes.claim(), now);
+        for (identity, millis) in invalid {
+            let notice = Notice::InvalidLeaseDuration { identity, millis };
+            self.outbox.notice(notice);
+        }
+    }
+
+    /// Records a document that decides nothing about the claim, if it is new.
+    pub(super) fn take_news(&mut self, call: CallId, lock: LockDocument, now: BootTime) {
+        if self.view.is_news(call) && lock.token >= self.view.token() {
+            self.take(call, lock, now);
+        }
+    }
+
+    /// Returns the end of a contender that would have to wait.
+    pub(super) fn busy(&self) -> End {
+        let (holding, waiting) = self.view.numbers_ahead(self.writes.claim());
+        End::Busy {
+            holding,
+            waiting,
+            ahead: self.view.ahead(self.writes.claim()),
+        }
+    }
+
+    /// Panics in states that only a bug can cause.
+    pub(super) fn check_invariants(&self) {
+        let in_flight = self.writes.in_flight();
+        assert!(
+            in_flight <= IN_FLIGHT_MAX,
+            "{in_flight} writes of a claim are in flight"
+        );
+        assert!(
+            !self.reads.is_behind() || self.reads.is_active(),
+            "a contender is behind and does not read"
+        );
+    }
+}

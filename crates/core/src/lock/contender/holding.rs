@@ -1,0 +1,238 @@
+//! Holding the lock: authority, its renewals and its loss.
+//!
+//! Only an acknowledged write extends authority, counted from before that write was sent (I2). A
+//! grant by another contender gives some provisional authority before that, see `grant.rs`.
+
+use super::exchange::Exchange;
+use super::work::Work;
+use crate::claim::{IN_FLIGHT_MAX, Turn, earliest};
+use crate::election::{Authority, BootTime, CallId, Timings, Token};
+use crate::lock::claim_writes::{SentWrite, WritePurpose};
+use crate::lock::document::{Found, LockDocument};
+use crate::lock::effect::Effect;
+use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
+use crate::lock::operation::Outcome;
+use crate::lock::status::Loss;
+use crate::lock::view::Place;
+
+/// A claim with authority.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Holding {
+    token: Token,
+    slot: Option<u32>,
+    valid_until: BootTime,
+    /// True until a write is acknowledged that confirms the grant.
+    provisional: bool,
+    /// The newest acknowledged write. Acknowledgements of earlier writes no longer extend
+    /// authority.
+    newest: CallId,
+    /// Number of calls sent before the lock was acquired. The store may have performed these calls
+    /// before the grant, whatever the order of sending and answers.
+    sent_before: u64,
+    due: BootTime,
+    /// Renew as soon as possible, even if another attempt hangs.
+    hurry: bool,
+}
+
+impl Holding {
+    /// Creates the state of a contender whose `write` was acknowledged with this token and slot,
+    /// after `calls` calls.
+    pub(super) fn acquired(
+        (token, slot): (Token, Option<u32>),
+        write: &SentWrite,
+        calls: u64,
+        timings: &Timings,
+    ) -> Self {
+        Self {
+            token,
+            slot,
+            valid_until: write.sent + timings.renew_deadline(),
+            provisional: false,
+            newest: write.call,
+            sent_before: calls,
+            due: write.sent + timings.renew_interval(),
+            hurry: false,
+        }
+    }
+
+    /// Creates the provisional state of a contender with this grant, if that leaves enough time to
+    /// confirm it. Otherwise the grant must be confirmed first.
+    pub(super) fn granted(grant: Grant, exchange: &mut Exchange, now: BootTime) -> Option<Self> {
+        let timings = &exchange.options.timings;
+        let sent = match planted!(GrantFromEvent) {
+            true => now,
+            false => exchange.writes.sent_at(grant.revision)?,
+        };
+        let valid_until = match planted!(NeverConfirmed) {
+            true => sent + timings.renew_deadline(),
+            false => provisional_until(sent, timings),
+        };
+        let in_time = valid_until >= now + remaining_min(timings);
+        let usable = exchange.view.is_unused(grant.token) && exchange.options.may_hold_by(&grant);
+        if !in_time || !usable {
+            return None;
+        }
+        let calls = exchange.outbox.calls();
+        exchange.writes.seen_present(calls);
+        exchange.view.note_grant(grant.token);
+        Some(Self {
+            token: grant.token,
+            slot: grant.slot,
+            valid_until,
+            provisional: true,
+            newest: CallId(0),
+            sent_before: calls,
+            due: confirm_at(valid_until, now),
+            hurry: false,
+        })
+    }
+
+    pub(super) fn authority(&self) -> Authority {
+        Authority {
+            token: self.token,
+            valid_until: self.valid_until,
+        }
+    }
+
+    pub(super) fn slot(&self) -> Option<u32> {
+        self.slot
+    }
+
+    pub(super) fn is_provisional(&self) -> bool {
+        self.provisional
+    }
+
+    /// Returns the effect that reports a lock acquired by a contender that began at `began`.
+    pub(super) fn report(&self, began: BootTime, now: BootTime) -> Effect {
+        Effect::Acquired {
+            token: self.token,
+            slot: self.slot,
+            valid_until: self.valid_until,
+            waited: now.since(began),
+        }
+    }
+
+    /// Renews as soon as possible, even if another attempt hangs.
+    pub(super) fn hurry(&mut self) {
+        self.hurry = true;
+    }
+
+    /// Renews if that is due and returns the next wake-up.
+    pub(super) fn advance(
+        &mut self,
+        work: &Work,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Option<BootTime> {
+        let in_flight = exchange.writes.in_flight();
+        // A confirmation does not wait for a write that was sent before the grant.
+        let free = in_flight == 0 || (self.provisional && in_flight < IN_FLIGHT_MAX);
+        let next = if self.hurry && in_flight < IN_FLIGHT_MAX {
+            Some(turn.now)
+        } else {
+            free.then_some(self.due)
+        };
+        if next.is_none_or(|due| due > turn.now) {
+            return earliest([Some(self.valid_until), next]);
+        }
+        self.renew_at(
+            turn.now + exchange.options.timings.renew_interval(),
+            turn.now,
+        );
+        self.hurry = false;
+        exchange.renew(work.rest(turn.now), turn);
+        Some(self.valid_until)
+    }
+
+    /// Schedules the next renewal: at `confirmed`, or soon if the grant is still to be confirmed.
+    fn renew_at(&mut self, confirmed: BootTime, now: BootTime) {
+        self.due = match self.provisional {
+            true => now + CONFIRM_AFTER,
+            false => confirmed,
+        };
+    }
+
+    /// Handles the reply to a write of the claim, possibly late or out of order. Returns the loss
+    /// that the reply proves.
+    pub(super) fn reply(
+        &mut self,
+        write: &SentWrite,
+        outcome: Outcome,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Option<Loss> {
+        let retry = exchange.retry(turn);
+        match outcome {
+            // Acknowledgements older than the newest one prove nothing.
+            Outcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
+            Outcome::Applied(Found::Lock(lock)) => {
+                let place = Place::of(exchange.writes.claim(), &lock);
+                let timings = &exchange.options.timings;
+                let is_current = match self.acknowledged(write, place, &lock, timings, turn.now) {
+                    Err(loss) => return Some(loss),
+                    Ok(is_current) => is_current,
+                };
+                exchange.writes.open(write.call);
+                if is_current && exchange.view.is_news(write.call) {
+                    exchange.take(write.call, lock, turn.now);
+                    exchange.evict_as_holder(turn);
+                }
+            }
+            Outcome::Applied(Found::Missing | Found::Foreign(_)) => return Some(Loss::Rejected),
+            // The late rejection of a write that a later one overtook proves nothing.
+            Outcome::Rejected
+                if write.purpose == WritePurpose::Renew
+                    && exchange.writes.is_newest(write.call) =>
+            {
+                return Some(Loss::Rejected);
+            }
+            Outcome::Rejected => exchange.writes.record(write.call, &outcome),
+            Outcome::Failed | Outcome::Unknown => {
+                exchange.writes.record(write.call, &outcome);
+                self.renew_at(retry, turn.now);
+            }
+        }
+        None
+    }
+
+    /// Applies the document that a current write of this claim left behind. Returns false if the
+    /// document is of before the grant.
+    ///
+    /// # Errors
+    /// The loss that the document proves.
+    fn acknowledged(
+        &mut self,
+        write: &SentWrite,
+        place: Place<'_>,
+        lock: &LockDocument,
+        timings: &Timings,
+        now: BootTime,
+    ) -> Result<bool, Loss> {
+        let token = place.entry().and_then(|entry| entry.token);
+        if write.call.0 <= self.sent_before && token != Some(self.token) {
+            return Ok(false);
+        }
+        let Place::Holder(entry) = place else {
+            return Err(Loss::Rejected);
+        };
+        if lock.token < self.token {
+            return Err(Loss::StoreRolledBack);
+        }
+        if entry.token != Some(self.token) || entry.slot != self.slot {
+            return Err(Loss::Rejected);
+        }
+        if entry.revision == write.revision {
+            let from = if planted!(RenewalFromReply) {
+                now
+            } else {
+                write.sent
+            };
+            self.valid_until = self.valid_until.max(from + timings.renew_deadline());
+            self.newest = write.call;
+            if std::mem::replace(&mut self.provisional, false) {
+                self.due = write.sent + timings.renew_interval();
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,167 @@
+//! Joining: adding the claim to the document, or ending with a reason.
+//!
+//! The join is repeated with the same claim until the claim is known to be in the document. Every
+//! attempt has its own revision.
+
+use super::exchange::Exchange;
+use super::reads::Proof;
+use crate::claim::{Turn, earliest};
+use crate::election::{BootTime, CallId};
+use crate::lock::document::QUEUE_MAX;
+use crate::lock::effect::Notice;
+use crate::lock::operation::Outcome;
+use crate::lock::status::End;
+
+/// Maximum number of rejected joins before the next join is delayed. Two can be lost races; more
+/// suggest a store that does not show its current state.
+const REFUSED_MAX: u32 = 2;
+
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Joining {
+    next: Next,
+    at: BootTime,
+    creating: Option<CallId>,
+    /// Latest instant to wait for the change stream before joining.
+    stream_awaited: Option<BootTime>,
+    /// Number of rejected joins of this claim.
+    refused: u32,
+    full_reported: bool,
+}
+
+/// Next step of a join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Next {
+    Join,
+    Create,
+    /// The lock has no room: read again, and evict expired entries.
+    Look,
+}
+
+impl Joining {
+    /// Creates the state of a contender that joins at `at`, and opens the stream before that if the
+    /// options ask for it.
+    pub(super) fn at(at: BootTime, exchange: &mut Exchange, now: BootTime) -> Self {
+        let options = &exchange.options;
+        let stream_awaited =
+            (options.watch_first).then(|| now + options.timings.operation_timeout());
+        if stream_awaited.is_some() {
+            exchange.follow();
+        }
+        Self {
+            next: Next::Join,
+            at,
+            creating: None,
+            stream_awaited,
+            refused: 0,
+            full_reported: false,
+        }
+    }
+
+    /// Stops waiting for the stream, which is open or unavailable.
+    pub(super) fn stream_settled(&mut self) {
+        self.stream_awaited = None;
+    }
+
+    /// Performs everything that is due and returns the next wake-up.
+    pub(super) fn advance(
+        &mut self,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Option<BootTime> {
+        exchange.read_if_due(turn.now);
+        let next_read = exchange.reads.next();
+        if exchange.is_busy() || self.creating.is_some() {
+            return next_read;
+        }
+        let at = self.at.max(exchange.retry_at);
+        let at = at.max(self.stream_awaited.unwrap_or_default());
+        let next_step = match self.next {
+            Next::Join | Next::Create if at > turn.now => Some(at),
+            Next::Join => {
+                exchange.join(turn);
+                None
+            }
+            Next::Create => {
+                self.creating = Some(exchange.create());
+                None
+            }
+            Next::Look => exchange.evict_if_due(0, turn),
+        };
+        earliest([next_step, next_read])
+    }
+
+    /// Schedules a create, because a read found no document.
+    pub(super) fn create(&mut self, now: BootTime) {
+        self.next(Next::Create, now);
+    }
+
+    /// Returns true if the call is the create in flight.
+    pub(super) fn creates(&self, call: CallId) -> bool {
+        self.creating == Some(call)
+    }
+
+    /// Handles the reply to the create.
+    pub(super) fn created(
+        &mut self,
+        outcome: &Outcome,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) {
+        self.creating = None;
+        match outcome {
+            Outcome::Applied(_) | Outcome::Rejected => {
+                exchange.view.created();
+                self.next(Next::Join, turn.now);
+            }
+            Outcome::Failed | Outcome::Unknown => {
+                exchange.reads.fall_behind(exchange.retry(turn));
+            }
+        }
+    }
+
+    /// Records a rejected join.
+    pub(super) fn refused(&mut self) {
+        self.refused += 1;
+    }
+
+    /// Decides the next step after a reply showed the document without the claim. Returns the end
+    /// of a contender that cannot join.
+    pub(super) fn absent(
+        &mut self,
+        proof: Proof,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Option<End> {
+        let lock = exchange.view.lock()?;
+        let (mode, slots) = (exchange.options.want.mode(), exchange.options.want.slots());
+        let is_unused = lock.holders.is_empty() && lock.queue.is_empty();
+        let fits = lock.slots == slots || is_unused;
+        let is_free = lock.queue.is_empty() && lock.has_room(mode, slots);
+        let must_wait = exchange.options.non_blocking && !is_free;
+        if (!fits || must_wait) && exchange.any_expired(turn.now) {
+            // Apart from the evicted entries, the lock may be unused or free.
+            self.next(Next::Look, turn.now);
+        } else if !fits && proof == Proof::Newest {
+            return Some(End::WrongSlots { has: lock.slots });
+        } else if !fits {
+            exchange.reads.doubt(turn.now);
+        } else if must_wait {
+            return Some(exchange.busy());
+        } else if lock.queue.len() >= QUEUE_MAX {
+            exchange.reads.soon(exchange.retry(turn));
+            self.next(Next::Look, turn.now);
+            if !std::mem::replace(&mut self.full_reported, true) {
+                exchange.outbox.notice(Notice::QueueFull);
+            }
+        } else {
+            let retry = exchange.retry(turn);
+            let is_patient = self.refused > REFUSED_MAX;
+            self.next(Next::Join, if is_patient { retry } else { turn.now });
+        }
+        None
+    }
+
+    fn next(&mut self, next: Next, at: BootTime) {
+        (self.next, self.at) = (next, at);
+    }
+}

@@ -1,0 +1,165 @@
+//! Reads of the document: when to read, and which replies to trust.
+//!
+//! A reply is not trusted if it shows that this contender's own entry is gone or was changed by
+//! another process, or that the document is older than before. A write or a linearizable read must
+//! confirm it, because a deposed primary still answers majority reads.
+
+use crate::claim::Outbox;
+use crate::election::{BootTime, CallId, Token};
+use crate::lock::document::{Found, LockDocument};
+use crate::lock::effect::Effect;
+use crate::lock::operation::Operation;
+use crate::lock::view::View;
+
+/// The read in flight and the next one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reads {
+    in_flight: Option<Reading>,
+    due: Option<BootTime>,
+    /// True if a reply showed something that only a linearizable read can confirm.
+    suspicious: bool,
+    /// True if a read must be answered before the next write, for example after a rejection.
+    behind: bool,
+}
+
+/// A read in flight.
+#[derive(Debug, Clone, Copy, Hash)]
+pub(super) struct Reading {
+    pub(super) call: CallId,
+    confirm: bool,
+    /// Token that the document was known to have when the read was sent.
+    token_known: Token,
+}
+
+/// Guarantee on how current a shown document is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// A majority read. The document may be older than what is known.
+    Plain,
+    /// A linearizable read or an acknowledged write.
+    Newest,
+}
+
+/// Meaning of the reply to a read.
+pub(super) enum Finding {
+    /// Only a linearizable read can confirm the reply.
+    Doubtful,
+    /// The document lost acknowledged writes; with its current token, unless it is gone.
+    RolledBack(Option<Token>),
+    Foreign(String),
+    Missing,
+    Lock(LockDocument, Proof),
+}
+
+impl Proof {
+    /// Returns true if an entry that the document does not show is gone.
+    pub(super) fn is_trusted(self) -> bool {
+        match self {
+            Self::Newest => true,
+            Self::Plain => planted!(PlainReadProvesAbsence),
+        }
+    }
+}
+
+impl Reads {
+    /// Schedules a read at `at`, unless an earlier one is due.
+    pub(super) fn soon(&mut self, at: BootTime) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    /// Schedules the next read at `at`.
+    pub(super) fn plan(&mut self, at: BootTime) {
+        self.due = Some(at);
+    }
+
+    /// Discards the read in flight and schedules another one, because the answer may predate the
+    /// latest change.
+    pub(super) fn again(&mut self, at: BootTime) {
+        self.in_flight = None;
+        self.due = Some(at);
+    }
+
+    /// Blocks writes until a read that is sent from now on is answered. The read is due at `at`.
+    pub(super) fn fall_behind(&mut self, at: BootTime) {
+        self.behind = true;
+        self.again(at);
+    }
+
+    /// Requests a linearizable read before the next write.
+    pub(super) fn doubt(&mut self, now: BootTime) {
+        self.suspicious = true;
+        self.fall_behind(now);
+    }
+
+    pub(super) fn stop(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Returns true if no read is in flight or must precede the next write.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight.is_none() && !self.behind
+    }
+
+    /// Returns true if a read is in flight or due.
+    pub(super) fn is_active(&self) -> bool {
+        self.in_flight.is_some() || self.due.is_some()
+    }
+
+    /// Returns when the next read is due, or `None` if none is planned or one is in flight.
+    pub(super) fn next(&self) -> Option<BootTime> {
+        self.due.filter(|_| self.in_flight.is_none())
+    }
+
+    /// Sends a read if one is due.
+    pub(super) fn send_if_due(&mut self, view: &View, outbox: &mut Outbox<Effect>, now: BootTime) {
+        if self.next().is_some_and(|due| due <= now) {
+            let confirm = self.suspicious;
+            self.in_flight = Some(Reading {
+                call: outbox.send(Operation::Read { confirm }),
+                confirm,
+                token_known: view.token(),
+            });
+            self.due = None;
+        }
+    }
+
+    /// Takes the read in flight if `call` is it.
+    pub(super) fn answered(&mut self, call: CallId) -> Option<Reading> {
+        self.in_flight.take_if(|reading| reading.call == call)
+    }
+
+    /// Records a reply that leaves no doubt.
+    pub(super) fn settle(&mut self) {
+        self.behind = false;
+        self.suspicious = false;
+    }
+
+    /// Writes the state to `form`.
+    #[cfg(proof)]
+    pub(super) fn compare(&self, form: &mut impl super::Form) {
+        form.put(&(self.in_flight, self.due, self.suspicious, self.behind));
+    }
+}
+
+impl Reading {
+    /// Returns what the reply means for a contender with this view.
+    pub(super) fn finding(self, found: Found, view: &View) -> Finding {
+        // Documents seen after the read was sent may be newer than its answer.
+        let conclusive = self.confirm && self.token_known == view.token();
+        let (finding, proved) = match found {
+            Found::Lock(lock) if lock.token < view.token() => {
+                (Finding::RolledBack(Some(lock.token)), conclusive)
+            }
+            Found::Missing if view.exists() => (Finding::RolledBack(None), conclusive),
+            Found::Foreign(why) => (Finding::Foreign(why), self.confirm),
+            Found::Missing => (Finding::Missing, true),
+            Found::Lock(lock) if self.confirm => (Finding::Lock(lock, Proof::Newest), true),
+            Found::Lock(lock) => (Finding::Lock(lock, Proof::Plain), true),
+        };
+        if proved { finding } else { Finding::Doubtful }
+    }
+}

@@ -1,0 +1,69 @@
+//! States of a contender.
+
+use super::exchange::Exchange;
+use super::holding::Holding;
+use super::joining::Joining;
+use super::leaving::Leaving;
+use super::waiting::Waiting;
+use crate::lock::status::{End, Loss, Standing};
+
+#[derive(Debug, Clone, Hash)]
+pub(super) enum State {
+    Joining(Joining),
+    Waiting(Waiting),
+    Holding(Holding),
+    /// The claim is lost; the work under it may still run.
+    Lost(Loss),
+    Leaving(Leaving),
+    Ended(End),
+}
+
+impl State {
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting(_))
+    }
+
+    /// Returns true for a contender that has no authority yet.
+    pub(super) fn contends(&self) -> bool {
+        matches!(self, Self::Joining(_) | Self::Waiting(_))
+    }
+
+    pub(super) fn holding(&self) -> Option<&Holding> {
+        match self {
+            Self::Holding(holding) => Some(holding),
+            Self::Joining(_)
+            | Self::Waiting(_)
+            | Self::Lost(_)
+            | Self::Leaving(_)
+            | Self::Ended(_) => None,
+        }
+    }
+
+    pub(super) fn joining(&mut self) -> Option<&mut Joining> {
+        match self {
+            Self::Joining(joining) => Some(joining),
+            Self::Waiting(_)
+            | Self::Holding(_)
+            | Self::Lost(_)
+            | Self::Leaving(_)
+            | Self::Ended(_) => None,
+        }
+    }
+
+    /// Returns the state to publish.
+    pub(super) fn standing(&self, exchange: &Exchange) -> Standing {
+        let claim = exchange.writes.claim();
+        match self {
+            Self::Joining(_) => Standing::Joining,
+            Self::Waiting(waiting) => Standing::Waiting {
+                position: waiting.position(),
+                holding: exchange.view.numbers_ahead(claim).0,
+                ahead: exchange.view.ahead(claim),
+            },
+            Self::Holding(holding) => Standing::Held(holding.authority()),
+            Self::Lost(loss) => Standing::Lost(*loss),
+            Self::Leaving(_) => Standing::Leaving,
+            Self::Ended(end) => Standing::Ended(end.clone()),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Waiting in the queue: keeping the place, confirming a grant.
+
+use std::time::Duration;
+
+use super::exchange::Exchange;
+use crate::claim::{IN_FLIGHT_MAX, Turn, earliest};
+use crate::election::{BootTime, CallId};
+use crate::lock::input::AtLeast;
+
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Waiting {
+    position: usize,
+    /// True if the entry is among the holders, without authority, and must be confirmed
+    /// immediately.
+    granted: bool,
+    renew_due: BootTime,
+    /// True if the document leaves a place for the head of the queue, which is this contender.
+    overlooked: bool,
+    /// True if a confirmation found no free slot, so that another holder must leave or be evicted.
+    lacks_slot: bool,
+    /// Confirm even if another attempt hangs.
+    hurry: bool,
+}
+
+/// Place of the claim in the newest document.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WaitingPlace {
+    pub(super) position: usize,
+    pub(super) granted: bool,
+    /// True if the write that showed it confirmed a grant without a free slot.
+    pub(super) lacks_slot: bool,
+}
+
+impl WaitingPlace {
+    /// A granted place, without a document.
+    pub(super) const GRANTED: Self = Self {
+        position: 0,
+        granted: true,
+        lacks_slot: false,
+    };
+}
+
+impl Waiting {
+    /// Creates the state of a contender that is in the document. It renews at `renew_due`.
+    pub(super) fn at(place: WaitingPlace, overlooked: bool, renew_due: BootTime) -> Self {
+        Self {
+            position: place.position,
+            granted: place.granted,
+            renew_due,
+            overlooked,
+            lacks_slot: place.lacks_slot && place.granted,
+            hurry: false,
+        }
+    }
+
+    /// Moves to the place that a newer document shows.
+    pub(super) fn move_to(&mut self, place: WaitingPlace, overlooked: bool) {
+        self.position = place.position;
+        self.granted = place.granted;
+        self.overlooked = overlooked;
+        self.confirmed(place.lacks_slot);
+    }
+
+    /// Records that the stream reported no entry before this one.
+    pub(super) fn at_the_head(&mut self, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+        self.position = 0;
+        let at = turn.now + self.read_interval(exchange, turn);
+        exchange.reads.soon(at);
+    }
+
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Records if the confirmation of a grant found no free slot.
+    pub(super) fn confirmed(&mut self, lacks_slot: bool) {
+        self.lacks_slot |= lacks_slot && self.granted;
+    }
+
+    /// Confirms a grant at once, even if another attempt hangs.
+    pub(super) fn hurry(&mut self, exchange: &Exchange) {
+        self.hurry = self.is_granted(exchange);
+    }
+
+    /// Renews at `at`, because a write was not acknowledged.
+    pub(super) fn renew_at(&mut self, at: BootTime) {
+        self.renew_due = at;
+    }
+
+    fn is_granted(&self, exchange: &Exchange) -> bool {
+        self.granted || exchange.stream.reports_grant()
+    }
+
+    /// Performs everything that is due and returns the next wake-up.
+    pub(super) fn advance(
+        &mut self,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Option<BootTime> {
+        self.write_if_due(exchange, turn);
+        exchange.read_if_due(turn.now);
+        let next_read = exchange.reads.next();
+        if exchange.is_busy() {
+            return next_read;
+        }
+        let write = if self.is_granted(exchange) || self.overlooked {
+            Some(turn.now)
+        } else {
+            earliest([Some(self.renew_due), exchange.next_expiry(self.position)])
+        };
+        earliest([next_read, write.map(|at| at.max(exchange.retry_at))])
+    }
+
+    fn write_if_due(&mut self, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+        let renew_due = renewal_after(exchange, turn);
+        let in_flight = exchange.writes.in_flight();
+        let granted = self.is_granted(exchange);
+        let in_addition = self.hurry && granted && in_flight < IN_FLIGHT_MAX;
+        let free = in_flight == 0 && !exchange.evictions.is_in_flight();
+        let blocked = exchange.reads.is_behind() || exchange.retry_at > turn.now;
+        if blocked || !(free || in_addition) {
+            return;
+        }
+        if !granted && std::mem::take(&mut self.overlooked) {
+            exchange.evict(Vec::new(), true, turn);
+            // Waits before the next attempt, if the reply does not show a grant.
+            return exchange.pause_writes(turn);
+        }
+        let evicts = self.lacks_slot && exchange.any_expired(turn.now);
+        if evicts || (!granted && self.renew_due > turn.now) {
+            exchange.evict_if_due(self.position, turn);
+            return;
+        }
+        self.renew_due = renew_due;
+        self.hurry = false;
+        // The renewal may be what the lock is acquired by, so it declares all of the minimum hold.
+        let min_hold = exchange.options.at_least;
+        let declares = granted && min_hold != AtLeast::NONE;
+        exchange.renew(declares.then_some(min_hold.get()), turn);
+    }
+
+    /// Schedules the next read after the reply to `call` showed the place.
+    pub(super) fn shown_by(&self, call: CallId, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+        exchange.stream.shown(call, self.granted);
+        if exchange.stream.may_postdate(call) {
+            exchange.reads.plan(turn.now);
+        } else {
+            self.plan_read(exchange, turn);
+        }
+    }
+
+    /// Schedules the next read.
+    pub(super) fn plan_read(&self, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+        let at = turn.now + self.read_interval(exchange, turn);
+        exchange.reads.plan(at);
+    }
+
+    /// Returns the time until the next read.
+    fn read_interval(&self, exchange: &Exchange, turn: &mut Turn<'_>) -> Duration {
+        let timings = &exchange.options.timings;
+        if !exchange.stream.is_open() {
+            return turn.jittered(timings.retry_interval());
+        }
+        let places = u32::try_from(self.position)
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
+        let pace = timings.operation_timeout().saturating_mul(places);
+        turn.shortened(pace.min(timings.lease_duration() / 3))
+    }
+}
+
+/// Returns when to renew after a write of now.
+pub(super) fn renewal_after(exchange: &Exchange, turn: &mut Turn<'_>) -> BootTime {
+    turn.now + turn.shortened(exchange.options.timings.lease_duration() / 3)
+}
