@@ -207,13 +207,8 @@ impl DeadlinePolicy {
     /// Records an input, and decides on [`Input::Time`].
     pub fn handle(&mut self, now: BootTime, input: Input) {
         match input {
-            Input::Order(order) => {
-                self.accept(order);
-                if planted!(EachRecordJudged) {
-                    self.judge(now);
-                }
-            }
-            Input::Closed => self.closed = !planted!(ClosedPipeIgnored),
+            Input::Order(order) => self.accept(order),
+            Input::Closed => self.closed = true,
             Input::LeaderEnded => {
                 if self.phase == Phase::Running {
                     self.phase = Phase::LeaderEnded;
@@ -351,14 +346,10 @@ impl DeadlinePolicy {
     fn kill_at(&self) -> BootTime {
         let stop = self.order.stop.map(|stop| stop.kill_at);
         let left_behind = self.left_behind_at.map(|at| at + self.leftovers.grace);
-        let mut last = self.order.terms.kill_at;
-        if planted!(LossWithoutKill) {
-            last = last + Duration::from_secs(3600);
-        }
         [stop, left_behind]
             .into_iter()
             .flatten()
-            .fold(last, BootTime::min)
+            .fold(self.order.terms.kill_at, BootTime::min)
     }
 }
 

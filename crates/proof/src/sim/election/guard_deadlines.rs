@@ -13,7 +13,7 @@ use crate::deadline_policy::Order as Record;
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Input};
 
-/// As in `src/supervisor.rs`.
+/// As in `crates/supervisor/src/lib.rs`.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
     }
 
     /// Returns the instant at which the daemon reports that the workload survived its kill, as in
-    /// `src/supervisor/command.rs`.
+    /// `crates/supervisor/src/command.rs`.
     pub(super) fn stuck_at(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let Record { terms, stop, .. } = guard.wanted;
@@ -80,7 +80,7 @@ impl World {
         self.kill_guard(g);
     }
 
-    /// Returns the time at which the daemon gives up a start, as in `src/supervisor.rs`.
+    /// Returns the time at which the daemon gives up a start, as in `crates/supervisor/src/lib.rs`.
     pub(super) fn start_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let starts = matches!(guard.child, Child::Unborn | Child::Recording(_));

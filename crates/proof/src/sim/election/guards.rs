@@ -1,4 +1,4 @@
-//! The supervised workload: the requests of its daemon (`src/supervisor.rs` and
+//! The supervised workload: the requests of its daemon (`crates/supervisor/src/lib.rs` and
 //! `crates/guard/src/client.rs`), the guard, and its child.
 //!
 //! The decisions of a guard are made by the shipped `DeadlinePolicy`. The work of
@@ -25,7 +25,7 @@ use crate::proof::sim::MS;
 
 /// As in `crates/guard/src/client.rs`.
 pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
-/// As in `src/supervisor/command.rs`.
+/// As in `crates/supervisor/src/command.rs`.
 pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 /// Upper bound of the latency of a record or a report.
 const LATENCY_MAX: u64 = 20 * MS;
@@ -175,7 +175,7 @@ impl World {
             directory,
             token,
             claim,
-            judge: DeadlinePolicy::new(terms, SIGTERM).with_leftovers(leftovers),
+            judge: DeadlinePolicy::new(patient(terms), SIGTERM).with_leftovers(leftovers),
             alive: true,
             frozen_until: self.now + begins,
             child: Child::Unborn,
@@ -308,11 +308,16 @@ impl World {
             && (at <= self.now || closed)
         {
             guard.pipe.pop_front();
-            guard.judge.handle(now, PolicyInput::Order(record));
+            let terms = patient(record.terms);
+            let order = PolicyInput::Order(Record { terms, ..record });
+            guard.judge.handle(now, order);
+            if planted!(EachRecordJudged) {
+                guard.judge.handle(now, PolicyInput::Time);
+            }
             guard.read = record;
             records += 1;
         }
-        if closed {
+        if closed && !planted!(ClosedPipeIgnored) {
             guard.judge.handle(now, PolicyInput::Closed);
         }
         if guard.leader_ended() && !std::mem::replace(&mut guard.told_leader_ended, true) {
@@ -452,4 +457,12 @@ impl World {
             .iter()
             .any(|g| holds(&self.own.guards[*g]))
     }
+}
+
+/// Returns the terms as the policy receives them.
+fn patient(mut terms: Terms) -> Terms {
+    if planted!(LossWithoutKill) {
+        terms.kill_at = terms.kill_at + Duration::from_secs(3600);
+    }
+    terms
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Violation, require, with};
 
-/// As in `src/supervisor/command.rs`.
+/// As in `crates/supervisor/src/command.rs`.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum time for which orders and reports are in flight, and the processes act on them.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
