@@ -148,8 +148,7 @@ impl LockContender {
             Input::PrimaryChanged => self.primary_changed(turn.now),
             Input::GiveUp => {
                 // No work began, so no place is kept, even if the lock is lost by now.
-                let is_leaving = matches!(self.state, State::Leaving(_));
-                if !is_leaving && !planted!(GivenUpPlaceKept) {
+                if !matches!(self.state, State::Leaving(_)) {
                     self.work.never_began();
                 }
                 self.give_up(turn.now);
@@ -423,9 +422,6 @@ impl LockContender {
     fn lose(&mut self, loss: Loss, now: BootTime) {
         self.exchange.outbox.push(Effect::Lost(loss));
         self.enter(State::Lost(loss), now);
-        if planted!(LeaveBeforeWork) {
-            self.give_up(now);
-        }
     }
 
     /// Leaves, from any state.

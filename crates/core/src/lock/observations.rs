@@ -97,13 +97,10 @@ impl Observations {
     ) -> Vec<(Identity, i64)> {
         let mut before = std::mem::take(&mut self.0);
         let mut absurd = Vec::new();
-        let holders = lock.holders.iter().map(|entry| {
-            let flagged = planted!(GrantAsFlag) && entry.granted_revision.is_some();
-            match entry.is_confirmed() && !flagged {
-                true if entry.is_over => (entry, EntryState::Kept),
-                true => (entry, EntryState::Held),
-                false => (entry, EntryState::Granted),
-            }
+        let holders = lock.holders.iter().map(|entry| match entry.is_confirmed() {
+            true if entry.is_over => (entry, EntryState::Kept),
+            true => (entry, EntryState::Held),
+            false => (entry, EntryState::Granted),
         });
         let queue = lock.queue.iter().map(|entry| (entry, EntryState::Waiting));
         for (entry, state) in holders.chain(queue) {
@@ -222,7 +219,6 @@ impl Observation {
             EntryState::Waiting | EntryState::Held => self.lease_duration.duration(),
             EntryState::Kept => Duration::ZERO,
         };
-        let kept_until = self.kept_until.filter(|_| !planted!(DeathEndsLeastTime));
-        (self.since + wait).max(kept_until.unwrap_or_default()) + patience.stagger
+        (self.since + wait).max(self.kept_until.unwrap_or_default()) + patience.stagger
     }
 }

@@ -187,9 +187,7 @@ fn written(
     };
     let slot = own.slot;
     let lacks_slot = !options.is_served_by(slot);
-    let is_declared = options.at_least == AtLeast::NONE
-        || own.at_least > std::time::Duration::ZERO
-        || planted!(LeastTimeUndeclared);
+    let is_declared = options.at_least == AtLeast::NONE || own.at_least > std::time::Duration::ZERO;
     let in_time = write.sent + options.timings.renew_deadline() > turn.now;
     let calls = exchange.outbox.calls();
     let news = exchange.view.is_news(call);
@@ -317,9 +315,6 @@ fn planted_reply(
     }
     if *outcome != Outcome::Unknown {
         return None;
-    }
-    if planted!(UnknownAsFailed) {
-        exchange.writes.failed(write.call);
     }
     if planted!(JoinedAnew) && write.purpose == WritePurpose::Join {
         return Some(Verdict::JoinedAnew);

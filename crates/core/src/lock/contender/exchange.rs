@@ -14,7 +14,7 @@ use crate::lock::claim_writes::{ClaimWrites, WritePurpose};
 use crate::lock::document::LockDocument;
 use crate::lock::effect::{Effect, Notice};
 use crate::lock::input::Options;
-use crate::lock::observations::{Observation, Observations};
+use crate::lock::observations::Observation;
 use crate::lock::operation::{Joining, Operation, Outcome};
 use crate::lock::status::End;
 use crate::lock::success::WorkKey;
@@ -38,11 +38,7 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
         let lease_duration = options.timings.lease_duration();
-        let observations = if planted!(NothingRemembered) {
-            Observations::default()
-        } else {
-            options.observations.clone()
-        };
+        let observations = options.observations.clone();
         Self {
             session: Session::random(random),
             view: View::new(options.token_remembered, lease_duration, observations),

@@ -59,10 +59,9 @@ impl Leaving {
         turn: &mut Turn<'_>,
     ) -> Result<Option<BootTime>, End> {
         if self.until <= turn.now || !exchange.writes.may_be_stored() {
-            let assumed = self.end != End::Released || planted!(ReleaseAssumed);
-            return Err(match assumed {
-                true => self.end.clone(),
-                false => End::Unconfirmed,
+            return Err(match self.end == End::Released {
+                true => End::Unconfirmed,
+                false => self.end.clone(),
             });
         }
         // A leave that overtakes its own join would leave a ghost entry behind. The wait for the

@@ -8,6 +8,7 @@ use crate::election::{BootTime, Claim, Identity, Revision, Token};
 use crate::lock::{
     Hint, LockContender, Observations, OncePer, Operation, Options, Outcome, WorkKey,
 };
+use crate::proof::flawed::lock as flawed;
 use crate::proof::model::calls::{self, Payload};
 use crate::proof::model::canonical::{Canonical, EPOCH};
 use crate::proof::model::draw::Draw;
@@ -155,7 +156,7 @@ impl Machine {
             token_remembered: token,
             observations,
         };
-        self.contender = Some(LockContender::new(options, now, &mut draw(drawn)));
+        self.contender = Some(flawed::contender(options, now, &mut draw(drawn)));
     }
 
     /// Ends the process in order. It leaves its memory to the next one, if there will be one.

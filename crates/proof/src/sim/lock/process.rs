@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::ledger::Ledger;
 use crate::election::{BootTime, Claim};
 use crate::lock::{Input, LockContender, Options};
+use crate::proof::flawed::lock as flawed;
 use crate::proof::sim::driver::Driver;
 use crate::proof::sim::ids::Ids;
 
@@ -53,7 +54,7 @@ impl Process {
     ) -> Self {
         Self {
             seat,
-            contender: LockContender::new(options.clone(), clock, random.at(clock)),
+            contender: flawed::contender(options.clone(), clock, random.at(clock)),
             alive: true,
             works: false,
             acquired_at: None,

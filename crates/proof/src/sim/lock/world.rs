@@ -15,6 +15,7 @@ use super::seats::{Seat, timings};
 use crate::election::{BootTime, Claim, Token, WallMillis};
 use crate::lock::mutation::Mutation;
 use crate::lock::{Effect, Found, Hint, Input, Operation, Outcome, Standing, Status};
+use crate::proof::flawed::lock as flawed;
 use crate::proof::sim::faults::Planned;
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::run::Setup;
@@ -240,12 +241,13 @@ impl World {
         }
         p.ledger.before(now, &input, &p.contender.status());
         let random = self.machines[p.seat].random.at(now);
-        p.contender.handle(now, input, random);
+        flawed::handle(&mut p.contender, now, input, random);
         let status = p.contender.status();
         let authority = p.contender.authority_at(now);
         let violation = p.ledger.after(authority, &status);
         self.found(violation);
-        while let Some(effect) = self.processes[process].contender.next_effect() {
+        let want = self.processes[process].options.want;
+        while let Some(effect) = flawed::next_effect(&mut self.processes[process].contender, want) {
             self.perform(process, effect);
         }
     }

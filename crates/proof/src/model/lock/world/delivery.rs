@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::World;
 use crate::election::{CallId, Claim, Token};
 use crate::lock::{Effect, End, EntryState, Hint, Input, Loss, Notice, Operation, Outcome, Want};
+use crate::proof::flawed::lock as flawed;
 use crate::proof::model::lock::bounds::Bounds;
 use crate::proof::model::lock::machine::{Machine, Place, Stream, draw};
 use crate::proof::model::lock::monitor::{Reply, Sending};
@@ -103,15 +104,16 @@ impl World {
                 .monitor
                 .granted(contender.claim(), *grant, renew_deadline);
         }
+        let want = machine.seat.want;
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             let claim = contender.claim();
-            contender.handle(now, input, &mut draw(&mut drawn));
+            flawed::handle(&mut contender, now, input, &mut draw(&mut drawn));
             let machine = self.machine(index);
             let authority = contender.authority_at(now);
             let broken = machine.monitor.after(contender.claim(), authority);
             self.broken = self.broken.or(broken);
-            while let Some(effect) = contender.next_effect() {
+            while let Some(effect) = flawed::next_effect(&mut contender, want) {
                 match effect {
                     Effect::Call { id, operation } => {
                         let holds = authority.is_some();
