@@ -15,7 +15,7 @@ use crate::clock;
 use crate::election::{Status, Token};
 use crate::publish::Surface;
 use crate::publish::metrics;
-use crate::publish::render::{ClockPair, Document, authority_at, leader_name_at};
+use crate::publish::render::{ClockPair, StatusDocument, authority_at, leader_name_at};
 use leasehold_http::{self as http, Answer, full, is_misdirected, json, respond, text};
 
 /// Request header with the id of the last event that the client has received.
@@ -23,7 +23,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 const STEPPED_DOWN: &str = "/stepped-down";
 
 #[derive(Serialize)]
-struct Leader {
+struct LeaderAnswer {
     leader: bool,
     token: Option<i64>,
     valid_for_ms: Option<u64>,
@@ -32,7 +32,7 @@ struct Leader {
 #[derive(Serialize)]
 struct StatusAndStore {
     #[serde(flatten)]
-    document: Document,
+    document: StatusDocument,
     store: Option<StoreDocument>,
 }
 
@@ -143,7 +143,7 @@ pub(super) fn leader(status: &Status) -> Answer {
         Some(_) => StatusCode::OK,
         None => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let body = Leader {
+    let body = LeaderAnswer {
         leader: authority.is_some(),
         token: authority.map(|a| a.token.get()),
         valid_for_ms: left.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
@@ -165,7 +165,7 @@ fn event_stream<B>(request: &Request<B>, client: &Client, state: &AdminState) ->
 
 fn full_status(status: &Status, state: &AdminState) -> Answer {
     let (store, now) = (state.store.borrow().clone(), ClockPair::now());
-    let document = Document::new(status, &state.who, now);
+    let document = StatusDocument::new(status, &state.who, now);
     let body = StatusAndStore {
         document: document.with_store_error(state.store_error.borrow().as_ref(), now),
         store: store.map(|s| StoreDocument {

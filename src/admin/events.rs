@@ -14,7 +14,7 @@ use super::truth;
 use crate::clock::boot_now;
 use crate::election::{Authority, BootTime, Status};
 use crate::publish::StoreError;
-use crate::publish::render::{ClockPair, Document, Identification, last_status, same_words};
+use crate::publish::render::{ClockPair, Identification, StatusDocument, last_status, same_words};
 use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
 
 /// Time after which a stream without events sends a comment, so that each end notices if the other
@@ -30,9 +30,9 @@ const RETRY_MS: u32 = 1000;
 
 /// The data of an event: the fields of `status.json`, and when they were true.
 #[derive(Serialize)]
-struct Event {
+struct EventData {
     #[serde(flatten)]
-    document: Document,
+    document: StatusDocument,
     /// Remaining authority at the time of writing; null unless leader.
     valid_for_ms: Option<u64>,
     /// Time of writing on the daemon's CLOCK_BOOTTIME. A reader on another machine uses it to
@@ -51,7 +51,7 @@ pub(super) struct EventId {
 }
 
 /// A stream of events to one client.
-struct Events {
+struct StatusEvents {
     who: Identification,
     status: watch::Receiver<Status>,
     store_error: watch::Receiver<Option<StoreError>>,
@@ -81,7 +81,7 @@ pub(super) fn events(
     place: StreamPlace,
     last_id: Option<EventId>,
 ) -> EventBody {
-    event_body(Events {
+    event_body(StatusEvents {
         who,
         status,
         store_error,
@@ -93,7 +93,7 @@ pub(super) fn events(
     })
 }
 
-impl Feed for Events {
+impl Feed for StatusEvents {
     /// Waits for the next event or heartbeat. Returns `None` after the last event.
     async fn next(&mut self) -> Option<String> {
         if self.ended {
@@ -132,11 +132,11 @@ impl Feed for Events {
     }
 }
 
-impl Events {
+impl StatusEvents {
     fn event(&mut self, status: Status, error: Option<StoreError>) -> String {
         let moment = ClockPair::now();
-        let mut document =
-            Document::new(&status, &self.who, moment).with_store_error(error.as_ref(), moment);
+        let mut document = StatusDocument::new(&status, &self.who, moment)
+            .with_store_error(error.as_ref(), moment);
         document.stopped = self.ended;
         let id = EventId {
             session: document.session.clone(),
@@ -145,7 +145,7 @@ impl Events {
         let left = document
             .valid_until_boottime_ns
             .map(|until| BootTime::from_nanos(until).since(moment.boot).as_millis());
-        let event = Event {
+        let event = EventData {
             valid_for_ms: left.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
             written_boottime_ns: moment.boot.as_nanos(),
             missed: self.last_id.as_ref().and_then(|last| id.missed_since(last)),

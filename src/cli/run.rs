@@ -7,6 +7,7 @@ mod arguments;
 mod environment;
 mod error;
 mod files;
+mod idle_timers;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod moved;
@@ -15,7 +16,6 @@ mod no_kubernetes;
 mod options;
 mod reload;
 mod reporter;
-mod rest;
 mod store_errors;
 mod surfaces;
 mod workload;
@@ -35,11 +35,11 @@ pub use self::moved::PodError;
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
 
+use self::idle_timers::IdleTimers;
 use self::kubernetes::{Cluster, Kubernetes, Tasks};
 use self::options::options;
 use self::reload::Reloader;
 use self::reporter::Reporter;
-use self::rest::Rest;
 use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Workload, WorkloadEvent};
@@ -101,7 +101,7 @@ pub fn run(args: RunArgs) -> Result<ExitCode, RunError> {
     files::log_exposure(&config.lease.name, directory.path());
     let cluster = moved::find(&config)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
-    let begun = Begun {
+    let begun = PreparedDaemon {
         config,
         sources,
         plan,
@@ -115,7 +115,8 @@ pub fn run(args: RunArgs) -> Result<ExitCode, RunError> {
     };
     let rest = Arc::clone(&begun.rest);
     // The files have a thread of their own.
-    let exit = rest::run_to_end(&rest, begun.serve()).map_err(system("start the event loop"))??;
+    let exit =
+        idle_timers::run_to_end(&rest, begun.serve()).map_err(system("start the event loop"))??;
     Ok(exit.take())
 }
 
@@ -126,7 +127,7 @@ fn on_terminal() -> bool {
 }
 
 /// Resources of this machine that the configuration requires, acquired.
-struct Begun {
+struct PreparedDaemon {
     config: Config,
     sources: Sources,
     plan: Plan,
@@ -135,7 +136,7 @@ struct Begun {
     memory: RecoveredState,
     cluster: Option<Cluster>,
     http: Option<Bound>,
-    rest: Arc<Rest>,
+    rest: Arc<IdleTimers>,
     trace: Option<Trace>,
 }
 
@@ -154,10 +155,10 @@ struct Daemon {
     inputs: mpsc::Sender<Input>,
     reloader: Reloader,
     who: Identification,
-    rest: Arc<Rest>,
+    rest: Arc<IdleTimers>,
 }
 
-impl Begun {
+impl PreparedDaemon {
     /// Starts the daemon, and runs it to its end.
     async fn serve(self) -> Result<Exit, RunError> {
         let Self {
@@ -259,7 +260,9 @@ impl Begun {
             rest: Arc::clone(&self.rest),
         };
         let pings = systemd.ping_interval();
-        if config.workload.health.is_none() && pings.is_none_or(|ping| ping >= rest::EXACT_BELOW) {
+        if config.workload.health.is_none()
+            && pings.is_none_or(|ping| ping >= idle_timers::EXACT_BELOW)
+        {
             self.rest.allow();
         }
         let elector = prepared.start(surfaces);

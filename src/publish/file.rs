@@ -18,11 +18,13 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use self::error_log::ErrorLog;
-pub use self::progress::Progress;
-use self::replace::Files;
+pub use self::progress::WriteProgress;
+use self::replace::StatusFilePair;
 use super::directory::{ENV_FILE, JSON_FILE, StatusDirectory};
 use super::metrics::Metrics;
-use super::render::{ClockPair, Document, Identification, authority_at, last_status, same_words};
+use super::render::{
+    ClockPair, Identification, StatusDocument, authority_at, last_status, same_words,
+};
 use super::{StoreError, Surface, directory::CLAIM_FILE};
 use crate::clock::boot_now;
 use crate::election::{BootTime, Claim, Status, Timings, Token};
@@ -73,7 +75,7 @@ pub struct StatusFile;
 pub struct StatusFileHandle {
     calls: SyncSender<Call>,
     record: watch::Sender<Option<ClaimRecord>>,
-    progress: Progress,
+    progress: WriteProgress,
 }
 
 #[derive(Debug)]
@@ -104,7 +106,7 @@ impl StatusFile {
     ) -> io::Result<StatusFileHandle> {
         let (calls, queue) = sync_channel(QUEUE_LENGTH_MAX);
         let (record, claim_record) = watch::channel(None);
-        let mut writer = Writer::new(directory, status, claim_record, options, metrics);
+        let mut writer = StatusWriter::new(directory, status, claim_record, options, metrics);
         let progress = writer.progress.clone();
         thread::Builder::new()
             .name("status-file".to_owned())
@@ -167,7 +169,7 @@ impl StatusFileHandle {
     }
 
     /// Returns the progress of the thread's writes.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> WriteProgress {
         self.progress.clone()
     }
 
@@ -179,8 +181,8 @@ impl StatusFileHandle {
     }
 }
 
-struct Writer {
-    files: Files,
+struct StatusWriter {
+    files: StatusFilePair,
     directory: StatusDirectory,
     status: watch::Receiver<Status>,
     claim_record: watch::Receiver<Option<ClaimRecord>>,
@@ -191,7 +193,7 @@ struct Writer {
     store_error: watch::Receiver<Option<StoreError>>,
     deployment: watch::Receiver<Option<DeploymentId>>,
     deployment_written: Option<DeploymentId>,
-    progress: Progress,
+    progress: WriteProgress,
     /// The status in the files; `None` if unknown, as at startup.
     shown: Option<Status>,
     /// The store error in the files.
@@ -209,7 +211,7 @@ struct Writer {
     deployment_errors: ErrorLog,
 }
 
-impl Writer {
+impl StatusWriter {
     fn new(
         directory: StatusDirectory,
         status: watch::Receiver<Status>,
@@ -224,7 +226,7 @@ impl Writer {
             deployment,
         } = options;
         Self {
-            files: Files::new(directory.path()),
+            files: StatusFilePair::new(directory.path()),
             directory,
             status,
             claim_record,
@@ -235,7 +237,7 @@ impl Writer {
             store_error,
             deployment,
             deployment_written: None,
-            progress: Progress::default(),
+            progress: WriteProgress::default(),
             shown: None,
             shown_error: None,
             says_leader: true,
@@ -379,7 +381,7 @@ impl Writer {
         self.leader_until = authority.map(|authority| authority.valid_until);
         self.says_leader |= authority.is_some();
         let mut document =
-            Document::new(&truth, &self.who, now).with_store_error(error.as_ref(), now);
+            StatusDocument::new(&truth, &self.who, now).with_store_error(error.as_ref(), now);
         // One refresh of tolerance, because the thread may be late on a busy machine.
         let due = (!self.stopped).then(|| (self.rewrite_at + self.refresh()).as_nanos());
         document.rewrite_due_boottime_ns = due;

@@ -6,7 +6,7 @@ use super::uri_notices::log_for_job;
 use leasehold_config::{LockConfig, MongoConfig, UriSource, WorkloadConfig, shown_path};
 use leasehold_core::election::{Identity, Timings};
 use leasehold_mongodb::store::mongo::{StoreOptions, UriProvider};
-use leasehold_supervisor::Stopping;
+use leasehold_supervisor::StopMethod;
 
 /// The collection that is configured.
 pub fn store_options(
@@ -46,8 +46,8 @@ pub fn name(source: &UriSource) -> Option<String> {
 }
 
 /// How a command is asked to stop.
-pub fn stopping(workload: &WorkloadConfig) -> Stopping {
-    Stopping {
+pub fn stopping(workload: &WorkloadConfig) -> StopMethod {
+    StopMethod {
         signal: workload.stop_signal.number(),
         scope: workload.stop_scope.into(),
         grace: workload.stop_grace,

@@ -96,7 +96,7 @@ pub trait Site: Clone + Send + Sync + 'static {
 
 /// The key or flag that sets an address, for errors.
 #[derive(Debug, Clone, Copy)]
-pub struct Setting {
+pub struct AddressSetting {
     /// Its name.
     pub name: &'static str,
     /// A remedy other than another address, after a comma; empty if there is none.
@@ -104,7 +104,7 @@ pub struct Setting {
 }
 
 /// The key that sets the address of a daemon's endpoints.
-pub const HTTP_LISTEN: Setting = Setting {
+pub const HTTP_LISTEN: AddressSetting = AddressSetting {
     name: "http.listen",
     instead: ", or to \"\" for none",
 };
@@ -116,7 +116,7 @@ pub struct BindError {
     /// The configured address.
     pub address: SocketAddr,
     /// The key or flag that sets the address.
-    pub setting: Setting,
+    pub setting: AddressSetting,
     /// The cause.
     #[source]
     pub source: io::Error,
@@ -165,7 +165,7 @@ impl Bound {
     /// [`BindError`] if the address is in use or does not belong to this machine.
     pub fn new(
         address: SocketAddr,
-        setting: Setting,
+        setting: AddressSetting,
         streams_max: usize,
     ) -> Result<Self, BindError> {
         let error = |source| BindError {
@@ -253,7 +253,7 @@ impl Bound {
 ///
 /// # Errors
 /// Same as [`Bound::new`].
-pub fn probe(address: SocketAddr, setting: Setting) -> Result<(), BindError> {
+pub fn probe(address: SocketAddr, setting: AddressSetting) -> Result<(), BindError> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,

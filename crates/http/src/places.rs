@@ -28,12 +28,12 @@ pub struct Lasting(Activity);
 #[derive(Debug, Default)]
 pub(super) struct Places {
     tasks: JoinSet<()>,
-    taken: Vec<Place>,
+    taken: Vec<ConnectionPlace>,
     uses: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct ConnectionPlace {
     task: AbortHandle,
     peer: IpAddr,
     activity: Activity,
@@ -86,7 +86,7 @@ impl Places {
             self.taken.swap_remove(index).task.abort();
         }
         let activity = Activity::new(&self.uses);
-        self.taken.push(Place {
+        self.taken.push(ConnectionPlace {
             task: self.tasks.spawn(connection(activity.clone())),
             // An IPv4 peer has one address, also on an IPv6 socket.
             peer: peer.to_canonical(),
@@ -108,7 +108,7 @@ impl Places {
     }
 
     /// The connections without a long-lived answer, with their indices.
-    fn ordinary(&self) -> impl Iterator<Item = (usize, &Place)> {
+    fn ordinary(&self) -> impl Iterator<Item = (usize, &ConnectionPlace)> {
         let places = self.taken.iter().enumerate();
         places.filter(|(_, place)| !place.activity.is_lasting())
     }

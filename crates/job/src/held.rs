@@ -11,9 +11,9 @@ use tracing::{error, warn};
 
 use super::deadline::Deadline;
 use super::inherited::{Held, Inherited, VARIABLE};
+use super::messages::JobMessages;
 use super::piped::{HELD_AT_TERMINAL, print_line};
 use super::standard_input;
-use super::voice::Voice;
 use super::{Job, LockArgs};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, LeaseName, Timings, Token};
@@ -23,7 +23,9 @@ use leasehold_host::cause::{not_executed, process_limit};
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Relays, StopRequest, StopRequests, StopSignal, Stops};
 use leasehold_mongodb::locker::Locker;
-use leasehold_supervisor::command::{Event, Finished, Standby, Supervised};
+use leasehold_supervisor::command::{
+    CommandEvent, StandbyCommand, SupervisedCommand, SupervisedEnd,
+};
 
 /// Maximum time that the exit waits for the release. The next waiter is granted the lock within
 /// milliseconds; if MongoDB does not respond, the entry expires.
@@ -56,7 +58,7 @@ impl Work<'_> {
     /// If a system call fails.
     pub(super) async fn run(
         self,
-        command: &mut Standby,
+        command: &mut StandbyCommand,
         mut locker: Locker,
         (stops, relays): (&mut Stops, &mut Relays),
     ) -> io::Result<Worked> {
@@ -105,8 +107,8 @@ impl Work<'_> {
                 number = relays.next() => command.signal(number),
                 event = command.next() => match event {
                     // The lock is kept until all of the command has ended.
-                    Event::Started { .. } | Event::Exited => {}
-                    Event::Stuck => {
+                    CommandEvent::Started { .. } | CommandEvent::Exited => {}
+                    CommandEvent::Stuck => {
                         error!(
                             lock = %self.job.args.name, token = self.token.get(),
                             "command still runs after SIGKILL; exiting without a release, the \
@@ -116,7 +118,7 @@ impl Work<'_> {
                         locker.abandon();
                         return Ok(Worked::Over(exit::LOCK_LOST.into()));
                     }
-                    Event::Gone(finished) => break finished,
+                    CommandEvent::Gone(finished) => break finished,
                 },
                 Err(error) = orphans.reap(), if fault.is_none() => {
                     command.kill();
@@ -208,9 +210,9 @@ impl Work<'_> {
     /// Starts the command; an error is the exit code, or the system call that failed.
     fn start(
         &self,
-        command: &mut Standby,
+        command: &mut StandbyCommand,
         terms: Terms,
-    ) -> Result<(Supervised, Deadline, Orphans), io::Result<u8>> {
+    ) -> Result<(SupervisedCommand, Deadline, Orphans), io::Result<u8>> {
         let deadline = Deadline::new().map_err(Err)?;
         deadline.set(terms.valid_until).map_err(Err)?;
         let orphans = Orphans::adopt().map_err(Err)?;
@@ -242,7 +244,7 @@ impl Work<'_> {
             .collect()
     }
 
-    fn exit_code(&self, finished: &Finished, stopped: Option<StopSignal>) -> u8 {
+    fn exit_code(&self, finished: &SupervisedEnd, stopped: Option<StopSignal>) -> u8 {
         let ended = finished.ended;
         // Applies whether the guard or this process sent the signal: on busy cores the guard may be
         // late.
@@ -282,8 +284,8 @@ impl Work<'_> {
 
 /// Returns how this process ends after a command with this exit code. If a signal of the terminal
 /// has ended the command, it ends this process too.
-fn of_terminal(finished: &Finished, code: u8, stopped: Option<StopSignal>) -> Exit {
-    let Finished { ended, .. } = finished;
+fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) -> Exit {
+    let SupervisedEnd { ended, .. } = finished;
     let CommandEnd::Signalled(number) = ended.end else {
         return code.into();
     };
@@ -299,7 +301,7 @@ fn of_terminal(finished: &Finished, code: u8, stopped: Option<StopSignal>) -> Ex
 
 /// Returns true if the guard found the deadline passed and executed nothing. On a busy machine, the
 /// start of a command can outlast an unconfirmed grant.
-fn never_began(finished: &Finished, stopped: bool) -> bool {
+fn never_began(finished: &SupervisedEnd, stopped: bool) -> bool {
     finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }
 
@@ -351,7 +353,12 @@ fn terms(status: &Status, timings: &Timings) -> Option<Terms> {
 
 /// Runs `command` under a lock that an outer command holds. Without a command, prints the lock and
 /// waits until standard input closes.
-pub(super) fn run_within(command: &[OsString], lock: &LeaseName, held: &Held, voice: &Voice) -> u8 {
+pub(super) fn run_within(
+    command: &[OsString],
+    lock: &LeaseName,
+    held: &Held,
+    voice: &JobMessages,
+) -> u8 {
     let Some((program, arguments)) = command.split_first() else {
         let line = held_line(lock, held.token, held.slot);
         if !print_line(&line) {
@@ -422,7 +429,7 @@ mod tests {
 
     #[test]
     fn only_a_command_that_its_guard_refused_never_began() {
-        let finished = |end, killed| Finished {
+        let finished = |end, killed| SupervisedEnd {
             ended: Termination {
                 end,
                 by_us: true,

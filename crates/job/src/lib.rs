@@ -15,11 +15,11 @@ mod contender_log;
 mod deadline;
 mod held;
 mod inherited;
+mod messages;
 mod observation_cache;
 mod piped;
 mod standard_input;
 mod store_answers;
-mod voice;
 mod waiting;
 
 use std::io;
@@ -31,11 +31,11 @@ use tracing::warn;
 pub use self::arguments::LockArgs;
 use self::held::{Work, Worked};
 use self::inherited::{Held, Inherited};
+use self::messages::JobMessages;
 use self::observation_cache::ObservationCache;
-use self::piped::Input;
+use self::piped::StandardInput;
 pub use self::standard_input::UnusableInput;
-use self::voice::Voice;
-use self::waiting::{Patience, Waited, Watcher};
+use self::waiting::{WaitLimits, Waited, Watcher};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{self, stopping};
 use leasehold_cli::trace::{self, TraceError};
@@ -51,7 +51,7 @@ use leasehold_host::privacy::hide_from_the_user;
 use leasehold_host::signals::{Exit, Relays, Stops};
 use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
 use leasehold_mongodb::trace::Trace;
-use leasehold_supervisor::command::Standby;
+use leasehold_supervisor::command::StandbyCommand;
 
 /// Reason why the command failed.
 #[derive(Debug, thiserror::Error)]
@@ -157,8 +157,8 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let stderr = Arc::new(log::Stderr::open());
-        let voice = Voice::new(args.name.clone(), false, stderr);
-        return Ok(again(&args, held, &voice).into());
+        let voice = JobMessages::new(args.name.clone(), false, stderr);
+        return Ok(run_under_outer_lock(&args, held, &voice).into());
     }
     let config = loaded.lock_config().map_err(|error| {
         if names_no_store && is_inside() {
@@ -175,10 +175,10 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
     let trace = trace::from_environment()?;
     let log = log::start(config.log.level.filter(), config.log.format.json());
     hide_from_the_user();
-    let voice = Voice::new(args.name.clone(), log.is_json(), log.stderr()).quiet(args.quiet);
+    let voice = JobMessages::new(args.name.clone(), log.is_json(), log.stderr()).quiet(args.quiet);
     let store = inherited::store(&config.mongodb);
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
-        return Ok(again(&args, held, &voice).into());
+        return Ok(run_under_outer_lock(&args, held, &voice).into());
     }
     if !args.command.is_empty() {
         prerequisites()?;
@@ -204,7 +204,7 @@ fn is_inside() -> bool {
 
 /// Runs the command under a lock that an outer command already holds. Nothing is written to the
 /// store. The guard of the outer command ends this command together with its own authority.
-fn again(args: &LockArgs, held: &Held, voice: &Voice) -> u8 {
+fn run_under_outer_lock(args: &LockArgs, held: &Held, voice: &JobMessages) -> u8 {
     let may = match (held.mode(), args.want()) {
         (Some(Mode::Exclusive), Want::Exclusive | Want::Shared)
         | (Some(Mode::Shared), Want::Shared) => true,
@@ -238,13 +238,13 @@ fn again(args: &LockArgs, held: &Held, voice: &Voice) -> u8 {
 }
 
 /// Returns the command to run under the lock; `None` if the lock is only held.
-fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<Standby> {
+fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
     // The first terms may be provisional, without a grace.
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());
-    Some(Standby::new(command, stopping(&config.workload)))
+    Some(StandbyCommand::new(command, stopping(&config.workload)))
 }
 
 /// Warns that the number of slots differs from the previous use. A free lock accepts any number of
@@ -269,7 +269,7 @@ struct Job<'a> {
     timings: Timings,
     /// Location of the lock.
     store: &'a str,
-    voice: &'a Voice,
+    voice: &'a JobMessages,
     trace: Option<&'a Trace>,
 }
 
@@ -278,7 +278,7 @@ impl Job<'_> {
         let stops = Stops::register().map_err(system("register the signal handlers"))?;
         let relays = Relays::register().map_err(system("register the signal handlers"))?;
         let mut command = command(self.args, self.config, &self.timings);
-        let input = Input::of(command.is_none());
+        let input = StandardInput::of(command.is_none());
         let code = self
             .attempts(command.as_mut(), input, (stops, relays))
             .await;
@@ -291,12 +291,12 @@ impl Job<'_> {
     /// Runs the attempts one after the other, and the work under the lock.
     async fn attempts(
         self,
-        mut command: Option<&mut Standby>,
-        mut input: Input,
+        mut command: Option<&mut StandbyCommand>,
+        mut input: StandardInput,
         (mut stops, mut relays): (Stops, Relays),
     ) -> Result<Exit, LockCommandError> {
         let Self { args, config, .. } = self;
-        let mut patience = Patience::of(args, &self.timings);
+        let mut patience = WaitLimits::of(args, &self.timings);
         // An attempt without a wait often fails, so its command is not prepared in advance.
         let waits = args.limit().is_none_or(|wait| !wait.is_zero());
         let mut tries = args.retries;
@@ -347,7 +347,7 @@ impl Job<'_> {
                 }
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;
-                    patience = Patience::of(args, &self.timings);
+                    patience = WaitLimits::of(args, &self.timings);
                     // Leave the current holders some time, even with --no-wait.
                     tokio::select! {
                         () = tokio::time::sleep(self.timings.retry_interval()) => {}

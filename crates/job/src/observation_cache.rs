@@ -41,7 +41,7 @@ pub(super) struct ObservationCache {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct CachedObservations {
     schema: u32,
     /// Identifies the boot and the time namespace of the clock of `since_ns`.
     boot_id: String,
@@ -104,7 +104,7 @@ impl ObservationCache {
             return nothing;
         };
         // A damaged record proves nothing, and is overwritten.
-        let Ok(record) = serde_json::from_slice::<Record>(&text) else {
+        let Ok(record) = serde_json::from_slice::<CachedObservations>(&text) else {
             return nothing;
         };
         let here = Some(&record.boot_id) == self.boot_id.as_ref() && record.store == self.store;
@@ -131,7 +131,7 @@ impl ObservationCache {
             return;
         }
         let (token, observations) = self.merged(finished);
-        let record = Record {
+        let record = CachedObservations {
             schema: 1,
             boot_id: boot_id.clone(),
             store: self.store.clone(),

@@ -58,7 +58,7 @@ impl Work<'_> {
     pub(super) async fn hold(
         self,
         mut locker: Locker,
-        input: &mut Input,
+        input: &mut StandardInput,
         stops: &mut Stops,
     ) -> Exit {
         match self.announce(&locker, stops).await {
@@ -139,7 +139,7 @@ impl Work<'_> {
         &self,
         locker: &Locker,
         stops: &mut Stops,
-        input: &mut Input,
+        input: &mut StandardInput,
     ) -> (Over, Option<StopSignal>) {
         let mut status = locker.status();
         let stop_grace = self.job.config.workload.stop_grace;
@@ -192,13 +192,13 @@ impl Work<'_> {
 }
 
 /// Standard input of a lock without a command.
-pub(super) struct Input {
+pub(super) struct StandardInput {
     /// Completes at the end of standard input; `None` until it is watched.
     closes: Option<oneshot::Receiver<()>>,
     closed: bool,
 }
 
-impl Input {
+impl StandardInput {
     /// Watches standard input from here on if it holds the lock. A terminal is watched later,
     /// because a read would stop a process that waits in the background.
     pub(super) fn of(holds_the_lock: bool) -> Self {

@@ -11,10 +11,10 @@ use tracing::info;
 
 use super::LockArgs;
 use super::contender_log::ContenderLog;
+use super::messages::JobMessages;
 use super::observation_cache::ObservationCache;
-use super::piped::Input;
+use super::piped::StandardInput;
 use super::store_answers::{StoreAnswers, StoreState, seconds};
-use super::voice::Voice;
 use leasehold_clock as clock;
 use leasehold_core::election::{Authority, BootTime, Identity, LeaseName, Timings, WallMillis};
 use leasehold_core::lock::{Ahead, End, QUEUE_MAX, Standing, Status};
@@ -42,7 +42,7 @@ const LEFT_MIN: Duration = Duration::from_millis(1);
 const HOLDERS_NAMED_MAX: usize = 3;
 
 /// Limits of the wait.
-pub(super) struct Patience {
+pub(super) struct WaitLimits {
     /// Limit of the wait for other holders; `None` if unlimited.
     wait: Option<Duration>,
     /// Limit for an unresponsive MongoDB with `--no-wait`.
@@ -51,7 +51,7 @@ pub(super) struct Patience {
     silence: Duration,
 }
 
-impl Patience {
+impl WaitLimits {
     pub(super) fn of(args: &LockArgs, timings: &Timings) -> Self {
         Self {
             wait: args.limit(),
@@ -99,7 +99,7 @@ pub(super) enum Waited {
 pub(super) struct Watcher {
     name: LeaseName,
     identity: Identity,
-    voice: Voice,
+    voice: JobMessages,
     /// True if the acquisition is logged at level info, because the user requested it or because
     /// the wait was reported.
     announced: Arc<AtomicBool>,
@@ -111,7 +111,7 @@ impl Watcher {
     pub(super) fn new(
         args: &LockArgs,
         identity: Identity,
-        voice: Voice,
+        voice: JobMessages,
         retry_interval: Duration,
     ) -> Self {
         Self {
@@ -145,8 +145,8 @@ impl Watcher {
         &self,
         locker: &mut Locker,
         mut status: watch::Receiver<Status>,
-        patience: &Patience,
-        input: &mut Input,
+        patience: &WaitLimits,
+        input: &mut StandardInput,
         stops: &mut Stops,
     ) -> Waited {
         let began = clock::boot_now();
@@ -213,7 +213,7 @@ impl Watcher {
     async fn give_up(
         &self,
         locker: &mut Locker,
-        patience: &Patience,
+        patience: &WaitLimits,
         last: &Status,
         began: BootTime,
     ) -> Waited {
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn a_wait_is_spent_once() {
         let seconds = Duration::from_secs;
-        let of = |wait| Patience {
+        let of = |wait| WaitLimits {
             wait,
             store: seconds(18),
             silence: seconds(240),
@@ -414,7 +414,7 @@ mod tests {
         let mut locker = Locker::start(LockerOptions::new(nowhere, name.clone()), NoLockSurfaces)
             .expect("legal options");
         let watcher = Watcher {
-            voice: Voice::new(
+            voice: JobMessages::new(
                 name.clone(),
                 false,
                 Arc::new(leasehold_host::log::Stderr::open()),
@@ -429,7 +429,7 @@ mod tests {
             token: Token::ZERO,
             valid_until: BootTime::default(),
         };
-        let patience = Patience {
+        let patience = WaitLimits {
             wait: None,
             store: Duration::MAX,
             silence: Duration::MAX,
@@ -446,7 +446,7 @@ mod tests {
                 token_highest: Token::ZERO,
                 store_reached: true,
             });
-            let mut input = Input::of(false);
+            let mut input = StandardInput::of(false);
             let waited = watcher.wait(&mut locker, status, &patience, &mut input, &mut stops);
             let waited = tokio::time::timeout(Duration::from_secs(20), waited).await;
             assert!(matches!(waited, Ok(Waited::NeverHeld)));

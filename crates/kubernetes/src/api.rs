@@ -44,12 +44,12 @@ pub(super) struct ApiError {
     pub(super) status: Option<u16>,
     /// True if the request may still take effect, now or later.
     pub(super) may_land: bool,
-    pub(super) retry: RetryPolicy,
+    pub(super) retry: ApiRetry,
 }
 
 /// The action that a failed request requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RetryPolicy {
+pub(super) enum ApiRetry {
     /// Another attempt soon.
     Again,
     /// Another attempt after the time that the API server requested.
@@ -67,7 +67,7 @@ impl ApiError {
         detail: None,
         status: None,
         may_land: true,
-        retry: RetryPolicy::Again,
+        retry: ApiRetry::Again,
     };
 
     const fn unsent(what: &'static str, detail: Option<String>) -> Self {
@@ -76,7 +76,7 @@ impl ApiError {
             detail,
             status: None,
             may_land: false,
-            retry: RetryPolicy::Again,
+            retry: ApiRetry::Again,
         }
     }
 }
@@ -240,27 +240,24 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
         .and_then(|value| value.to_str().ok()?.trim().parse().ok())
         .map(Duration::from_secs);
     let (what, retry) = match status {
-        StatusCode::UNAUTHORIZED => (
-            "the API server does not accept the token",
-            RetryPolicy::Again,
-        ),
-        StatusCode::FORBIDDEN => ("forbidden", RetryPolicy::Person),
-        StatusCode::NOT_FOUND => ("the pod does not exist", RetryPolicy::NewPod),
-        StatusCode::CONFLICT => ("the object was changed meanwhile", RetryPolicy::Again),
+        StatusCode::UNAUTHORIZED => ("the API server does not accept the token", ApiRetry::Again),
+        StatusCode::FORBIDDEN => ("forbidden", ApiRetry::Person),
+        StatusCode::NOT_FOUND => ("the pod does not exist", ApiRetry::NewPod),
+        StatusCode::CONFLICT => ("the object was changed meanwhile", ApiRetry::Again),
         StatusCode::UNPROCESSABLE_ENTITY if names_uid(body) => {
-            ("another pod has the name by now", RetryPolicy::NewPod)
+            ("another pod has the name by now", ApiRetry::NewPod)
         }
         StatusCode::TOO_MANY_REQUESTS => (
             "the API server asks for fewer requests",
-            retry_after.map_or(RetryPolicy::Again, RetryPolicy::After),
+            retry_after.map_or(ApiRetry::Again, ApiRetry::After),
         ),
         status if status.is_server_error() => (
             "the API server failed",
-            retry_after.map_or(RetryPolicy::Again, RetryPolicy::After),
+            retry_after.map_or(ApiRetry::Again, ApiRetry::After),
         ),
         _ => (
             "refused, most likely by an admission policy",
-            RetryPolicy::Person,
+            ApiRetry::Person,
         ),
     };
     ApiError {

@@ -1,7 +1,7 @@
 //! Logging of lasting failures: a line at the first failure, at each new kind, at growing
 //! intervals, and at the end.
 
-use super::api::{Api, ApiError, RetryPolicy};
+use super::api::{Api, ApiError, ApiRetry};
 use tracing::{error, info, warn};
 
 use leasehold_core::election::BootTime;
@@ -11,7 +11,7 @@ use leasehold_status::Surface;
 
 /// Counts and logs the failures of one kind of request.
 #[derive(Debug)]
-pub(super) struct ErrorLog {
+pub(super) struct RequestErrorLog {
     surface: Surface,
     /// The object of the requests, such as "label x of pod y".
     subject: String,
@@ -23,7 +23,7 @@ pub(super) struct ErrorLog {
     throttle: ErrorThrottle,
 }
 
-impl ErrorLog {
+impl RequestErrorLog {
     pub(super) fn new(
         surface: Surface,
         subject: String,
@@ -61,15 +61,15 @@ impl ErrorLog {
             return;
         }
         match error.retry {
-            RetryPolicy::Again | RetryPolicy::After(_) => warn!(
+            ApiRetry::Again | ApiRetry::After(_) => warn!(
                 surface, subject, server, failures, why = %error,
                 "write to the API server failed, retrying"
             ),
-            RetryPolicy::Person => error!(
+            ApiRetry::Person => error!(
                 surface, subject, server, failures, why = %error,
                 "rejected by the API server; retrying every minute"
             ),
-            RetryPolicy::NewPod => warn!(
+            ApiRetry::NewPod => warn!(
                 surface, subject, server, failures, why = %error,
                 "pod no longer exists in the API server"
             ),

@@ -7,7 +7,7 @@ use leasehold_core::election::{Identity, Notice, Reason, Role, Token, Transition
 
 /// An occurrence that is reported as an Event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum PodEvent {
     /// This candidate leads.
     LeaderElected {
         /// The new leader's token.
@@ -50,7 +50,7 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl PodEvent {
     /// The Event of a renewal that was not acknowledged; `why` does not change from one renewal to the
     /// next.
     pub fn of_failed_renewal(why: String) -> Option<Self> {
@@ -210,19 +210,22 @@ mod tests {
     fn the_reasons_are_those_that_alerts_and_docs_name() {
         let (token, reason, found) = (None, None, None);
         let (seen, silent) = (Token::ZERO, Duration::ZERO);
-        let taken_over = Event::TakenOver {
+        let taken_over = PodEvent::TakenOver {
             from: Identity::new("a").expect("legal"),
             token: seen,
             silent,
         };
         let page = include_str!("../../../docs/kubernetes.md");
         for (event, expected) in [
-            (Event::LeaderElected { token, reason }, "LeaderElected"),
-            (Event::SteppedDown { token, reason }, "SteppedDown"),
+            (PodEvent::LeaderElected { token, reason }, "LeaderElected"),
+            (PodEvent::SteppedDown { token, reason }, "SteppedDown"),
             (taken_over, "TakenOver"),
-            (Event::WorkloadStuck { token: seen }, "WorkloadStuck"),
-            (Event::RenewalFailing { why: "a".into() }, "RenewalFailing"),
-            (Event::StoreRolledBack { seen, found }, "StoreWentBack"),
+            (PodEvent::WorkloadStuck { token: seen }, "WorkloadStuck"),
+            (
+                PodEvent::RenewalFailing { why: "a".into() },
+                "RenewalFailing",
+            ),
+            (PodEvent::StoreRolledBack { seen, found }, "StoreWentBack"),
         ] {
             assert_eq!(event.reason(), expected);
             assert!(page.contains(&format!("`{expected}`")), "{expected}");

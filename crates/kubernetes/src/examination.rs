@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::access::Access;
-use super::api::{Api, ApiError, RetryPolicy};
+use super::api::{Api, ApiError, ApiRetry};
 use super::reconciler::Label;
 use super::request::{Pod, Requests};
 use leasehold_status::render::Identification;
@@ -158,7 +158,7 @@ impl Examiner {
 /// [`Examiner::grants`] first.
 fn refusal(error: &ApiError) -> Refusal {
     match (error.status, error.retry) {
-        (Some(403 | 422), RetryPolicy::Person) => Refusal::Policy,
+        (Some(403 | 422), ApiRetry::Person) => Refusal::Policy,
         _ => Refusal::Failed(error.to_string()),
     }
 }

@@ -11,8 +11,8 @@ use hyper::body::Bytes;
 use tokio::sync::watch;
 
 use super::api::{Api, ApiError};
-use super::error_log::ErrorLog;
-use super::reconciler::{Label, LabelState, Reconciler, Step};
+use super::error_log::RequestErrorLog;
+use super::reconciler::{Label, LabelState, LabelStep, Reconciler};
 use super::request::Requests;
 use leasehold_clock::{BootTimer, boot_now};
 use leasehold_core::election::{BootTime, Randomness, Status};
@@ -28,7 +28,7 @@ pub(super) struct Labels {
     state: watch::Sender<LabelState>,
     timer: BootTimer,
     reconciler: Reconciler,
-    errors: ErrorLog,
+    errors: RequestErrorLog,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Bytes, ApiError>> + Send>>;
@@ -45,7 +45,7 @@ impl Labels {
         let (state, receiver) = watch::channel(reconciler.state());
         let subject = format!("label {} of pod {}", requests.label_key(), requests.pod());
         let right = "patch pods/status";
-        let errors = ErrorLog::new(Surface::Label, subject, right, &api, metrics);
+        let errors = RequestErrorLog::new(Surface::Label, subject, right, &api, metrics);
         let labels = Self {
             api,
             requests,
@@ -68,16 +68,16 @@ impl Labels {
             let status = self.status.borrow_and_update().clone();
             let wanted = Label::wanted(&status, now);
             let wake = match self.reconciler.step(wanted, now) {
-                Step::Write(label) => {
+                LabelStep::Write(label) => {
                     write = Some(self.write(label, now));
                     continue;
                 }
-                Step::GiveUp => {
+                LabelStep::GiveUp => {
                     write = None;
                     self.failed(&ApiError::NO_ANSWER);
                     continue;
                 }
-                Step::Wait(at) => at,
+                LabelStep::Wait(at) => at,
             };
             self.timer.arm(Some(wake.min(deadline(&status, now))))?;
             let answered = async {

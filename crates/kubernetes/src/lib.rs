@@ -34,7 +34,7 @@ pub use self::access::{
     Access, CREDENTIALS_DIRECTORY, NotInCluster, SERVICE_HOST, SERVICE_PORT, Unusable,
 };
 pub use self::api::Api;
-pub use self::event::Event;
+pub use self::event::PodEvent;
 pub use self::examination::{Examiner, Refusal, Right, TokenUser};
 pub use self::in_sync::LabelInSync;
 pub use self::reconciler::{Label, LabelState};
@@ -148,7 +148,7 @@ impl Kubernetes {
     }
 
     /// Queues an Event, if there is room. Never blocks.
-    pub fn report(&self, event: Event) {
+    pub fn report(&self, event: PodEvent) {
         if let Some(events) = &self.events {
             events.offer(event);
         }

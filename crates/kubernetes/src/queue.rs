@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::event::Event;
+use super::event::PodEvent;
 use leasehold_clock::wall_now;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
@@ -18,14 +18,14 @@ const WAITING_MAX: usize = 16;
 /// A handle on the queue of Events. Clones share the queue.
 #[derive(Debug, Clone)]
 pub(super) struct EventQueue {
-    line: watch::Sender<Line>,
+    line: watch::Sender<QueuedEvents>,
     metrics: Metrics,
 }
 
 /// An Event, and how many times it happened while it was queued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrence {
-    pub(super) event: Event,
+    pub(super) event: PodEvent,
     pub(super) times: u32,
     pub(super) first: SystemTime,
     pub(super) last: SystemTime,
@@ -33,11 +33,11 @@ pub(super) struct Occurrence {
 
 impl EventQueue {
     pub(super) fn new(metrics: Metrics) -> Self {
-        let (line, _) = watch::channel(Line::default());
+        let (line, _) = watch::channel(QueuedEvents::default());
         Self { line, metrics }
     }
 
-    pub(super) fn offer(&self, event: Event) {
+    pub(super) fn offer(&self, event: PodEvent) {
         let mut offered = Offered::InLine;
         self.line
             .send_modify(|line| offered = line.offer(event, wall_now()));
@@ -69,9 +69,9 @@ impl EventQueue {
     /// Closes the queue, because the reporter was dropped.
     pub(super) fn close(&self) {
         self.line.send_modify(|line| {
-            *line = Line {
+            *line = QueuedEvents {
                 closed: true,
-                ..Line::default()
+                ..QueuedEvents::default()
             };
         });
     }
@@ -79,12 +79,12 @@ impl EventQueue {
     /// Waits until all Events are reported, or until the queue is closed.
     pub(super) async fn empty(&self) {
         let mut line = self.line.subscribe();
-        drop(line.wait_for(Line::is_empty).await);
+        drop(line.wait_for(QueuedEvents::is_empty).await);
     }
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct QueuedEvents {
     waiting: VecDeque<Occurrence>,
     /// True while the last removed Event is being reported.
     under_way: bool,
@@ -99,8 +99,8 @@ enum Offered {
     OneLost,
 }
 
-impl Line {
-    fn offer(&mut self, event: Event, wall: SystemTime) -> Offered {
+impl QueuedEvents {
+    fn offer(&mut self, event: PodEvent, wall: SystemTime) -> Offered {
         if self.closed {
             return Offered::OneLost;
         }
@@ -153,7 +153,7 @@ pub(super) mod tests {
     use super::*;
     use leasehold_core::election::Token;
 
-    const FAILING: Event = Event::RenewalFailing {
+    const FAILING: PodEvent = PodEvent::RenewalFailing {
         why: Cow::Borrowed("no answer"),
     };
 
@@ -161,20 +161,20 @@ pub(super) mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    pub(crate) fn stepped_down(token: i64) -> Event {
-        Event::SteppedDown {
+    pub(crate) fn stepped_down(token: i64) -> PodEvent {
+        PodEvent::SteppedDown {
             token: Token::new(token),
             reason: None,
         }
     }
 
-    fn waiting(line: &Line) -> Vec<Event> {
+    fn waiting(line: &QueuedEvents) -> Vec<PodEvent> {
         line.waiting.iter().map(|o| o.event.clone()).collect()
     }
 
     #[test]
     fn renewals_that_fail_while_one_waits_are_counted_with_it_and_keep_nothing_out() {
-        let mut line = Line::default();
+        let mut line = QueuedEvents::default();
         for second in 0..1000 {
             assert_eq!(line.offer(FAILING, wall(second)), Offered::InLine);
         }
@@ -190,7 +190,7 @@ pub(super) mod tests {
 
     #[test]
     fn events_that_happen_once_are_not_counted_together() {
-        let mut line = Line::default();
+        let mut line = QueuedEvents::default();
         for _ in 0..2 {
             assert_eq!(line.offer(stepped_down(7), wall(0)), Offered::InLine);
         }
@@ -199,7 +199,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_full_queue_drops_repeating_events_first() {
-        let mut line = Line::default();
+        let mut line = QueuedEvents::default();
         assert_eq!(line.offer(stepped_down(1), wall(0)), Offered::InLine);
         assert_eq!(line.offer(FAILING, wall(0)), Offered::InLine);
         for token in 2..WAITING_MAX as i64 {
@@ -216,7 +216,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_line_is_empty_only_when_the_last_report_is_done() {
-        let mut line = Line::default();
+        let mut line = QueuedEvents::default();
         assert!(line.is_empty());
         let _ = line.offer(FAILING, wall(0));
         assert!(!line.is_empty());

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::api::{ApiError, RetryPolicy};
+use super::api::{ApiError, ApiRetry};
 use super::retry::pause;
 use leasehold_core::election::{BootTime, Status};
 
@@ -76,7 +76,7 @@ impl LabelState {
 
 /// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LabelStep {
     /// Write this value. No other write is in flight.
     Write(Label),
     /// Give up the write in flight and close its connection.
@@ -136,16 +136,16 @@ impl Reconciler {
         self.state
     }
 
-    pub(super) fn step(&mut self, wanted: Label, now: BootTime) -> Step {
+    pub(super) fn step(&mut self, wanted: Label, now: BootTime) -> LabelStep {
         self.demotion_owed |= wanted == Label::Leader;
         let (at, then) = match self.in_flight {
             Some(Write { label, sent }) if label == wanted => {
-                (sent + REQUEST_TIME_MAX, Step::GiveUp)
+                (sent + REQUEST_TIME_MAX, LabelStep::GiveUp)
             }
-            Some(Write { sent, .. }) => (sent + GIVE_WAY_AFTER, Step::GiveUp),
-            None => (self.due(wanted), Step::Write(wanted)),
+            Some(Write { sent, .. }) => (sent + GIVE_WAY_AFTER, LabelStep::GiveUp),
+            None => (self.due(wanted), LabelStep::Write(wanted)),
         };
-        if at <= now { then } else { Step::Wait(at) }
+        if at <= now { then } else { LabelStep::Wait(at) }
     }
 
     /// Returns the time at which to write `wanted`, if no write is in flight.
@@ -201,15 +201,15 @@ impl Reconciler {
             self.unsettled_until = Some(now + LANDS_WITHIN);
         }
         self.state = match error.retry {
-            RetryPolicy::NewPod => LabelState::NoPod,
-            RetryPolicy::Again | RetryPolicy::After(_) | RetryPolicy::Person => LabelState::Unknown,
+            ApiRetry::NewPod => LabelState::NoPod,
+            ApiRetry::Again | ApiRetry::After(_) | ApiRetry::Person => LabelState::Unknown,
         };
         self.failures = self.failures.saturating_add(1);
         let wait = pause(error.retry, self.failures, random);
         self.retry = Some(Retry {
             at: now + wait.unwrap_or(self.repair_interval),
             label,
-            asked_for: matches!(error.retry, RetryPolicy::After(_)),
+            asked_for: matches!(error.retry, ApiRetry::After(_)),
         });
     }
 }

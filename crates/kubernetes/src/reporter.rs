@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiError};
-use super::error_log::ErrorLog;
-use super::event::Event;
+use super::error_log::RequestErrorLog;
+use super::event::PodEvent;
 use super::labels::random;
 use super::queue::{EventQueue, Occurrence};
 use super::reconciler::REQUEST_TIME_MAX;
@@ -50,7 +50,7 @@ pub(super) struct EventReporter {
     requests: Arc<Requests>,
     queue: EventQueue,
     metrics: Metrics,
-    errors: ErrorLog,
+    errors: RequestErrorLog,
     memory: ReportedEvents,
 }
 
@@ -63,7 +63,7 @@ impl EventReporter {
         let queue = EventQueue::new(metrics.clone());
         let subject = format!("Events on pod {}", requests.pod());
         let right = "create and patch events (events.k8s.io)";
-        let errors = ErrorLog::new(Surface::Event, subject, right, &api, metrics.clone());
+        let errors = RequestErrorLog::new(Surface::Event, subject, right, &api, metrics.clone());
         let reporter = Self {
             api,
             requests,
@@ -255,7 +255,13 @@ impl ReportedEvents {
     }
 }
 
-fn object(requests: &Requests, event: &Event, note: &str, wall: SystemTime, random: u64) -> Value {
+fn object(
+    requests: &Requests,
+    event: &PodEvent,
+    note: &str,
+    wall: SystemTime,
+    random: u64,
+) -> Value {
     let instance: String = requests
         .identity()
         .chars()

@@ -37,7 +37,7 @@ pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> 
 
 /// Changes of pods that the API server grants the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Grant {
+enum GrantedChange {
     /// No change of any pod's status, because the Role or its binding is missing.
     Nothing,
     /// Changes of pods' status, restricted by an admission policy.
@@ -56,14 +56,14 @@ async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duratio
         let examined = timeout(answer_max, examine(examiner)).await;
         let granted = examined.ok().and_then(Result::ok);
         match granted {
-            Some(Grant::Restricted) => return Some(true),
-            Some(Grant::Nothing) => {
+            Some(GrantedChange::Restricted) => return Some(true),
+            Some(GrantedChange::Nothing) => {
                 debug!("admission policy not verified yet: patch pods/status is not granted");
                 sleep(until_granted).await;
                 until_granted = (2 * until_granted).min(UNGRANTED_FACTOR_MAX * interval);
                 continue;
             }
-            Some(Grant::Unrestricted) | None => attempts += 1,
+            Some(GrantedChange::Unrestricted) | None => attempts += 1,
         }
         if attempts >= ATTEMPTS {
             return granted.map(|_| false);
@@ -74,13 +74,13 @@ async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duratio
 
 /// Tries, as a dry run, a change that a policy must refuse. A missing right is examined first,
 /// because the API server refuses the change for it too.
-async fn examine(examiner: &Examiner) -> Result<Grant, Refusal> {
+async fn examine(examiner: &Examiner) -> Result<GrantedChange, Refusal> {
     if !examiner.grants(Right::PatchPodStatus).await? {
-        return Ok(Grant::Nothing);
+        return Ok(GrantedChange::Nothing);
     }
     match examiner.try_more_than_the_label().await {
-        Ok(()) => Ok(Grant::Unrestricted),
-        Err(Refusal::Policy) => Ok(Grant::Restricted),
+        Ok(()) => Ok(GrantedChange::Unrestricted),
+        Err(Refusal::Policy) => Ok(GrantedChange::Restricted),
         Err(failed) => Err(failed),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::api::RetryPolicy;
+use super::api::ApiRetry;
 
 /// The first wait after a failure, doubled with each further failure up to [`BACKOFF_MAX`].
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
@@ -20,14 +20,14 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// A `Retry-After` makes the wait longer and never shorter, because an overloaded API server always
 /// asks for one second. `random` adds jitter to the attempts of many pods that lost the same API
 /// server.
-pub(super) fn pause(retry: RetryPolicy, failures: u32, random: u8) -> Option<Duration> {
+pub(super) fn pause(retry: ApiRetry, failures: u32, random: u8) -> Option<Duration> {
     match retry {
-        RetryPolicy::Again => Some(backoff(failures, random)),
-        RetryPolicy::After(asked) => {
+        ApiRetry::Again => Some(backoff(failures, random)),
+        ApiRetry::After(asked) => {
             let wait = asked.min(RETRY_AFTER_MAX).max(backoff(failures, 0));
             Some(wait + fifth(wait, random))
         }
-        RetryPolicy::Person | RetryPolicy::NewPod => None,
+        ApiRetry::Person | ApiRetry::NewPod => None,
     }
 }
 
@@ -51,14 +51,14 @@ mod tests {
     fn a_pause_is_at_most_a_fifth_off() {
         let wait = |retry, random| pause(retry, 99, random);
         let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(wait(RetryPolicy::Again, 0), seconds(5));
-        assert_eq!(wait(RetryPolicy::Again, 255), seconds(4));
-        let asked = RetryPolicy::After(Duration::from_secs(10));
+        assert_eq!(wait(ApiRetry::Again, 0), seconds(5));
+        assert_eq!(wait(ApiRetry::Again, 255), seconds(4));
+        let asked = ApiRetry::After(Duration::from_secs(10));
         assert_eq!(wait(asked, 0), seconds(10));
         assert_eq!(wait(asked, 255), seconds(12));
-        let longest = RetryPolicy::After(Duration::from_secs(u64::MAX));
+        let longest = ApiRetry::After(Duration::from_secs(u64::MAX));
         assert_eq!(wait(longest, 255), seconds(72));
-        for retry in [RetryPolicy::Person, RetryPolicy::NewPod] {
+        for retry in [ApiRetry::Person, ApiRetry::NewPod] {
             assert_eq!(wait(retry, 0), None);
         }
     }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::REPAIR_INTERVAL;
 use super::api::{Api, ApiError};
-use super::error_log::ErrorLog;
+use super::error_log::RequestErrorLog;
 use super::labels::random;
 use super::reconciler::{LANDS_WITHIN, REQUEST_TIME_MAX};
 use super::request::{PODS_MAX, Requests};
@@ -28,7 +28,7 @@ pub(super) struct StaleLabels {
     requests: Arc<Requests>,
     status: watch::Receiver<Status>,
     timer: BootTimer,
-    errors: ErrorLog,
+    errors: RequestErrorLog,
     rounds: Rounds,
 }
 
@@ -77,7 +77,7 @@ impl StaleLabels {
     ) -> io::Result<Self> {
         let subject = format!("label {} of other pods", requests.label_key());
         let right = "list pods and patch pods/status";
-        let errors = ErrorLog::new(Surface::Label, subject, right, &api, metrics);
+        let errors = RequestErrorLog::new(Surface::Label, subject, right, &api, metrics);
         Ok(Self {
             api,
             requests,

@@ -15,9 +15,9 @@ use tokio::sync::watch;
 
 /// Time of the last write of the status files, on the boot clock.
 #[derive(Debug, Clone)]
-pub(super) struct Written(pub(super) Arc<AtomicU64>);
+pub(super) struct LastWrite(pub(super) Arc<AtomicU64>);
 
-impl Written {
+impl LastWrite {
     pub(super) fn now() -> Self {
         Self(Arc::new(AtomicU64::new(boot_now().as_nanos())))
     }
@@ -30,11 +30,11 @@ impl Written {
 /// The gauges that are computed from the status at each scrape. Their values are not state; only
 /// this collector has the gauges, and each scrape sets them before it reads them.
 #[derive(Debug)]
-pub(super) struct Truth {
+pub(super) struct ComputedGauges {
     who: Identification,
     status: watch::Receiver<Status>,
     store: watch::Receiver<Option<StoreInfo>>,
-    status_files: Written,
+    status_files: LastWrite,
     leader: Gauge,
     leader_alias: Gauge,
     paused: Gauge,
@@ -46,12 +46,12 @@ pub(super) struct Truth {
     store_info: GaugeVec,
 }
 
-impl Truth {
+impl ComputedGauges {
     pub(super) fn new(
         who: &Identification,
         status: watch::Receiver<Status>,
         store: watch::Receiver<Option<StoreInfo>>,
-        status_files: Written,
+        status_files: LastWrite,
     ) -> Result<Self, prometheus::Error> {
         let lease = who.lease.as_str();
         let opts = |name: &str, help: &str| Opts::new(name, help).const_label("lease", lease);
@@ -155,7 +155,7 @@ impl Truth {
     }
 }
 
-impl Collector for Truth {
+impl Collector for ComputedGauges {
     fn desc(&self) -> Vec<&Desc> {
         self.collectors().iter().flat_map(|c| c.desc()).collect()
     }

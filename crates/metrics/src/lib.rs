@@ -29,7 +29,7 @@ use leasehold_mongodb::store::StoreInfo;
 use leasehold_status::Surface;
 use leasehold_status::render::Identification;
 
-use self::computed::{Truth, Written};
+use self::computed::{ComputedGauges, LastWrite};
 
 /// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -112,7 +112,7 @@ pub struct Metrics {
     log_lines_lost: IntCounter,
     http_evictions: IntCounter,
     http_streams_refused: IntCounter,
-    status_files: Written,
+    status_files: LastWrite,
 }
 
 impl Metrics {
@@ -189,7 +189,7 @@ impl Metrics {
                 "Requests for an event stream or a wait that found all places taken; each was \
                  refused, or another stream was closed for it.",
             ))?,
-            status_files: Written::now(),
+            status_files: LastWrite::now(),
         };
         metrics.register(who, status, store)?;
         metrics.create_series();
@@ -316,7 +316,12 @@ impl Metrics {
             Box::new(self.http_evictions.clone()),
             Box::new(self.http_streams_refused.clone()),
             Box::new(ProcessCollector::for_self()),
-            Box::new(Truth::new(who, status, store, self.status_files.clone())?),
+            Box::new(ComputedGauges::new(
+                who,
+                status,
+                store,
+                self.status_files.clone(),
+            )?),
         ];
         for collector in collectors {
             self.registry.register(collector)?;

@@ -45,7 +45,7 @@ pub struct RequestArgs {
     /// The lease.
     pub name: LeaseName,
     /// The request.
-    pub kind: RequestKind,
+    pub kind: OperatorRequest,
     /// The token that the operator has seen; any if `None`.
     pub seen: Option<Token>,
     /// The author of the request.
@@ -73,7 +73,7 @@ pub(crate) fn is_reason(text: &str) -> bool {
 
 /// Requests of operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestKind {
+pub enum OperatorRequest {
     /// The leader steps down.
     StepDown,
     /// The leader steps down in favor of a candidate.
@@ -213,11 +213,11 @@ async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, To
             return Ok(code.into());
         }
         OperatorCommand::Web(args) => return web::run(session, args).await,
-        OperatorCommand::StepDown(args) => args.request(RequestKind::StepDown),
+        OperatorCommand::StepDown(args) => args.request(OperatorRequest::StepDown),
         OperatorCommand::Transfer(args) => args.request(),
-        OperatorCommand::Pause(args) => args.request(RequestKind::Pause),
-        OperatorCommand::Resume(args) => args.request(RequestKind::Resume),
-        OperatorCommand::Cancel(args) => args.request(RequestKind::Cancel),
+        OperatorCommand::Pause(args) => args.request(OperatorRequest::Pause),
+        OperatorCommand::Resume(args) => args.request(OperatorRequest::Resume),
+        OperatorCommand::Cancel(args) => args.request(OperatorRequest::Cancel),
     };
     request::run(session, request).await
 }

@@ -98,7 +98,7 @@ pub struct ReplicasError(#[source] io::Error);
 
 /// The deployment, database and collection that a replica contends on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Store {
+struct ReplicaStore {
     kind: String,
     /// The name of a replica set.
     set: Option<String>,
@@ -111,7 +111,7 @@ struct Store {
 
 /// The part of `/status` that is compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct State {
+struct ReplicaStatus {
     lease: String,
     identity: String,
     /// The id of the process; `None` from daemons that do not report it.
@@ -120,7 +120,7 @@ struct State {
     role: String,
     leader: bool,
     token: Option<i64>,
-    store: Option<Store>,
+    store: Option<ReplicaStore>,
 }
 
 /// One replica, and its answer or the reason why there is none.
@@ -128,7 +128,7 @@ struct State {
 struct Replica {
     /// All addresses of one process; never empty.
     addresses: Vec<SocketAddr>,
-    state: Result<State, String>,
+    state: Result<ReplicaStatus, String>,
 }
 
 /// All replicas at one instant.
@@ -197,7 +197,7 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
 }
 
 /// An address, and its answer or the reason why there is none.
-type Answered = (SocketAddr, Result<State, String>);
+type Answered = (SocketAddr, Result<ReplicaStatus, String>);
 
 /// Groups the answers by replica. Returns the addresses of a family without any answer separately if
 /// replicas answer on the other family: daemons that listen on IPv4 alone have IPv6 addresses, too.
@@ -266,8 +266,8 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
     let stores = states.iter().filter_map(|state| state.store.as_ref());
     let ids: BTreeSet<_> = stores.clone().filter_map(|s| s.set_id.as_ref()).collect();
     let names: BTreeSet<_> = match ids.len() {
-        0 | 1 => stores.map(Store::name).collect(),
-        _ => stores.map(Store::name_with_id).collect(),
+        0 | 1 => stores.map(ReplicaStore::name).collect(),
+        _ => stores.map(ReplicaStore::name_with_id).collect(),
     };
     if names.len() > 1 {
         problems.push(format!(
@@ -299,7 +299,7 @@ fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-impl Store {
+impl ReplicaStore {
     fn name(&self) -> String {
         let deployment = self.set.as_ref().unwrap_or(&self.kind);
         format!("{deployment}/{}.{}", self.database, self.collection)
@@ -314,7 +314,7 @@ impl Store {
 impl Replica {
     /// Returns true if this process gave that answer. Different answers of one session come from
     /// two processes: a machine that was copied while it ran has two processes of one session.
-    fn is_of(&self, answer: &Result<State, String>) -> bool {
+    fn is_of(&self, answer: &Result<ReplicaStatus, String>) -> bool {
         let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
         has_session && self.state == *answer
     }
@@ -326,7 +326,7 @@ impl Replica {
             Ok(state) => {
                 let token = state.token.filter(|_| state.leader);
                 let token = token.map(|token| format!(" token {token}"));
-                let store = state.store.as_ref().map(Store::name);
+                let store = state.store.as_ref().map(ReplicaStore::name);
                 format!(
                     "{address}  {}  {}{}  {}  {}\n",
                     state.identity,
@@ -342,7 +342,7 @@ impl Replica {
 }
 
 impl Round {
-    fn leader(&self) -> Option<&State> {
+    fn leader(&self) -> Option<&ReplicaStatus> {
         let mut states = self
             .replicas
             .iter()

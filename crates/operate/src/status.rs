@@ -23,7 +23,7 @@ use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, LeaseName, Role};
 use leasehold_host::exit;
 use leasehold_status::directory::{JSON_FILE, read_regular, roots};
-use leasehold_status::render::Document;
+use leasehold_status::render::StatusDocument;
 
 /// Interval of the checks of `--watch`. A change of leadership takes seconds, and a check is one
 /// small read. inotify would not report that a deadline passes.
@@ -83,7 +83,7 @@ struct Judged<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum DocumentOrNone<'a> {
-    Document(&'a Document),
+    Document(&'a StatusDocument),
     None { leader: bool },
 }
 
@@ -344,7 +344,7 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
 
 /// Returns true if the daemon has not read the store at all, or not for a lease duration. The
 /// daemon then knows neither a holder nor that the lease is free.
-fn not_read(document: &Document) -> bool {
+fn not_read(document: &StatusDocument) -> bool {
     document.role == Role::Unknown.as_str()
 }
 

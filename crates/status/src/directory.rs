@@ -102,7 +102,7 @@ pub struct RecoveredState {
 
 /// The record in the claim file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct ClaimFileRecord {
     schema: u32,
     /// The lease; earlier versions omit the field.
     #[serde(default)]
@@ -250,7 +250,7 @@ impl StatusDirectory {
         token: Token,
         lease_longest: Option<Duration>,
     ) -> io::Result<()> {
-        let record = Record {
+        let record = ClaimFileRecord {
             schema: 1,
             lease: Some(self.lease.as_str().to_owned()),
             claim: claim.filter(|_| self.shares_lock).map(|c| c.to_string()),
@@ -285,7 +285,7 @@ impl StatusDirectory {
             damaged: true,
             ..RecoveredState::default()
         };
-        let Ok(record) = serde_json::from_slice::<Record>(text) else {
+        let Ok(record) = serde_json::from_slice::<ClaimFileRecord>(text) else {
             return Ok(damaged);
         };
         let Some(token) = Token::new(record.token).filter(|_| record.schema == 1) else {
@@ -441,7 +441,7 @@ fn lease_longest(claim_file: &Path) -> Option<Duration> {
     file.take(RECORD_LENGTH as u64)
         .read_to_end(&mut bytes)
         .ok()?;
-    let record: Record = serde_json::from_slice(&bytes).ok()?;
+    let record: ClaimFileRecord = serde_json::from_slice(&bytes).ok()?;
     Declared {
         millis: record.lease_longest_ms?,
     }

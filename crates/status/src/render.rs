@@ -80,7 +80,7 @@ pub fn date(at: WallMillis) -> String {
 
 /// The fields of `status.json`, in the order of the contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Document {
+pub struct StatusDocument {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The lease contended for.
@@ -127,7 +127,7 @@ pub struct Document {
     pub stopped: bool,
 }
 
-/// The error of the store in [`Document`].
+/// The error of the store in [`StatusDocument`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentStoreError {
     /// The failed operation, its cause, and the remedy.
@@ -136,7 +136,7 @@ pub struct DocumentStoreError {
     pub since: String,
 }
 
-/// The holder in [`Document`].
+/// The holder in [`StatusDocument`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentHolder {
     /// The holder's name.
@@ -190,7 +190,7 @@ pub fn same_words(one: &Status, other: &Status) -> bool {
     rendered(one) == rendered(other)
 }
 
-impl Document {
+impl StatusDocument {
     /// Builds the document for `status` at `clocks`.
     pub fn new(status: &Status, who: &Identification, clocks: ClockPair) -> Self {
         let authority = authority_at(status, clocks.boot);
@@ -270,7 +270,7 @@ impl Document {
 
 /// Renders `status.json` and `status.env` for `status` at `clocks`.
 pub fn render(status: &Status, who: &Identification, clocks: ClockPair) -> (String, String) {
-    let document = Document::new(status, who, clocks);
+    let document = StatusDocument::new(status, who, clocks);
     (document.to_json(), document.to_env())
 }
 
@@ -386,7 +386,7 @@ mod tests {
             message: "no primary".to_owned(),
             since: at(90),
         };
-        let document = Document::new(&leader(), &who(), clocks(100));
+        let document = StatusDocument::new(&leader(), &who(), clocks(100));
         let document = document.with_store_error(Some(&error), clocks(100));
         let json = document.to_json();
         let expected =
@@ -396,14 +396,15 @@ mod tests {
         let (earlier, _) = json
             .split_once(r#","store_error""#)
             .expect("it is the last");
-        let read: Document = serde_json::from_str(&format!("{earlier}}}")).expect("a document");
+        let read: StatusDocument =
+            serde_json::from_str(&format!("{earlier}}}")).expect("a document");
         assert_eq!(read.store_error, None);
     }
 
     #[test]
     fn a_start_has_nulls() {
         let status = fixture::status(Role::Unknown);
-        let document = Document::new(&status, &fixture::who("me"), clocks(0));
+        let document = StatusDocument::new(&status, &fixture::who("me"), clocks(0));
         assert_eq!(
             (document.role.as_str(), document.leader),
             ("unknown", false)
@@ -417,7 +418,7 @@ mod tests {
             role: Role::Stopping,
             ..leader()
         };
-        let document = Document::new(&status, &who(), clocks(100));
+        let document = StatusDocument::new(&status, &who(), clocks(100));
         assert_eq!((document.leader, document.token), (false, None));
     }
 

@@ -2,12 +2,12 @@
 //!
 //! Safety depends on the order of the steps:
 //!
-//! 1. [`Standby::prepare`] starts the guard. It needs no authority.
-//! 2. [`Standby::start`] arms the guard with the deadlines of the authority. The command exists only
+//! 1. [`StandbyCommand::prepare`] starts the guard. It needs no authority.
+//! 2. [`StandbyCommand::start`] arms the guard with the deadlines of the authority. The command exists only
 //!    after that, and only if the deadline has not passed at its exec.
-//! 3. [`Supervised::extend`] moves the deadline with each acknowledged renewal, but never after
-//!    [`Supervised::lose`]. The guard sends SIGKILL at the deadline, or at the end of the grace.
-//! 4. The caller releases the authority only after [`Event::Gone`]: the command and all its
+//! 3. [`SupervisedCommand::extend`] moves the deadline with each acknowledged renewal, but never after
+//!    [`SupervisedCommand::lose`]. The guard sends SIGKILL at the deadline, or at the end of the grace.
+//! 4. The caller releases the authority only after [`CommandEvent::Gone`]: the command and all its
 //!    descendants are gone.
 
 use std::ffi::OsString;
@@ -35,15 +35,15 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 const UNREAD_MAX: Duration = Duration::from_millis(100);
 
 /// A command that does not run, and the guard that waits to start it, if there is one.
-pub struct Standby {
+pub struct StandbyCommand {
     command: Command,
-    stopping: Stopping,
+    stopping: StopMethod,
     guard: Option<StandbyGuard>,
 }
 
 /// How a command is asked to stop.
 #[derive(Debug, Clone, Copy)]
-pub struct Stopping {
+pub struct StopMethod {
     /// Signal that asks the command to stop.
     pub signal: i32,
     /// Recipients of that signal.
@@ -54,9 +54,9 @@ pub struct Stopping {
     pub linger: Duration,
 }
 
-impl Standby {
+impl StandbyCommand {
     /// Creates it for a command, without a guard yet.
-    pub fn new(command: Command, stopping: Stopping) -> Self {
+    pub fn new(command: Command, stopping: StopMethod) -> Self {
         Self {
             command: command
                 .stop_signal(stopping.signal)
@@ -91,7 +91,7 @@ impl Standby {
         terms: Terms,
         claim: Option<ClaimShare>,
         descriptor: Option<OwnedFd>,
-    ) -> io::Result<Supervised> {
+    ) -> io::Result<SupervisedCommand> {
         let mut guard = match self.guard.take() {
             Some(guard) => guard,
             None => self.command.clone().prepare()?,
@@ -101,7 +101,7 @@ impl Standby {
         }
         let workload = guard.start(environment, terms, claim)?;
         let leftover_grace = self.command.grace_of_leftovers(terms);
-        Ok(Supervised::new(
+        Ok(SupervisedCommand::new(
             workload,
             (self.stopping, leftover_grace),
             terms,
@@ -118,9 +118,9 @@ impl Standby {
 }
 
 /// A running command.
-pub struct Supervised {
+pub struct SupervisedCommand {
     workload: GuardedCommand,
-    stopping: Stopping,
+    stopping: StopMethod,
     /// Time between the stop signal and SIGKILL for processes that the command left.
     leftover_grace: Duration,
     terms: Terms,
@@ -134,7 +134,7 @@ pub struct Supervised {
     kill_at: Option<BootTime>,
     lost: bool,
     killed: bool,
-    /// True once [`Event::Stuck`] was returned.
+    /// True once [`CommandEvent::Stuck`] was returned.
     stuck: bool,
     /// True while descendants of a command that has exited may end by themselves.
     lingers: bool,
@@ -147,7 +147,7 @@ pub struct Supervised {
 
 /// An event of a running command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum CommandEvent {
     /// The command was executed as this process.
     Started {
         /// Its process id.
@@ -155,16 +155,16 @@ pub enum Event {
     },
     /// The command exited by itself. Descendants may take a while to end.
     Exited,
-    /// The command was killed, and its end could not be confirmed in time. [`Event::Gone`] follows
+    /// The command was killed, and its end could not be confirmed in time. [`CommandEvent::Gone`] follows
     /// if it is confirmed after all.
     Stuck,
     /// The command and all its descendants are gone.
-    Gone(Finished),
+    Gone(SupervisedEnd),
 }
 
 /// How and why a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
+pub struct SupervisedEnd {
     /// The end of the command and all its descendants.
     pub ended: Termination,
     /// True if the command exited by itself, and the processes that it left had their time to end,
@@ -186,7 +186,7 @@ pub struct Finished {
     pub killed: bool,
 }
 
-impl Finished {
+impl SupervisedEnd {
     /// Returns true if the command exited by itself, or only its guard was lost.
     pub fn by_itself(&self) -> bool {
         self.exited || self.stopped_after.is_none() && !self.lost
@@ -198,10 +198,10 @@ impl Finished {
     }
 }
 
-impl Supervised {
+impl SupervisedCommand {
     fn new(
         workload: GuardedCommand,
-        (stopping, leftover_grace): (Stopping, Duration),
+        (stopping, leftover_grace): (StopMethod, Duration),
         terms: Terms,
     ) -> Self {
         Self {
@@ -227,7 +227,7 @@ impl Supervised {
         self.terms
     }
 
-    /// Returns true after [`Supervised::lose`].
+    /// Returns true after [`SupervisedCommand::lose`].
     pub fn is_lost(&self) -> bool {
         self.lost
     }
@@ -272,8 +272,8 @@ impl Supervised {
         self.workload.signal(signal);
     }
 
-    /// Waits for the next event; never returns after [`Event::Gone`]. Cancel safe.
-    pub async fn next(&mut self) -> Event {
+    /// Waits for the next event; never returns after [`CommandEvent::Gone`]. Cancel safe.
+    pub async fn next(&mut self) -> CommandEvent {
         loop {
             let stuck_at = self.stuck_at();
             let progress = tokio::select! {
@@ -285,7 +285,7 @@ impl Supervised {
                         Ok(progress) => progress,
                         Err(_) => {
                             self.stuck = true;
-                            return Event::Stuck;
+                            return CommandEvent::Stuck;
                         }
                     }
                 }
@@ -294,7 +294,7 @@ impl Supervised {
                 self.exited |= self.stopped_at.is_none();
             }
             match progress {
-                CommandProgress::Running { pid } => return Event::Started { pid },
+                CommandProgress::Running { pid } => return CommandEvent::Started { pid },
                 // The authority is kept while descendants end by themselves.
                 CommandProgress::Ending { lingers: true, .. } => {
                     self.lingers = true;
@@ -306,7 +306,7 @@ impl Supervised {
                     if std::mem::take(&mut self.lingers) {
                         self.report_leftovers();
                     }
-                    return Event::Exited;
+                    return CommandEvent::Exited;
                 }
                 CommandProgress::Gone(ended) => {
                     let now = clock::boot_now();
@@ -317,7 +317,7 @@ impl Supervised {
                     if lingered && !ended.lingered && !self.cut_off && self.stopped_at.is_none() {
                         self.report_leftovers();
                     }
-                    return Event::Gone(self.finished(ended));
+                    return CommandEvent::Gone(self.finished(ended));
                 }
                 CommandProgress::Starting | CommandProgress::Ending { .. } => {}
             }
@@ -365,7 +365,7 @@ impl Supervised {
         self.terms.valid_until <= now
     }
 
-    fn finished(&self, ended: Termination) -> Finished {
+    fn finished(&self, ended: Termination) -> SupervisedEnd {
         let now = clock::boot_now();
         // A process that was frozen past the deadline may receive the end of the command before it
         // notices the loss. If only the guard was lost, the authority may last.
@@ -373,7 +373,7 @@ impl Supervised {
         let by_guard = ended.by_us && (expired || !ended.guard_lost) || self.cut_off;
         let unnoticed = self.stopped_at.is_none() && by_guard;
         let exited = self.exited && !self.cut_off;
-        Finished {
+        SupervisedEnd {
             ended,
             exited,
             cut_off: self.cut_off,

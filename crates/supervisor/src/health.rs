@@ -16,13 +16,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::Program;
-use super::program::Unkillable;
+use super::program::LeftoverProcess;
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Input, Timings, Token};
 
 /// The kind of health check.
 #[derive(Debug, Clone)]
-pub enum Check {
+pub enum ProbeKind {
     /// Healthy if a GET of this URL returns 2xx.
     Url(String),
     /// Healthy if this command exits 0.
@@ -33,7 +33,7 @@ pub enum Check {
 #[derive(Debug, Clone)]
 pub struct HealthOptions {
     /// The kind of check.
-    pub check: Check,
+    pub check: ProbeKind,
     /// Interval between checks.
     pub period: Duration,
     /// Timeout of a single health check.
@@ -53,7 +53,7 @@ pub struct Health {
     /// The outer `None` means that this process does not run the workload.
     runs: Option<watch::Receiver<Option<Token>>>,
     /// Health command that could not be killed.
-    left: Unkillable,
+    left: LeftoverProcess,
 }
 
 /// Result of a single check.
@@ -119,7 +119,7 @@ impl Health {
             options,
             program,
             runs,
-            left: Unkillable::default(),
+            left: LeftoverProcess::default(),
         }
     }
 
@@ -127,7 +127,7 @@ impl Health {
     /// cannot succeed before this process has started the workload. Command checks and workloads
     /// that are already running have to pass a check first.
     pub fn at_first(&self) -> bool {
-        self.runs.is_some() && matches!(self.options.check, Check::Url(_))
+        self.runs.is_some() && matches!(self.options.check, ProbeKind::Url(_))
     }
 
     /// Checks indefinitely, and sends each change to `inputs`.
@@ -184,7 +184,7 @@ impl Health {
 
     async fn probe(&mut self, token: Option<Token>) -> ProbeOutcome {
         match &self.options.check {
-            Check::Url(url) => {
+            ProbeKind::Url(url) => {
                 let answer = tokio::time::timeout(self.options.timeout, get(url)).await;
                 match answer {
                     Ok(Ok(status)) if status.is_success() => ProbeOutcome::Healthy,
@@ -198,7 +198,7 @@ impl Health {
                     Err(_) => ProbeOutcome::Unhealthy(format!("{url} did not answer in time")),
                 }
             }
-            Check::Command(command) => {
+            ProbeKind::Command(command) => {
                 let ended = self
                     .program
                     .run_briefly(command, token, self.options.timeout, &mut self.left)

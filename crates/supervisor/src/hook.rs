@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::program::{KILLED_WITHIN, Unkillable, success};
-use super::{Ordered, Phase, RECORDED_WITHIN, SupervisorOptions};
+use super::program::{KILLED_WITHIN, LeftoverProcess, success};
+use super::{DesiredPhase, Ordered, RECORDED_WITHIN, SupervisorOptions};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, LeaseName, Terms, Token};
 use leasehold_guard::claim_share::ClaimPlace;
@@ -49,12 +49,12 @@ pub(super) async fn lead(
     token: Token,
     until: BootTime,
     lease: LeaseName,
-) -> Unkillable {
+) -> LeftoverProcess {
     let overdue = tokio::time::sleep(until.since(clock::boot_now()) + KILLED_WITHIN);
     tokio::pin!(overdue);
     loop {
         let ordered = *orders.borrow_and_update();
-        let leads = |o: &Ordered| o.token == token && o.phase == Phase::Run;
+        let leads = |o: &Ordered| o.token == token && o.phase == DesiredPhase::Run;
         let Some(ordered) = ordered.filter(leads) else {
             // The claim no longer leads, so the effects of the hook are not wanted.
             return end(hook, &lease).await;
@@ -63,7 +63,7 @@ pub(super) async fn lead(
         tokio::select! {
             ended = hook.ended() => {
                 report(&lease, "on_lead", Some(ended));
-                return Unkillable::default();
+                return LeftoverProcess::default();
             }
             // The guard has killed the hook by then.
             () = &mut overdue => return end(hook, &lease).await,
@@ -76,8 +76,8 @@ pub(super) async fn lead(
 }
 
 /// Kills the on_lead hook, and waits briefly for its end.
-async fn end(hook: GuardedCommand, lease: &LeaseName) -> Unkillable {
-    let mut left = Unkillable::default();
+async fn end(hook: GuardedCommand, lease: &LeaseName) -> LeftoverProcess {
+    let mut left = LeftoverProcess::default();
     hook.kill();
     if left.outlast(hook, Duration::ZERO).await.is_none() {
         report(lease, "on_lead", None);

@@ -21,12 +21,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
-pub use command::Stopping;
-pub use health::{Check, Health, HealthOptions};
+pub use command::StopMethod;
+pub use health::{Health, HealthOptions, ProbeKind};
 pub use program::Program;
 
-use self::command::{Event, Finished, Standby, Supervised};
-use self::program::Unkillable;
+use self::command::{CommandEvent, StandbyCommand, SupervisedCommand, SupervisedEnd};
+use self::program::LeftoverProcess;
 
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Input, Order, OrderKind, Terms, Token};
@@ -56,7 +56,7 @@ pub struct SupervisorOptions {
     /// The command; empty if there are only hooks.
     pub command: Vec<OsString>,
     /// How the command is asked to stop on a voluntary step-down.
-    pub stopping: Stopping,
+    pub stopping: StopMethod,
     /// Hook that runs concurrently with the start of the command; empty if there is none.
     pub on_lead: Vec<OsString>,
     /// Hook that runs after the command is gone; empty if there is none.
@@ -90,11 +90,11 @@ pub struct Orders(watch::Sender<Option<Ordered>>);
 pub struct Ordered {
     token: Token,
     terms: Terms,
-    phase: Phase,
+    phase: DesiredPhase,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum DesiredPhase {
     Run,
     Stop,
     Lost { kill_at: BootTime },
@@ -114,7 +114,7 @@ impl Orders {
             let this = ordered.as_mut().filter(|ordered| ordered.token == token);
             match (kind, this) {
                 (OrderKind::Start(terms), _) => {
-                    let phase = Phase::Run;
+                    let phase = DesiredPhase::Run;
                     *ordered = Some(Ordered {
                         token,
                         terms,
@@ -123,11 +123,13 @@ impl Orders {
                 }
                 (OrderKind::Extend(terms), Some(this)) => this.terms = terms,
                 (OrderKind::Stop, Some(this)) => {
-                    if this.phase == Phase::Run {
-                        this.phase = Phase::Stop;
+                    if this.phase == DesiredPhase::Run {
+                        this.phase = DesiredPhase::Stop;
                     }
                 }
-                (OrderKind::Lost { kill_at }, Some(this)) => this.phase = Phase::Lost { kill_at },
+                (OrderKind::Lost { kill_at }, Some(this)) => {
+                    this.phase = DesiredPhase::Lost { kill_at }
+                }
                 // The workload of an older claim has already been reported as gone.
                 (OrderKind::Extend(_) | OrderKind::Stop | OrderKind::Lost { .. }, None) => {}
             }
@@ -143,9 +145,9 @@ pub struct Supervisor<W> {
     runs: watch::Sender<Option<Token>>,
     observer: W,
     /// The command; `None` if there are only hooks.
-    command: Option<Standby>,
+    command: Option<StandbyCommand>,
     /// Hooks that could not be killed. A hook is not started while an earlier run of it exists.
-    left: [Unkillable; 2],
+    left: [LeftoverProcess; 2],
 }
 
 impl<W: WorkloadObserver> Supervisor<W> {
@@ -157,7 +159,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         observer: W,
     ) -> Self {
         let command = options.program.command(&options.command, None);
-        let command = command.map(|command| Standby::new(command, options.stopping));
+        let command = command.map(|command| StandbyCommand::new(command, options.stopping));
         Self {
             options,
             orders,
@@ -194,7 +196,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             };
             pause = PREPARE_PAUSE;
             let Some(ordered) = ordered else {
-                unprepared.into_iter().for_each(Standby::prepare);
+                unprepared.into_iter().for_each(StandbyCommand::prepare);
                 continue;
             };
             let Ok(token) = ordered else { break };
@@ -230,9 +232,11 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 
     /// Starts the on_lead hook, and a task that ends it with this claim.
-    async fn start_lead(&mut self, token: Token) -> Option<JoinHandle<Unkillable>> {
+    async fn start_lead(&mut self, token: Token) -> Option<JoinHandle<LeftoverProcess>> {
         let until = clock::boot_now() + self.options.hook_timeout;
-        let ordered = self.ordered(token).filter(|o| o.phase == Phase::Run)?;
+        let ordered = self
+            .ordered(token)
+            .filter(|o| o.phase == DesiredPhase::Run)?;
         let terms = hook::bounded(ordered.terms, until);
         if self.left[0].remains() {
             return self.unstartable("on_lead", &ErrorKind::ResourceBusy.into());
@@ -290,13 +294,13 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 
     /// Runs the command until it is gone.
-    async fn run_command(&mut self, command: &mut Standby, token: Token) {
+    async fn run_command(&mut self, command: &mut StandbyCommand, token: Token) {
         let claim = self
             .options
             .claims
             .share(ClaimPlace::Command, RECORDED_WITHIN);
         let claim = claim.await;
-        let Some(ordered) = self.ordered(token).filter(|o| o.phase == Phase::Run) else {
+        let Some(ordered) = self.ordered(token).filter(|o| o.phase == DesiredPhase::Run) else {
             return;
         };
         let started = claim.and_then(|claim| {
@@ -328,7 +332,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                     apply_order(ordered, &mut command);
                 }
                 event = command.next() => match event {
-                    Event::Started { pid } => {
+                    CommandEvent::Started { pid } => {
                         started = true;
                         self.up(Some(token));
                         info!(
@@ -337,9 +341,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
                         );
                     }
                     // Other candidates need not wait for leftover processes.
-                    Event::Exited => self.send(Input::WorkloadEnded { token }).await,
-                    Event::Stuck => self.send(Input::WorkloadStuck { token }).await,
-                    Event::Gone(finished) => break finished,
+                    CommandEvent::Exited => self.send(Input::WorkloadEnded { token }).await,
+                    CommandEvent::Stuck => self.send(Input::WorkloadStuck { token }).await,
+                    CommandEvent::Gone(finished) => break finished,
                 },
                 () = &mut started_by, if !started => {
                     started = true;
@@ -375,7 +379,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
 
     /// Waits until leadership is given up or lost.
     async fn stop_requested(&mut self) {
-        let ends = |ordered: &Option<Ordered>| ordered.is_none_or(|o| o.phase != Phase::Run);
+        let ends = |ordered: &Option<Ordered>| ordered.is_none_or(|o| o.phase != DesiredPhase::Run);
         // A closed channel means that the daemon exits.
         let _ = self.orders.wait_for(ends).await;
     }
@@ -391,7 +395,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         self.observer.up(token.is_some());
     }
 
-    fn report(&mut self, token: Token, finished: &Finished) {
+    fn report(&mut self, token: Token, finished: &SupervisedEnd) {
         let lease = &self.options.program.lease;
         let ended = finished.ended;
         let (token, code) = (token.get(), ended.end.exit_code());
@@ -433,15 +437,15 @@ impl<W: WorkloadObserver> Supervisor<W> {
 }
 
 /// Applies the newest order; without one, the command is killed.
-fn apply_order(ordered: Option<Ordered>, command: &mut Supervised) {
+fn apply_order(ordered: Option<Ordered>, command: &mut SupervisedCommand) {
     let Some(Ordered { terms, phase, .. }) = ordered else {
         return command.kill();
     };
-    if let Phase::Lost { kill_at } = phase {
+    if let DesiredPhase::Lost { kill_at } = phase {
         return command.lose(kill_at);
     }
     command.extend(terms);
-    if phase == Phase::Stop {
+    if phase == DesiredPhase::Stop {
         command.stop();
     }
 }

@@ -57,7 +57,7 @@ impl Program {
         words: &[OsString],
         token: Option<Token>,
         timeout: Duration,
-        left: &mut Unkillable,
+        left: &mut LeftoverProcess,
     ) -> Result<(), String> {
         let Some(command) = self.command(words, token) else {
             return Ok(());
@@ -95,9 +95,9 @@ pub(super) fn success(ended: Termination) -> Result<(), String> {
 
 /// A command that was killed and has not ended, if any.
 #[derive(Debug, Default)]
-pub(super) struct Unkillable(Option<GuardedCommand>);
+pub(super) struct LeftoverProcess(Option<GuardedCommand>);
 
-impl Unkillable {
+impl LeftoverProcess {
     /// Returns true if the command has not ended yet.
     pub(super) fn remains(&mut self) -> bool {
         let gone = |left: &mut GuardedCommand| matches!(left.progress(), CommandProgress::Gone(_));
@@ -144,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn an_unkillable_process_is_not_waited_for_and_blocks_the_next_start() {
         let (hangs, progress) = GuardedCommand::stand_in();
-        let mut left = Unkillable::default();
+        let mut left = LeftoverProcess::default();
         assert_eq!(left.outlast(hangs, Duration::from_millis(10)).await, None);
         assert!(left.remains());
         let words = ["/bin/true".into()];
@@ -159,7 +159,7 @@ mod tests {
     async fn an_end_is_reported_at_once() {
         let (ends, progress) = GuardedCommand::stand_in();
         progress.send_replace(CommandProgress::Gone(ENDED));
-        let mut left = Unkillable::default();
+        let mut left = LeftoverProcess::default();
         let hour = Duration::from_secs(3600);
         assert_eq!(left.outlast(ends, hour).await, Some(ENDED));
         assert!(!left.remains());

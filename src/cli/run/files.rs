@@ -11,7 +11,7 @@ use crate::election::{LeaseName, Status, Timings};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
 use crate::publish::directory::{StatusDirectory, closed_root, exposure};
-use crate::publish::file::Progress;
+use crate::publish::file::WriteProgress;
 use crate::store::KnownHome;
 
 /// Set by the kubelet in every container.
@@ -87,7 +87,7 @@ pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> Know
 pub(super) async fn watch(
     lease: LeaseName,
     directory: PathBuf,
-    progress: Progress,
+    progress: WriteProgress,
     timings: watch::Receiver<Timings>,
     mut status: watch::Receiver<Status>,
 ) {

@@ -10,7 +10,7 @@ use crate::election::Status;
 use crate::publish::kubernetes::{
     Access, Api, Examiner, KubernetesOptions, REPAIR_INTERVAL, access, pod,
 };
-pub(super) use crate::publish::kubernetes::{Event, Kubernetes, Tasks};
+pub(super) use crate::publish::kubernetes::{Kubernetes, PodEvent, Tasks};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 

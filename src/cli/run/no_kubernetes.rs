@@ -33,7 +33,7 @@ pub(super) struct Kubernetes(Infallible);
 pub(super) struct Tasks(Infallible);
 
 /// A Kubernetes Event.
-pub(super) struct Event(Infallible);
+pub(super) struct PodEvent(Infallible);
 
 /// Finds no cluster.
 pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> {
@@ -65,7 +65,7 @@ impl Cluster {
 }
 
 impl Kubernetes {
-    pub(super) fn report(&self, event: Event) {
+    pub(super) fn report(&self, event: PodEvent) {
         match event.0 {}
     }
 
@@ -84,7 +84,7 @@ impl Tasks {
     }
 }
 
-impl Event {
+impl PodEvent {
     pub(super) fn of_failed_renewal(_: String) -> Option<Self> {
         None
     }

@@ -15,7 +15,7 @@ use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Timings, Tr
 use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
-use crate::publish::render::{ClockPair, Document, Identification};
+use crate::publish::render::{ClockPair, Identification, StatusDocument};
 use crate::runner::AnsweredCall;
 use crate::store::mongo::probe::{lacks_hints, lacks_right};
 use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreInfo};
@@ -437,7 +437,7 @@ pub(super) fn directory_locked(lease: &LeaseName, directory: &Path, by: &[Occupa
 
 /// Logs the full status (SIGUSR2), field by field.
 pub(super) fn report(status: &Status, who: &Identification) {
-    let document = Document::new(status, who, ClockPair::now());
+    let document = StatusDocument::new(status, who, ClockPair::now());
     let holder = document.holder.as_ref();
     info!(
         lease = %who.lease,

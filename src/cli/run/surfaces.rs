@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::kubernetes::{Event, Kubernetes};
+use super::idle_timers::IdleTimers;
+use super::kubernetes::{Kubernetes, PodEvent};
 use super::reporter::Reporter;
-use super::rest::Rest;
 use super::store_errors::StoreErrors;
 use crate::clock;
 use crate::election::{Claim, Notice, Order, OrderKind, Status, Token, Transition};
@@ -30,11 +30,11 @@ pub(super) struct DaemonSurfaces {
     pub(super) leader_token: Token,
     /// The last published status.
     pub(super) published: Option<Status>,
-    pub(super) rest: Arc<Rest>,
+    pub(super) rest: Arc<IdleTimers>,
 }
 
 impl DaemonSurfaces {
-    fn report(&self, event: impl FnOnce() -> Option<Event>) {
+    fn report(&self, event: impl FnOnce() -> Option<PodEvent>) {
         if let Some(kubernetes) = &self.kubernetes
             && let Some(event) = event()
         {
@@ -102,13 +102,13 @@ impl Surfaces for DaemonSurfaces {
         self.metrics.transition(transition.to, transition.reason);
         let failed_write = self.store_errors.failed_write();
         self.reporter.transition(transition, failed_write);
-        self.report(|| Event::of_transition(transition));
+        self.report(|| PodEvent::of_transition(transition));
     }
 
     fn notice(&mut self, notice: &Notice) {
         self.rest.disturbed();
         self.reporter.notice(notice);
-        self.report(|| Event::of_notice(notice));
+        self.report(|| PodEvent::of_notice(notice));
     }
 
     fn calls_in_flight(&mut self, number: usize) {
@@ -135,7 +135,7 @@ impl Surfaces for DaemonSurfaces {
             if *operation == "renew"
                 && let Some(failure) = failure
             {
-                self.report(|| Event::of_failed_renewal(failure.summary()));
+                self.report(|| PodEvent::of_failed_renewal(failure.summary()));
             }
         }
         self.reporter.answered(answered);

@@ -16,7 +16,8 @@ use crate::publish::directory::status_file;
 use crate::publish::metrics::Metrics;
 use crate::signals::{self, StopSignal};
 use crate::supervisor::{
-    Check, Health, HealthOptions, Ordered, Program, Supervisor, SupervisorOptions, WorkloadObserver,
+    Health, HealthOptions, Ordered, ProbeKind, Program, Supervisor, SupervisorOptions,
+    WorkloadObserver,
 };
 use crate::workload::claim_share::ClaimShares;
 
@@ -69,13 +70,13 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(6);
 pub(super) struct Workload {
     supervises: bool,
     tasks: JoinSet<&'static str>,
-    exits: mpsc::Receiver<Exit>,
+    exits: mpsc::Receiver<CommandExit>,
 }
 
 /// Counts the events of the command, and forwards its exit codes.
 struct ExitForwarder {
     metrics: Metrics,
-    exits: mpsc::Sender<Exit>,
+    exits: mpsc::Sender<CommandExit>,
 }
 
 impl WorkloadObserver for ExitForwarder {
@@ -89,19 +90,19 @@ impl WorkloadObserver for ExitForwarder {
 
     fn ended(&mut self, code: u8, interrupted: bool) {
         // If the channel is full, another exit is not news to the daemon.
-        let _ = self.exits.try_send(Exit { code, interrupted });
+        let _ = self.exits.try_send(CommandExit { code, interrupted });
     }
 }
 
 /// Exit of a command that ended by itself.
-pub(super) struct Exit {
+pub(super) struct CommandExit {
     /// Exit code, as a shell reports it.
     pub(super) code: u8,
     /// True if a key of the terminal ended the command.
     pub(super) interrupted: bool,
 }
 
-impl Exit {
+impl CommandExit {
     /// Returns how the daemon ends after this exit.
     pub(super) fn exit(&self) -> signals::Exit {
         let signal = self.code.checked_sub(exit::SIGNALLED).map(i32::from);
@@ -118,7 +119,7 @@ impl Exit {
 /// Event from the tasks of a workload.
 pub(super) enum WorkloadEvent {
     /// The command ended by itself.
-    Exited(Exit),
+    Exited(CommandExit),
     /// A task ended unexpectedly.
     Broken(&'static str),
 }
@@ -170,8 +171,8 @@ impl Workload {
         if let Some(health) = &config.workload.health {
             let options = HealthOptions {
                 check: match &health.check {
-                    HealthCheck::Url(url) => Check::Url(url.clone()),
-                    HealthCheck::Command(command) => Check::Command(command.clone()),
+                    HealthCheck::Url(url) => ProbeKind::Url(url.clone()),
+                    HealthCheck::Command(command) => ProbeKind::Command(command.clone()),
                 },
                 period: health.period,
                 timeout: health.timeout,

@@ -12,11 +12,11 @@ const IDLE: u64 = 0;
 
 /// The write in progress, as recorded by the thread. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Progress {
+pub struct WriteProgress {
     begun_ns: Arc<AtomicU64>,
 }
 
-impl Progress {
+impl WriteProgress {
     pub(super) fn begins(&self, now: BootTime) {
         self.begun_ns.store(now.as_nanos(), Ordering::Relaxed);
     }

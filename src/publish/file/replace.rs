@@ -20,12 +20,12 @@ struct Replaceable {
 
 /// The pair of status files.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct StatusFilePair {
     json: Replaceable,
     env: Replaceable,
 }
 
-impl Files {
+impl StatusFilePair {
     pub(super) fn new(directory: &Path) -> Self {
         let file = |name: &str| Replaceable {
             path: directory.join(name),

@@ -6,7 +6,7 @@ use super::*;
 use crate::election::{HolderView, Identity, Role};
 use crate::publish::directory::RecoveredState;
 use crate::publish::fixture::{self, leader, token};
-use crate::publish::render::Document;
+use crate::publish::render::StatusDocument;
 
 fn orders() -> crate::election::LeaseName {
     fixture::who("me").lease
@@ -106,7 +106,7 @@ fn shown(first: Status) -> Place {
     place
 }
 
-fn read(directory: &Path) -> Document {
+fn read(directory: &Path) -> StatusDocument {
     serde_json::from_str(&fs::read_to_string(directory.join(JSON_FILE)).unwrap()).unwrap()
 }
 
@@ -204,14 +204,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Returns the writer of a thread that has shown a leader with a minute left, with a refresh
 /// interval that is too long to matter.
-fn leading() -> (tempfile::TempDir, watch::Sender<Status>, Writer) {
+fn leading() -> (tempfile::TempDir, watch::Sender<Status>, StatusWriter) {
     let place = tempfile::tempdir().unwrap();
     let (locked, _) = StatusDirectory::open(place.path(), &orders()).unwrap();
     let (sender, receiver) = watch::channel(status(3, MINUTE));
     let metrics = fixture::metrics(receiver.clone());
     let options = options(20 * MINUTE);
     let records = watch::channel(None).1;
-    let mut writer = Writer::new(locked, receiver, records, options, metrics);
+    let mut writer = StatusWriter::new(locked, receiver, records, options, metrics);
     assert_eq!(writer.show_if_due(false), Flushed::Shown);
     assert!(writer.wait() <= MINUTE);
     (place, sender, writer)

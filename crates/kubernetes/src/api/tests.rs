@@ -90,16 +90,16 @@ async fn answers_are_distinguished() {
         r#"{"details": {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}}"#;
     let policy = r#"{"message": "a policy says no to metadata.uid"}"#;
     let cases = [
-        (401, "", RetryPolicy::Again, false),
-        (403, "", RetryPolicy::Person, false),
-        (404, "", RetryPolicy::NewPod, false),
-        (409, "", RetryPolicy::Again, false),
-        (422, uid, RetryPolicy::NewPod, false),
-        (422, policy, RetryPolicy::Person, false),
-        (422, "no json", RetryPolicy::Person, false),
-        (400, "", RetryPolicy::Person, false),
-        (500, "", RetryPolicy::Again, true),
-        (504, "", RetryPolicy::Again, true),
+        (401, "", ApiRetry::Again, false),
+        (403, "", ApiRetry::Person, false),
+        (404, "", ApiRetry::NewPod, false),
+        (409, "", ApiRetry::Again, false),
+        (422, uid, ApiRetry::NewPod, false),
+        (422, policy, ApiRetry::Person, false),
+        (422, "no json", ApiRetry::Person, false),
+        (400, "", ApiRetry::Person, false),
+        (500, "", ApiRetry::Again, true),
+        (504, "", ApiRetry::Again, true),
     ];
     for (status, body, retry, may_land) in cases {
         let error = error(status, &[], body).await;
@@ -111,17 +111,17 @@ async fn answers_are_distinguished() {
 #[tokio::test]
 async fn causes_that_are_null_are_none() {
     let body = r#"{"details": {"causes": null}}"#;
-    assert_eq!(error(422, &[], body).await.retry, RetryPolicy::Person);
+    assert_eq!(error(422, &[], body).await.retry, ApiRetry::Person);
 }
 
 #[tokio::test]
 async fn a_pause_is_asked_for_in_seconds() {
     let asked = error(429, &[("retry-after", "7")], "").await;
-    assert_eq!(asked.retry, RetryPolicy::After(Duration::from_secs(7)));
+    assert_eq!(asked.retry, ApiRetry::After(Duration::from_secs(7)));
     let asked = error(503, &[("retry-after", " 2 ")], "").await;
-    assert_eq!(asked.retry, RetryPolicy::After(Duration::from_secs(2)));
+    assert_eq!(asked.retry, ApiRetry::After(Duration::from_secs(2)));
     for dateful in [&[][..], &[("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")]] {
-        assert_eq!(error(429, dateful, "").await.retry, RetryPolicy::Again);
+        assert_eq!(error(429, dateful, "").await.retry, ApiRetry::Again);
     }
 }
 

@@ -38,13 +38,13 @@ fn a_lasting_error_is_counted_each_time_and_logged_at_growing_intervals() {
         detail: None,
         status: None,
         may_land: false,
-        retry: RetryPolicy::Again,
+        retry: ApiRetry::Again,
     };
     let (_, status) = watch::channel(fixture::status(Role::Unknown));
     let metrics = fixture::metrics(status);
     let subject = "label x of pod y".to_owned();
     let api = Api::over("https://api:443".to_owned(), || unreachable!("no request"));
-    let mut errors = ErrorLog::new(
+    let mut errors = RequestErrorLog::new(
         Surface::Label,
         subject,
         "patch pods/status",

@@ -9,14 +9,14 @@ const REFUSED: ApiError = ApiError {
     detail: None,
     status: Some(403),
     may_land: false,
-    retry: RetryPolicy::Person,
+    retry: ApiRetry::Person,
 };
 const UNREACHABLE: ApiError = ApiError {
     what: "the API server cannot be reached",
     detail: None,
     status: None,
     may_land: false,
-    retry: RetryPolicy::Again,
+    retry: ApiRetry::Again,
 };
 
 fn at(seconds: f64) -> BootTime {
@@ -44,7 +44,7 @@ fn refused(label: Label, error: &ApiError) -> Reconciler {
 
 #[track_caller]
 fn assert_writes(reconciler: &mut Reconciler, label: Label, now: BootTime) {
-    assert_eq!(reconciler.step(label, now), Step::Write(label));
+    assert_eq!(reconciler.step(label, now), LabelStep::Write(label));
 }
 
 /// Returns the waits in milliseconds between eight writes that all fail like this, and the instant
@@ -68,12 +68,12 @@ fn written(label: Label, sent: f64) -> Reconciler {
 /// Returns the time of the next write of `wanted` after `now` if nothing else happens.
 fn next_write(reconciler: &mut Reconciler, wanted: Label, now: BootTime) -> BootTime {
     match reconciler.step(wanted, now) {
-        Step::Write(_) => now,
-        Step::Wait(at) => {
-            assert_eq!(reconciler.step(wanted, at), Step::Write(wanted));
+        LabelStep::Write(_) => now,
+        LabelStep::Wait(at) => {
+            assert_eq!(reconciler.step(wanted, at), LabelStep::Write(wanted));
             at
         }
-        Step::GiveUp => panic!("a write is under way"),
+        LabelStep::GiveUp => panic!("a write is under way"),
     }
 }
 
@@ -104,7 +104,10 @@ fn one_write_at_a_time_and_then_the_newest_value() {
     reconciler.sent(Label::Leader, at(0.0));
     // Changes while a write is in flight are not queued.
     for wanted in [Label::Follower, Label::Leader, Label::Follower] {
-        assert!(matches!(reconciler.step(wanted, at(0.05)), Step::Wait(_)));
+        assert!(matches!(
+            reconciler.step(wanted, at(0.05)),
+            LabelStep::Wait(_)
+        ));
     }
     reconciler.acknowledged();
     assert_writes(&mut reconciler, Label::Follower, at(0.06));
@@ -116,14 +119,14 @@ fn a_hanging_write_with_a_wrong_value_is_given_up_soon_and_a_right_one_late() {
     reconciler.sent(Label::Leader, at(0.0));
     let give_way = at(0.0) + GIVE_WAY_AFTER;
     for (label, now, expected) in [
-        (Label::Follower, at(0.0), Step::Wait(give_way)),
-        (Label::Follower, give_way, Step::GiveUp),
+        (Label::Follower, at(0.0), LabelStep::Wait(give_way)),
+        (Label::Follower, give_way, LabelStep::GiveUp),
         (
             Label::Leader,
             at(4.0),
-            Step::Wait(at(0.0) + REQUEST_TIME_MAX),
+            LabelStep::Wait(at(0.0) + REQUEST_TIME_MAX),
         ),
-        (Label::Leader, at(5.0), Step::GiveUp),
+        (Label::Leader, at(5.0), LabelStep::GiveUp),
     ] {
         assert_eq!(reconciler.step(label, now), expected, "{label:?}");
     }
@@ -205,7 +208,7 @@ fn asked(seconds: u64) -> ApiError {
         detail: None,
         status: Some(429),
         may_land: false,
-        retry: RetryPolicy::After(Duration::from_secs(seconds)),
+        retry: ApiRetry::After(Duration::from_secs(seconds)),
     }
 }
 
@@ -246,7 +249,7 @@ fn behind_an_api_server_that_hangs_two_writes_are_ten_seconds_apart_at_most() {
     for failure in 1..12 {
         reconciler.sent(Label::Leader, sent);
         let given_up = sent + REQUEST_TIME_MAX;
-        assert_eq!(reconciler.step(Label::Leader, given_up), Step::GiveUp);
+        assert_eq!(reconciler.step(Label::Leader, given_up), LabelStep::GiveUp);
         reconciler.failed(&ApiError::NO_ANSWER, given_up, 0);
         let next = next_write(&mut reconciler, Label::Leader, given_up);
         assert!(next <= sent + Duration::from_secs(10), "{failure}");
@@ -288,7 +291,7 @@ fn a_demotion_behind_a_promotion_that_is_answered_by_a_pause_is_attempted() {
     reconciler.sent(Label::Leader, at(0.0));
     assert!(matches!(
         reconciler.step(Label::Follower, at(0.01)),
-        Step::Wait(_)
+        LabelStep::Wait(_)
     ));
     reconciler.failed(&asked(60), at(0.02), 0);
     assert_eq!(
@@ -329,7 +332,7 @@ fn a_pod_that_is_gone_shows_nothing() {
         detail: None,
         status: Some(404),
         may_land: false,
-        retry: RetryPolicy::NewPod,
+        retry: ApiRetry::NewPod,
     };
     reconciler.failed(&gone, at(1.0), 0);
     assert_eq!(reconciler.state(), LabelState::NoPod);

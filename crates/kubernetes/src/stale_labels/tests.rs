@@ -12,7 +12,7 @@ use tower::BoxError;
 use tower::util::service_fn;
 
 use super::*;
-use crate::api::RetryPolicy;
+use crate::api::ApiRetry;
 use crate::request::Pod;
 use crate::retry::BACKOFF_MIN;
 use leasehold_core::election::Role;
@@ -144,7 +144,7 @@ async fn a_pod_whose_name_makes_no_url_is_a_failure_and_no_panic() {
 fn a_pause_that_is_shorter_than_the_backoff_does_not_replace_it() {
     let mut rounds = Rounds::default();
     let asked = ApiError {
-        retry: RetryPolicy::After(Duration::from_secs(1)),
+        retry: ApiRetry::After(Duration::from_secs(1)),
         ..ApiError::NO_ANSWER
     };
     let start = BootTime::from_nanos(0);
@@ -173,7 +173,7 @@ fn a_leadership_has_two_rounds_and_another_one_more() {
     let next = token().next();
     assert_eq!(rounds.due(next, at(90)), Some(at(90)));
     let forbidden = ApiError {
-        retry: RetryPolicy::Person,
+        retry: ApiRetry::Person,
         ..ApiError::NO_ANSWER
     };
     rounds.failed(&forbidden, at(90), 0);

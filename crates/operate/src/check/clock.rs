@@ -158,7 +158,7 @@ fn judged(deviation: Deviation, allowed: f64) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Outcome;
+    use super::super::report::CheckResult;
     use super::*;
     use leasehold_core::election::BootTime;
 
@@ -175,9 +175,9 @@ mod tests {
     #[test]
     fn a_boot_that_cannot_be_read_now_is_a_failure() {
         let of = |found| boot_id(found).outcome();
-        assert_eq!(of(Ok(Some("b".to_owned()))), Outcome::Ok);
-        assert_eq!(of(Ok(None)), Outcome::Warning);
-        assert_eq!(of(Err(io::Error::other("EMFILE"))), Outcome::Failed);
+        assert_eq!(of(Ok(Some("b".to_owned()))), CheckResult::Ok);
+        assert_eq!(of(Ok(None)), CheckResult::Warning);
+        assert_eq!(of(Err(io::Error::other("EMFILE"))), CheckResult::Failed);
     }
 
     #[test]
@@ -194,16 +194,19 @@ mod tests {
             let over = Duration::from_secs(3);
             judged(Deviation { by, error, over }, 1.33).outcome()
         };
-        assert_eq!(of(0.0001, 0.0007), Outcome::Ok);
-        assert_eq!(of(0.02, 0.0007), Outcome::Warning);
-        assert_eq!(of(-0.02, 0.0007), Outcome::Warning);
-        assert_eq!(of(0.02, 0.015), Outcome::Ok);
-        assert_eq!(of(0.5, 0.01), Outcome::Failed);
+        assert_eq!(of(0.0001, 0.0007), CheckResult::Ok);
+        assert_eq!(of(0.02, 0.0007), CheckResult::Warning);
+        assert_eq!(of(-0.02, 0.0007), CheckResult::Warning);
+        assert_eq!(of(0.02, 0.015), CheckResult::Ok);
+        assert_eq!(of(0.5, 0.01), CheckResult::Failed);
     }
 
     #[test]
     fn a_source_that_the_kernel_fell_back_to_is_warned_of() {
-        assert_eq!(source("tsc", "tsc hpet acpi_pm").outcome(), Outcome::Ok);
-        assert_eq!(source("hpet", "hpet acpi_pm").outcome(), Outcome::Warning);
+        assert_eq!(source("tsc", "tsc hpet acpi_pm").outcome(), CheckResult::Ok);
+        assert_eq!(
+            source("hpet", "hpet acpi_pm").outcome(),
+            CheckResult::Warning
+        );
     }
 }

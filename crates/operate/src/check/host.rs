@@ -202,7 +202,7 @@ async fn port(config: &Config) -> Check {
         && let Some(daemon) = daemon_at(address).await
         && daemon.lease == config.lease.name.as_str()
     {
-        let Daemon { identity, .. } = daemon;
+        let DaemonAtPort { identity, .. } = daemon;
         let detail =
             format!("{address} is in use by a running leasehold of this lease: {identity}");
         return Check::ok(name, detail);
@@ -212,13 +212,13 @@ async fn port(config: &Config) -> Check {
 
 /// The part of `/status` that identifies a daemon.
 #[derive(Debug, Deserialize)]
-struct Daemon {
+struct DaemonAtPort {
     lease: String,
     identity: String,
 }
 
 /// Asks the process that listens on this address; `None` unless it answers like a daemon.
-async fn daemon_at(address: SocketAddr) -> Option<Daemon> {
+async fn daemon_at(address: SocketAddr) -> Option<DaemonAtPort> {
     status_of(reachable(address)).await.ok()
 }
 

@@ -56,7 +56,7 @@ pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
     };
     let mut checks = vec![Check::ok(Name::Pod, pod.to_string())];
     let examiner = Examiner::new(access, pod, &kubernetes.label_prefix, &who);
-    let calls = Calls {
+    let calls = TimedRequests {
         timeout,
         took: Vec::new(),
     };
@@ -65,12 +65,12 @@ pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
 }
 
 /// Requests to the API server, and how long they took.
-struct Calls {
+struct TimedRequests {
     timeout: Duration,
     took: Vec<Duration>,
 }
 
-impl Calls {
+impl TimedRequests {
     async fn checks(mut self, examiner: &Examiner, config: &KubernetesConfig) -> Vec<Check> {
         let token = match self.call(examiner.user()).await {
             Ok(user) => match user.pod {

@@ -27,7 +27,7 @@ const NAMES: [Name; 5] = [
 
 /// An action of MongoDB's roles.
 #[derive(Debug, Clone, Copy)]
-struct Action {
+struct MongoAction {
     name: Name,
     /// Its name in a role.
     action: &'static str,
@@ -35,22 +35,22 @@ struct Action {
     tried: &'static str,
 }
 
-const FIND: Action = Action {
+const FIND: MongoAction = MongoAction {
     name: Name::Find,
     action: "find",
     tried: "the lease document was read",
 };
-const INSERT: Action = Action {
+const INSERT: MongoAction = MongoAction {
     name: Name::Insert,
     action: "insert",
     tried: "insert is permitted (tested with a document that no server stores)",
 };
-const UPDATE: Action = Action {
+const UPDATE: MongoAction = MongoAction {
     name: Name::Update,
     action: "update",
     tried: "an update that matches no document was accepted",
 };
-const CHANGE_STREAM: Action = Action {
+const CHANGE_STREAM: MongoAction = MongoAction {
     name: Name::ChangeStream,
     action: "changeStream",
     tried: "a change stream was opened and closed",
@@ -142,7 +142,7 @@ async fn hints(installation: &Installation, granted: Granted) -> Check {
     }
 }
 
-impl Action {
+impl MongoAction {
     fn judged(self, tried: Result<(), Failure>, installation: &Installation) -> Check {
         let Self { name, action, .. } = self;
         let failure = match tried {

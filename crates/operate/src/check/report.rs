@@ -110,14 +110,14 @@ checks! {
 
 /// The result of a check, in ascending order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Outcome {
+pub(super) enum CheckResult {
     Skipped,
     Ok,
     Warning,
     Failed,
 }
 
-impl Outcome {
+impl CheckResult {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Skipped => "skipped",
@@ -144,14 +144,14 @@ pub(super) struct Check {
     name: Name,
     /// The server, host or right that is checked, if there are several.
     subject: Option<String>,
-    outcome: Outcome,
+    outcome: CheckResult,
     detail: String,
     remedy: Option<String>,
     numbers: Vec<(&'static str, Value)>,
 }
 
 impl Check {
-    fn new(name: Name, outcome: Outcome, detail: impl Into<String>) -> Self {
+    fn new(name: Name, outcome: CheckResult, detail: impl Into<String>) -> Self {
         Self {
             name,
             subject: None,
@@ -163,12 +163,12 @@ impl Check {
     }
 
     pub(super) fn ok(name: Name, detail: impl Into<String>) -> Self {
-        Self::new(name, Outcome::Ok, detail)
+        Self::new(name, CheckResult::Ok, detail)
     }
 
     /// Creates a check that was not carried out, with the reason.
     pub(super) fn skipped(name: Name, why: impl Into<String>) -> Self {
-        Self::new(name, Outcome::Skipped, why)
+        Self::new(name, CheckResult::Skipped, why)
     }
 
     /// Creates a check with a remedy. An empty one is omitted, because the detail contains it.
@@ -177,12 +177,12 @@ impl Check {
         detail: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self::new(name, Outcome::Warning, detail).remedied(remedy.into())
+        Self::new(name, CheckResult::Warning, detail).remedied(remedy.into())
     }
 
     /// Same as [`Check::warning`], for an installation that does not work.
     pub(super) fn failed(name: Name, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(name, Outcome::Failed, detail).remedied(remedy.into())
+        Self::new(name, CheckResult::Failed, detail).remedied(remedy.into())
     }
 
     fn remedied(mut self, remedy: String) -> Self {
@@ -208,7 +208,7 @@ impl Check {
     }
 
     #[cfg(test)]
-    pub(super) const fn outcome(&self) -> Outcome {
+    pub(super) const fn outcome(&self) -> CheckResult {
         self.outcome
     }
 
@@ -297,9 +297,9 @@ impl Report {
     pub(super) fn finish(self) -> Result<u8, ToolError> {
         let worst = self.checks.iter().map(|check| check.outcome).max();
         let (result, code) = match worst {
-            Some(Outcome::Failed) => (Outcome::Failed, exit::CHECK_FAILED),
-            Some(Outcome::Warning) => (Outcome::Warning, exit::CHECK_WARNING),
-            Some(Outcome::Ok | Outcome::Skipped) | None => (Outcome::Ok, exit::DONE),
+            Some(CheckResult::Failed) => (CheckResult::Failed, exit::CHECK_FAILED),
+            Some(CheckResult::Warning) => (CheckResult::Warning, exit::CHECK_WARNING),
+            Some(CheckResult::Ok | CheckResult::Skipped) | None => (CheckResult::Ok, exit::DONE),
         };
         let text = match self.json {
             true => {
@@ -321,10 +321,10 @@ impl Report {
         };
         format!(
             "{} ok, {} warning, {} failed, {} skipped\n",
-            count(Outcome::Ok),
-            count(Outcome::Warning),
-            count(Outcome::Failed),
-            count(Outcome::Skipped)
+            count(CheckResult::Ok),
+            count(CheckResult::Warning),
+            count(CheckResult::Failed),
+            count(CheckResult::Skipped)
         )
     }
 

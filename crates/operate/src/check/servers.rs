@@ -395,7 +395,7 @@ fn record(directory: &Path, description: Option<&Description>) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Outcome;
+    use super::super::report::CheckResult;
     use super::*;
 
     fn description(kind: DeploymentKind, members: &[&str], arbiters: &[&str]) -> Description {
@@ -414,7 +414,7 @@ mod tests {
     fn only_a_set_of_three_data_bearing_members_is_all_right() {
         let set = || DeploymentKind::ReplicaSet("rs0".to_owned());
         let three = description(set(), &["a:1", "b:1", "c:1"], &[]);
-        assert_eq!(deployment(&three).outcome(), Outcome::Ok);
+        assert_eq!(deployment(&three).outcome(), CheckResult::Ok);
         for other in [
             description(set(), &["a:1", "b:1"], &["c:1"]),
             description(DeploymentKind::Standalone, &[], &[]),
@@ -428,12 +428,16 @@ mod tests {
                 ..three.clone()
             },
         ] {
-            assert_eq!(deployment(&other).outcome(), Outcome::Warning, "{other:?}");
+            assert_eq!(
+                deployment(&other).outcome(),
+                CheckResult::Warning,
+                "{other:?}"
+            );
         }
         let lookalike = Description {
             product: Product::Lookalike("FerretDB"),
             ..three
         };
-        assert_eq!(deployment(&lookalike).outcome(), Outcome::Failed);
+        assert_eq!(deployment(&lookalike).outcome(), CheckResult::Failed);
     }
 }

@@ -127,7 +127,7 @@ fn catch_up(timings: &Timings, settings: &FailoverSettings) -> Check {
 mod tests {
     use std::time::Duration;
 
-    use super::super::report::Outcome;
+    use super::super::report::CheckResult;
     use super::*;
     use leasehold_core::election::TimingSettings;
 
@@ -153,18 +153,21 @@ mod tests {
     #[test]
     fn the_same_timings_suffice_for_short_elections_only() {
         let of = |timings: &Timings, millis| election(timings, &settings(millis, None)).outcome();
-        assert_eq!(of(&Timings::default(), 10_000), Outcome::Ok);
-        assert_eq!(of(&kubernetes(), 10_000), Outcome::Warning);
-        assert_eq!(of(&kubernetes(), 2_000), Outcome::Ok);
-        assert_eq!(assumed(&Timings::default(), "").outcome(), Outcome::Skipped);
-        assert_eq!(assumed(&kubernetes(), "").outcome(), Outcome::Warning);
+        assert_eq!(of(&Timings::default(), 10_000), CheckResult::Ok);
+        assert_eq!(of(&kubernetes(), 10_000), CheckResult::Warning);
+        assert_eq!(of(&kubernetes(), 2_000), CheckResult::Ok);
+        assert_eq!(
+            assumed(&Timings::default(), "").outcome(),
+            CheckResult::Skipped
+        );
+        assert_eq!(assumed(&kubernetes(), "").outcome(), CheckResult::Warning);
     }
 
     #[test]
     fn a_catch_up_without_a_limit_is_warned_of() {
         let of = |millis, limit| catch_up(&Timings::default(), &settings(millis, limit)).outcome();
-        assert_eq!(of(2_000, None), Outcome::Warning);
-        assert_eq!(of(2_000, Some(2_000)), Outcome::Ok);
-        assert_eq!(of(10_000, Some(30_000)), Outcome::Warning);
+        assert_eq!(of(2_000, None), CheckResult::Warning);
+        assert_eq!(of(2_000, Some(2_000)), CheckResult::Ok);
+        assert_eq!(of(10_000, Some(30_000)), CheckResult::Warning);
     }
 }

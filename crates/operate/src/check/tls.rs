@@ -93,7 +93,7 @@ fn judged(name: Name, validity: Validity, now: SystemTime) -> Check {
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use super::super::report::Outcome;
+    use super::super::report::CheckResult;
     use super::*;
 
     #[test]
@@ -103,8 +103,8 @@ mod tests {
             let until = UNIX_EPOCH + Duration::from_secs(until * DAY);
             judged(Name::Tls, Validity { until }, now).outcome()
         };
-        assert_eq!(of(1015), Outcome::Ok);
-        assert_eq!(of(1014), Outcome::Warning);
-        assert_eq!(of(999), Outcome::Failed);
+        assert_eq!(of(1015), CheckResult::Ok);
+        assert_eq!(of(1014), CheckResult::Warning);
+        assert_eq!(of(999), CheckResult::Failed);
     }
 }

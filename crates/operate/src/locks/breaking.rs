@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::LocksError;
-use super::calls::{Calls, Reread, Written};
+use super::calls::{Calls, Reread, WriteResult};
 use crate::ToolError;
 use leasehold_cli::OutputError;
 use leasehold_cli::{answer, say};
@@ -183,16 +183,16 @@ impl Target<'_> {
             })
         });
         let done = match (written.await?, claims.is_empty()) {
-            (Written::Rejected, _) => {
+            (WriteResult::Rejected, _) => {
                 say(&format!(
                     "lock {name}: it changed meanwhile, nothing removed; try again"
                 ));
                 return Ok(exit::NEGATIVE);
             }
-            (Written::Applied, false) => format!("broken: {what}"),
+            (WriteResult::Applied, false) => format!("broken: {what}"),
             // The holder may have released it, or another operator may have broken it.
-            (Written::Shown, false) => format!("no longer {what}"),
-            (Written::Applied | Written::Shown, true) => what.to_owned(),
+            (WriteResult::Shown, false) => format!("no longer {what}"),
+            (WriteResult::Applied | WriteResult::Shown, true) => what.to_owned(),
         };
         answer(format!("lock {name}: {done}\n").as_bytes())?;
         Ok(exit::DONE)

@@ -23,7 +23,7 @@ pub(super) struct Calls<'a> {
 
 /// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteResult {
     /// MongoDB acknowledged it.
     Applied,
     /// MongoDB did not acknowledge it, but a later read shows its effect.
@@ -116,7 +116,7 @@ impl<'a> Calls<'a> {
         (doing, name): (&'static str, &LeaseName),
         send: impl Fn() -> F,
         reread: impl AsyncFn(BootTime) -> Result<Reread, LocksError>,
-    ) -> Result<Written, LocksError>
+    ) -> Result<WriteResult, LocksError>
     where
         F: Future<Output = Answer<Outcome>> + Send + 'static,
     {
@@ -126,8 +126,8 @@ impl<'a> Calls<'a> {
             let (outcome, failure) = self.attempted(send(), deadline).await;
             let is_final = failure.retry == RetryPolicy::Reconfigure;
             match (outcome, &may_be_applied) {
-                (Outcome::Applied(_), _) => return Ok(Written::Applied),
-                (Outcome::Rejected, None) => return Ok(Written::Rejected),
+                (Outcome::Applied(_), _) => return Ok(WriteResult::Applied),
+                (Outcome::Rejected, None) => return Ok(WriteResult::Rejected),
                 // A server that refused this write does not apply it later.
                 (Outcome::Failed | Outcome::Unknown, None) if is_final => {
                     return Err(LocksError::Store { doing, failure });
@@ -146,8 +146,8 @@ impl<'a> Calls<'a> {
                 failure: failure.clone().unwrap_or_else(|| self.unanswered()),
             };
             match reread(deadline).await {
-                Ok(Reread::Done) => return Ok(Written::Shown),
-                Ok(Reread::Changed) => return Ok(Written::Rejected),
+                Ok(Reread::Done) => return Ok(WriteResult::Shown),
+                Ok(Reread::Changed) => return Ok(WriteResult::Rejected),
                 Ok(Reread::Unchanged) if !self.pause(deadline).await => {
                     return Err(unknown(&may_be_applied));
                 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::LocksError;
-use super::calls::{Calls, Reread, Written};
+use super::calls::{Calls, Reread, WriteResult};
 use crate::ToolError;
 use leasehold_cli::{answer, say};
 use leasehold_core::election::{BootTime, LeaseName};
@@ -98,7 +98,7 @@ impl Idle<'_> {
             })
         });
         // Rejected if the lock came into use again just now.
-        let pruned = written.await? != Written::Rejected;
+        let pruned = written.await? != WriteResult::Rejected;
         if pruned {
             answer(format!("pruned {}\n", self.name).as_bytes())?;
         }

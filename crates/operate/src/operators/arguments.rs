@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::web::arguments::{self as web, WebArgs};
-use super::{Author, REASON_MAX, RequestArgs, RequestKind, is_reason};
+use super::{Author, OperatorRequest, REASON_MAX, RequestArgs, is_reason};
 use leasehold_cli::keys::{Configuration, LeasesKeys};
 use leasehold_cli::values::{Output, between, identity, name, timeout};
 use leasehold_core::election::{Identity, LeaseName, RESERVATION_MAX, Token};
@@ -226,7 +226,7 @@ impl WriteArgs {
     }
 
     /// Returns the request of this kind.
-    pub(super) fn request(self, kind: RequestKind) -> RequestArgs {
+    pub(super) fn request(self, kind: OperatorRequest) -> RequestArgs {
         RequestArgs {
             author: self.author(),
             name: self.name,
@@ -239,7 +239,7 @@ impl WriteArgs {
 
 impl AwaitedArgs {
     /// Returns the request of this kind.
-    pub(super) fn request(self, kind: RequestKind) -> RequestArgs {
+    pub(super) fn request(self, kind: OperatorRequest) -> RequestArgs {
         RequestArgs {
             wait: !self.no_wait,
             ..self.write.request(kind)
@@ -256,7 +256,7 @@ impl TransferArgs {
             reserve,
             force,
         } = self;
-        awaited.request(RequestKind::Transfer { to, reserve, force })
+        awaited.request(OperatorRequest::Transfer { to, reserve, force })
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Session;
 use super::candidates::{candidates, names};
 use super::leases::{await_renewals, color};
-use super::observed::{Liveness, Observed, Seen, lease};
+use super::observed::{Liveness, Observed, ObservedDocument, lease};
 use super::render::{self, Instant, because, renewed, short};
 use crate::ToolError;
 use crate::table::text;
@@ -57,7 +57,7 @@ pub(super) async fn run(
 
 fn object(
     session: &Session,
-    seen: &Seen,
+    seen: &ObservedDocument,
     lease: &LeaseRecord,
     candidates: Option<&[Present]>,
     now: Instant,
@@ -85,7 +85,7 @@ fn object(
 
 fn description(
     session: &Session,
-    seen: &Seen,
+    seen: &ObservedDocument,
     lease: &LeaseRecord,
     candidates: Option<&[Present]>,
     now: Instant,
@@ -140,7 +140,11 @@ fn description(
     text_of_all
 }
 
-fn holder(seen: &Seen, lease: &LeaseRecord, now: Instant) -> Vec<(&'static str, String)> {
+fn holder(
+    seen: &ObservedDocument,
+    lease: &LeaseRecord,
+    now: Instant,
+) -> Vec<(&'static str, String)> {
     let Some((holder, shown)) = lease.held_by().zip(lease.holder.as_ref()) else {
         return vec![("Holder", "none".to_owned())];
     };

@@ -12,10 +12,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
-use self::screen::{Key, Screen};
+use self::screen::{PressedKey, Screen};
 use super::Session;
 use super::leases::color;
-use super::observed::{Liveness, Observed, Seen, lease};
+use super::observed::{Liveness, Observed, ObservedDocument, lease};
 use super::render::{self, HEADER, Instant};
 use crate::ToolError;
 use crate::table::{Row, Style, lines};
@@ -133,12 +133,12 @@ fn note_expired(observed: &Observed, before: &mut BTreeMap<String, bool>) -> Vec
     changed
 }
 
-fn liveness(seen: &Seen, now: BootTime) -> Option<Liveness> {
+fn liveness(seen: &ObservedDocument, now: BootTime) -> Option<Liveness> {
     let duration = lease(&seen.entry)?.lease_duration()?;
     Some(seen.silence.liveness(duration, now))
 }
 
-fn line(event: &str, seen: &Seen) -> io::Result<()> {
+fn line(event: &str, seen: &ObservedDocument) -> io::Result<()> {
     let now = Instant::now();
     let mut object = render::object(seen, now.boot);
     object["event"] = event.into();
@@ -194,11 +194,11 @@ async fn table(
                 }
             },
             key = screen.key() => match key {
-                Key::Quit => return Ok(exit::DONE.into()),
-                Key::Interrupt => return Ok(Exit::Key(StopSignal::INTERRUPT)),
-                Key::Scroll(rows) => first_row = usize::saturating_add_signed(first_row, rows),
-                Key::Top => first_row = 0,
-                Key::Other => {}
+                PressedKey::Quit => return Ok(exit::DONE.into()),
+                PressedKey::Interrupt => return Ok(Exit::Key(StopSignal::INTERRUPT)),
+                PressedKey::Scroll(rows) => first_row = usize::saturating_add_signed(first_row, rows),
+                PressedKey::Top => first_row = 0,
+                PressedKey::Other => {}
             },
             () = resizes.next() => {}
             () = tokio::time::sleep(left) => {}

@@ -17,12 +17,12 @@ use leasehold_mongodb::store::mongo::operators::{
 /// The documents of a collection, and when each holder's renewals were seen.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
-    leases: BTreeMap<String, Seen>,
+    leases: BTreeMap<String, ObservedDocument>,
 }
 
 /// A document, and what was seen of it.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ObservedDocument {
     pub(super) entry: CollectionEntry,
     pub(super) silence: Silence,
     /// The time without a renewal of each holder and waiter of a lock.
@@ -105,7 +105,12 @@ impl Observed {
         }
     }
 
-    fn put(&mut self, entry: CollectionEntry, known: Option<Seen>, at: BootTime) -> Option<String> {
+    fn put(
+        &mut self,
+        entry: CollectionEntry,
+        known: Option<ObservedDocument>,
+        at: BootTime,
+    ) -> Option<String> {
         let is_known = known.is_some();
         let after = |before: Option<Silence>, revision| match before {
             Some(silence) if silence.revision == revision => silence,
@@ -126,7 +131,7 @@ impl Observed {
         let changed = known.is_none_or(|known| !differs_by_renewal(&known.entry, &entry));
         let name = entry.name.clone();
         let changed = changed.then(|| name.clone());
-        let seen = Seen {
+        let seen = ObservedDocument {
             entry,
             silence,
             claims,
@@ -136,12 +141,12 @@ impl Observed {
     }
 
     /// Returns the documents, sorted by name.
-    pub(super) fn documents(&self) -> impl Iterator<Item = &Seen> {
+    pub(super) fn documents(&self) -> impl Iterator<Item = &ObservedDocument> {
         self.leases.values()
     }
 
     /// Returns a document.
-    pub(super) fn get(&self, name: &str) -> Option<&Seen> {
+    pub(super) fn get(&self, name: &str) -> Option<&ObservedDocument> {
         self.leases.get(name)
     }
 

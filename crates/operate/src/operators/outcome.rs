@@ -10,7 +10,7 @@ use leasehold_cli::answer;
 use leasehold_core::election::{LeaseName, Token};
 
 /// The answer of a command that writes to a lease.
-pub(super) struct Outcome {
+pub(super) struct CommandOutcome {
     /// The result in one word, for JSON.
     pub(super) result: &'static str,
     pub(super) message: String,
@@ -27,7 +27,7 @@ pub(super) struct Leader {
     pub(super) token: Token,
 }
 
-impl Outcome {
+impl CommandOutcome {
     /// An answer without a write, or before its effect.
     pub(super) fn plain(result: &'static str, code: u8, message: String) -> Self {
         Self {

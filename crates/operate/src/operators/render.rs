@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::observed::{Liveness, Seen, Silence};
+use super::observed::{Liveness, ObservedDocument, Silence};
 use crate::table::{Row, Style};
 use leasehold_core::election::{BootTime, RequestKind, WallMillis};
 use leasehold_host::log::millis;
@@ -54,7 +54,7 @@ fn state(lease: &LeaseRecord, silence: Silence, now: BootTime) -> &'static str {
 }
 
 /// Returns the row of a document in the table of leases.
-pub(super) fn row(seen: &Seen, now: Instant) -> Row {
+pub(super) fn row(seen: &ObservedDocument, now: Instant) -> Row {
     let name = seen.entry.name.clone();
     let lease = match &seen.entry.content {
         Content::Lease(lease) => lease,
@@ -224,7 +224,7 @@ pub(super) fn short(duration: Duration) -> String {
 }
 
 /// Returns a document as JSON, without the lists of its past.
-pub(super) fn object(seen: &Seen, now: BootTime) -> Value {
+pub(super) fn object(seen: &ObservedDocument, now: BootTime) -> Value {
     let name = &seen.entry.name;
     let lease = match &seen.entry.content {
         Content::Lease(lease) => lease,

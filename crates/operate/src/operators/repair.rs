@@ -7,7 +7,7 @@
 use tracing::warn;
 
 use super::observed::{Observed, lease as lease_in};
-use super::outcome::Outcome;
+use super::outcome::CommandOutcome;
 use super::{Author, OperatorError, Session, say};
 use crate::ToolError;
 use leasehold_clock as clock;
@@ -57,7 +57,7 @@ pub(super) async fn run(
     let token = lease.lease.token;
     let outcome = if token >= at_least {
         let message = format!("token {token} is not below {at_least}; nothing written");
-        Outcome::plain("already", exit::DONE, message)
+        CommandOutcome::plain("already", exit::DONE, message)
     } else {
         let mut observed = Observed::default();
         observed.apply(ViewEvent::Listed { entries, at });
@@ -76,7 +76,7 @@ async fn written_by_another(
     observed: &mut Observed,
     lease: &LeaseRecord,
     at_least: Token,
-) -> Option<Outcome> {
+) -> Option<CommandOutcome> {
     let name = observed.documents().next()?.entry.name.clone();
     // A free lease is acquired within moments if there is a candidate.
     let watched = lease
@@ -91,7 +91,7 @@ async fn written_by_another(
         observed.apply(event);
         let entry = observed.get(&name).map(|seen| &seen.entry);
         if let Some((result, message)) = change(entry, lease, at_least) {
-            return Some(Outcome::plain(result, exit::NEGATIVE, message));
+            return Some(CommandOutcome::plain(result, exit::NEGATIVE, message));
         }
     }
     None
@@ -129,19 +129,19 @@ async fn created(
     name: &LeaseName,
     token: Token,
     action: &OperatorAction,
-) -> Result<Outcome, OperatorError> {
+) -> Result<CommandOutcome, OperatorError> {
     let (revision, sent) = (Revision::random(&mut KernelRandomness), clock::boot_now());
     let created = session.collection.create(name, revision, action).await;
     match (created.outcome, created.failure) {
-        (Acted::Applied, _) => Ok(Outcome {
+        (Acted::Applied, _) => Ok(CommandOutcome {
             took: Some(clock::boot_now().since(sent)),
-            ..Outcome::plain(
+            ..CommandOutcome::plain(
                 "done",
                 exit::DONE,
                 format!("created with token {token}, free"),
             )
         }),
-        (Acted::Rejected, _) => Ok(Outcome::plain(
+        (Acted::Rejected, _) => Ok(CommandOutcome::plain(
             "refused",
             exit::NEGATIVE,
             "it was created meanwhile; run the command again".to_owned(),
@@ -156,7 +156,7 @@ async fn raised(
     lease: &LeaseRecord,
     at_least: Token,
     action: &OperatorAction,
-) -> Result<Outcome, OperatorError> {
+) -> Result<CommandOutcome, OperatorError> {
     warn!(lease = %name, from = lease.lease.token.get(), to = at_least.get(), "raising the token");
     let sent = clock::boot_now();
     let acted = session.collection.act(name, lease, action).await;
@@ -174,12 +174,12 @@ async fn raised(
                 "token raised from {before} to {at_least}{}",
                 held.unwrap_or_default()
             );
-            Ok(Outcome {
+            Ok(CommandOutcome {
                 took: Some(clock::boot_now().since(sent)),
-                ..Outcome::plain("done", exit::DONE, message)
+                ..CommandOutcome::plain("done", exit::DONE, message)
             })
         }
-        (Acted::Rejected, _) => Ok(Outcome::plain(
+        (Acted::Rejected, _) => Ok(CommandOutcome::plain(
             "refused",
             exit::NEGATIVE,
             "it changed meanwhile; nothing written".to_owned(),

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use self::decide::Decision;
-use self::progress::{Progress, Step};
+use self::decide::RequestDecision;
+use self::progress::{Progress, RequestProgress};
 use super::candidates::{ANSWER_MAX, candidates, names};
 use super::observed::{Observed, lease};
-use super::outcome::Outcome;
+use super::outcome::CommandOutcome;
 use super::render::short;
-use super::{Author, OperatorError, RequestArgs, RequestKind, Session, say};
+use super::{Author, OperatorError, OperatorRequest, RequestArgs, Session, say};
 use crate::ToolError;
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, LeaseName, Token};
@@ -80,28 +80,30 @@ pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, To
 }
 
 /// Returns the state of a request when this command stops waiting for it, and how to withdraw it.
-fn interrupted(stage: Stage, kind: &RequestKind, name: &LeaseName) -> String {
+fn interrupted(stage: Stage, kind: &OperatorRequest, name: &LeaseName) -> String {
     match (stage, kind) {
         (Stage::Deciding, _) => "nothing written".to_owned(),
-        (Stage::Writing, RequestKind::StepDown | RequestKind::Transfer { .. }) => format!(
+        (Stage::Writing, OperatorRequest::StepDown | OperatorRequest::Transfer { .. }) => format!(
             "the request may have been recorded; leasehold describe {name} shows it, leasehold cancel {name} withdraws it"
         ),
         (Stage::Writing, _) => {
             format!("it may have been written; leasehold describe {name} shows the lease")
         }
-        (_, RequestKind::Pause) => {
+        (_, OperatorRequest::Pause) => {
             format!("paused; to undo: leasehold resume {name}")
         }
-        (_, RequestKind::Resume) => {
+        (_, OperatorRequest::Resume) => {
             format!("resumed; to undo: leasehold pause {name}")
         }
-        (_, RequestKind::Cancel) => "request withdrawn".to_owned(),
-        (Stage::Recorded, RequestKind::StepDown | RequestKind::Transfer { .. }) => format!(
+        (_, OperatorRequest::Cancel) => "request withdrawn".to_owned(),
+        (Stage::Recorded, OperatorRequest::StepDown | OperatorRequest::Transfer { .. }) => format!(
             "the request stands, and the leader may still apply it; leasehold cancel {name} withdraws it"
         ),
-        (Stage::SteppedDown, RequestKind::StepDown | RequestKind::Transfer { .. }) => format!(
-            "the leader has stepped down, so the request cannot be withdrawn; leasehold describe {name} shows the next one"
-        ),
+        (Stage::SteppedDown, OperatorRequest::StepDown | OperatorRequest::Transfer { .. }) => {
+            format!(
+                "the leader has stepped down, so the request cannot be withdrawn; leasehold describe {name} shows the next one"
+            )
+        }
     }
 }
 
@@ -110,7 +112,7 @@ pub(super) async fn perform(
     session: &Session,
     args: RequestArgs,
     listener: Listener<'_>,
-) -> Result<Outcome, OperatorError> {
+) -> Result<CommandOutcome, OperatorError> {
     let RequestArgs {
         name,
         kind,
@@ -122,37 +124,39 @@ pub(super) async fn perform(
     let (entries, at) = session.listed(&mut view, "read the lease").await?;
     let mut lease = session.lease(&name, entries.clone()).await?;
     match decide::decide(&kind, seen, &lease) {
-        Decision::Answer(outcome) => Ok(outcome),
-        Decision::Observe(holder) => {
+        RequestDecision::Answer(outcome) => Ok(outcome),
+        RequestDecision::Observe(holder) => {
             let mut observed = Observed::default();
             observed.apply(ViewEvent::Listed { entries, at });
             Ok(held_already(session, &mut view, observed, &name, &holder).await)
         }
-        Decision::Await if !wait => {
+        RequestDecision::Await if !wait => {
             let message = format!("{} requested already", decide::words(&kind));
-            Ok(Outcome::plain("already", exit::DONE, message))
+            Ok(CommandOutcome::plain("already", exit::DONE, message))
         }
-        Decision::Await => {
+        RequestDecision::Await => {
             listener(News::Note(&format!(
                 "lease {name}: already requested; waiting"
             )));
             let mut progress = Progress::new(&kind, &lease, clock::boot_now(), None);
             match progress.observe(Some(&lease), clock::boot_now()) {
-                Step::Done(outcome) => Ok(outcome),
-                Step::Pending => waited(session, &mut view, &name, progress, listener).await,
+                RequestProgress::Done(outcome) => Ok(outcome),
+                RequestProgress::Pending => {
+                    waited(session, &mut view, &name, progress, listener).await
+                }
             }
         }
-        Decision::Write => {
+        RequestDecision::Write => {
             if let Some(outcome) = no_candidate(session, &mut view, &name, &kind).await? {
                 return Ok(outcome);
             }
             match write(session, &name, (&kind, seen), author, &mut lease, listener).await? {
-                Sent::Rejected(outcome) => Ok(outcome),
-                Sent::At(..) if !wait => {
+                WriteSent::Rejected(outcome) => Ok(outcome),
+                WriteSent::At(..) if !wait => {
                     let message = format!("{} requested", decide::words(&kind));
-                    Ok(Outcome::plain("requested", exit::DONE, message))
+                    Ok(CommandOutcome::plain("requested", exit::DONE, message))
                 }
-                Sent::At(at, id) => {
+                WriteSent::At(at, id) => {
                     let progress = Progress::new(&kind, &lease, at, id);
                     waited(session, &mut view, &name, progress, listener).await
                 }
@@ -169,10 +173,10 @@ async fn held_already(
     mut observed: Observed,
     name: &LeaseName,
     to: &Identity,
-) -> Outcome {
+) -> CommandOutcome {
     let refused = |message: String| {
         let message = format!("{message}; nothing written");
-        Outcome::plain("refused", exit::NEGATIVE, message)
+        CommandOutcome::plain("refused", exit::NEGATIVE, message)
     };
     loop {
         let seen = observed.get(name.as_str());
@@ -186,7 +190,7 @@ async fn held_already(
         };
         if silence.renewal_seen {
             let message = format!("{to} holds it already; nothing written");
-            return Outcome::plain("already", exit::DONE, message);
+            return CommandOutcome::plain("already", exit::DONE, message);
         }
         let now = clock::boot_now();
         let (lasts, observe) = (silence.lasts(now), (duration / 4).max(OBSERVE_MIN));
@@ -211,9 +215,9 @@ async fn no_candidate(
     session: &Session,
     view: &mut LiveView,
     name: &LeaseName,
-    kind: &RequestKind,
-) -> Result<Option<Outcome>, OperatorError> {
-    let RequestKind::Transfer {
+    kind: &OperatorRequest,
+) -> Result<Option<CommandOutcome>, OperatorError> {
+    let OperatorRequest::Transfer {
         to, force: false, ..
     } = kind
     else {
@@ -223,7 +227,13 @@ async fn no_candidate(
     let named = |candidate: &&Present| candidate.identity == *to;
     let answered = |present: &[Present]| present.iter().any(|present| named(&present));
     let present = candidates(session, view, name, answered).await?;
-    let refused = |message| Ok(Some(Outcome::plain("refused", exit::NEGATIVE, message)));
+    let refused = |message| {
+        Ok(Some(CommandOutcome::plain(
+            "refused",
+            exit::NEGATIVE,
+            message,
+        )))
+    };
     match present.iter().find(named) {
         Some(candidate) if candidate.healthy == Some(false) => refused(format!(
             "the workload of {to} is unhealthy, so it would not acquire the lease; no request written (--force: do \
@@ -241,23 +251,23 @@ async fn no_candidate(
 }
 
 /// The result of a write.
-enum Sent {
+enum WriteSent {
     /// The write was sent at this time and applied, as the action with this id; `None` if another
     /// operator has made an equal request.
     At(BootTime, Option<ActionId>),
     /// The lease changed, so that nothing was left to write.
-    Rejected(Outcome),
+    Rejected(CommandOutcome),
 }
 
 /// Writes the request until its outcome is known. If the lease changed meanwhile, decides again.
 async fn write(
     session: &Session,
     name: &LeaseName,
-    (kind, seen): (&RequestKind, Option<Token>),
+    (kind, seen): (&OperatorRequest, Option<Token>),
     author: Author,
     lease: &mut Box<LeaseRecord>,
     listener: Listener<'_>,
-) -> Result<Sent, OperatorError> {
+) -> Result<WriteSent, OperatorError> {
     let action = OperatorAction {
         id: ActionId::random(&mut KernelRandomness),
         kind: action(kind),
@@ -274,7 +284,7 @@ async fn write(
         let failure = match (acted.outcome, acted.failure) {
             (Acted::Applied, _) => {
                 listener(News::Stage(Stage::Recorded));
-                return Ok(Sent::At(sent, Some(action.id)));
+                return Ok(WriteSent::At(sent, Some(action.id)));
             }
             // A server that refused this write does not apply it later.
             (_, Some(failure))
@@ -320,21 +330,21 @@ async fn write(
             .any(|done| done.id == Some(action.id.bytes()));
         if recorded {
             listener(News::Stage(Stage::Recorded));
-            return Ok(Sent::At(sent, Some(action.id)));
+            return Ok(WriteSent::At(sent, Some(action.id)));
         }
         *lease = now;
         match decide::decide(kind, seen, lease) {
-            Decision::Answer(outcome) => return Ok(Sent::Rejected(outcome)),
-            Decision::Observe(holder) => {
+            RequestDecision::Answer(outcome) => return Ok(WriteSent::Rejected(outcome)),
+            RequestDecision::Observe(holder) => {
                 let message = format!("{holder} holds it by now; nothing written");
-                return Ok(Sent::Rejected(Outcome::plain(
+                return Ok(WriteSent::Rejected(CommandOutcome::plain(
                     "already",
                     exit::DONE,
                     message,
                 )));
             }
-            Decision::Await => return Ok(Sent::At(sent, None)),
-            Decision::Write => {}
+            RequestDecision::Await => return Ok(WriteSent::At(sent, None)),
+            RequestDecision::Write => {}
         }
     }
 }
@@ -354,16 +364,16 @@ async fn reread(
 }
 
 /// Returns the action to write for a request.
-pub(super) fn action(kind: &RequestKind) -> ActionKind {
+pub(super) fn action(kind: &OperatorRequest) -> ActionKind {
     match kind {
-        RequestKind::StepDown => ActionKind::StepDown,
-        RequestKind::Transfer { to, reserve, .. } => ActionKind::Transfer {
+        OperatorRequest::StepDown => ActionKind::StepDown,
+        OperatorRequest::Transfer { to, reserve, .. } => ActionKind::Transfer {
             to: to.clone(),
             reserve: *reserve,
         },
-        RequestKind::Pause => ActionKind::Pause,
-        RequestKind::Resume => ActionKind::Resume,
-        RequestKind::Cancel => ActionKind::Cancel,
+        OperatorRequest::Pause => ActionKind::Pause,
+        OperatorRequest::Resume => ActionKind::Resume,
+        OperatorRequest::Cancel => ActionKind::Cancel,
     }
 }
 
@@ -374,7 +384,7 @@ async fn waited(
     name: &LeaseName,
     mut progress: Progress,
     listener: Listener<'_>,
-) -> Result<Outcome, OperatorError> {
+) -> Result<CommandOutcome, OperatorError> {
     let deadline = clock::boot_now() + session.timeout;
     listener(News::Stage(Stage::Recorded));
     loop {
@@ -390,23 +400,23 @@ async fn waited(
                     "MongoDB reports no changes: {failure}"
                 )));
                 progress.lose_sight(clock::boot_now());
-                Step::Pending
+                RequestProgress::Pending
             }
-            Some(ViewEvent::Streaming) => Step::Pending,
+            Some(ViewEvent::Streaming) => RequestProgress::Pending,
             None if clock::boot_now() < deadline => checked(session, name, &mut progress).await,
             None => {
                 let step = match progress.has_expired(clock::boot_now()) {
                     true => checked(session, name, &mut progress).await,
-                    false => Step::Pending,
+                    false => RequestProgress::Pending,
                 };
                 let under_way = || progress.under_way(session.timeout, clock::boot_now());
                 return Ok(match step {
-                    Step::Done(outcome) => outcome,
-                    Step::Pending => under_way(),
+                    RequestProgress::Done(outcome) => outcome,
+                    RequestProgress::Pending => under_way(),
                 });
             }
         };
-        if let Step::Done(outcome) = step {
+        if let RequestProgress::Done(outcome) = step {
             return Ok(outcome);
         }
         if progress.is_released() {
@@ -416,15 +426,15 @@ async fn waited(
 }
 
 /// Reads the lease before its holder is reported as expired, because the stream may be stale.
-async fn checked(session: &Session, name: &LeaseName, progress: &mut Progress) -> Step {
+async fn checked(session: &Session, name: &LeaseName, progress: &mut Progress) -> RequestProgress {
     let read = session.collection.read(name.as_str()).await;
     let now = clock::boot_now();
     let Ok(entry) = read else {
         progress.lose_sight(now);
-        return Step::Pending;
+        return RequestProgress::Pending;
     };
     match progress.observe(entry.as_ref().and_then(lease), now) {
-        Step::Pending => progress.tick(now),
+        RequestProgress::Pending => progress.tick(now),
         done => done,
     }
 }

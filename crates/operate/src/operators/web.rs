@@ -19,10 +19,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use self::access::Access;
 pub(super) use self::access::TokenError;
+use self::access::VisitorAccess;
 pub use self::arguments::WebArgs;
-use self::board::{Board, Link};
+use self::board::{Link, Snapshot};
 use self::site::Web;
 use super::{OperatorError, Session};
 use crate::ToolError;
@@ -30,7 +30,7 @@ use leasehold_cli::answer;
 use leasehold_clock as clock;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Stops};
-use leasehold_http::{Bound, Setting};
+use leasehold_http::{AddressSetting, Bound};
 use leasehold_mongodb::store::mongo::operators::{MongoCollection, Scope};
 
 /// Maximum number of browsers. Each takes a connection, and at most one event of 200 KB while it does
@@ -43,13 +43,13 @@ const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, ToolError> {
     let mut stops = Stops::register().map_err(OperatorError::System)?;
-    let setting = Setting {
+    let setting = AddressSetting {
         name: "--listen",
         instead: "",
     };
     let bound = Bound::new(args.listen, setting, STREAMS_MAX).map_err(OperatorError::Bind)?;
     let address = bound.address();
-    let access = Access::new(args.token_file.clone(), address.port()).await;
+    let access = VisitorAccess::new(args.token_file.clone(), address.port()).await;
     let access = access.map_err(OperatorError::Token)?;
     let actions_by = args.actions_by();
     let kind = match actions_by {
@@ -57,7 +57,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, ToolEr
         None => "read-only",
     };
     answer(format!("listening on http://{address}/, {kind}\n").as_bytes())?;
-    let (board, newest) = watch::channel(Board::default());
+    let (board, newest) = watch::channel(Snapshot::default());
     let web = Web::new(session.clone(), newest, access, actions_by);
     let streams = bound.streams();
     let mut serving = pin!(bound.serve(web));
@@ -85,7 +85,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, ToolEr
 }
 
 /// Keeps the board up to date.
-async fn follow(collection: &MongoCollection, board: &watch::Sender<Board>) {
+async fn follow(collection: &MongoCollection, board: &watch::Sender<Snapshot>) {
     let mut view = collection.follow(Scope::All);
     let mut link = Link::default();
     loop {

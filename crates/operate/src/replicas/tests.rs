@@ -14,7 +14,7 @@ fn args() -> ReplicasArgs {
 
 fn replica(number: u8, leader: bool) -> Replica {
     let role = if leader { "leader" } else { "follower" };
-    let store = Store {
+    let store = ReplicaStore {
         kind: "replica_set".to_owned(),
         set: Some("rs0".to_owned()),
         set_id: None,
@@ -23,7 +23,7 @@ fn replica(number: u8, leader: bool) -> Replica {
     };
     Replica {
         addresses: vec![SocketAddr::from(([10, 0, 0, number], 9402))],
-        state: Ok(State {
+        state: Ok(ReplicaStatus {
             lease: "orders".to_owned(),
             identity: format!("orders-{number}"),
             session: Some(format!("session-{number}")),
@@ -36,7 +36,7 @@ fn replica(number: u8, leader: bool) -> Replica {
 }
 
 /// Returns two replicas, of which the second one is changed.
-fn with(change: impl FnOnce(&mut State)) -> Vec<Replica> {
+fn with(change: impl FnOnce(&mut ReplicaStatus)) -> Vec<Replica> {
     let mut second = replica(2, false);
     change(second.state.as_mut().expect("a state"));
     vec![replica(1, true), second]
@@ -145,7 +145,7 @@ fn each_deviation_is_a_problem() {
             ..replica(2, false)
         },
     ];
-    let other_store = |state: &mut State| {
+    let other_store = |state: &mut ReplicaStatus| {
         if let Some(store) = &mut state.store {
             store.set = Some("rs1".to_owned());
         }

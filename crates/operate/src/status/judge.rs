@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::election::{BootTime, Role};
-use leasehold_status::render::{Document, SCHEMA};
+use leasehold_status::render::{SCHEMA, StatusDocument};
 
 /// Result of `leasehold status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Judgement {
     /// file of another boot, and for a file that is no longer rewritten.
     pub fresh: bool,
     /// The file, if it could be read.
-    pub document: Option<Document>,
+    pub document: Option<StatusDocument>,
     /// Reason why the verdict differs from the contents of the file. The text does not change over
     /// time.
     pub why: Option<String>,
@@ -87,7 +87,7 @@ impl Judgement {
 
 /// Judges the `text` of a status file at `now` in the boot `boot_id`.
 pub fn judge(text: &str, lease: Option<&str>, boot_id: Option<&str>, now: BootTime) -> Judgement {
-    let document: Document = match serde_json::from_str(text) {
+    let document: StatusDocument = match serde_json::from_str(text) {
         Ok(document) => document,
         Err(error) => return Judgement::cannot_tell(format!("not a status file: {error}")),
     };

@@ -3,8 +3,8 @@ use std::time::UNIX_EPOCH;
 use super::*;
 use leasehold_status::render::{DocumentHolder, DocumentStoreError};
 
-fn document(role: &str, until: Option<u64>) -> Document {
-    Document {
+fn document(role: &str, until: Option<u64>) -> StatusDocument {
+    StatusDocument {
         schema: 1,
         lease: "orders".to_owned(),
         identity: "me".to_owned(),
@@ -30,7 +30,12 @@ fn document(role: &str, until: Option<u64>) -> Document {
     }
 }
 
-fn judged(document: &Document, lease: Option<&str>, boot: Option<&str>, now: u64) -> (u8, bool) {
+fn judged(
+    document: &StatusDocument,
+    lease: Option<&str>,
+    boot: Option<&str>,
+    now: u64,
+) -> (u8, bool) {
     let judgement = judge(&document.to_json(), lease, boot, BootTime::from_nanos(now));
     (judgement.verdict.exit_code(), judgement.fresh)
 }
@@ -46,7 +51,7 @@ fn i4_leader_is_trusted_before_the_deadline_in_this_boot_only() {
     assert_eq!(judged(&leader, Some("other"), Some("b1"), 999), (2, false));
     let endless = document("leader", None);
     assert_eq!(judged(&endless, None, Some("b1"), 0), (1, false));
-    let odd = Document {
+    let odd = StatusDocument {
         role: "follower".to_owned(),
         ..leader
     };
@@ -57,7 +62,7 @@ fn i4_leader_is_trusted_before_the_deadline_in_this_boot_only() {
 
 #[test]
 fn a_file_of_another_kind_gives_unknown() {
-    let newer = Document {
+    let newer = StatusDocument {
         schema: 2,
         ..document("leader", Some(u64::MAX))
     };
@@ -104,7 +109,7 @@ fn the_text_is_aligned_and_complete() {
 
 #[test]
 fn the_leader_is_not_known_while_the_store_is_unread_and_the_error_is_shown() {
-    let unread = Document {
+    let unread = StatusDocument {
         holder: None,
         store_error: Some(DocumentStoreError {
             message: "no primary: a:1: connection refused".to_owned(),
@@ -152,11 +157,12 @@ fn json_is_the_file_with_the_judged_leader_and_freshness() {
 #[test]
 fn a_line_of_watch_does_not_change_with_a_renewal() {
     let first = document("leader", Some(1_000));
-    let renewed = Document {
+    let renewed = StatusDocument {
         reason: Some("acquired".to_owned()),
         ..document("leader", Some(2_000))
     };
-    let at = |d: &Document, now| line(&judge(&d.to_json(), None, None, BootTime::from_nanos(now)));
+    let at =
+        |d: &StatusDocument, now| line(&judge(&d.to_json(), None, None, BootTime::from_nanos(now)));
     assert_eq!(at(&first, 1), at(&renewed, 2));
     assert_eq!(at(&first, 1), "orders: leader, token 7");
     assert!(at(&first, 1_000).starts_with("orders: not leader, stale"));
@@ -187,7 +193,7 @@ fn a_lease_names_its_directory_and_the_only_one_needs_no_name() {
 #[test]
 fn a_line_of_watch_does_not_change_with_the_age_of_a_stale_file() {
     let leader = document("leader", Some(1_000));
-    let overdue = Document {
+    let overdue = StatusDocument {
         rewrite_due_boottime_ns: Some(1_000),
         ..document("follower", None)
     };
@@ -206,8 +212,8 @@ fn a_line_of_watch_does_not_change_with_the_age_of_a_stale_file() {
 #[test]
 fn a_file_without_a_writer_is_not_fresh() {
     let now = BootTime::from_nanos(5_000);
-    let judged = |document: &Document| judge(&document.to_json(), None, None, now);
-    let due = |at| Document {
+    let judged = |document: &StatusDocument| judge(&document.to_json(), None, None, now);
+    let due = |at| StatusDocument {
         rewrite_due_boottime_ns: Some(at),
         ..document("follower", None)
     };
@@ -217,7 +223,7 @@ fn a_file_without_a_writer_is_not_fresh() {
         (overdue.verdict, overdue.fresh),
         (Verdict::NotLeader, false)
     );
-    let stopped = Document {
+    let stopped = StatusDocument {
         stopped: true,
         holder: None,
         ..document("stopping", None)
@@ -231,7 +237,7 @@ fn a_file_without_a_writer_is_not_fresh() {
         assert!(text.contains(row), "{text}");
     }
     // A killed leader leads until its deadline, even if a rewrite of the file is overdue.
-    let leader = Document {
+    let leader = StatusDocument {
         rewrite_due_boottime_ns: Some(1),
         ..document("leader", Some(6_000))
     };

@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 1 << 16;
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct Record<T> {
+struct DeploymentRecord<T> {
     schema: u32,
     #[serde(flatten)]
     deployment: T,
@@ -43,7 +43,7 @@ impl StatusDirectory {
     /// The error of the file system.
     pub fn remember_deployment(&self, deployment: &DeploymentId) -> io::Result<()> {
         let temporary = self.path().join(format!(".{DEPLOYMENT_FILE}.tmp"));
-        let text = serde_json::to_vec(&Record {
+        let text = serde_json::to_vec(&DeploymentRecord {
             schema: SCHEMA,
             deployment,
         })?;
@@ -69,7 +69,7 @@ pub fn recorded_deployment(directory: &Path) -> io::Result<Option<DeploymentId>>
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let record: Record<DeploymentId> = serde_json::from_slice(&text)?;
+    let record: DeploymentRecord<DeploymentId> = serde_json::from_slice(&text)?;
     match record.schema {
         SCHEMA => Ok(Some(record.deployment)),
         other => Err(io::Error::other(format!("schema {other} is not known"))),
@@ -116,7 +116,7 @@ mod tests {
         }
         fs::remove_file(&file).unwrap();
         let elsewhere = place.path().join("elsewhere");
-        let text = serde_json::to_string(&Record {
+        let text = serde_json::to_string(&DeploymentRecord {
             schema: SCHEMA,
             deployment: deployment(),
         });

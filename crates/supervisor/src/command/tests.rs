@@ -1,7 +1,7 @@
 use tokio::sync::watch;
 
 use super::*;
-use crate::{Ordered, Phase, apply_order};
+use crate::{DesiredPhase, Ordered, apply_order};
 use leasehold_guard::{CommandEnd, StopScope};
 
 const GRACE: Duration = Duration::from_secs(30);
@@ -19,16 +19,16 @@ fn terms(valid_until: BootTime) -> Terms {
 }
 
 /// Returns a command with an authority for an hour.
-fn supervised() -> (Supervised, watch::Sender<CommandProgress>) {
+fn supervised() -> (SupervisedCommand, watch::Sender<CommandProgress>) {
     let (workload, progress) = GuardedCommand::stand_in();
-    let stopping = Stopping {
+    let stopping = StopMethod {
         scope: StopScope::Group,
         linger: Duration::ZERO,
         signal: 15,
         grace: GRACE,
     };
     (
-        Supervised::new(workload, (stopping, LEFTOVER_GRACE), terms(after(3600))),
+        SupervisedCommand::new(workload, (stopping, LEFTOVER_GRACE), terms(after(3600))),
         progress,
     )
 }
@@ -43,7 +43,7 @@ fn ended(by_us: bool, guard_lost: bool) -> Termination {
     }
 }
 
-impl Supervised {
+impl SupervisedCommand {
     /// Returns the time of the kill after a stop, as ordered.
     fn kill_at(&self) -> Option<BootTime> {
         self.workload.order().stop.map(|stop| stop.kill_at)
@@ -61,7 +61,7 @@ fn the_deadline_moves_with_each_renewal_and_not_after_a_loss() {
     command.lose(lost);
     let token = leasehold_core::election::Token::ZERO;
     let revived = terms(after(9000));
-    for phase in [Phase::Run, Phase::Stop] {
+    for phase in [DesiredPhase::Run, DesiredPhase::Stop] {
         apply_order(
             Some(Ordered {
                 token,
@@ -99,7 +99,7 @@ async fn it_is_gone_only_with_all_of_it() {
         }
         let by_us = told;
         progress.send_replace(CommandProgress::Running { pid: 1 });
-        assert_eq!(command.next().await, Event::Started { pid: 1 });
+        assert_eq!(command.next().await, CommandEvent::Started { pid: 1 });
         let end = CommandEnd::Exited(0);
         progress.send_replace(CommandProgress::Ending {
             end,
@@ -107,9 +107,9 @@ async fn it_is_gone_only_with_all_of_it() {
             lingers: false,
         });
         let soon = tokio::time::timeout(Duration::from_millis(20), command.next());
-        assert_eq!(soon.await.ok(), (!told).then_some(Event::Exited));
+        assert_eq!(soon.await.ok(), (!told).then_some(CommandEvent::Exited));
         progress.send_replace(CommandProgress::Gone(ended(by_us, false)));
-        let Event::Gone(finished) = command.next().await else {
+        let CommandEvent::Gone(finished) = command.next().await else {
             panic!("all of it is gone");
         };
         assert_eq!(finished.by_itself(), !told);
@@ -129,11 +129,11 @@ async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
             lingers,
         });
         let soon = tokio::time::timeout(Duration::from_millis(20), command.next());
-        assert_eq!(soon.await.ok(), (!lingers).then_some(Event::Exited));
+        assert_eq!(soon.await.ok(), (!lingers).then_some(CommandEvent::Exited));
         // The step-down, or a request of an operator.
         command.stop();
         progress.send_replace(CommandProgress::Gone(ended(by_us, false)));
-        let Event::Gone(finished) = command.next().await else {
+        let CommandEvent::Gone(finished) = command.next().await else {
             panic!("all of it is gone");
         };
         assert!(finished.by_itself() && finished.stopped_after.is_none());
@@ -147,9 +147,9 @@ async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself()
         by_us: false,
         lingers,
     };
-    let cut: [fn(&mut Supervised); 3] = [
+    let cut: [fn(&mut SupervisedCommand); 3] = [
         |command| command.lose(after(5)),
-        Supervised::kill,
+        SupervisedCommand::kill,
         // A process that was frozen does not notice the loss.
         |command| command.extend(terms(clock::boot_now())),
     ];
@@ -170,7 +170,7 @@ async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself()
                 assert_eq!(event.ok(), None);
             }
             progress.send_replace(CommandProgress::Gone(ended(false, false)));
-            let Event::Gone(finished) = command.next().await else {
+            let CommandEvent::Gone(finished) = command.next().await else {
                 panic!("all of it is gone");
             };
             assert!(finished.cut_off && !finished.by_itself(), "{number}");
@@ -180,10 +180,10 @@ async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself()
     // After their time they are not cut off by a loss.
     let (mut command, progress) = supervised();
     progress.send_replace(linger(false));
-    assert_eq!(command.next().await, Event::Exited);
+    assert_eq!(command.next().await, CommandEvent::Exited);
     command.lose(after(5));
     progress.send_replace(CommandProgress::Gone(ended(false, false)));
-    let Event::Gone(finished) = command.next().await else {
+    let CommandEvent::Gone(finished) = command.next().await else {
         panic!("all of it is gone");
     };
     assert!(!finished.cut_off && finished.by_itself());
@@ -197,8 +197,8 @@ async fn leftover_processes_that_survive_sigkill_are_stuck_without_a_stop() {
         by_us: false,
         lingers: false,
     });
-    assert_eq!(command.next().await, Event::Exited);
-    assert_eq!(command.next().await, Event::Stuck);
+    assert_eq!(command.next().await, CommandEvent::Exited);
+    assert_eq!(command.next().await, CommandEvent::Stuck);
 }
 
 #[test]

@@ -20,7 +20,7 @@ const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 
 /// A key that was pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum PressedKey {
     /// q or Ctrl-D.
     Quit,
     /// Ctrl-C, which the terminal does not turn into a signal here.
@@ -36,7 +36,7 @@ pub(super) enum Key {
 /// The terminal; dropping this restores its former state.
 pub(super) struct Screen {
     /// The keys, and the settings before; `None` if standard input is not a terminal.
-    keyboard: Option<(mpsc::Receiver<Key>, Termios)>,
+    keyboard: Option<(mpsc::Receiver<PressedKey>, Termios)>,
 }
 
 impl Screen {
@@ -51,9 +51,9 @@ impl Screen {
     }
 
     /// Waits for a key.
-    pub(super) async fn key(&mut self) -> Key {
+    pub(super) async fn key(&mut self) -> PressedKey {
         match &mut self.keyboard {
-            Some((keys, _)) => keys.recv().await.unwrap_or(Key::Quit),
+            Some((keys, _)) => keys.recv().await.unwrap_or(PressedKey::Quit),
             None => std::future::pending().await,
         }
     }
@@ -71,7 +71,7 @@ impl Drop for Screen {
 
 /// Turns off echo, lines and signal keys of standard input, and reads it. With signal keys off,
 /// Ctrl-Z cannot leave the shell on the alternate screen.
-fn keyboard() -> io::Result<(mpsc::Receiver<Key>, Termios)> {
+fn keyboard() -> io::Result<(mpsc::Receiver<PressedKey>, Termios)> {
     let before = tcgetattr(io::stdin())?;
     let mut raw = before.clone();
     let cooked = LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
@@ -96,22 +96,22 @@ fn keyboard() -> io::Result<(mpsc::Receiver<Key>, Termios)> {
     Ok((keys, before))
 }
 
-fn key(bytes: &[u8]) -> Key {
+fn key(bytes: &[u8]) -> PressedKey {
     match bytes {
         // The terminal is gone.
-        [] => Key::Quit,
+        [] => PressedKey::Quit,
         // Keys that were pressed quickly arrive together.
-        [first, ..] if *first != 0x1b && bytes.contains(&0x03) => Key::Interrupt,
+        [first, ..] if *first != 0x1b && bytes.contains(&0x03) => PressedKey::Interrupt,
         [first, ..] if *first != 0x1b && bytes.iter().any(|key| b"qQ\x04".contains(key)) => {
-            Key::Quit
+            PressedKey::Quit
         }
-        b"\x1b[A" | b"\x1bOA" | b"k" => Key::Scroll(-1),
-        b"\x1b[B" | b"\x1bOB" | b"j" => Key::Scroll(1),
-        b"\x1b[5~" | b"b" => Key::Scroll(-PAGE),
-        b"\x1b[6~" | b" " => Key::Scroll(PAGE),
-        b"\x1b[H" | b"\x1b[1~" | b"g" => Key::Top,
-        b"\x1b[F" | b"\x1b[4~" | b"G" => Key::Scroll(isize::MAX),
-        _ => Key::Other,
+        b"\x1b[A" | b"\x1bOA" | b"k" => PressedKey::Scroll(-1),
+        b"\x1b[B" | b"\x1bOB" | b"j" => PressedKey::Scroll(1),
+        b"\x1b[5~" | b"b" => PressedKey::Scroll(-PAGE),
+        b"\x1b[6~" | b" " => PressedKey::Scroll(PAGE),
+        b"\x1b[H" | b"\x1b[1~" | b"g" => PressedKey::Top,
+        b"\x1b[F" | b"\x1b[4~" | b"G" => PressedKey::Scroll(isize::MAX),
+        _ => PressedKey::Other,
     }
 }
 
@@ -152,15 +152,15 @@ mod tests {
     #[test]
     fn keys_scroll_and_quit() {
         for (bytes, expected) in [
-            (&b"q"[..], Key::Quit),
-            (b"\x04", Key::Quit),
-            (b"\x03", Key::Interrupt),
-            (b"\x1b[A", Key::Scroll(-1)),
-            (b"\x1b[6~", Key::Scroll(PAGE)),
-            (b"g", Key::Top),
-            (b"\x03\x03", Key::Interrupt),
-            (b"jjq", Key::Quit),
-            (b"x", Key::Other),
+            (&b"q"[..], PressedKey::Quit),
+            (b"\x04", PressedKey::Quit),
+            (b"\x03", PressedKey::Interrupt),
+            (b"\x1b[A", PressedKey::Scroll(-1)),
+            (b"\x1b[6~", PressedKey::Scroll(PAGE)),
+            (b"g", PressedKey::Top),
+            (b"\x03\x03", PressedKey::Interrupt),
+            (b"jjq", PressedKey::Quit),
+            (b"x", PressedKey::Other),
         ] {
             assert_eq!(key(bytes), expected, "{bytes:?}");
         }

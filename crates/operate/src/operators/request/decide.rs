@@ -1,15 +1,15 @@
 //! Checks a request against the current lease. A request that makes no sense is answered, and
 //! nothing is written.
 
-use super::super::RequestKind;
-use super::super::outcome::Outcome;
+use super::super::OperatorRequest;
+use super::super::outcome::CommandOutcome;
 use super::super::render::because;
 use leasehold_core::election::{Identity, RequestKind as Requested, Token};
 use leasehold_host::exit;
 use leasehold_mongodb::store::mongo::operators::{LeaseRecord, RequestEffect};
 
 /// The decision on a request.
-pub(super) enum Decision {
+pub(super) enum RequestDecision {
     /// Write it.
     Write,
     /// The same request stands already: only wait for its effect.
@@ -17,52 +17,56 @@ pub(super) enum Decision {
     /// The candidate that a transfer names holds it in the document: find out if it renews.
     Observe(Identity),
     /// Answer, without a write.
-    Answer(Outcome),
+    Answer(CommandOutcome),
 }
 
 /// Decides on a request. Refuses it if the operator has `seen` a token other than the current
 /// token.
-pub(super) fn decide(kind: &RequestKind, seen: Option<Token>, lease: &LeaseRecord) -> Decision {
+pub(super) fn decide(
+    kind: &OperatorRequest,
+    seen: Option<Token>,
+    lease: &LeaseRecord,
+) -> RequestDecision {
     let holder = lease.holder.as_ref().map(|holder| holder.identity.as_str());
     let paused = lease.lease.paused;
     let refused = |message: String| {
         let message = format!("{message}; nothing written");
-        Decision::Answer(Outcome::plain("refused", exit::NEGATIVE, message))
+        RequestDecision::Answer(CommandOutcome::plain("refused", exit::NEGATIVE, message))
     };
     let already = |message: String| {
         let message = format!("{message}; nothing written");
-        Decision::Answer(Outcome::plain("already", exit::DONE, message))
+        RequestDecision::Answer(CommandOutcome::plain("already", exit::DONE, message))
     };
     let token = lease.lease.token;
     if let Some(seen) = seen.filter(|seen| *seen != token) {
         return refused(format!("its token is now {token}, not {seen}"));
     }
     match (kind, holder) {
-        (RequestKind::StepDown | RequestKind::Transfer { .. }, None) if paused => {
+        (OperatorRequest::StepDown | OperatorRequest::Transfer { .. }, None) if paused => {
             refused("it is paused, so nobody leads".to_owned())
         }
-        (RequestKind::StepDown, None) => refused("nobody leads".to_owned()),
-        (RequestKind::Transfer { to, .. }, None) => refused(format!(
+        (OperatorRequest::StepDown, None) => refused("nobody leads".to_owned()),
+        (OperatorRequest::Transfer { to, .. }, None) => refused(format!(
             "nobody leads, so there is nobody to hand over to {to}"
         )),
-        (RequestKind::Transfer { to, .. }, Some(_)) if is_holder(lease, to.as_str()) => {
-            Decision::Observe(to.clone())
+        (OperatorRequest::Transfer { to, .. }, Some(_)) if is_holder(lease, to.as_str()) => {
+            RequestDecision::Observe(to.clone())
         }
-        (RequestKind::StepDown | RequestKind::Transfer { .. }, Some(_)) => {
+        (OperatorRequest::StepDown | OperatorRequest::Transfer { .. }, Some(_)) => {
             match is_standing(kind, lease) {
-                true => Decision::Await,
-                false => Decision::Write,
+                true => RequestDecision::Await,
+                false => RequestDecision::Write,
             }
         }
-        (RequestKind::Pause, None) if paused => already("it is paused already".to_owned()),
-        (RequestKind::Pause, Some(_)) if paused => Decision::Await,
-        (RequestKind::Pause, _) => Decision::Write,
-        (RequestKind::Resume, _) if !paused => already("it is not paused".to_owned()),
-        (RequestKind::Resume, _) => Decision::Write,
-        (RequestKind::Cancel, _) if lease.request.is_none() => {
+        (OperatorRequest::Pause, None) if paused => already("it is paused already".to_owned()),
+        (OperatorRequest::Pause, Some(_)) if paused => RequestDecision::Await,
+        (OperatorRequest::Pause, _) => RequestDecision::Write,
+        (OperatorRequest::Resume, _) if !paused => already("it is not paused".to_owned()),
+        (OperatorRequest::Resume, _) => RequestDecision::Write,
+        (OperatorRequest::Cancel, _) if lease.request.is_none() => {
             refused("no request to cancel".to_owned())
         }
-        (RequestKind::Cancel, _) => Decision::Write,
+        (OperatorRequest::Cancel, _) => RequestDecision::Write,
     }
 }
 
@@ -73,7 +77,7 @@ pub(super) fn is_holder(lease: &LeaseRecord, identity: &str) -> bool {
 }
 
 /// Returns true if the same request stands and has an effect.
-pub(super) fn is_standing(kind: &RequestKind, lease: &LeaseRecord) -> bool {
+pub(super) fn is_standing(kind: &OperatorRequest, lease: &LeaseRecord) -> bool {
     if lease.effect() != Some(RequestEffect::Effective) {
         return false;
     }
@@ -82,8 +86,8 @@ pub(super) fn is_standing(kind: &RequestKind, lease: &LeaseRecord) -> bool {
         .as_ref()
         .and_then(|request| request.request.as_ref().ok());
     match (kind, standing.map(|request| &request.kind)) {
-        (RequestKind::StepDown, Some(Requested::StepDown)) => true,
-        (RequestKind::Transfer { to, .. }, Some(Requested::Transfer(reservation))) => {
+        (OperatorRequest::StepDown, Some(Requested::StepDown)) => true,
+        (OperatorRequest::Transfer { to, .. }, Some(Requested::Transfer(reservation))) => {
             reservation.identity == *to
         }
         _ => false,
@@ -91,13 +95,13 @@ pub(super) fn is_standing(kind: &RequestKind, lease: &LeaseRecord) -> bool {
 }
 
 /// Names a request.
-pub(super) fn words(kind: &RequestKind) -> String {
+pub(super) fn words(kind: &OperatorRequest) -> String {
     match kind {
-        RequestKind::StepDown => "step-down".to_owned(),
-        RequestKind::Transfer { to, .. } => format!("transfer to {to}"),
-        RequestKind::Pause => "pause".to_owned(),
-        RequestKind::Resume => "resumption".to_owned(),
-        RequestKind::Cancel => "cancellation".to_owned(),
+        OperatorRequest::StepDown => "step-down".to_owned(),
+        OperatorRequest::Transfer { to, .. } => format!("transfer to {to}"),
+        OperatorRequest::Pause => "pause".to_owned(),
+        OperatorRequest::Resume => "resumption".to_owned(),
+        OperatorRequest::Cancel => "cancellation".to_owned(),
     }
 }
 

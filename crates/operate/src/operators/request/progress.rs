@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use super::super::RequestKind;
-use super::super::outcome::{Leader, Outcome};
+use super::super::OperatorRequest;
+use super::super::outcome::{CommandOutcome, Leader};
 use super::super::render::request;
 use super::decide::{is_standing, withdrawn, words};
 use leasehold_core::election::{BootTime, Claim, Revision, Token};
@@ -13,16 +13,16 @@ use leasehold_host::exit;
 use leasehold_mongodb::store::mongo::operators::{ActionId, ActionKind, ActionRecord, LeaseRecord};
 
 /// The progress of a request.
-pub(super) enum Step {
+pub(super) enum RequestProgress {
     /// No effect yet.
     Pending,
     /// The effect, or the reason why there will be none.
-    Done(Outcome),
+    Done(CommandOutcome),
 }
 
 /// A request that was sent.
 pub(super) struct Progress {
-    kind: RequestKind,
+    kind: OperatorRequest,
     sent: BootTime,
     /// The holder at the time of the request.
     former: Option<Former>,
@@ -53,7 +53,7 @@ impl Progress {
     /// A request that was sent at this time to a lease in this state, as this action; `None`
     /// if the document contains it already.
     pub(super) fn new(
-        kind: &RequestKind,
+        kind: &OperatorRequest,
         lease: &LeaseRecord,
         sent: BootTime,
         action: Option<ActionId>,
@@ -83,7 +83,7 @@ impl Progress {
     }
 
     /// Records the lease at this time; `None` if it was deleted.
-    pub(super) fn observe(&mut self, lease: Option<&LeaseRecord>, at: BootTime) -> Step {
+    pub(super) fn observe(&mut self, lease: Option<&LeaseRecord>, at: BootTime) -> RequestProgress {
         let Some(lease) = lease else {
             return self.failed("deleted", at, "the lease was deleted");
         };
@@ -91,7 +91,7 @@ impl Progress {
         if let Some(awaited) = self.awaited {
             let mut actions = lease.actions.iter();
             if !actions.any(|action| action.id == Some(awaited.bytes())) {
-                return Step::Pending;
+                return RequestProgress::Pending;
             }
             self.awaited = None;
         }
@@ -108,17 +108,17 @@ impl Progress {
         self.released |= former.is_some() && holder.is_none_or(|h| Some(h.claim) != former);
         // A holder that led before the pause may have exited meanwhile, so a renewal is awaited.
         let renews = self.former.as_ref().is_some_and(|former| former.renewed);
-        let resumes = self.kind == RequestKind::Resume && renews;
+        let resumes = self.kind == OperatorRequest::Resume && renews;
         match &self.kind {
-            RequestKind::Cancel => {
+            OperatorRequest::Cancel => {
                 let message = format!("request withdrawn; {}", self.withdrawn);
-                Step::Done(Outcome::plain("done", exit::DONE, message))
+                RequestProgress::Done(CommandOutcome::plain("done", exit::DONE, message))
             }
-            RequestKind::Pause if !lease.lease.paused => {
+            OperatorRequest::Pause if !lease.lease.paused => {
                 let by = self.author(lease, &ActionKind::Resume);
                 self.failed("superseded", at, &format!("it was resumed meanwhile{by}"))
             }
-            RequestKind::Pause if holder.is_none() => match &self.former {
+            OperatorRequest::Pause if holder.is_none() => match &self.former {
                 Some(former) => self.done(
                     at,
                     format!("paused; {} stepped down", former.identity),
@@ -126,7 +126,7 @@ impl Progress {
                 ),
                 None => self.done(at, "paused; nobody led".to_owned(), None),
             },
-            RequestKind::Resume if lease.lease.paused => {
+            OperatorRequest::Resume if lease.lease.paused => {
                 let by = self.author(lease, &ActionKind::Pause);
                 self.failed(
                     "superseded",
@@ -134,14 +134,14 @@ impl Progress {
                     &format!("it was paused again meanwhile{by}"),
                 )
             }
-            RequestKind::StepDown | RequestKind::Transfer { .. }
+            OperatorRequest::StepDown | OperatorRequest::Transfer { .. }
                 if self.released && holder.is_none() && lease.lease.paused =>
             {
                 let by = self.author(lease, &ActionKind::Pause);
                 let message = format!("it was paused meanwhile{by}, so no candidate leads");
                 self.failed("superseded", at, &message)
             }
-            RequestKind::StepDown | RequestKind::Transfer { .. }
+            OperatorRequest::StepDown | OperatorRequest::Transfer { .. }
                 if !self.released && !is_standing(&self.kind, lease) =>
             {
                 let how = match (self.overruled(lease), &lease.request) {
@@ -154,7 +154,7 @@ impl Progress {
                 let message = format!("{how}; the leader may have begun to apply it before");
                 self.failed("superseded", at, &message)
             }
-            RequestKind::Transfer { to, .. }
+            OperatorRequest::Transfer { to, .. }
                 if successor.is_some_and(|holder| holder.identity != *to) =>
             {
                 let leader = leader(lease);
@@ -165,13 +165,15 @@ impl Progress {
                 };
                 self.failed("superseded", at, &message)
             }
-            RequestKind::Resume | RequestKind::StepDown | RequestKind::Transfer { .. }
+            OperatorRequest::Resume
+            | OperatorRequest::StepDown
+            | OperatorRequest::Transfer { .. }
                 if successor.is_some() || (resumes && holder.is_some()) =>
             {
                 let leader = leader(lease);
                 self.done(at, leads(leader.as_ref()), leader)
             }
-            _ => Step::Pending,
+            _ => RequestProgress::Pending,
         }
     }
 
@@ -234,7 +236,7 @@ impl Progress {
         let former = self
             .former
             .as_ref()
-            .filter(|_| self.kind == RequestKind::Pause)?;
+            .filter(|_| self.kind == OperatorRequest::Pause)?;
         Some(former.unchanged_since + former.lease_duration)
     }
 
@@ -250,7 +252,7 @@ impl Progress {
     }
 
     /// Records that time has passed without a change.
-    pub(super) fn tick(&mut self, now: BootTime) -> Step {
+    pub(super) fn tick(&mut self, now: BootTime) -> RequestProgress {
         match (self.expires(), &self.former) {
             (Some(expires), Some(former)) if expires <= now => {
                 let message = format!(
@@ -259,12 +261,12 @@ impl Progress {
                 );
                 self.done(now, message, None)
             }
-            _ => Step::Pending,
+            _ => RequestProgress::Pending,
         }
     }
 
     /// Returns the outcome of a request without an effect so far.
-    pub(super) fn under_way(&self, waited: Duration, now: BootTime) -> Outcome {
+    pub(super) fn under_way(&self, waited: Duration, now: BootTime) -> CommandOutcome {
         let expired = self.has_expired(now);
         let waited = humantime::format_duration(waited);
         let message = match (&self.former, self.released, &self.kind) {
@@ -273,7 +275,7 @@ impl Progress {
                  describe shows it",
                 words(kind)
             ),
-            (_, _, RequestKind::Resume) => {
+            (_, _, OperatorRequest::Resume) => {
                 format!("resumed; no candidate has acquired it within {waited}")
             }
             (Some(former), false, kind) if expired => format!(
@@ -294,12 +296,12 @@ impl Progress {
             ),
             (None, _, kind) => format!("{} under way", words(kind)),
         };
-        Outcome::plain("under_way", exit::UNDER_WAY, message)
+        CommandOutcome::plain("under_way", exit::UNDER_WAY, message)
     }
 
-    fn done(&self, at: BootTime, message: String, leader: Option<Leader>) -> Step {
+    fn done(&self, at: BootTime, message: String, leader: Option<Leader>) -> RequestProgress {
         let took = at.since(self.sent);
-        Step::Done(Outcome {
+        RequestProgress::Done(CommandOutcome {
             result: "done",
             message: format!("{message}, {} after the request", milliseconds(took)),
             code: exit::DONE,
@@ -308,10 +310,10 @@ impl Progress {
         })
     }
 
-    fn failed(&self, result: &'static str, at: BootTime, message: &str) -> Step {
-        Step::Done(Outcome {
+    fn failed(&self, result: &'static str, at: BootTime, message: &str) -> RequestProgress {
+        RequestProgress::Done(CommandOutcome {
             took: Some(at.since(self.sent)),
-            ..Outcome::plain(result, exit::NEGATIVE, message.to_owned())
+            ..CommandOutcome::plain(result, exit::NEGATIVE, message.to_owned())
         })
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 
-use super::decide::{Decision, decide};
-use super::progress::{Progress, Step};
+use super::decide::{RequestDecision, decide};
+use super::progress::{Progress, RequestProgress};
 use super::*;
 use leasehold_core::election::Randomness;
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content};
@@ -67,8 +67,8 @@ fn all(parts: impl IntoIterator<Item = Document>) -> Document {
     parts.into_iter().flatten().collect()
 }
 
-fn transfer(to: &str) -> RequestKind {
-    RequestKind::Transfer {
+fn transfer(to: &str) -> OperatorRequest {
+    OperatorRequest::Transfer {
         to: Identity::new(to).expect("legal"),
         reserve: Duration::from_secs(5),
         force: false,
@@ -80,13 +80,13 @@ fn at(seconds: u64) -> BootTime {
 }
 
 /// The result and the message.
-fn shown(outcome: &Outcome) -> String {
+fn shown(outcome: &CommandOutcome) -> String {
     format!("{}: {}", outcome.result, outcome.message)
 }
 
 #[test]
 fn a_decision_depends_on_the_lease_as_it_is() {
-    use RequestKind::{Cancel, Pause, Resume, StepDown};
+    use OperatorRequest::{Cancel, Pause, Resume, StepDown};
     let paused = || doc! { "paused": true };
     let raised = || doc! { "token": 9_i64 };
     let cases = [
@@ -118,16 +118,16 @@ fn a_decision_depends_on_the_lease_as_it_is() {
     ];
     for (kind, changes, expected) in cases {
         let text = match decide(&kind, None, &lease(changes.clone())) {
-            Decision::Write => "write".to_owned(),
-            Decision::Await => "await".to_owned(),
-            Decision::Observe(holder) => format!("observe {holder}"),
-            Decision::Answer(outcome) => shown(&outcome),
+            RequestDecision::Write => "write".to_owned(),
+            RequestDecision::Await => "await".to_owned(),
+            RequestDecision::Observe(holder) => format!("observe {holder}"),
+            RequestDecision::Answer(outcome) => shown(&outcome),
         };
         assert!(text.starts_with(expected), "{kind:?}, {changes}: {text}");
     }
     let seen = |token| decide(&StepDown, Token::new(token), &lease(doc! {}));
-    assert!(matches!(seen(7), Decision::Write));
-    assert!(matches!(seen(6), Decision::Answer(_)));
+    assert!(matches!(seen(7), RequestDecision::Write));
+    assert!(matches!(seen(6), RequestDecision::Answer(_)));
 }
 
 struct One;
@@ -139,7 +139,7 @@ impl Randomness for One {
 }
 
 /// The progress of a request that was sent at 0 s to a lease as in `before`.
-fn begun(kind: &RequestKind, before: Document) -> Progress {
+fn begun(kind: &OperatorRequest, before: Document) -> Progress {
     Progress::new(
         kind,
         &lease(before),
@@ -150,7 +150,7 @@ fn begun(kind: &RequestKind, before: Document) -> Progress {
 
 #[test]
 fn the_progress_depends_on_the_changes_of_the_lease() {
-    use RequestKind::{Cancel, Pause, Resume, StepDown};
+    use OperatorRequest::{Cancel, Pause, Resume, StepDown};
     let own = || actions([]);
     let paused = |changes| all([doc! { "paused": true }, own(), changes]);
     let stands = |kind, to| all([own(), requested(kind, to, 7)]);
@@ -297,7 +297,9 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
         let mut progress = begun(&kind, before);
         let mut text = "pending".to_owned();
         for changes in &seen {
-            if let Step::Done(outcome) = progress.observe(Some(&lease(changes.clone())), at(1)) {
+            if let RequestProgress::Done(outcome) =
+                progress.observe(Some(&lease(changes.clone())), at(1))
+            {
                 text = shown(&outcome);
             }
         }
@@ -305,21 +307,21 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
     }
     let mut deleted = begun(&Pause, doc! {});
     assert!(
-        matches!(deleted.observe(None, at(1)), Step::Done(outcome) if outcome.result == "deleted")
+        matches!(deleted.observe(None, at(1)), RequestProgress::Done(outcome) if outcome.result == "deleted")
     );
 }
 
 #[test]
 fn a_pause_of_an_unresponsive_holder_waits_for_its_lease_duration_of_sight() {
-    let done = |step| matches!(step, Step::Done(_));
-    let mut seen = begun(&RequestKind::Pause, doc! {});
+    let done = |step| matches!(step, RequestProgress::Done(_));
+    let mut seen = begun(&OperatorRequest::Pause, doc! {});
     assert_eq!(seen.expires(), Some(at(24)));
     assert!(!done(seen.tick(at(23))) && done(seen.tick(at(24))));
-    let mut blind = begun(&RequestKind::Pause, doc! {});
+    let mut blind = begun(&OperatorRequest::Pause, doc! {});
     blind.lose_sight(at(20));
     assert!(!done(blind.tick(at(24))) && !done(blind.tick(at(43))));
     assert!(done(blind.tick(at(44))));
-    let mut renewed = begun(&RequestKind::Pause, doc! {});
+    let mut renewed = begun(&OperatorRequest::Pause, doc! {});
     let paused = doc! { "paused": true, "revision": uuid(3) };
     let now = lease(all([actions([]), paused]));
     assert!(!done(renewed.observe(Some(&now), at(10))));
@@ -337,7 +339,7 @@ fn a_request_under_way_says_no_more_than_was_seen() {
         outcome.message
     };
     let expired = "a has not renewed for its lease duration and has expired";
-    let mut progress = begun(&RequestKind::StepDown, doc! {});
+    let mut progress = begun(&OperatorRequest::StepDown, doc! {});
     assert!(message(&progress, 23).contains("a still holds it after 30s"));
     assert!(message(&progress, 24).contains(expired));
     progress.lose_sight(at(23));
@@ -346,16 +348,16 @@ fn a_request_under_way_says_no_more_than_was_seen() {
     let standing = all([actions([]), requested("step_down", None, 7)]);
     assert!(matches!(
         progress.observe(Some(&lease(standing)), at(31)),
-        Step::Pending
+        RequestProgress::Pending
     ));
     assert!(message(&progress, 32).contains("a still holds it"));
     let released = lease(free(actions([])));
     assert!(matches!(
         progress.observe(Some(&released), at(33)),
-        Step::Pending
+        RequestProgress::Pending
     ));
     assert!(message(&progress, 34).contains("a stepped down; no candidate has acquired it"));
-    let resumed = begun(&RequestKind::Resume, free(doc! {}));
+    let resumed = begun(&OperatorRequest::Resume, free(doc! {}));
     assert!(message(&resumed, 30).contains("resumed; no candidate has acquired it within 30s"));
 }
 
@@ -363,30 +365,42 @@ fn a_request_under_way_says_no_more_than_was_seen() {
 fn an_interrupted_request_says_what_is_known_and_how_to_withdraw_it() {
     let name = LeaseName::new("orders").expect("legal");
     for (stage, kind, part) in [
-        (Stage::Deciding, RequestKind::StepDown, "nothing written"),
+        (
+            Stage::Deciding,
+            OperatorRequest::StepDown,
+            "nothing written",
+        ),
         (
             Stage::Writing,
-            RequestKind::StepDown,
+            OperatorRequest::StepDown,
             "may have been recorded",
         ),
-        (Stage::Writing, RequestKind::Pause, "may have been written"),
+        (
+            Stage::Writing,
+            OperatorRequest::Pause,
+            "may have been written",
+        ),
         (
             Stage::Recorded,
-            RequestKind::StepDown,
+            OperatorRequest::StepDown,
             "leasehold cancel orders withdraws it",
         ),
         (
             Stage::Recorded,
-            RequestKind::Pause,
+            OperatorRequest::Pause,
             "leasehold resume orders",
         ),
         (
             Stage::Recorded,
-            RequestKind::Resume,
+            OperatorRequest::Resume,
             "leasehold pause orders",
         ),
         (Stage::SteppedDown, transfer("b"), "cannot be withdrawn"),
-        (Stage::Recorded, RequestKind::Cancel, "request withdrawn"),
+        (
+            Stage::Recorded,
+            OperatorRequest::Cancel,
+            "request withdrawn",
+        ),
     ] {
         let text = interrupted(stage, &kind, &name);
         assert!(text.contains(part), "{stage:?}, {kind:?}: {text}");

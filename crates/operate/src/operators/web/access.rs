@@ -48,9 +48,9 @@ pub struct TokenError {
 
 /// The check of visitors. Without a file, all are permitted.
 #[derive(Debug)]
-pub(super) struct Access {
+pub(super) struct VisitorAccess {
     file: Option<TokenFile>,
-    sessions: Mutex<VecDeque<Session>>,
+    sessions: Mutex<VecDeque<VisitorSession>>,
     cookie: String,
     guesses: Guesses,
 }
@@ -65,7 +65,7 @@ pub(super) enum Refused {
 }
 
 /// A proof that a request carries.
-enum Proof<'a> {
+enum VisitorProof<'a> {
     /// A bearer token.
     Token(&'a [u8]),
     /// The id of a session.
@@ -96,13 +96,13 @@ struct Read {
 type State = (u64, u64, i64, i64);
 
 #[derive(Debug)]
-struct Session {
+struct VisitorSession {
     id: String,
     token: String,
     until: BootTime,
 }
 
-impl Access {
+impl VisitorAccess {
     /// Reads the file, if there is one. The cookie's name contains the port, because browsers share
     /// cookies between the ports of a machine.
     pub(super) async fn new(file: Option<PathBuf>, port: u16) -> Result<Self, TokenError> {
@@ -134,9 +134,9 @@ impl Access {
         }
         let token = self.token().await.ok_or(Refused::Wrong)?;
         match self.proof(headers) {
-            Some(Proof::Token(given)) => self.compare(given, &token, peer).await,
-            Some(Proof::Session(id)) if self.has_session(id, &token) => Ok(()),
-            Some(Proof::Session(_)) | None => Err(Refused::Wrong),
+            Some(VisitorProof::Token(given)) => self.compare(given, &token, peer).await,
+            Some(VisitorProof::Session(id)) if self.has_session(id, &token) => Ok(()),
+            Some(VisitorProof::Session(_)) | None => Err(Refused::Wrong),
         }
     }
 
@@ -147,18 +147,18 @@ impl Access {
             return !self.needs_token();
         };
         match self.proof(headers) {
-            Some(Proof::Token(given)) => is_same(given, token.as_bytes()),
-            Some(Proof::Session(id)) => self.has_session(id, &token),
+            Some(VisitorProof::Token(given)) => is_same(given, token.as_bytes()),
+            Some(VisitorProof::Session(id)) => self.has_session(id, &token),
             None => false,
         }
     }
 
     /// Returns the proof that a request carries: its bearer token, or else its session.
-    fn proof<'a>(&self, headers: &'a HeaderMap) -> Option<Proof<'a>> {
+    fn proof<'a>(&self, headers: &'a HeaderMap) -> Option<VisitorProof<'a>> {
         let bearer = headers.get(header::AUTHORIZATION);
         let bearer = bearer.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        let session = || self.session_id(headers).map(Proof::Session);
-        bearer.map(Proof::Token).or_else(session)
+        let session = || self.session_id(headers).map(VisitorProof::Session);
+        bearer.map(VisitorProof::Token).or_else(session)
     }
 
     fn has_session(&self, id: &[u8], token: &str) -> bool {
@@ -195,7 +195,7 @@ impl Access {
         if sessions.len() >= SESSIONS_MAX {
             sessions.pop_front();
         }
-        sessions.push_back(Session {
+        sessions.push_back(VisitorSession {
             id,
             token,
             until: boot_now() + SESSION_TIME,
@@ -340,7 +340,7 @@ mod tests {
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     /// Returns true if a new request is permitted, which one that was permitted before then is too.
-    async fn permits(access: &Access, headers: &HeaderMap) -> bool {
+    async fn permits(access: &VisitorAccess, headers: &HeaderMap) -> bool {
         let permitted = access.permit(headers, PEER).await.is_ok();
         assert_eq!(access.still_permits(headers).await, permitted);
         permitted
@@ -367,7 +367,7 @@ mod tests {
             (missing, "No such file"),
             (path(" \n", 0o600), "it is empty"),
         ] {
-            let error = Access::new(Some(path), 1)
+            let error = VisitorAccess::new(Some(path), 1)
                 .await
                 .expect_err("refused")
                 .to_string();
@@ -376,18 +376,18 @@ mod tests {
                 "{error}"
             );
         }
-        let error = Access::new(Some(path("x", 0o604)), 1)
+        let error = VisitorAccess::new(Some(path("x", 0o604)), 1)
             .await
             .expect_err("refused");
         assert!(error.to_string().contains("chmod o="), "{error}");
-        assert!(Access::new(Some(path("x", 0o640)), 1).await.is_ok());
+        assert!(VisitorAccess::new(Some(path("x", 0o640)), 1).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_session_ends_with_the_token() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = file(directory.path(), "first\n", 0o600);
-        let access = Access::new(Some(path), 9403).await.expect("usable");
+        let access = VisitorAccess::new(Some(path), 9403).await.expect("usable");
         let bearer = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
         assert!(permits(&access, &bearer("first")).await);
         assert!(
@@ -413,7 +413,7 @@ mod tests {
     #[tokio::test]
     async fn a_session_ends_when_the_visitor_leaves() {
         let directory = tempfile::tempdir().expect("a directory");
-        let access = Access::new(Some(file(directory.path(), "t", 0o600)), 1)
+        let access = VisitorAccess::new(Some(file(directory.path(), "t", 0o600)), 1)
             .await
             .expect("usable");
         let cookie = access.log_in("t", PEER).await.expect("right");

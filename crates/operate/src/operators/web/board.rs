@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::observed::{Observed, Seen, Silence, lease};
-use super::document::{self, Renewed};
+use super::super::observed::{Observed, ObservedDocument, Silence, lease};
+use super::document::{self, RenewalAge};
 use leasehold_core::election::BootTime;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{Content, LockRecord, RollCall, ViewEvent};
@@ -29,11 +29,11 @@ pub(super) type Version = u64;
 
 /// The documents, and their changes.
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(super) struct Snapshot {
     observed: Observed,
     /// The last roll call of each lease that candidates have answered. It is removed from the lease
     /// once its operator has the answers.
-    roll_calls: BTreeMap<String, Answered>,
+    roll_calls: BTreeMap<String, AnsweredRollCall>,
     changes: BTreeMap<String, Change>,
     /// The name of the document that was changed, by the number of its last change.
     order: BTreeMap<Version, String>,
@@ -49,7 +49,7 @@ pub(super) struct Board {
 
 /// A roll call with answers.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct AnsweredRollCall {
     pub(super) roll_call: RollCall,
     /// The time of the newest answer.
     pub(super) at: BootTime,
@@ -67,7 +67,7 @@ struct Change {
 
 /// The difference that an event makes to a document, apart from the renewals of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum News {
+enum ChangeKind {
     None,
     /// Owners of a lock have renewed.
     Renewal,
@@ -96,9 +96,9 @@ pub(super) enum Link {
 
 /// The changes that a browser has not received.
 #[derive(Debug, Default)]
-pub(super) struct Piece {
+pub(super) struct Delta {
     pub(super) documents: Vec<Value>,
-    pub(super) renewed: Vec<(String, Vec<Renewed>)>,
+    pub(super) renewed: Vec<(String, Vec<RenewalAge>)>,
     pub(super) removed: Vec<String>,
     /// True if the browser shall forget what it knows once it has received all documents.
     pub(super) reset: bool,
@@ -109,7 +109,7 @@ pub(super) struct Piece {
 }
 
 #[cfg(test)]
-impl Piece {
+impl Delta {
     fn is_empty(&self) -> bool {
         self.documents.is_empty() && self.renewed.is_empty() && self.removed.is_empty()
     }
@@ -122,7 +122,7 @@ impl Link {
     }
 }
 
-impl Board {
+impl Snapshot {
     /// Applies an event of the view.
     pub(super) fn apply(&mut self, event: ViewEvent, now: BootTime) {
         match &event {
@@ -162,13 +162,13 @@ impl Board {
                 changed.contains(&name),
             ) {
                 (Some((before, after)), true) if document::differs_by_renewal(before, after) => {
-                    News::Renewal
+                    ChangeKind::Renewal
                 }
-                (_, true) => News::Content,
-                (_, false) => News::None,
+                (_, true) => ChangeKind::Content,
+                (_, false) => ChangeKind::None,
             };
             let news = if self.answered(&name, now) {
-                News::Content
+                ChangeKind::Content
             } else {
                 news
             };
@@ -197,7 +197,7 @@ impl Board {
         let Some(roll_call) = answered.filter(|call| known != Some(call)).cloned() else {
             return false;
         };
-        let answered = Answered { roll_call, at: now };
+        let answered = AnsweredRollCall { roll_call, at: now };
         self.roll_calls.insert(name.to_owned(), answered);
         true
     }
@@ -214,16 +214,16 @@ impl Board {
     }
 
     /// Records a change of a document.
-    fn record(&mut self, name: String, news: News) {
+    fn record(&mut self, name: String, news: ChangeKind) {
         let silence = self.observed.get(&name).map(|seen| seen.silence);
         let before = self.changes.get(&name);
         let known = before.and_then(|change| change.silence);
-        if silence == known && news == News::None {
+        if silence == known && news == ChangeKind::None {
             return;
         }
         self.newest += 1;
         let content = match before {
-            Some(change) if news != News::Content => change.content,
+            Some(change) if news != ChangeKind::Content => change.content,
             _ => self.newest,
         };
         if let Some(before) = before {
@@ -257,13 +257,13 @@ impl Board {
     }
 
     /// Returns what has changed since `seen`; 0 is a browser that has seen nothing.
-    pub(super) fn since(&self, seen: Version, now: BootTime) -> Piece {
+    pub(super) fn since(&self, seen: Version, now: BootTime) -> Delta {
         let seen = if seen < self.forgotten { 0 } else { seen };
-        let mut piece = Piece {
+        let mut piece = Delta {
             reset: seen == 0,
             at: seen,
             complete: true,
-            ..Piece::default()
+            ..Delta::default()
         };
         for (version, name) in self.order.range((Bound::Excluded(seen), Bound::Unbounded)) {
             if piece.documents.len() >= DOCUMENTS_MAX || piece.renewed.len() >= RENEWALS_MAX {
@@ -292,7 +292,7 @@ impl Board {
     }
 
     /// Returns a document, and the last roll call of its candidates.
-    pub(super) fn get(&self, name: &str) -> Option<(&Seen, Option<&Answered>)> {
+    pub(super) fn get(&self, name: &str) -> Option<(&ObservedDocument, Option<&AnsweredRollCall>)> {
         let seen = self.observed.get(name)?;
         Some((seen, self.roll_calls.get(name)))
     }
@@ -331,14 +331,14 @@ mod tests {
         }
     }
 
-    fn names(piece: &Piece) -> Vec<&str> {
+    fn names(piece: &Delta) -> Vec<&str> {
         let names = piece.documents.iter().map(|document| &document["name"]);
         names.filter_map(Value::as_str).collect()
     }
 
     #[test]
     fn a_browser_gets_what_is_newest_once() {
-        let mut board = Board::default();
+        let mut board = Snapshot::default();
         for (name, why) in [("a", "1"), ("b", "1"), ("a", "2"), ("a", "3")] {
             board.apply(changed(name, why), at(1));
         }
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn a_large_list_comes_in_pieces() {
         let entries: Vec<_> = (0..150).map(|n| entry(&format!("{n:03}"), "x")).collect();
-        let mut board = Board::default();
+        let mut board = Snapshot::default();
         board.apply(ViewEvent::Listed { entries, at: at(1) }, at(1));
         let (mut seen, mut sizes) = (0, Vec::new());
         loop {
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn forgotten_deletions_make_a_browser_start_again() {
-        let mut board = Board::default();
+        let mut board = Snapshot::default();
         board.apply(changed("stays", "x"), at(1));
         let seen = board.since(0, at(1)).at;
         for number in 0..=REMOVED_MAX {
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn the_documents_are_old_since_mongodb_was_lost() {
-        let mut board = Board::default();
+        let mut board = Snapshot::default();
         let failure = Failure::new("no primary", "");
         board.apply(ViewEvent::Failed(failure.clone()), at(1));
         assert!(!board.is_listed());

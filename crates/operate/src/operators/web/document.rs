@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::observed::{Seen, Silence};
+use super::super::observed::{ObservedDocument, Silence};
 use super::super::render;
-use super::board::Answered;
+use super::board::AnsweredRollCall;
 use leasehold_core::election::BootTime;
 use leasehold_core::lock;
 use leasehold_host::log::millis;
@@ -16,7 +16,7 @@ use leasehold_status::render::date;
 const CLAIMS_MAX: usize = 8;
 
 /// Returns a document without its past.
-pub(super) fn row(seen: &Seen, now: BootTime) -> Value {
+pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
     match &seen.entry.content {
         Content::Lock(lock) => of_lock(seen, lock, CLAIMS_MAX, now),
         Content::Lease(lease) => {
@@ -30,12 +30,12 @@ pub(super) fn row(seen: &Seen, now: BootTime) -> Value {
 
 /// The time without a renewal of one holder, in milliseconds, and true if the last one was seen.
 #[derive(Debug, Serialize)]
-pub(super) struct Renewed(u64, bool);
+pub(super) struct RenewalAge(u64, bool);
 
 /// Returns what a renewal changes in the list: the times without a renewal of the holders in
 /// [`row`]. The times of waiters are only in the details.
-pub(super) fn renewal(seen: &Seen, now: BootTime) -> Vec<Renewed> {
-    let renewed = |silence: &Silence| Renewed(millis(silence.lasts(now)), silence.renewal_seen);
+pub(super) fn renewal(seen: &ObservedDocument, now: BootTime) -> Vec<RenewalAge> {
+    let renewed = |silence: &Silence| RenewalAge(millis(silence.lasts(now)), silence.renewal_seen);
     let Content::Lock(record) = &seen.entry.content else {
         return vec![renewed(&seen.silence)];
     };
@@ -58,7 +58,11 @@ pub(super) fn differs_by_renewal(before: &LockRecord, after: &LockRecord) -> boo
 }
 
 /// Returns a document with its past, and the last roll call of its candidates.
-pub(super) fn details(seen: &Seen, roll_call: Option<&Answered>, now: BootTime) -> Value {
+pub(super) fn details(
+    seen: &ObservedDocument,
+    roll_call: Option<&AnsweredRollCall>,
+    now: BootTime,
+) -> Value {
     match &seen.entry.content {
         Content::Lock(lock) => {
             let mut object = of_lock(seen, lock, usize::MAX, now);
@@ -69,7 +73,7 @@ pub(super) fn details(seen: &Seen, roll_call: Option<&Answered>, now: BootTime) 
             let mut object = row(seen, now);
             object["history"] = lease.history.iter().map(render::ended_object).collect();
             object["actions"] = lease.actions.iter().map(render::action_object).collect();
-            if let Some(Answered { roll_call, at }) = roll_call {
+            if let Some(AnsweredRollCall { roll_call, at }) = roll_call {
                 let present = roll_call.present.iter();
                 let mut identities: Vec<_> = present.map(|one| one.identity.as_str()).collect();
                 identities.sort_unstable();
@@ -82,13 +86,13 @@ pub(super) fn details(seen: &Seen, roll_call: Option<&Answered>, now: BootTime) 
     }
 }
 
-fn named(seen: &Seen, kind: &str, mut object: Value) -> Value {
+fn named(seen: &ObservedDocument, kind: &str, mut object: Value) -> Value {
     object["kind"] = kind.into();
     object["name"] = seen.entry.name.as_str().into();
     object
 }
 
-fn of_lock(seen: &Seen, record: &LockRecord, max: usize, now: BootTime) -> Value {
+fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTime) -> Value {
     let lock = &record.lock;
     let claims = |entries: &[lock::Entry]| -> Vec<Value> {
         let entries = entries.iter().take(max);
@@ -107,7 +111,7 @@ fn of_lock(seen: &Seen, record: &LockRecord, max: usize, now: BootTime) -> Value
     named(seen, "lock", object)
 }
 
-fn claim(seen: &Seen, entry: &lock::Entry, now: BootTime) -> Value {
+fn claim(seen: &ObservedDocument, entry: &lock::Entry, now: BootTime) -> Value {
     let silence = seen.claims.get(&entry.claim);
     json!({
         "identity": entry.identity.as_str(),

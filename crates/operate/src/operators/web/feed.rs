@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::board::{Board, Link, Version};
+use super::board::{Link, Snapshot, Version};
 use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
 use leasehold_host::log::millis;
@@ -24,17 +24,17 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// A stream of events to one browser.
 struct Events {
-    board: watch::Receiver<Board>,
+    board: watch::Receiver<Snapshot>,
     info: Box<dyn Fn() -> StoreInfo + Send>,
     is_permitted: Box<dyn Fn() -> BoxFuture<'static, bool> + Send>,
     place: StreamPlace,
     seen: Version,
     /// The last event; `None` before the first.
-    written: Option<Written>,
+    written: Option<LastFrame>,
     ended: bool,
 }
 
-struct Written {
+struct LastFrame {
     at: BootTime,
     link: Link,
     complete: bool,
@@ -42,7 +42,7 @@ struct Written {
 
 /// Opens a stream. It ends when the visitor is no longer permitted to see it.
 pub(super) fn events(
-    board: watch::Receiver<Board>,
+    board: watch::Receiver<Snapshot>,
     info: impl Fn() -> StoreInfo + Send + 'static,
     is_permitted: impl Fn() -> BoxFuture<'static, bool> + Send + 'static,
     place: StreamPlace,
@@ -107,7 +107,7 @@ impl Events {
             "removed": piece.removed,
         });
         self.seen = piece.at;
-        self.written = Some(Written {
+        self.written = Some(LastFrame {
             at: now,
             link: board.link.clone(),
             complete: piece.complete,
@@ -117,7 +117,7 @@ impl Events {
 }
 
 /// Describes the connection to MongoDB.
-fn store(board: &Board, info: StoreInfo, now: BootTime) -> Value {
+fn store(board: &Snapshot, info: StoreInfo, now: BootTime) -> Value {
     let (state, why) = match &board.link {
         Link::Connecting => ("connecting", None),
         Link::Current => ("current", None),

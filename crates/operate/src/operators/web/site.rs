@@ -13,10 +13,10 @@ use tokio::sync::{Semaphore, watch};
 use tracing::info;
 
 use super::super::{
-    Author, OperatorError, REASON_MAX, RequestArgs, RequestKind, Session, is_reason, request,
+    Author, OperatorError, OperatorRequest, REASON_MAX, RequestArgs, Session, is_reason, request,
 };
-use super::access::{Access, Refused, is_same};
-use super::board::Board;
+use super::access::{Refused, VisitorAccess, is_same};
+use super::board::Snapshot;
 use super::policy;
 use super::{STREAMS_MAX, document, feed, page};
 use leasehold_clock::boot_now;
@@ -44,8 +44,8 @@ pub(super) struct Web {
 
 struct Shared {
     session: Session,
-    board: watch::Receiver<Board>,
-    access: Access,
+    board: watch::Receiver<Snapshot>,
+    access: VisitorAccess,
     actions: Option<Actions>,
 }
 
@@ -60,7 +60,7 @@ struct Actions {
 /// The body of a request for an action.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Action {
+struct ActionRequest {
     name: String,
     action: String,
     /// The token that the visitor has seen.
@@ -72,8 +72,8 @@ struct Action {
 impl Web {
     pub(super) fn new(
         session: Session,
-        board: watch::Receiver<Board>,
-        access: Access,
+        board: watch::Receiver<Snapshot>,
+        access: VisitorAccess,
         actions_by: Option<Identity>,
     ) -> Self {
         let actions = actions_by.map(|by| Actions {
@@ -171,7 +171,8 @@ impl Web {
             Ok(body) => body,
             Err(refused) => return refused,
         };
-        let parsed = serde_json::from_slice::<Action>(&body).map_err(|error| error.to_string());
+        let parsed =
+            serde_json::from_slice::<ActionRequest>(&body).map_err(|error| error.to_string());
         let parsed = parsed.and_then(|action| action.parsed(&actions.by));
         let args = match parsed {
             Ok(args) => args,
@@ -273,15 +274,15 @@ impl Shared {
     }
 }
 
-impl Action {
+impl ActionRequest {
     fn parsed(self, by: &Identity) -> Result<RequestArgs, String> {
         let name = LeaseName::new(self.name).map_err(|error| format!("name {error}"))?;
         let kind = match (self.action.as_str(), self.to) {
-            ("step_down", None) => RequestKind::StepDown,
-            ("pause", None) => RequestKind::Pause,
-            ("resume", None) => RequestKind::Resume,
-            ("cancel", None) => RequestKind::Cancel,
-            ("transfer", Some(to)) => RequestKind::Transfer {
+            ("step_down", None) => OperatorRequest::StepDown,
+            ("pause", None) => OperatorRequest::Pause,
+            ("resume", None) => OperatorRequest::Resume,
+            ("cancel", None) => OperatorRequest::Cancel,
+            ("transfer", Some(to)) => OperatorRequest::Transfer {
                 to: Identity::new(to).map_err(|error| format!("to {error}"))?,
                 reserve: RESERVATION_DEFAULT,
                 force: false,

@@ -35,7 +35,7 @@ pub(super) const EXACT_BELOW: Duration = Duration::from_secs(5);
 /// Knows whether the election is at rest: no store call is in flight, the source of changes has not
 /// failed, and nothing has failed or changed for a while.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct IdleTimers {
     allowed: AtomicBool,
     calls: AtomicBool,
     blind: AtomicBool,
@@ -43,8 +43,8 @@ pub(super) struct Rest {
     settled_at: AtomicU64,
 }
 
-impl Default for Rest {
-    /// Never at rest before [`Rest::allow`].
+impl Default for IdleTimers {
+    /// Never at rest before [`IdleTimers::allow`].
     fn default() -> Self {
         Self {
             allowed: AtomicBool::new(false),
@@ -55,7 +55,7 @@ impl Default for Rest {
     }
 }
 
-impl Rest {
+impl IdleTimers {
     /// Allows coarse timers once the election has settled.
     pub(super) fn allow(&self) {
         self.disturbed();
@@ -99,7 +99,10 @@ impl Rest {
 ///
 /// # Errors
 /// If the event loop cannot be started.
-pub(super) fn run_to_end<T>(rest: &Arc<Rest>, command: impl Future<Output = T>) -> io::Result<T> {
+pub(super) fn run_to_end<T>(
+    rest: &Arc<IdleTimers>,
+    command: impl Future<Output = T>,
+) -> io::Result<T> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // Without the slack that the thread began with, none can be restored.
     if let Ok(usual) = current_timer_slack() {
@@ -118,7 +121,7 @@ pub(super) fn run_to_end<T>(rest: &Arc<Rest>, command: impl Future<Output = T>) 
 
 /// The timer slack of a thread.
 struct Slack {
-    rest: Arc<Rest>,
+    rest: Arc<IdleTimers>,
     usual: u64,
     /// True while timers are coarse.
     coarse: AtomicBool,
@@ -156,7 +159,7 @@ mod tests {
 
     #[test]
     fn an_election_is_at_rest_when_nothing_has_happened_for_a_while() {
-        let rest = Rest::default();
+        let rest = IdleTimers::default();
         assert!(!rest.is_at(settled()), "before it is allowed");
         rest.allow();
         assert!(!rest.is_at(boot_now()), "at the start");
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_call_in_flight_needs_exact_timers() {
-        let rest = Rest::default();
+        let rest = IdleTimers::default();
         rest.allow();
         rest.calls(2);
         assert!(!rest.is_at(settled()));
@@ -177,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_cannot_be_followed_needs_exact_timers() {
-        let rest = Rest::default();
+        let rest = IdleTimers::default();
         rest.allow();
         rest.follows(false);
         assert!(!rest.is_at(settled()));
@@ -188,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_daemon_that_stops_needs_exact_timers() {
-        let rest = Rest::default();
+        let rest = IdleTimers::default();
         rest.allow();
         rest.forbid();
         assert!(!rest.is_at(settled()));

@@ -16,14 +16,14 @@ use leasehold_host::log::Stderr;
 /// Lines that would block on standard error are dropped, as in the log. A reader that has stopped
 /// must not stop a wait or a held lock.
 #[derive(Clone)]
-pub(super) struct Voice {
+pub(super) struct JobMessages {
     lock: LeaseName,
     json: bool,
     quiet: bool,
     stderr: Arc<Stderr>,
 }
 
-impl Voice {
+impl JobMessages {
     /// Creates a voice. `json` means that the log was started and writes JSON.
     pub(super) fn new(lock: LeaseName, json: bool, stderr: Arc<Stderr>) -> Self {
         Self {
