@@ -344,7 +344,7 @@ fn a_request_under_way_says_no_more_than_was_seen() {
     assert!(message(&progress, 24).contains(expired));
     progress.lose_sight(at(23));
     let blind = message(&progress, 30);
-    assert!(blind.contains("cannot be read at present") && !blind.contains(expired));
+    assert!(blind.contains("cannot be read, so") && !blind.contains(expired));
     let standing = all([actions([]), requested("step_down", None, 7)]);
     assert!(matches!(
         progress.observe(Some(&lease(standing)), at(31)),
