@@ -27,6 +27,7 @@ mod input;
 mod lead;
 mod lease;
 pub(crate) mod named;
+mod outbox;
 mod phase;
 mod prefer;
 mod reading;
@@ -43,7 +44,6 @@ mod view;
 #[cfg(all(test, not(proof)))]
 mod tests;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 pub use candidate::Candidate;
@@ -55,10 +55,12 @@ pub use time::BootTime;
 pub use timings::*;
 
 use acquired::Overtaken;
+use candidate::Participant;
 use contend::Contending;
 use drain::Unnoticed;
 use following::Following;
 use lead::Stopping;
+use outbox::Outbox;
 use recorded::RecordedState;
 use standby::Registration;
 use supervise::Supervised;
@@ -74,11 +76,8 @@ const OPEN_CLAIMS_MAX: usize = 32;
 /// One candidate for one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
-    identity: Identity,
-    priority: u32,
-    tunables: Tunables,
+    me: Participant,
     predecessor_claim: Option<Claim>,
-    session: Session,
     state: State,
     view: View,
     /// Acquisitions of unknown outcome. If one is found to hold the lease, the candidate adopts or
@@ -124,12 +123,10 @@ pub struct Election {
     /// True if the next read must be linearizable, because a reply showed a lower token or no
     /// document.
     suspicious: bool,
-    calls: u64,
-    now: BootTime,
-    wakeup: Option<BootTime>,
     reason: Option<Reason>,
     status: Status,
-    effects: VecDeque<Effect>,
+    outbox: Outbox,
+    now: BootTime,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -138,6 +135,24 @@ enum State {
     Leading(Tenure),
     Stopping(Stopping),
     Exited,
+}
+
+impl State {
+    fn tenure(&self) -> Option<&Tenure> {
+        match self {
+            Self::Leading(tenure) => Some(tenure),
+            Self::Stopping(stopping) => Some(&stopping.tenure),
+            Self::Contending(_) | Self::Exited => None,
+        }
+    }
+
+    fn tenure_mut(&mut self) -> Option<&mut Tenure> {
+        match self {
+            Self::Leading(tenure) => Some(tenure),
+            Self::Stopping(stopping) => Some(&mut stopping.tenure),
+            Self::Contending(_) | Self::Exited => None,
+        }
+    }
 }
 
 /// A sent acquisition.
@@ -237,11 +252,13 @@ impl Election {
         let lease_longest = lease_longest_remembered.map_or(own, |longest| longest.max(own));
         let session = Session::random(random);
         Self {
-            identity,
-            priority,
-            tunables,
+            me: Participant {
+                identity,
+                session,
+                priority,
+                tunables,
+            },
             predecessor_claim,
-            session,
             state: State::Contending(Contending::default()),
             view: View::new(token_remembered, lease_longest),
             pending: Vec::new(),
@@ -269,15 +286,13 @@ impl Election {
             reading: None,
             read_due: Some(now),
             suspicious: false,
-            calls: 0,
-            now,
-            wakeup: Some(now),
             reason: None,
             status: Status {
                 token_highest: token_remembered,
                 ..Status::initial(session, now)
             },
-            effects: VecDeque::new(),
+            outbox: Outbox::new(now),
+            now,
         }
     }
 
@@ -307,12 +322,12 @@ impl Election {
 
     /// Returns the next effect, in order. All effects must be drained before the next input.
     pub fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.outbox.pop()
     }
 
     /// Returns the instant at which an [`Input::Tick`] is due unless another input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
-        self.wakeup
+        self.outbox.wakeup()
     }
 
     /// Returns the status to publish. Evaluate it with [`Status::at`] before showing it.
@@ -342,8 +357,8 @@ impl Election {
             }
             Input::Shutdown => self.shut_down(turn),
             Input::Reconfigure(tunables) => {
-                self.tunables = tunables;
-                if let (true, Some(tenure)) = (planted!(TimingsReloaded), self.tenure_mut()) {
+                self.me.tunables = tunables;
+                if let (true, Some(tenure)) = (planted!(TimingsReloaded), self.state.tenure_mut()) {
                     tenure.timings = tunables.timings;
                 }
             }
@@ -364,7 +379,7 @@ impl Election {
             // Nothing else waits for it.
         } else if self.reading.is_some_and(|reading| reading.call == call) {
             self.read_reply(outcome, turn);
-        } else if self.tenure().is_some() {
+        } else if self.state.tenure().is_some() {
             self.renewal_reply(call, outcome, turn);
         } else {
             self.contender_reply(call, outcome, turn);
@@ -389,36 +404,8 @@ impl Election {
         }
     }
 
-    /// Queues a store call and returns its id.
-    fn call(&mut self, operation: Operation) -> CallId {
-        self.calls += 1;
-        let id = CallId(self.calls);
-        self.effects.push_back(Effect::Call { id, operation });
-        id
-    }
-
-    fn notice(&mut self, notice: Notice) {
-        self.effects.push_back(Effect::Notice(notice));
-    }
-
     fn contact(&mut self, now: BootTime) {
-        self.view.answers_until = Some(now + self.tunables.timings.lease_duration());
-    }
-
-    fn tenure(&self) -> Option<&Tenure> {
-        match &self.state {
-            State::Leading(tenure) => Some(tenure),
-            State::Stopping(stopping) => Some(&stopping.tenure),
-            State::Contending(_) | State::Exited => None,
-        }
-    }
-
-    fn tenure_mut(&mut self) -> Option<&mut Tenure> {
-        match &mut self.state {
-            State::Leading(tenure) => Some(tenure),
-            State::Stopping(stopping) => Some(&mut stopping.tenure),
-            State::Contending(_) | State::Exited => None,
-        }
+        self.view.answers_until = Some(now + self.me.timings().lease_duration());
     }
 
     /// Does everything that is due and sets the next wakeup.
@@ -429,11 +416,11 @@ impl Election {
             State::Contending(_) => self.contend(turn),
         };
         let silent = self.expired_at().filter(|at| *at > turn.now);
-        self.wakeup = match self.state {
+        self.outbox.wake_at(match self.state {
             State::Exited => None,
             State::Contending(_) => earliest([next, silent]),
             State::Leading(_) | State::Stopping(_) => next,
-        };
+        });
     }
 
     /// Returns the instant at which a lease duration has passed without an answer from the store.

@@ -123,7 +123,7 @@ impl Election {
         } else {
             Duration::ZERO
         };
-        self.effects.extend(notice.map(Effect::Notice));
+        self.outbox.extend(notice.map(Effect::Notice));
         self.predecessor_claim = None;
         self.registration.end();
         self.stay_out = None;

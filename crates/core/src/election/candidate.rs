@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use super::Turn;
 use super::input::Tunables;
-use super::lease::{Claim, Identity, Token};
+use super::lease::{Claim, Identity, Session, Token};
+use super::time::BootTime;
+use super::timings::Timings;
 
 /// Identity and behavior of a candidate: [`Candidate::new`] and assignments to the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,5 +45,25 @@ impl Candidate {
             stands_by: true,
             priority: 0,
         }
+    }
+}
+
+/// What distinguishes this process from other candidates, and its current settings.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Participant {
+    pub(super) identity: Identity,
+    pub(super) session: Session,
+    pub(super) priority: u32,
+    pub(super) tunables: Tunables,
+}
+
+impl Participant {
+    pub(super) fn timings(&self) -> &Timings {
+        &self.tunables.timings
+    }
+
+    /// Returns the instant of the next attempt after a failure or a poll.
+    pub(super) fn retry_at(&self, turn: &mut Turn<'_>) -> BootTime {
+        turn.now + turn.jittered(self.timings().retry_interval())
     }
 }

@@ -154,13 +154,13 @@ impl Election {
         let Some(token) = self.next_token(lease) else {
             return;
         };
-        let timings = self.tunables.timings;
+        let timings = self.me.tunables.timings;
         let acquisition = Acquisition {
             claim: Claim::random(turn.random),
             revision: Revision::random(turn.random),
             token,
             expected: lease.revision,
-            session: self.session,
+            session: self.me.session,
             lease_duration: Declared::of(timings.lease_duration()),
             renew_interval: Some(timings.renew_interval()),
         };
@@ -170,7 +170,7 @@ impl Election {
         // store that never had the token for a store that was rolled back.
         self.record(Some(claim));
         let holder = lease.holder.as_ref().map(|holder| holder.claim);
-        let call = self.call(match holder.zip(ended) {
+        let call = self.outbox.call(match holder.zip(ended) {
             Some((holder, ended)) => Operation::TakeOver {
                 acquisition,
                 holder,
@@ -195,7 +195,7 @@ impl Election {
     fn adopt(&mut self, attempt: Attempt, turn: &mut Turn<'_>) {
         let revision = Revision::random(turn.random);
         let (claim, chain) = (attempt.claim, attempt.chain.clone());
-        let call = self.call(Operation::Renew {
+        let call = self.outbox.call(Operation::Renew {
             claim,
             revision,
             chain,
@@ -216,7 +216,7 @@ impl Election {
         }
         // A read in flight may be answered from before the release.
         self.reading = None;
-        let call = self.call(Operation::Release {
+        let call = self.outbox.call(Operation::Release {
             claim: ended.claim,
             revision: Revision::random(turn.random),
             chain: ended.chain.clone(),
@@ -392,7 +392,7 @@ impl Election {
 
     /// Schedules a read after a write that failed or has an unknown outcome.
     pub(super) fn retry_later(&mut self, turn: &mut Turn<'_>) {
-        let at = turn.now + turn.jittered(self.tunables.timings.retry_interval());
+        let at = self.me.retry_at(turn);
         self.view.behind = true;
         self.read_soon(at);
     }
@@ -406,7 +406,7 @@ impl Election {
             .lease()
             .is_some_and(|lease| !self.token_can_grow(lease));
         if exhausted {
-            self.notice(Notice::TokensExhausted);
+            self.outbox.notice(Notice::TokensExhausted);
         }
     }
 
@@ -424,7 +424,7 @@ impl Election {
             chain: tenure.chain(),
             entry: HistoryEntry {
                 token: tenure.token,
-                identity: self.identity.clone(),
+                identity: self.me.identity.clone(),
                 acquired_at: tenure.acquired_at,
                 reason,
             },
@@ -434,11 +434,11 @@ impl Election {
 
     /// Starts a cooldown of one lease duration, which ends early when another claim leads.
     pub(super) fn stay_out(&mut self, token: Token, now: BootTime) {
-        let until = now + self.tunables.timings.lease_duration();
+        let until = now + self.me.timings().lease_duration();
         self.stay_out = Some(StayOut {
             until,
             token,
-            session: self.session,
+            session: self.me.session,
         });
     }
 }

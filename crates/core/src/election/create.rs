@@ -12,7 +12,7 @@ use super::{Election, Turn};
 impl Election {
     pub(super) fn create(&mut self, turn: &mut Turn<'_>) {
         let revision = Revision::random(turn.random);
-        let call = self.call(Operation::Create {
+        let call = self.outbox.call(Operation::Create {
             revision,
             token: self.token_highest,
         });

@@ -93,7 +93,7 @@ impl Election {
         }
         let opens = match &lease.reserved_for {
             // All others leave it to this candidate, so it does not spread out.
-            Some(reserved) if reserved.identity == self.identity => BootTime::default(),
+            Some(reserved) if reserved.identity == self.me.identity => BootTime::default(),
             Some(reserved) => {
                 let reserved_until = self.view.seen + self.reserved_for(reserved, lease);
                 reserved_until.max(self.eager_at)
@@ -143,21 +143,21 @@ impl Election {
             };
         }
         #[cfg(proof)]
-        if planted!(SessionAdopted) && holder.session == self.session {
+        if planted!(SessionAdopted) && holder.session == self.me.session {
             let stranger = self.stranger(lease, holder);
             return Decision::Adopt(stranger);
         }
         if barred {
             return Decision::Wait(None);
         }
-        let namesake = planted!(IdentityIsProof) && holder.identity == self.identity;
+        let namesake = planted!(IdentityIsProof) && holder.identity == self.me.identity;
         let dead = self.predecessor_claim == Some(holder.claim) || namesake;
         let expires = if dead {
             BootTime::default()
         } else {
             // The wait is the holder's own declared duration, counted on this candidate's clock
             // from when it first saw the revision.
-            let mine = planted!(OwnDuration).then(|| self.tunables.timings.lease_duration());
+            let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.head_start_of_others(lease)
         };
@@ -210,7 +210,7 @@ impl Election {
             let attempt = self.pending.iter().find(|p| p.claim == holder.claim)?;
             Some(attempt.end(HistoryEntry {
                 token: lease.token,
-                identity: self.identity.clone(),
+                identity: self.me.identity.clone(),
                 acquired_at: holder.acquired_at,
                 reason: Reason::Shutdown,
             }))

@@ -31,8 +31,8 @@ pub(super) struct Unnoticed {
 impl Election {
     /// Returns the time that a workload has to notice the end of leadership.
     pub(super) fn notice_delay(&self) -> Duration {
-        let delay = self.tunables.handoff_delay;
-        if self.shutdown.is_none() || !self.tunables.workload_ends_first {
+        let delay = self.me.tunables.handoff_delay;
+        if self.shutdown.is_none() || !self.me.tunables.workload_ends_first {
             delay
         } else {
             delay.min(ENDS_FIRST_WAIT_MAX)

@@ -29,7 +29,7 @@ impl Election {
         let releases = self.release_from() <= turn.now && !keep;
         let by = shutdown
             .by
-            .unwrap_or_else(|| turn.now + self.tunables.timings.operation_timeout());
+            .unwrap_or_else(|| turn.now + self.me.timings().operation_timeout());
         self.shutdown = Some(Shutdown {
             by: Some(by),
             ..shutdown
@@ -52,11 +52,11 @@ impl Election {
             return Some(until);
         }
         if shutdown.keep {
-            self.notice(Notice::LeftToExpire);
+            self.outbox.notice(Notice::LeftToExpire);
         }
         self.left_to_expire = self.may_be_stored();
         self.state = State::Exited;
-        self.effects.push_back(Effect::Exit);
+        self.outbox.push(Effect::Exit);
         None
     }
 
@@ -67,7 +67,7 @@ impl Election {
         self.is_acquiring()
             || !self.pending.is_empty()
             || !self.ended.is_empty()
-            || (!self.view.behind && held.is_some_and(|holder| holder.session == self.session))
+            || (!self.view.behind && held.is_some_and(|holder| holder.session == self.me.session))
     }
 
     /// Returns true if this candidate has exited while its claim may still be stored, because no

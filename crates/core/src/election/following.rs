@@ -48,7 +48,7 @@ impl Election {
         match watch {
             Watch::Lost => {
                 self.following = Following::Nothing;
-                if self.tenure().is_none() {
+                if self.state.tenure().is_none() {
                     self.read_soon(turn.now);
                 }
                 return;
@@ -90,10 +90,10 @@ impl Election {
         let believed = self.view.judge(&found) == view::Plausible::Yes;
         let Found::Lease(lease) = found else { return };
         #[cfg(proof)]
-        if let (true, Some(tenure)) = (planted!(EventAsAuthority), self.tenure_mut()) {
+        if let (true, Some(tenure)) = (planted!(EventAsAuthority), self.state.tenure_mut()) {
             tenure.acknowledged_by_event(lease.revision);
         }
-        match self.tenure() {
+        match self.state.tenure() {
             Some(tenure) => {
                 if !tenure.sent(lease.revision) || self.demand(&lease).is_some() {
                     self.read_soon(turn.now);
@@ -135,7 +135,7 @@ impl Election {
         // The cursor of an open stream, or of hints, stays on the member that it was opened on, even
         // if that member is no longer the primary and lags behind.
         self.reopen_stream();
-        if let Some(tenure) = self.tenure_mut() {
+        if let Some(tenure) = self.state.tenure_mut() {
             tenure.hurry();
         } else if self.read_due.is_some() {
             self.read_soon(turn.now);
@@ -145,7 +145,7 @@ impl Election {
     /// Requests a new stream or cursor, because the open one can no longer be trusted.
     pub(super) fn reopen_stream(&mut self) {
         if std::mem::replace(&mut self.following, Following::Nothing).is_open() {
-            self.effects.push_back(Effect::ReopenStream);
+            self.outbox.push(Effect::ReopenStream);
         }
     }
 }

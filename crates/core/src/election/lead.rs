@@ -78,7 +78,7 @@ impl Election {
             self.hand_over(turn);
             return self.contend(turn);
         }
-        let tenure = self.tenure()?;
+        let tenure = self.state.tenure()?;
         earliest([
             Some(tenure.valid_until()),
             tenure.next_renewal(),
@@ -89,32 +89,29 @@ impl Election {
     }
 
     fn renew_if_due(&mut self, turn: &mut Turn<'_>) {
-        let due = self.tenure().and_then(Tenure::next_renewal);
+        let due = self.state.tenure().and_then(Tenure::next_renewal);
         if due.is_none_or(|due| due > turn.now) {
             return;
         }
         let mut revision = Revision::random(turn.random);
-        let call = CallId(self.calls + 1);
-        let Some(tenure) = self.tenure_mut() else {
+        let Some(tenure) = self.state.tenure_mut() else {
             return;
         };
         if planted!(RevisionKept) {
             revision = tenure.chain()[0];
         }
-        let claim = tenure.claim;
-        let chain = tenure.send(call, revision, turn.now);
-        let id = self.call(Operation::Renew {
-            claim,
+        let call = self.outbox.call(Operation::Renew {
+            claim: tenure.claim,
             revision,
-            chain,
+            chain: tenure.chain(),
         });
-        debug_assert_eq!(id, call, "the renewal goes by another id than was noted");
+        tenure.send(call, revision, turn.now);
     }
 
     /// Handles the reply to a renewal, possibly late or out of order.
     pub(super) fn renewal_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
-        let retry_at = turn.now + turn.jittered(self.tunables.timings.retry_interval());
-        let Some(tenure) = self.tenure_mut() else {
+        let retry_at = self.me.retry_at(turn);
+        let Some(tenure) = self.state.tenure_mut() else {
             return;
         };
         let claim = tenure.claim;
@@ -139,7 +136,7 @@ impl Election {
         match (renewed, lease) {
             (Renewed::Extended, Some(lease)) => {
                 if planted!(RenewalFromReply) {
-                    self.tenure_mut().expect("it renewed").renewed_at = turn.now;
+                    self.state.tenure_mut().expect("it renewed").renewed_at = turn.now;
                 }
                 self.extend_workload();
                 let found = Found::Lease(lease.clone());
@@ -162,7 +159,9 @@ impl Election {
     /// renewal, because a majority read may be older than the claim. Only a rejected renewal ends
     /// it.
     pub(super) fn leader_read(&mut self, found: Found, turn: &mut Turn<'_>) {
-        let Some(tenure) = self.tenure() else { return };
+        let Some(tenure) = self.state.tenure() else {
+            return;
+        };
         let known = match &found {
             Found::Lease(lease) => {
                 let mine = lease
@@ -172,11 +171,11 @@ impl Election {
                 if mine {
                     self.carry_out_request(lease, turn);
                 }
-                mine && self.tenure().is_some_and(|t| t.sent(lease.revision))
+                mine && self.state.tenure().is_some_and(|t| t.sent(lease.revision))
             }
             Found::Missing | Found::Foreign(_) => false,
         };
-        if let (false, Some(tenure)) = (known, self.tenure_mut()) {
+        if let (false, Some(tenure)) = (known, self.state.tenure_mut()) {
             tenure.hurry();
         }
     }
@@ -194,7 +193,7 @@ impl Election {
         let request = request.filter(|r| r.token == tenure.token)?;
         match &request.kind {
             RequestKind::StepDown => Some((Reason::Requested, None)),
-            RequestKind::Transfer(to) if to.identity == self.identity => None,
+            RequestKind::Transfer(to) if to.identity == self.me.identity => None,
             RequestKind::Transfer(to) => Some((Reason::Transferred, Some(to.clone()))),
         }
     }
@@ -219,7 +218,8 @@ impl Election {
             .cloned();
         if let Some(request) = other.as_ref().filter(|_| other != self.request_reported) {
             let requested = request.token;
-            self.notice(Notice::RequestForAnotherToken { requested, leading });
+            self.outbox
+                .notice(Notice::RequestForAnotherToken { requested, leading });
         }
         self.request_reported = other;
     }
@@ -235,7 +235,7 @@ impl Election {
             State::Leading(tenure) => {
                 let delay = self.notice_delay();
                 self.reason = Some(reason);
-                self.effects.push_back(Effect::Demote);
+                self.outbox.push(Effect::Demote);
                 self.stop_workload();
                 self.state = State::Stopping(Stopping {
                     reason,
@@ -288,7 +288,7 @@ impl Election {
             && !std::mem::replace(&mut stopping.stuck_reported, true)
         {
             let wait = stopping.published_until.since(now);
-            self.notice(Notice::NotDemoted { wait });
+            self.outbox.notice(Notice::NotDemoted { wait });
         }
     }
 
@@ -322,7 +322,11 @@ impl Election {
 
     /// Ends the claim if its deadline has passed, regardless of everything else in progress.
     pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
-        if self.tenure().is_some_and(|t| t.valid_until() <= turn.now) {
+        if self
+            .state
+            .tenure()
+            .is_some_and(|t| t.valid_until() <= turn.now)
+        {
             self.lose(Loss::Deadline, turn);
         }
         self.stay_out = self.stay_out.filter(|out| out.until > turn.now);
@@ -405,8 +409,8 @@ impl Election {
         let again = before.is_some_and(|at| turn.now.since(at) < LOSSES_WINDOW);
         if again {
             self.stay_out(token, turn.now);
-            let wait = self.tunables.timings.lease_duration();
-            self.notice(Notice::BackingOff { wait });
+            let wait = self.me.timings().lease_duration();
+            self.outbox.notice(Notice::BackingOff { wait });
         }
     }
 }

@@ -59,7 +59,7 @@ impl Election {
         let State::Leading(tenure) = &self.state else {
             return None;
         };
-        let Some(interval) = self.tunables.prefer_interval else {
+        let Some(interval) = self.me.tunables.prefer_interval else {
             self.registration.preference = Preference::default();
             return None;
         };
@@ -99,7 +99,7 @@ impl Election {
         if due > turn.now {
             return Some(due);
         }
-        let call = self.call(Operation::Withdraw { session });
+        let call = self.outbox.call(Operation::Withdraw { session });
         self.registration.preference.step = Step::Asking(call);
         None
     }
@@ -107,8 +107,8 @@ impl Election {
     /// Returns the standby if this leader prefers it to itself.
     fn preferred(&self) -> Option<&Standby> {
         let standby = self.view.lease()?.standby.as_ref()?;
-        let another = standby.session != self.session && standby.identity != self.identity;
-        (another && standby.priority > self.priority).then_some(standby)
+        let another = standby.session != self.me.session && standby.identity != self.me.identity;
+        (another && standby.priority > self.me.priority).then_some(standby)
     }
 
     /// Handles the reply to the withdrawal of the standby's registration; returns false for any
@@ -124,9 +124,9 @@ impl Election {
         }
         self.registration.preference.seen = None;
         self.registration.preference.step = match outcome {
-            Outcome::Applied(_) if self.tenure().is_some() => {
+            Outcome::Applied(_) if self.state.tenure().is_some() => {
                 self.view.note_standby(None);
-                let wait = 2 * self.tunables.timings.renew_interval();
+                let wait = 2 * self.me.timings().renew_interval();
                 Step::Asked {
                     from: now,
                     until: now + wait.max(ANSWER_WAIT),
@@ -146,7 +146,7 @@ impl Election {
             identity, priority, ..
         } = standby;
         self.registration.preference.gave_way = true;
-        self.notice(Notice::GivingWay {
+        self.outbox.notice(Notice::GivingWay {
             identity: identity.clone(),
             priority,
         });

@@ -37,7 +37,7 @@ impl Election {
         if let Some(phase) = self.following.phase() {
             phase.asks(self.now);
         }
-        let call = self.call(Operation::Read { confirm });
+        let call = self.outbox.call(Operation::Read { confirm });
         let token_known = self.view.document_token();
         self.reading = Some(Reading {
             call,
@@ -57,7 +57,7 @@ impl Election {
         if !self.following.is_open() || self.reading.is_some() || self.read_due.is_some() {
             return None;
         }
-        let timings = &self.tunables.timings;
+        let timings = &self.me.tunables.timings;
         let regular = self.looked_at + timings.lease_duration();
         let silence = self.looked_at.max(self.view.seen) + 2 * timings.renew_interval();
         let is_held = self.view.lease().is_some_and(|l| l.holder.is_some());
@@ -84,7 +84,7 @@ impl Election {
             .view
             .lease()
             .is_some_and(|l| l.holder.is_some() && !l.paused);
-        let retry = self.tunables.timings.retry_interval();
+        let retry = self.me.timings().retry_interval();
         let expected = phase.next_read(interval, retry).filter(|_| renews);
         Some(expected.unwrap_or(self.looked_at + interval))
     }
@@ -93,7 +93,7 @@ impl Election {
     fn renewals_every(&self, lease: Option<&Lease>) -> Duration {
         let holder = lease.and_then(|lease| lease.holder.as_ref());
         let declared = holder.and_then(Holder::renewals_every);
-        declared.unwrap_or(self.tunables.timings.renew_interval())
+        declared.unwrap_or(self.me.timings().renew_interval())
     }
 
     /// Reopens the stream if a read shows a change that the stream did not report. A late stream
@@ -127,9 +127,9 @@ impl Election {
     pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
         let blind = !self.following.is_open() || self.view.behind || self.suspicious;
         if blind && self.reading.is_none() && self.read_due.is_none() {
-            let poll = turn.now + turn.jittered(self.tunables.timings.retry_interval());
+            let poll = self.me.retry_at(turn);
             // The stream may have been lost shortly before the regular read was due.
-            let regular = self.looked_at + self.tunables.timings.lease_duration();
+            let regular = self.looked_at + self.me.timings().lease_duration();
             let regular = Some(regular).filter(|regular| *regular > turn.now);
             self.read_due = regular.into_iter().chain([poll]).min();
         }
@@ -143,7 +143,7 @@ impl Election {
         let found = match outcome {
             Outcome::Applied(found) => found,
             Outcome::Rejected | Outcome::Failed | Outcome::Unknown => {
-                let retry = turn.now + turn.jittered(self.tunables.timings.retry_interval());
+                let retry = self.me.retry_at(turn);
                 self.read_soon(retry);
                 self.settle_check(None, turn);
                 return;
@@ -179,7 +179,7 @@ impl Election {
         self.note_renewal(&found, turn.now);
         let contending = matches!(self.state, State::Contending(_));
         if contending && (!self.following.is_open() || matches!(found, Found::Foreign(_))) {
-            let poll = turn.now + turn.jittered(self.tunables.timings.retry_interval());
+            let poll = self.me.retry_at(turn);
             self.read_due = Some(self.read_due.map_or(poll, |due| due.min(poll)));
         }
         match self.state {
@@ -230,10 +230,10 @@ impl Election {
         {
             // The stored claim is this process's own, with a revision that it never sent: a forked
             // machine renews it, or the document was edited by hand.
-            self.notice(Notice::Duplicate {
-                session: self.session,
+            self.outbox.notice(Notice::Duplicate {
+                session: self.me.session,
             });
-            self.session = Session::random(turn.random);
+            self.me.session = Session::random(turn.random);
             self.reason = Some(Reason::Duplicate);
         }
     }
@@ -245,17 +245,18 @@ impl Election {
         turn: &mut Turn<'_>,
     ) {
         let wait = if planted!(OwnQuarantine) {
-            self.tunables.timings.lease_duration()
+            self.me.timings().lease_duration()
         } else {
             self.view.lease_longest()
         };
         self.quarantine = Some(turn.now + wait);
-        self.notice(Notice::StoreRolledBack { seen, found, wait });
+        self.outbox
+            .notice(Notice::StoreRolledBack { seen, found, wait });
         // A restore may bring back claims that were open. This process cannot distinguish them from
         // another candidate's, so they are dropped.
         self.pending.clear();
         self.ended.clear();
-        if self.tenure().is_some() {
+        if self.state.tenure().is_some() {
             self.lose(Loss::StoreRolledBack, turn);
         } else {
             self.reason = Some(Reason::StoreRolledBack);
@@ -309,11 +310,12 @@ impl Election {
                 && claim_before != Some(holder.claim)
             {
                 let (identity, millis) = (holder.identity.clone(), holder.lease_duration.millis);
-                self.notice(Notice::InvalidLeaseDuration { identity, millis });
+                self.outbox
+                    .notice(Notice::InvalidLeaseDuration { identity, millis });
             }
         }
         if let (false, Found::Foreign(why)) = (foreign_before, &found) {
-            self.notice(Notice::Foreign { why: why.clone() });
+            self.outbox.notice(Notice::Foreign { why: why.clone() });
         }
         self.view.observe(found, turn.now);
         if self.view.revision() != revision_before {

@@ -51,7 +51,7 @@ impl Election {
             token,
             lease_longest,
         };
-        self.effects.push_back(Effect::Remember {
+        self.outbox.push(Effect::Remember {
             claim,
             token,
             lease_longest,

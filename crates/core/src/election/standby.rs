@@ -101,15 +101,15 @@ impl Election {
             return Some(due);
         }
         let Vacancy { holder, replaces } = vacancy;
-        let call = self.call(Operation::Register {
+        let call = self.outbox.call(Operation::Register {
             holder,
-            session: self.session,
-            priority: self.priority,
+            session: self.me.session,
+            priority: self.me.priority,
             replaces,
         });
         self.registration.call = Some((call, Some(vacancy)));
         // By then the stream or a read has shown the result, if there was one.
-        let again = turn.now + turn.jittered(self.tunables.timings.lease_duration());
+        let again = turn.now + turn.jittered(self.me.timings().lease_duration());
         self.registration.vacancy = Some((vacancy, Some(again)));
         Some(again)
     }
@@ -120,7 +120,7 @@ impl Election {
         let holder = lease.holder.as_ref()?.claim;
         let replaces = match &lease.standby {
             // Candidates of equal priority leave each other registered.
-            Some(standby) if standby.priority < self.priority => Some(standby.session),
+            Some(standby) if standby.priority < self.me.priority => Some(standby.session),
             Some(_) => return None,
             None => None,
         };
@@ -133,12 +133,12 @@ impl Election {
 
     fn is_standby(&self) -> bool {
         let standby = self.view.lease().and_then(|lease| lease.standby.as_ref());
-        standby.is_some_and(|standby| standby.session == self.session)
+        standby.is_some_and(|standby| standby.session == self.me.session)
     }
 
     fn withdraw(&mut self) {
-        let session = self.session;
-        let call = self.call(Operation::Withdraw { session });
+        let session = self.me.session;
+        let call = self.outbox.call(Operation::Withdraw { session });
         self.registration.call = Some((call, None));
         // Assumed, so that it is sent once. If it failed, the next read shows the registration.
         self.view.note_standby(None);
@@ -163,9 +163,9 @@ impl Election {
         let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
         if applied.is_some_and(|it| held.is_some_and(|holder| holder.claim == it.holder)) {
             self.view.note_standby(Some(Standby {
-                session: self.session,
-                identity: self.identity.clone(),
-                priority: self.priority,
+                session: self.me.session,
+                identity: self.me.identity.clone(),
+                priority: self.me.priority,
             }));
         }
         true
@@ -206,10 +206,10 @@ impl Election {
     /// candidate with a lower priority waits longer, so that candidates with a higher priority go
     /// first if the standby has exited.
     pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
-        let other = |standby: &&Standby| standby.session != self.session;
+        let other = |standby: &&Standby| standby.session != self.me.session;
         match lease.standby.as_ref().filter(other) {
             Some(standby) => {
-                let below = standby.priority.saturating_sub(self.priority);
+                let below = standby.priority.saturating_sub(self.me.priority);
                 let steps = below.saturating_add(1).min(HEAD_STARTS_MAX);
                 HEAD_START * steps + self.registration.spread
             }

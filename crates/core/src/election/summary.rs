@@ -50,7 +50,7 @@ impl Election {
             self.reason = None;
         }
         if role != before {
-            let stopping_token = self.tenure().map(|t| t.token);
+            let stopping_token = self.state.tenure().map(|t| t.token);
             // A change between idle roles, such as a store that stops answering or recovers, does
             // not repeat the last reason, because a loss would then be counted twice.
             let idle = matches!(before, Role::Follower | Role::Unknown | Role::Paused)
@@ -65,7 +65,7 @@ impl Election {
                     .or(stopping_token),
                 lasted: self.now.since(self.status.since),
             };
-            self.effects.push_back(Effect::Transition(transition));
+            self.outbox.push(Effect::Transition(transition));
             self.status.transitions += 1;
             self.status.since = self.now;
         }
@@ -78,7 +78,7 @@ impl Election {
         let waits = self.unnoticed.filter(|lost| lost.until > self.now);
         self.status.unnoticed = waits.map(|lost| lost.token);
         self.status.holder = self.holder_view(authority);
-        self.status.session = self.session;
+        self.status.session = self.me.session;
         self.status.reason = self.reason;
         self.status.token_highest = self.token_highest;
         if let State::Leading(tenure) = &self.state {
@@ -92,7 +92,7 @@ impl Election {
     fn holder_view(&self, authority: Option<Authority>) -> Option<HolderView> {
         if let Some(authority) = authority {
             return Some(HolderView {
-                identity: self.identity.clone(),
+                identity: self.me.identity.clone(),
                 token: authority.token,
                 until: authority.valid_until,
             });
@@ -101,7 +101,7 @@ impl Election {
         let holder = lease
             .holder
             .as_ref()
-            .filter(|h| h.identity != self.identity)?;
+            .filter(|h| h.identity != self.me.identity)?;
         let until = self.view.seen + holder.lease_duration.duration();
         (until > self.now).then(|| HolderView {
             identity: holder.identity.clone(),
@@ -113,7 +113,7 @@ impl Election {
     /// Checks invariants that only a bug can break. A daemon that fails here exits. Its files and
     /// its claim carry deadlines, so readers and contenders continue without it.
     pub(super) fn check_invariants(&self) {
-        let awake = self.wakeup.is_none_or(|at| at > self.now);
+        let awake = self.outbox.wakeup().is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");
         let idle = matches!(self.state, State::Contending(_)) && !self.is_busy();
         let looks = self.reading.is_some() || self.read_due.is_some();
@@ -144,7 +144,7 @@ impl Election {
             "too many pending acquisitions"
         );
         assert!(self.ended.len() <= OPEN_CLAIMS_MAX, "too many ended claims");
-        if let Some(tenure) = self.tenure() {
+        if let Some(tenure) = self.state.tenure() {
             let ended = self.ended.iter().any(|e| e.claim == tenure.claim);
             assert!(!ended, "a claim leads again after its end");
         }

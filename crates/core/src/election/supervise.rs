@@ -78,7 +78,7 @@ impl Election {
 
     /// Extends the deadlines of a running or stopping workload after an acknowledged renewal.
     pub(super) fn extend_workload(&mut self) {
-        if let (Some(running), Some(tenure)) = (self.workload.running, self.tenure())
+        if let (Some(running), Some(tenure)) = (self.workload.running, self.state.tenure())
             && running.token == tenure.token
         {
             let terms = terms(tenure);
@@ -102,8 +102,7 @@ impl Election {
     }
 
     fn order(&mut self, token: Token, kind: OrderKind) {
-        self.effects
-            .push_back(Effect::Workload(Order { token, kind }));
+        self.outbox.push(Effect::Workload(Order { token, kind }));
     }
 
     /// Handles an exit of the workload that was not requested. A candidate that cannot keep its
@@ -123,7 +122,7 @@ impl Election {
     /// workload keeps exiting soon after its start. Other candidates try immediately, because the
     /// release wakes them.
     fn back_off_after_exit(&mut self, running: Running, now: BootTime) {
-        let timings = self.tunables.timings;
+        let timings = self.me.tunables.timings;
         let lasted = now.since(running.since);
         let before = if lasted < timings.lease_duration() {
             self.workload.back_off
@@ -136,7 +135,7 @@ impl Election {
             until: now + wait,
             // A leader in between does not improve the workload, so it does not end the cooldown.
             token: Token::MAX,
-            session: self.session,
+            session: self.me.session,
         });
     }
 
@@ -148,9 +147,9 @@ impl Election {
             return;
         };
         running.stuck = true;
-        let expires_at = self.tenure().map(Tenure::expires_at);
+        let expires_at = self.state.tenure().map(Tenure::expires_at);
         let wait = expires_at.map_or(Duration::ZERO, |at| at.since(turn.now));
-        self.notice(Notice::WorkloadStuck { token, wait });
+        self.outbox.notice(Notice::WorkloadStuck { token, wait });
         self.reason = Some(Reason::WorkloadStuck);
         self.lose(Loss::WorkloadStuck, turn);
     }

@@ -125,14 +125,8 @@ impl Tenure {
         }
     }
 
-    /// Records a renewal that is sent now; returns the chain for its filter.
-    pub(super) fn send(
-        &mut self,
-        call: CallId,
-        revision: Revision,
-        now: BootTime,
-    ) -> Vec<Revision> {
-        let chain = self.chain();
+    /// Records a renewal that is sent now.
+    pub(super) fn send(&mut self, call: CallId, revision: Revision, now: BootTime) {
         if self.renewals.len() == RENEWALS_MAX {
             self.renewals.remove(0);
         }
@@ -144,7 +138,6 @@ impl Tenure {
         });
         self.renewal_due = now + self.timings.renew_interval();
         self.urgent = false;
-        chain
     }
 
     /// Handles an acknowledged renewal, possibly late.

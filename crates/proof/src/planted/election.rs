@@ -314,7 +314,7 @@ impl super::Election {
             token: ended.entry.token,
             replaces: (ended.chain[0], ended.entry.token),
             sent: self.now,
-            timings: self.tunables.timings,
+            timings: self.me.tunables.timings,
             overtaken: None,
             cancelled: false,
         }
@@ -329,7 +329,7 @@ impl super::Election {
             token: lease.token,
             replaces: (lease.revision, lease.token),
             sent: self.now,
-            timings: self.tunables.timings,
+            timings: self.me.tunables.timings,
             overtaken: None,
             cancelled: false,
         }

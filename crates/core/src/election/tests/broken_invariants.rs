@@ -38,7 +38,7 @@ fn ended(claim: Claim) -> Ended {
 fn a_wakeup_that_is_due_already_would_never_end() {
     let (a, _) = leader("a", at(0));
     for due in [at(0), at(0) - millis(1)] {
-        assert_complains(&a, "due at once again", |e| e.wakeup = Some(due));
+        assert_complains(&a, "due at once again", |e| e.outbox.wake_at(Some(due)));
     }
 }
 
