@@ -16,6 +16,7 @@ pub(crate) mod mutation;
 
 mod acquired;
 mod candidate;
+mod claims;
 mod contend;
 mod create;
 mod decide;
@@ -54,8 +55,8 @@ pub use status::*;
 pub use time::BootTime;
 pub use timings::*;
 
-use acquired::Overtaken;
 use candidate::Participant;
+use claims::OpenClaims;
 use contend::Contending;
 use drain::Unnoticed;
 use following::Following;
@@ -67,24 +68,14 @@ use supervise::Supervised;
 use tenure::Tenure;
 use view::View;
 
-/// Maximum length of each list of open items: acquisitions of unknown outcome, ended claims, and
-/// revisions of one adoption. Each failed attempt adds one and each successful read settles them,
-/// so more than a few are never needed. The candidate waits for the expiry of a claim dropped
-/// beyond the limit, as for another candidate's.
-const OPEN_CLAIMS_MAX: usize = 32;
-
 /// One candidate for one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     me: Participant,
-    predecessor_claim: Option<Claim>,
     state: State,
     view: View,
-    /// Acquisitions of unknown outcome. If one is found to hold the lease, the candidate adopts or
-    /// releases it.
-    pending: Vec<Attempt>,
-    /// Ended claims that may still be stored, with every revision they may have.
-    ended: Vec<Ended>,
+    /// Claims of this process that may be stored although they do not lead.
+    claims: OpenClaims,
     token_highest: Token,
     recorded: RecordedState,
     /// Cooldown in which the lease is left to others; ends early when another claim leads.
@@ -153,33 +144,6 @@ impl State {
             Self::Contending(_) | Self::Exited => None,
         }
     }
-}
-
-/// A sent acquisition.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Attempt {
-    call: CallId,
-    claim: Claim,
-    /// Every revision of this claim that may be stored.
-    chain: Vec<Revision>,
-    token: Token,
-    /// Revision and token of the document that this acquisition replaces.
-    replaces: (Revision, Token),
-    sent: BootTime,
-    timings: Timings,
-    /// Evidence since then that this acquisition must not lead.
-    overtaken: Option<Overtaken>,
-    /// True if a step-down was requested since then.
-    cancelled: bool,
-}
-
-/// A claim that ended, or an acquisition that must not lead. Neither leads afterwards.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Ended {
-    claim: Claim,
-    chain: Vec<Revision>,
-    entry: HistoryEntry,
-    reserved_for: Option<Reservation>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -258,11 +222,9 @@ impl Election {
                 priority,
                 tunables,
             },
-            predecessor_claim,
             state: State::Contending(Contending::default()),
             view: View::new(token_remembered, lease_longest),
-            pending: Vec::new(),
-            ended: Vec::new(),
+            claims: OpenClaims::new(predecessor_claim),
             token_highest: token_remembered,
             recorded: RecordedState {
                 claim: predecessor_claim,
@@ -431,12 +393,4 @@ impl Election {
 
 fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Option<BootTime> {
     instants.into_iter().flatten().min()
-}
-
-/// Appends `item`, and drops the oldest entry beyond [`OPEN_CLAIMS_MAX`].
-fn push_bounded<T>(list: &mut Vec<T>, item: T) {
-    if list.len() == OPEN_CLAIMS_MAX {
-        list.remove(0);
-    }
-    list.push(item);
 }

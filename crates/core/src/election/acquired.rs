@@ -2,36 +2,22 @@
 //!
 //! A claim that must not lead has ended, and is freed like any other ended claim.
 
-use std::cmp::Ordering;
 use std::time::Duration;
 
+use super::claims::{Attempt, Overtaken};
 use super::contend::{Doing, SPREAD_MIN};
 use super::decide::Predecessor;
 use super::input::Found;
-use super::lease::{Lease, Revision, Token};
+use super::lease::{Lease, Revision};
 use super::status::Reason;
 use super::tenure::Tenure;
 use super::time::BootTime;
-use super::{Attempt, Effect, Election, State, Turn, push_bounded};
-
-/// Another claim's token that was seen while an acquisition was in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Overtaken {
-    /// Either this claim has a successor, or the store was rolled back.
-    ByToken(Token),
-    /// The store was rolled back: no history of the document has two claims with one token.
-    InAnotherHistory,
-}
+use super::{Effect, Election, State, Turn};
 
 impl Election {
-    /// Records that a document, trusted or not, contradicts an open acquisition: another claim has
-    /// its token or a higher token, or is newer than the state that the acquisition replaces. An
-    /// event may combine the token of one document with the holder of another, so only a reply is a
-    /// proof.
+    /// Records a document that a reply or event showed while acquisitions are open.
     pub(super) fn shown_while_acquiring(&mut self, lease: &Lease, is_reply: bool) {
-        for attempt in &mut self.pending {
-            attempt.shown(lease, is_reply);
-        }
+        self.claims.shown(lease, is_reply);
         if let Some(Doing::Acquiring { attempt, .. } | Doing::Adopting { attempt, .. }) =
             self.doing()
         {
@@ -42,10 +28,7 @@ impl Election {
     /// Cancels the acquisitions that may still succeed, because a step-down was requested. Their
     /// claims never lead, and the cooldown after a requested step-down begins.
     pub(super) fn cancel_acquisitions(&mut self, now: BootTime) {
-        let mut open = !self.pending.is_empty();
-        for attempt in &mut self.pending {
-            attempt.cancelled = true;
-        }
+        let mut open = self.claims.cancel();
         if let Some(Doing::Acquiring { attempt, .. } | Doing::Adopting { attempt, .. }) =
             self.doing()
         {
@@ -83,8 +66,7 @@ impl Election {
             attempt.timings,
         );
         // Every other pending or ended claim waited for a revision that is gone now.
-        self.pending.clear();
-        self.ended.clear();
+        self.claims.clear();
         if lease.token < attempt.token {
             // The token was lowered since. Other candidates do not know this token and would use it
             // again.
@@ -114,7 +96,7 @@ impl Election {
         if barred.is_some() || tenure.valid_until() <= turn.now {
             let reason = barred.unwrap_or(Reason::Deadline);
             let ended = self.end(&tenure, reason, None);
-            push_bounded(&mut self.ended, ended);
+            self.claims.add_ended(ended);
             return;
         }
         let (reason, notice) = from.succeeded(turn.now);
@@ -124,7 +106,7 @@ impl Election {
             Duration::ZERO
         };
         self.outbox.extend(notice.map(Effect::Notice));
-        self.predecessor_claim = None;
+        self.claims.forget_predecessor();
         self.registration.end();
         self.stay_out = None;
         self.quarantine = None;
@@ -143,23 +125,5 @@ impl Election {
         if let Some(lease) = self.view.lease().cloned() {
             self.carry_out_request(&lease, turn);
         }
-    }
-}
-
-impl Attempt {
-    fn shown(&mut self, lease: &Lease, is_reply: bool) {
-        // An operator who raises the token leaves the revision unchanged.
-        if self.holds(lease) || lease.revision == self.replaces.0 {
-            return;
-        }
-        let overtaken = match lease.token.cmp(&self.token) {
-            Ordering::Equal if is_reply => Some(Overtaken::InAnotherHistory),
-            Ordering::Equal if lease.holder.is_none() => None,
-            Ordering::Less if lease.token <= self.replaces.1 => None,
-            Ordering::Less | Ordering::Equal | Ordering::Greater => {
-                Some(Overtaken::ByToken(lease.token))
-            }
-        };
-        self.overtaken = self.overtaken.max(overtaken);
     }
 }

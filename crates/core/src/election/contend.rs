@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::claims::{Attempt, EndedClaim};
 use super::decide::{Decision, Predecessor};
 use super::effect::{Acquisition, CallId, HistoryEntry, Notice, Operation};
 use super::input::{Found, Outcome};
@@ -14,9 +15,7 @@ use super::status::Reason;
 use super::tenure::Tenure;
 use super::time::BootTime;
 use super::view::Plausible;
-use super::{
-    Attempt, Election, Ended, OPEN_CLAIMS_MAX, State, StayOut, Turn, earliest, push_bounded,
-};
+use super::{Election, State, StayOut, Turn, earliest};
 
 /// Spread (maximum random delay) after the first lost race, and the largest spread. If one event
 /// wakes fifty candidates, one of fifty writes succeeds; the losers spread out at the next release.
@@ -209,11 +208,8 @@ impl Election {
     }
 
     /// Sends a release. From now on the claim is ended (for all callers it already was).
-    pub(super) fn release(&mut self, ended: &Ended, turn: &mut Turn<'_>) {
-        self.pending.retain(|p| p.claim != ended.claim);
-        if !self.ended.iter().any(|e| e.claim == ended.claim) {
-            push_bounded(&mut self.ended, ended.clone());
-        }
+    pub(super) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
+        self.claims.releasing(ended);
         // A read in flight may be answered from before the release.
         self.reading = None;
         let call = self.outbox.call(Operation::Release {
@@ -267,8 +263,8 @@ impl Election {
     /// authority and at most triggers a read.
     fn late_reply(&mut self, call: CallId, outcome: &Outcome, turn: &mut Turn<'_>) {
         match outcome {
-            Outcome::Rejected | Outcome::Failed => self.pending.retain(|p| p.call != call),
-            Outcome::Applied(_) if self.pending.iter().any(|p| p.call == call) => {
+            Outcome::Rejected | Outcome::Failed => self.claims.remove_call(call),
+            Outcome::Applied(_) if self.claims.awaits(call) => {
                 self.fall_behind(turn.now);
             }
             // The reply to an old read. The filters protect a foreign document from being written
@@ -319,7 +315,7 @@ impl Election {
             }
             Outcome::Failed => self.retry_later(turn),
             Outcome::Applied(_) | Outcome::Unknown => {
-                push_bounded(&mut self.pending, attempt);
+                self.claims.add_pending(attempt);
                 self.retry_later(turn);
             }
         }
@@ -341,16 +337,12 @@ impl Election {
                 self.begin(attempt, revision, sent, lease, Predecessor::Nobody, turn);
             }
             Outcome::Rejected => {
-                self.pending.retain(|p| p.claim != attempt.claim);
+                self.claims.remove_pending(attempt.claim);
                 self.fall_behind(turn.now);
             }
             Outcome::Failed => self.retry_later(turn),
             Outcome::Applied(_) | Outcome::Unknown => {
-                if let Some(p) = self.pending.iter_mut().find(|p| p.claim == attempt.claim)
-                    && p.chain.len() < OPEN_CLAIMS_MAX
-                {
-                    p.chain.push(revision);
-                }
+                self.claims.extend_pending(attempt.claim, revision);
                 self.retry_later(turn);
             }
         }
@@ -371,11 +363,11 @@ impl Election {
     fn release_reply(&mut self, claim: Claim, outcome: Outcome, turn: &mut Turn<'_>) {
         match outcome {
             Outcome::Applied(found) => {
-                self.ended.retain(|e| e.claim != claim);
+                self.claims.remove_ended(claim);
                 self.observe_written(found, turn);
             }
             Outcome::Rejected => {
-                self.ended.retain(|e| e.claim != claim);
+                self.claims.remove_ended(claim);
                 self.fall_behind(turn.now);
             }
             Outcome::Failed | Outcome::Unknown => self.retry_later(turn),
@@ -416,10 +408,10 @@ impl Election {
         tenure: &Tenure,
         reason: Reason,
         reserved_for: Option<super::Reservation>,
-    ) -> Ended {
+    ) -> EndedClaim {
         // While the lease is paused, no candidate may use a head start.
         let head_start = || (reason != Reason::Paused).then(|| self.reservation_of_standby());
-        Ended {
+        EndedClaim {
             claim: tenure.claim,
             chain: tenure.chain(),
             entry: HistoryEntry {
@@ -440,11 +432,5 @@ impl Election {
             token,
             session: self.me.session,
         });
-    }
-}
-
-impl Attempt {
-    pub(super) fn holds(&self, lease: &Lease) -> bool {
-        lease.holder.as_ref().is_some_and(|h| h.claim == self.claim)
     }
 }

@@ -3,12 +3,13 @@
 //! This module changes nothing. Every write of a follower begins with one of these decisions, so
 //! this is where I8 is enforced.
 
+use super::Election;
+use super::claims::{Attempt, EndedClaim};
 use super::effect::{HistoryEntry, Notice};
 use super::lease::{Holder, Identity, Lease, Token};
 use super::status::Reason;
 use super::time::BootTime;
 use super::view::Document;
-use super::{Attempt, Election, Ended};
 
 /// The previous holder of the lease to acquire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -53,7 +54,7 @@ pub(super) enum Decision {
     Acquire(Lease, Predecessor),
     TakeOver(Lease, HistoryEntry, Predecessor),
     Adopt(Attempt),
-    Release(Ended),
+    Release(EndedClaim),
 }
 
 impl Election {
@@ -120,7 +121,7 @@ impl Election {
         // A claim counts as this process's own only with a revision that it sent. Otherwise a
         // forked machine renews the claim, and this process waits for its expiry as for another
         // candidate's.
-        let pending = self.pending.iter().find(|p| p.claim == holder.claim);
+        let pending = self.claims.pending_of(holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed || attempt.cancelled {
                 self.release_of(attempt.end(entry(Reason::Requested)), now)
@@ -128,7 +129,7 @@ impl Election {
                 Decision::Adopt(attempt.clone())
             };
         }
-        let ended = self.ended.iter().find(|e| e.claim == holder.claim);
+        let ended = self.claims.ended_of(holder.claim);
         if let Some(ended) = ended.filter(|e| e.chain.contains(&lease.revision)) {
             #[cfg(proof)]
             if planted!(RenewedAfterRelease) {
@@ -151,7 +152,7 @@ impl Election {
             return Decision::Wait(None);
         }
         let namesake = planted!(IdentityIsProof) && holder.identity == self.me.identity;
-        let dead = self.predecessor_claim == Some(holder.claim) || namesake;
+        let dead = self.claims.is_predecessor(holder.claim) || namesake;
         let expires = if dead {
             BootTime::default()
         } else {
@@ -179,7 +180,7 @@ impl Election {
 
     /// Decides when to release this process's own claim for others: not before the workload has had
     /// time to notice the loss of leadership (I6).
-    fn release_of(&self, ended: Ended, now: BootTime) -> Decision {
+    fn release_of(&self, ended: EndedClaim, now: BootTime) -> Decision {
         let from = self.release_from();
         if from <= now {
             return Decision::Release(ended);
@@ -199,34 +200,5 @@ impl Election {
 
     pub(super) fn token_can_grow(&self, lease: &Lease) -> bool {
         self.next_token(lease).is_some()
-    }
-
-    /// Returns the ended or pending claim of this process that was last seen in the store, if any.
-    pub(super) fn mine_stored(&self) -> Option<Ended> {
-        let lease = self.view.lease()?;
-        let holder = lease.holder.as_ref()?;
-        let ended = self.ended.iter().find(|e| e.claim == holder.claim).cloned();
-        let pending = || {
-            let attempt = self.pending.iter().find(|p| p.claim == holder.claim)?;
-            Some(attempt.end(HistoryEntry {
-                token: lease.token,
-                identity: self.me.identity.clone(),
-                acquired_at: holder.acquired_at,
-                reason: Reason::Shutdown,
-            }))
-        };
-        ended.or_else(pending)
-    }
-}
-
-impl Attempt {
-    /// Ends an acquisition that must not lead.
-    fn end(&self, entry: HistoryEntry) -> Ended {
-        Ended {
-            claim: self.claim,
-            chain: self.chain.clone(),
-            entry,
-            reserved_for: None,
-        }
     }
 }

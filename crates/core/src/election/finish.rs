@@ -20,7 +20,7 @@ impl Election {
             return self.next_read();
         }
         let keep = shutdown.keep || stuck;
-        let open = !(self.pending.is_empty() && self.ended.is_empty()) || self.is_busy();
+        let open = !self.claims.is_empty() || self.is_busy();
         let from = self.worth_waiting_until();
         if open && from > turn.now && !keep {
             self.read_if_due(turn);
@@ -43,7 +43,9 @@ impl Election {
                 self.read_if_due(turn);
                 return earliest([Some(by), self.next_read()]);
             }
-            if let Some(mine) = self.mine_stored() {
+            let lease = self.view.lease();
+            let mine = lease.and_then(|lease| self.claims.stored_in(lease, &self.me.identity));
+            if let Some(mine) = mine {
                 self.release(&mine, turn);
                 return Some(by);
             }
@@ -65,8 +67,7 @@ impl Election {
     fn may_be_stored(&self) -> bool {
         let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
         self.is_acquiring()
-            || !self.pending.is_empty()
-            || !self.ended.is_empty()
+            || !self.claims.is_empty()
             || (!self.view.behind && held.is_some_and(|holder| holder.session == self.me.session))
     }
 

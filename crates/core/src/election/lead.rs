@@ -13,7 +13,7 @@ use super::status::Reason;
 use super::tenure::{Renewed, Tenure};
 use super::time::BootTime;
 use super::view::Plausible;
-use super::{Effect, Election, Shutdown, State, Turn, earliest, push_bounded};
+use super::{Effect, Election, Shutdown, State, Turn, earliest};
 
 /// Maximum time that a step-down waits for the files, and for the pod's label; after it the files
 /// count as stuck. Files in memory or on a local disk take well under a millisecond. This wait and
@@ -360,11 +360,11 @@ impl Election {
                 let ended = self.end(&tenure, Reason::Deadline, reserved_for);
                 #[cfg(proof)]
                 if planted!(RenewedAfterDeadline) {
-                    self.pending.push(self.revived(&ended));
+                    self.claims.add_pending(self.revived(&ended));
                     return self.fall_behind(turn.now);
                 }
                 if self.workload.runs() || self.release_from() > turn.now {
-                    push_bounded(&mut self.ended, ended);
+                    self.claims.add_ended(ended);
                     self.fall_behind(turn.now);
                 } else {
                     self.release(&ended, turn);
@@ -385,7 +385,7 @@ impl Election {
             Loss::WorkloadStuck => {
                 self.reason = Some(Reason::WorkloadStuck);
                 let ended = self.end(&tenure, Reason::WorkloadStuck, reserved_for);
-                push_bounded(&mut self.ended, ended);
+                self.claims.add_ended(ended);
                 self.fall_behind(turn.now);
             }
             // Nothing to release, because the document that named this claim is gone.

@@ -9,7 +9,7 @@ use super::effect::{Notice, Operation};
 use super::following::Following;
 use super::input::{Found, Outcome};
 use super::lead::Loss;
-use super::lease::{Claim, Holder, Lease, Session, Token};
+use super::lease::{Holder, Lease, Session, Token};
 use super::status::Reason;
 use super::time::BootTime;
 use super::view::{self, Document};
@@ -252,10 +252,7 @@ impl Election {
         self.quarantine = Some(turn.now + wait);
         self.outbox
             .notice(Notice::StoreRolledBack { seen, found, wait });
-        // A restore may bring back claims that were open. This process cannot distinguish them from
-        // another candidate's, so they are dropped.
-        self.pending.clear();
-        self.ended.clear();
+        self.claims.clear();
         if self.state.tenure().is_some() {
             self.lose(Loss::StoreRolledBack, turn);
         } else {
@@ -266,34 +263,15 @@ impl Election {
         }
     }
 
-    /// Drops open claims that another acquisition superseded. The revision that they waited for is
-    /// gone. If a restored document brings it back, they are treated like another candidate's
-    /// claims.
-    fn forget_superseded(&mut self, lease: &Lease) {
-        let holder = lease.holder.as_ref().map(|h| h.claim);
-        let recorded = self.recorded.claim;
-        let mut forgotten = false;
-        let mut keep = |claim: Claim, superseded: bool| {
-            let keep = !superseded || holder == Some(claim);
-            forgotten |= !keep && recorded == Some(claim);
-            keep
-        };
-        self.pending
-            .retain(|p| keep(p.claim, p.token <= lease.token));
-        self.ended
-            .retain(|e| keep(e.claim, e.entry.token < lease.token));
-        if forgotten {
-            self.forget_claim();
-        }
-    }
-
     /// Applies the content of a reply or of a trusted event to the view.
     pub(super) fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
         let foreign_before = matches!(self.view.document, Document::Foreign(_));
         let revision_before = self.view.revision();
         if let Found::Lease(lease) = &found {
             self.note_seen(lease);
-            self.forget_superseded(lease);
+            if self.claims.forget_superseded(lease, self.recorded.claim) {
+                self.forget_claim();
+            }
             if let (Some(out), Some(holder)) = (self.stay_out, &lease.holder)
                 && holder.session != out.session
                 && lease.token > out.token

@@ -124,8 +124,7 @@ impl Election {
             Some(_) => return None,
             None => None,
         };
-        let own = self.pending.iter().any(|p| p.claim == holder)
-            || self.ended.iter().any(|e| e.claim == holder);
+        let own = self.claims.contains(holder);
         let can_lead = !own && !lease.paused && !self.unhealthy && self.quarantine.is_none();
         let stays_out = self.stay_out.is_some_and(|out| out.until > now);
         (self.registration.wanted && can_lead && !stays_out).then_some(Vacancy { holder, replaces })

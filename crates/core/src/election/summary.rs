@@ -3,7 +3,7 @@
 use super::effect::Transition;
 use super::status::{Authority, HolderView, Reason, Role};
 use super::view::Document;
-use super::{Effect, Election, OPEN_CLAIMS_MAX, State};
+use super::{Effect, Election, State};
 
 impl Election {
     fn role(&self) -> Role {
@@ -139,14 +139,7 @@ impl Election {
             self.status.authority.is_some(),
             "a role without its authority"
         );
-        assert!(
-            self.pending.len() <= OPEN_CLAIMS_MAX,
-            "too many pending acquisitions"
-        );
-        assert!(self.ended.len() <= OPEN_CLAIMS_MAX, "too many ended claims");
-        if let Some(tenure) = self.state.tenure() {
-            let ended = self.ended.iter().any(|e| e.claim == tenure.claim);
-            assert!(!ended, "a claim leads again after its end");
-        }
+        let leading = self.state.tenure().map(|tenure| tenure.claim);
+        self.claims.check_invariants(leading);
     }
 }

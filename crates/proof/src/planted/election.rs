@@ -306,8 +306,8 @@ pub(crate) use planted;
 
 impl super::Election {
     /// Returns an ended claim as if it had never ended.
-    pub(super) fn revived(&self, ended: &super::Ended) -> super::Attempt {
-        super::Attempt {
+    pub(super) fn revived(&self, ended: &super::claims::EndedClaim) -> super::claims::Attempt {
+        super::claims::Attempt {
             call: super::CallId(0),
             claim: ended.claim,
             chain: ended.chain.clone(),
@@ -321,8 +321,12 @@ impl super::Election {
     }
 
     /// Returns another candidate's claim as if it were this candidate's own.
-    pub(super) fn stranger(&self, lease: &super::Lease, holder: &super::Holder) -> super::Attempt {
-        super::Attempt {
+    pub(super) fn stranger(
+        &self,
+        lease: &super::Lease,
+        holder: &super::Holder,
+    ) -> super::claims::Attempt {
+        super::claims::Attempt {
             call: super::CallId(0),
             claim: holder.claim,
             chain: vec![lease.revision],
@@ -357,7 +361,11 @@ impl super::Election {
     }
 
     /// Lets a claim that was found lead as if its renewal had been acknowledged.
-    pub(super) fn lead_unrenewed(&mut self, attempt: super::Attempt, turn: &mut super::Turn<'_>) {
+    pub(super) fn lead_unrenewed(
+        &mut self,
+        attempt: super::claims::Attempt,
+        turn: &mut super::Turn<'_>,
+    ) {
         let (revision, lease) = (attempt.chain[0], self.view.lease().cloned());
         let lease = lease.expect("it was seen");
         let nobody = super::decide::Predecessor::Nobody;

@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::harness::*;
+use crate::election::claims::{EndedClaim, OPEN_CLAIMS_MAX};
 use crate::election::*;
 
 /// Asserts that the invariant check panics with this message after `change`, and only then.
@@ -20,8 +21,8 @@ fn assert_complains(node: &Node, message: &str, change: impl FnOnce(&mut Electio
     assert!(text.starts_with(message), "{text}");
 }
 
-fn ended(claim: Claim) -> Ended {
-    Ended {
+fn ended(claim: Claim) -> EndedClaim {
+    EndedClaim {
         claim,
         chain: Vec::new(),
         entry: HistoryEntry {
@@ -68,10 +69,10 @@ fn i11_the_lists_of_claims_are_bounded() {
     let (a, _) = leader("a", at(0));
     let many = |count| vec![ended(Claim::from_bytes([200; 16])); count];
     assert_complains(&a, "too many ended claims", |e| {
-        e.ended = many(OPEN_CLAIMS_MAX + 1)
+        *e.claims.ended() = many(OPEN_CLAIMS_MAX + 1)
     });
     let mut full = a.election.clone();
-    full.ended = many(OPEN_CLAIMS_MAX);
+    *full.claims.ended() = many(OPEN_CLAIMS_MAX);
     full.check_invariants();
 }
 
@@ -79,5 +80,7 @@ fn i11_the_lists_of_claims_are_bounded() {
 fn i1_a_claim_that_ended_does_not_lead() {
     let (a, stored) = leader("a", at(0));
     let claim = stored.claim();
-    assert_complains(&a, "a claim leads again", |e| e.ended.push(ended(claim)));
+    assert_complains(&a, "a claim leads again", |e| {
+        e.claims.add_ended(ended(claim))
+    });
 }

@@ -1,0 +1,269 @@
+//! The claims of this process that may be stored although they do not lead: acquisitions of unknown
+//! outcome, and ended claims.
+//!
+//! This module does not decide when one is adopted or released.
+
+use std::cmp::Ordering;
+
+use super::effect::{CallId, HistoryEntry};
+use super::lease::{Claim, Identity, Lease, Reservation, Revision, Token};
+use super::status::Reason;
+use super::time::BootTime;
+use super::timings::Timings;
+
+/// Maximum length of each list of open items: acquisitions of unknown outcome, ended claims, and
+/// revisions of one adoption. Each failed attempt adds one and each successful read settles them,
+/// so more than a few are never needed. The candidate waits for the expiry of a claim dropped
+/// beyond the limit, as for another candidate's.
+pub(super) const OPEN_CLAIMS_MAX: usize = 32;
+
+/// Claims that may be stored, with every revision they may have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct OpenClaims {
+    /// Claim of the previous process on this directory, which has provably exited.
+    predecessor: Option<Claim>,
+    /// Acquisitions of unknown outcome. If one is found to hold the lease, the candidate adopts or
+    /// releases it.
+    pending: Vec<Attempt>,
+    ended: Vec<EndedClaim>,
+}
+
+/// A sent acquisition.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Attempt {
+    pub(super) call: CallId,
+    pub(super) claim: Claim,
+    /// Every revision of this claim that may be stored.
+    pub(super) chain: Vec<Revision>,
+    pub(super) token: Token,
+    /// Revision and token of the document that this acquisition replaces.
+    pub(super) replaces: (Revision, Token),
+    pub(super) sent: BootTime,
+    pub(super) timings: Timings,
+    /// Evidence since then that this acquisition must not lead.
+    pub(super) overtaken: Option<Overtaken>,
+    /// True if a step-down was requested since then.
+    pub(super) cancelled: bool,
+}
+
+/// Another claim's token that was seen while an acquisition was in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Overtaken {
+    /// Either this claim has a successor, or the store was rolled back.
+    ByToken(Token),
+    /// The store was rolled back: no history of the document has two claims with one token.
+    InAnotherHistory,
+}
+
+/// A claim that ended, or an acquisition that must not lead. Neither leads afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct EndedClaim {
+    pub(super) claim: Claim,
+    pub(super) chain: Vec<Revision>,
+    pub(super) entry: HistoryEntry,
+    pub(super) reserved_for: Option<Reservation>,
+}
+
+impl OpenClaims {
+    pub(super) fn new(predecessor: Option<Claim>) -> Self {
+        Self {
+            predecessor,
+            pending: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.ended.is_empty()
+    }
+
+    pub(super) fn contains(&self, claim: Claim) -> bool {
+        self.pending_of(claim).is_some() || self.ended_of(claim).is_some()
+    }
+
+    pub(super) fn pending_of(&self, claim: Claim) -> Option<&Attempt> {
+        self.pending.iter().find(|p| p.claim == claim)
+    }
+
+    pub(super) fn ended_of(&self, claim: Claim) -> Option<&EndedClaim> {
+        self.ended.iter().find(|e| e.claim == claim)
+    }
+
+    /// Returns true if `call` sent an acquisition whose outcome is unknown.
+    pub(super) fn awaits(&self, call: CallId) -> bool {
+        self.pending.iter().any(|p| p.call == call)
+    }
+
+    pub(super) fn is_predecessor(&self, claim: Claim) -> bool {
+        self.predecessor == Some(claim)
+    }
+
+    /// Returns the claim of this process that `lease` shows, if any, for its release at a shutdown.
+    pub(super) fn stored_in(&self, lease: &Lease, identity: &Identity) -> Option<EndedClaim> {
+        let holder = lease.holder.as_ref()?;
+        let pending = || {
+            let attempt = self.pending_of(holder.claim)?;
+            Some(attempt.end(HistoryEntry {
+                token: lease.token,
+                identity: identity.clone(),
+                acquired_at: holder.acquired_at,
+                reason: Reason::Shutdown,
+            }))
+        };
+        self.ended_of(holder.claim).cloned().or_else(pending)
+    }
+
+    /// Records a document that a reply or event showed.
+    pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
+        for attempt in &mut self.pending {
+            attempt.shown(lease, is_reply);
+        }
+    }
+
+    /// Marks acquisitions of unknown outcome as cancelled; returns true if there are any.
+    pub(super) fn cancel(&mut self) -> bool {
+        for attempt in &mut self.pending {
+            attempt.cancelled = true;
+        }
+        !self.pending.is_empty()
+    }
+
+    /// Adds an acquisition whose outcome is unknown.
+    pub(super) fn add_pending(&mut self, attempt: Attempt) {
+        push_bounded(&mut self.pending, attempt);
+    }
+
+    /// Adds a revision of an acquisition, sent by a renewal whose outcome is unknown.
+    pub(super) fn extend_pending(&mut self, claim: Claim, revision: Revision) {
+        if let Some(p) = self.pending.iter_mut().find(|p| p.claim == claim)
+            && p.chain.len() < OPEN_CLAIMS_MAX
+        {
+            p.chain.push(revision);
+        }
+    }
+
+    /// Removes the acquisition that `call` sent, because it will not be stored.
+    pub(super) fn remove_call(&mut self, call: CallId) {
+        self.pending.retain(|p| p.call != call);
+    }
+
+    /// Removes an acquisition that is not stored.
+    pub(super) fn remove_pending(&mut self, claim: Claim) {
+        self.pending.retain(|p| p.claim != claim);
+    }
+
+    /// Adds a claim that ended and still has to be released.
+    pub(super) fn add_ended(&mut self, ended: EndedClaim) {
+        push_bounded(&mut self.ended, ended);
+    }
+
+    /// Records that the release of `ended` is sent. For all callers the claim has ended already.
+    pub(super) fn releasing(&mut self, ended: &EndedClaim) {
+        self.remove_pending(ended.claim);
+        if self.ended_of(ended.claim).is_none() {
+            self.add_ended(ended.clone());
+        }
+    }
+
+    /// Removes an ended claim that is not stored.
+    pub(super) fn remove_ended(&mut self, claim: Claim) {
+        self.ended.retain(|e| e.claim != claim);
+    }
+
+    /// Drops all claims: the revisions that they waited for are gone, or a restore may bring them
+    /// back, which this process cannot distinguish from another candidate's.
+    pub(super) fn clear(&mut self) {
+        self.pending.clear();
+        self.ended.clear();
+    }
+
+    /// Forgets the previous process, because this one begins to lead.
+    pub(super) fn forget_predecessor(&mut self) {
+        self.predecessor = None;
+    }
+
+    /// Drops open claims that another acquisition superseded. The revision that they waited for is
+    /// gone. If a restored document brings it back, they are treated like another candidate's
+    /// claims. Returns true if one of them is `recorded`.
+    pub(super) fn forget_superseded(&mut self, lease: &Lease, recorded: Option<Claim>) -> bool {
+        let holder = lease.holder.as_ref().map(|h| h.claim);
+        let mut forgotten = false;
+        let mut keep = |claim: Claim, superseded: bool| {
+            let keep = !superseded || holder == Some(claim);
+            forgotten |= !keep && recorded == Some(claim);
+            keep
+        };
+        self.pending
+            .retain(|p| keep(p.claim, p.token <= lease.token));
+        self.ended
+            .retain(|e| keep(e.claim, e.entry.token < lease.token));
+        forgotten
+    }
+
+    /// Checks the bounds, and that the claim that leads has not ended.
+    pub(super) fn check_invariants(&self, leading: Option<Claim>) {
+        assert!(
+            self.pending.len() <= OPEN_CLAIMS_MAX,
+            "too many pending acquisitions"
+        );
+        assert!(self.ended.len() <= OPEN_CLAIMS_MAX, "too many ended claims");
+        let ended = leading.is_some_and(|claim| self.ended_of(claim).is_some());
+        assert!(!ended, "a claim leads again after its end");
+    }
+}
+
+#[cfg(all(test, not(proof)))]
+impl OpenClaims {
+    pub(super) fn pending(&self) -> &[Attempt] {
+        &self.pending
+    }
+
+    /// The ended claims, also for states that no input leads to.
+    pub(super) fn ended(&mut self) -> &mut Vec<EndedClaim> {
+        &mut self.ended
+    }
+}
+
+impl Attempt {
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        lease.holder.as_ref().is_some_and(|h| h.claim == self.claim)
+    }
+
+    /// Ends an acquisition that must not lead.
+    pub(super) fn end(&self, entry: HistoryEntry) -> EndedClaim {
+        EndedClaim {
+            claim: self.claim,
+            chain: self.chain.clone(),
+            entry,
+            reserved_for: None,
+        }
+    }
+
+    /// Records that a document, trusted or not, showed another claim that this acquisition cannot
+    /// precede in one history: with its token or a higher one, or with a newer state than the one
+    /// that it replaces. An event may combine the token of one document with the holder of another,
+    /// so only a reply is a proof.
+    pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
+        // An operator who raises the token leaves the revision unchanged.
+        if self.holds(lease) || lease.revision == self.replaces.0 {
+            return;
+        }
+        let overtaken = match lease.token.cmp(&self.token) {
+            Ordering::Equal if is_reply => Some(Overtaken::InAnotherHistory),
+            Ordering::Equal if lease.holder.is_none() => None,
+            Ordering::Less if lease.token <= self.replaces.1 => None,
+            Ordering::Less | Ordering::Equal | Ordering::Greater => {
+                Some(Overtaken::ByToken(lease.token))
+            }
+        };
+        self.overtaken = self.overtaken.max(overtaken);
+    }
+}
+
+/// Appends `item`, and drops the oldest entry beyond [`OPEN_CLAIMS_MAX`].
+fn push_bounded<T>(list: &mut Vec<T>, item: T) {
+    if list.len() == OPEN_CLAIMS_MAX {
+        list.remove(0);
+    }
+    list.push(item);
+}
