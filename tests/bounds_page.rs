@@ -60,7 +60,7 @@ const OTHERS: &[(&str, &[&str])] = &[
         &["LABEL_WAIT_MAX", "PREFER_INTERVAL_MAX", "STOP_GRACE_MAX"],
     ),
     // Pauses and intervals.
-    ("crates/core/src/election/contend.rs", &["SPREAD_MAX"]),
+    ("crates/core/src/election/waits.rs", &["SPREAD_MAX"]),
     (
         "crates/mongodb/src/store/mongo/connection/logins.rs",
         &["INTERVAL_MAX"],

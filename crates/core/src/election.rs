@@ -41,6 +41,7 @@ mod tenure;
 mod time;
 mod timings;
 mod view;
+mod waits;
 
 #[cfg(all(test, not(proof)))]
 mod tests;
@@ -58,15 +59,16 @@ pub use timings::*;
 use candidate::Participant;
 use claims::OpenClaims;
 use contend::Contending;
-use drain::Unnoticed;
+use drain::{DrainAfterLoss, drain_time};
 use following::Following;
-use lead::Stopping;
+use lead::{Loss, Stopping};
 use outbox::Outbox;
 use recorded::RecordedState;
 use standby::Registration;
-use supervise::Supervised;
+use supervise::WorkloadState;
 use tenure::Tenure;
 use view::View;
+use waits::Waits;
 
 /// One candidate for one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,32 +80,16 @@ pub struct Election {
     claims: OpenClaims,
     token_highest: Token,
     recorded: RecordedState,
-    /// Cooldown in which the lease is left to others; ends early when another claim leads.
-    stay_out: Option<StayOut>,
-    /// End of the time that this candidate does not contend because the store was rolled back.
-    quarantine: Option<BootTime>,
-    /// Maximum random delay before an acquisition, so that candidates woken together spread out.
-    spread: Duration,
-    /// Earliest instant to acquire a free lease: a random delay within `spread` after the last
-    /// revision was seen.
-    eager_at: BootTime,
+    waits: Waits,
     /// This candidate's registration as the standby, and its preference for another one.
     registration: Registration,
-    /// Instant at which leadership was last lost by deadline.
-    deadline_loss: Option<BootTime>,
     /// The open source of changes that others make.
     following: Following,
     /// Instant at which a reply last showed the document.
     looked_at: BootTime,
-    /// True if the workload is unhealthy, so that the lease is left to others.
-    unhealthy: bool,
-    /// The leadership that was lost last, kept until an unsupervised workload has had its time to
-    /// notice.
-    unnoticed: Option<Unnoticed>,
     /// The last reported request that named another token than the leader's.
     request_reported: Option<Request>,
-    /// State of the supervised workload, if any.
-    workload: Supervised,
+    workload: WorkloadState,
     /// Set by [`Input::Shutdown`].
     shutdown: Option<Shutdown>,
     /// True if a claim may be stored after the exit.
@@ -144,16 +130,6 @@ impl State {
             Self::Contending(_) | Self::Exited => None,
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct StayOut {
-    until: BootTime,
-    /// The cooldown ends early when another process holds the lease with a higher token.
-    token: Token,
-    /// Session of this process. A late reply or event may show its ended claim with a token that an
-    /// operator raised, and this claim must not count as a successor's.
-    session: Session,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -231,19 +207,13 @@ impl Election {
                 token: token_remembered,
                 lease_longest,
             },
-            stay_out: None,
-            quarantine: None,
-            spread: Duration::ZERO,
-            eager_at: now,
+            waits: Waits::new(now),
             registration: Registration::new(stands_by),
-            deadline_loss: None,
             following: Following::Nothing,
             looked_at: now,
-            unhealthy: false,
             left_to_expire: false,
-            unnoticed: None,
             request_reported: None,
-            workload: Supervised::new(supervises),
+            workload: WorkloadState::new(supervises),
             shutdown: None,
             reading: None,
             read_due: Some(now),
@@ -349,10 +319,88 @@ impl Election {
     }
 
     fn health(&mut self, healthy: bool, turn: &mut Turn<'_>) {
-        self.unhealthy = !healthy;
-        if self.unhealthy {
+        self.waits.set_unhealthy(!healthy);
+        if !healthy {
             self.stop(Reason::Unhealthy, None, turn);
         }
+    }
+
+    /// Handles the confirmation that the workload stopped all work under `token`, possibly after
+    /// that claim was lost.
+    fn workload_done(&mut self, token: Token) {
+        self.workload.done(token);
+        if let State::Stopping(stopping) = &mut self.state
+            && stopping.tenure.token == token
+        {
+            stopping.shorten_drain(BootTime::default(), Duration::ZERO);
+        }
+    }
+
+    /// Handles an exit of the workload that was not requested. A candidate that cannot keep its
+    /// workload running lets others try.
+    fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
+        if self.workload.runs_under(token) && matches!(self.state, State::Leading(_)) {
+            let wait = self.workload.back_off(self.me.timings(), turn.now);
+            // A leader in between does not improve the workload, so it does not end the cooldown.
+            let session = self.me.session;
+            self.waits.cool_down(turn.now + wait, Token::MAX, session);
+            self.stop(Reason::WorkloadExit, None, turn);
+        }
+    }
+
+    fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {
+        if !self.workload.runs_under(token) {
+            return;
+        }
+        // If no `WorkloadEnded` came before, the workload exited on its own as well.
+        self.workload_ended(token, turn);
+        self.workload.gone();
+        if matches!(self.state, State::Contending(_)) {
+            // The claim waited for this, and the document may have changed meanwhile.
+            self.fall_behind(turn.now);
+        }
+    }
+
+    /// Handles a workload that survived its kill. Waiting for its end would keep the lease from the
+    /// other candidates without a bound, so the claim is lost instead.
+    fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
+        if self.workload.stuck(token) {
+            let expires_at = self.state.tenure().map(Tenure::expires_at);
+            let wait = expires_at.map_or(Duration::ZERO, |at| at.since(turn.now));
+            self.outbox.notice(Notice::WorkloadStuck { token, wait });
+            self.reason = Some(Reason::WorkloadStuck);
+            self.lose(Loss::WorkloadStuck, turn);
+        }
+    }
+
+    /// Returns the time that a workload has to notice the end of leadership.
+    fn drain_time(&self) -> Duration {
+        drain_time(&self.me.tunables, self.shutdown.is_some())
+    }
+
+    /// Shortens a wait for the workload that is in progress when a shutdown is requested, if the
+    /// new delay is shorter.
+    fn shorten_drain(&mut self, now: BootTime) {
+        let delay = self.drain_time();
+        let until = now + delay;
+        self.workload.shorten_drain(until);
+        if let State::Stopping(stopping) = &mut self.state {
+            stopping.shorten_drain(until, delay);
+        }
+    }
+
+    /// Returns the earliest instant of a release, unless the workload confirms before. After a
+    /// rollback of the store, another candidate may still lead, and those that have not noticed the
+    /// rollback would acquire a lease that is released.
+    fn release_from(&self) -> BootTime {
+        let noticed = self.workload.drain().map(DrainAfterLoss::until);
+        noticed.max(self.waits.quarantine()).unwrap_or_default()
+    }
+
+    /// Starts a cooldown of one lease duration, which ends early when another claim leads.
+    fn cool_down(&mut self, token: Token, now: BootTime) {
+        let until = now + self.me.timings().lease_duration();
+        self.waits.cool_down(until, token, self.me.session);
     }
 
     fn shut_down(&mut self, turn: &mut Turn<'_>) {
@@ -361,7 +409,7 @@ impl Election {
                 by: None,
                 keep: false,
             });
-            self.hurry_drain(turn.now);
+            self.shorten_drain(turn.now);
             self.stop(Reason::Shutdown, None, turn);
         }
     }

@@ -2,10 +2,8 @@
 //!
 //! A claim that must not lead has ended, and is freed like any other ended claim.
 
-use std::time::Duration;
-
 use super::claims::{Attempt, Overtaken};
-use super::contend::{Doing, SPREAD_MIN};
+use super::contend::Doing;
 use super::decide::Predecessor;
 use super::input::Found;
 use super::lease::{Lease, Revision};
@@ -37,7 +35,7 @@ impl Election {
         }
         if open {
             // The cooldown ends early when another claim follows the document as last seen.
-            self.stay_out(self.view.document_token().unwrap_or_default(), now);
+            self.cool_down(self.view.document_token().unwrap_or_default(), now);
         }
     }
 
@@ -52,7 +50,8 @@ impl Election {
         turn: &mut Turn<'_>,
     ) {
         if planted!(RollbackForgottenAtBegin) {
-            (attempt.overtaken, self.quarantine) = (None, None);
+            attempt.overtaken = None;
+            self.waits.quarantine_until(None);
         }
         let Some(holder) = lease.holder.clone() else {
             return;
@@ -83,15 +82,16 @@ impl Election {
             }
             // The other claim may lead. If an event showed it, no read can prove or refute that.
             Some(Overtaken::ByToken(_)) => {
-                self.quarantine = Some(turn.now + self.view.lease_longest());
+                let until = turn.now + self.view.lease_longest();
+                self.waits.quarantine_until(Some(until));
                 self.observe_written(Found::Lease(lease), turn);
             }
             None => self.observe(Found::Lease(lease), turn),
         }
         let asked = self.shutdown.map(|_| Reason::Shutdown);
-        let asked = asked.or(self.unhealthy.then_some(Reason::Unhealthy));
+        let asked = asked.or(self.waits.is_unhealthy().then_some(Reason::Unhealthy));
         let asked = asked.or(attempt.cancelled.then_some(Reason::Requested));
-        let rolled_back = attempt.overtaken.is_some() || self.quarantine.is_some();
+        let rolled_back = attempt.overtaken.is_some() || self.waits.quarantine().is_some();
         let barred = asked.or(rolled_back.then_some(Reason::StoreRolledBack));
         if barred.is_some() || tenure.valid_until() <= turn.now {
             let reason = barred.unwrap_or(Reason::Deadline);
@@ -100,17 +100,10 @@ impl Election {
             return;
         }
         let (reason, notice) = from.succeeded(turn.now);
-        self.spread = if self.spread > SPREAD_MIN {
-            self.spread / 2
-        } else {
-            Duration::ZERO
-        };
+        self.waits.begin_to_lead();
         self.outbox.extend(notice.map(Effect::Notice));
         self.claims.forget_predecessor();
         self.registration.end();
-        self.stay_out = None;
-        self.quarantine = None;
-        self.unnoticed = None;
         self.request_reported = None;
         // A read in flight is older than the claim, and the reply that granted the claim showed the
         // document.
@@ -119,8 +112,8 @@ impl Election {
         self.suspicious = false;
         self.read_due = None;
         self.reason = Some(reason);
+        self.outbox.extend(self.workload.start(&tenure, turn.now));
         self.state = State::Leading(tenure);
-        self.start_workload(turn.now);
         // An acquisition does not match a paused lease; an adoption can.
         if let Some(lease) = self.view.lease().cloned() {
             self.carry_out_request(&lease, turn);

@@ -4,23 +4,16 @@
 //! observation, held by its own ended claim, or held by a process that has provably exited (I8).
 //! Each such write is a compare-and-set on the revision seen.
 
-use std::time::Duration;
-
 use super::claims::{Attempt, EndedClaim};
 use super::decide::{Decision, Predecessor};
 use super::effect::{Acquisition, CallId, HistoryEntry, Notice, Operation};
 use super::input::{Found, Outcome};
-use super::lease::{Claim, Declared, Lease, Revision, Token};
+use super::lease::{Claim, Declared, Lease, Revision};
 use super::status::Reason;
 use super::tenure::Tenure;
 use super::time::BootTime;
 use super::view::Plausible;
-use super::{Election, State, StayOut, Turn, earliest};
-
-/// Spread (maximum random delay) after the first lost race, and the largest spread. If one event
-/// wakes fifty candidates, one of fifty writes succeeds; the losers spread out at the next release.
-pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
-pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
+use super::{Election, State, Turn, earliest};
 
 /// A candidate without a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -302,7 +295,7 @@ impl Election {
             Outcome::Rejected => {
                 match from {
                     Predecessor::Nobody => {
-                        self.spread = (self.spread * 2).clamp(SPREAD_MIN, SPREAD_MAX);
+                        self.waits.race_lost();
                     }
                     // The holder renewed, or another candidate was faster, and the stream reported
                     // neither.
@@ -391,7 +384,7 @@ impl Election {
 
     /// Draws a random delay for a new revision, so that candidates do not act simultaneously.
     pub(super) fn new_revision_seen(&mut self, turn: &mut Turn<'_>) {
-        self.eager_at = turn.now + turn.up_to(self.spread);
+        self.waits.draw(turn);
         self.registration.draw(turn);
         let exhausted = self
             .view
@@ -422,15 +415,5 @@ impl Election {
             },
             reserved_for: reserved_for.or_else(|| head_start().flatten()),
         }
-    }
-
-    /// Starts a cooldown of one lease duration, which ends early when another claim leads.
-    pub(super) fn stay_out(&mut self, token: Token, now: BootTime) {
-        let until = now + self.me.timings().lease_duration();
-        self.stay_out = Some(StayOut {
-            until,
-            token,
-            session: self.me.session,
-        });
     }
 }

@@ -5,6 +5,7 @@
 
 use super::Election;
 use super::claims::{Attempt, EndedClaim};
+use super::drain::DrainAfterLoss;
 use super::effect::{HistoryEntry, Notice};
 use super::lease::{Holder, Identity, Lease, Token};
 use super::status::Reason;
@@ -60,15 +61,9 @@ pub(super) enum Decision {
 impl Election {
     /// Returns the instant before which the candidate leaves the lease to others.
     fn gate(&self) -> BootTime {
-        let stay_out = self.stay_out.map(|out| out.until);
-        let closed = stay_out.max(self.quarantine).max(self.shown_until());
+        let shown_until = self.workload.drain().map(DrainAfterLoss::shown_until);
+        let closed = self.waits.contend_from().max(shown_until);
         closed.unwrap_or_default()
-    }
-
-    /// Returns true if the lease is left to others indefinitely, because the workload here cannot
-    /// use it.
-    fn abstains(&self) -> bool {
-        self.unhealthy
     }
 
     pub(super) fn decide(&self, now: BootTime) -> Decision {
@@ -78,7 +73,7 @@ impl Election {
         match &self.view.document {
             Document::Foreign(_) if planted!(ForeignOverwritten) => Decision::Create,
             Document::NotRead | Document::Foreign(_) => Decision::Wait(None),
-            Document::Missing if self.abstains() => Decision::Wait(None),
+            Document::Missing if self.waits.is_unhealthy() => Decision::Wait(None),
             Document::Missing if self.gate() > now => Decision::Wait(Some(self.gate())),
             Document::Missing => Decision::Create,
             Document::Lease(lease) => match &lease.holder {
@@ -89,7 +84,7 @@ impl Election {
     }
 
     fn decide_free(&self, lease: &Lease, now: BootTime) -> Decision {
-        if lease.paused || self.abstains() || !self.token_can_grow(lease) {
+        if lease.paused || self.waits.is_unhealthy() || !self.token_can_grow(lease) {
             return Decision::Wait(None);
         }
         let opens = match &lease.reserved_for {
@@ -97,9 +92,9 @@ impl Election {
             Some(reserved) if reserved.identity == self.me.identity => BootTime::default(),
             Some(reserved) => {
                 let reserved_until = self.view.seen + self.reserved_for(reserved, lease);
-                reserved_until.max(self.eager_at)
+                reserved_until.max(self.waits.acquire_not_before())
             }
-            None => self.eager_at,
+            None => self.waits.acquire_not_before(),
         };
         let at = self.gate().max(opens);
         if at > now {
@@ -110,7 +105,7 @@ impl Election {
     }
 
     fn decide_held(&self, lease: &Lease, holder: &Holder, now: BootTime) -> Decision {
-        let barred = lease.paused || self.abstains() || !self.token_can_grow(lease);
+        let barred = lease.paused || self.waits.is_unhealthy() || !self.token_can_grow(lease);
         let closed = barred || self.gate() > now;
         let entry = |reason| HistoryEntry {
             token: lease.token,

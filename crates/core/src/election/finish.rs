@@ -1,5 +1,6 @@
 //! The last phase of a candidate that was asked to shut down and no longer leads.
 
+use super::drain::DrainAfterLoss;
 use super::effect::Notice;
 use super::time::BootTime;
 use super::{Effect, Election, Shutdown, State, Turn, earliest};
@@ -21,7 +22,8 @@ impl Election {
         }
         let keep = shutdown.keep || stuck;
         let open = !self.claims.is_empty() || self.is_busy();
-        let from = self.worth_waiting_until();
+        let drain = self.workload.drain();
+        let from = drain.map_or_else(BootTime::default, DrainAfterLoss::worth_waiting_until);
         if open && from > turn.now && !keep {
             self.read_if_due(turn);
             return earliest([Some(from), self.next_read()]);

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::contend::Contending;
+use super::drain::DrainAfterLoss;
 use super::effect::{CallId, Notice, Operation};
 use super::input::{Found, Outcome};
 use super::lease::{Lease, RequestKind, Reservation, Revision, Token};
@@ -19,9 +20,6 @@ use super::{Effect, Election, Shutdown, State, Turn, earliest};
 /// count as stuck. Files in memory or on a local disk take well under a millisecond. This wait and
 /// the release fit into the 1.5 s that a terminating pod may have.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
-
-/// Two losses by deadline within this window make a candidate wait.
-const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 /// A claim that is being given up, without authority. Renewals continue until the workload is gone,
 /// so that no other candidate takes over before.
@@ -37,9 +35,9 @@ pub(super) struct Stopping {
     published_until: BootTime,
     stuck_reported: bool,
     /// When the workload counts as drained; zero once it has confirmed.
-    pub(super) drained_at: BootTime,
+    drained_at: BootTime,
     /// Time that the workload has to notice; zero once it has confirmed.
-    pub(super) delay: Duration,
+    delay: Duration,
 }
 
 /// Cause of a loss of leadership.
@@ -138,7 +136,9 @@ impl Election {
                 if planted!(RenewalFromReply) {
                     self.state.tenure_mut().expect("it renewed").renewed_at = turn.now;
                 }
-                self.extend_workload();
+                let tenure = self.state.tenure();
+                let order = tenure.and_then(|tenure| self.workload.extend(tenure));
+                self.outbox.extend(order);
                 let found = Found::Lease(lease.clone());
                 if self.view.judge(&found) == Plausible::Yes {
                     self.observe(found, turn);
@@ -233,10 +233,10 @@ impl Election {
     ) {
         match std::mem::replace(&mut self.state, State::Exited) {
             State::Leading(tenure) => {
-                let delay = self.notice_delay();
+                let delay = self.drain_time();
                 self.reason = Some(reason);
                 self.outbox.push(Effect::Demote);
-                self.stop_workload();
+                self.outbox.extend(self.workload.stop());
                 self.state = State::Stopping(Stopping {
                     reason,
                     reserved_for,
@@ -307,7 +307,7 @@ impl Election {
             published_until,
             ..
         } = stopping;
-        self.stay_out_if_asked(reason, tenure.token, turn.now);
+        self.cool_down_if_asked(reason, tenure.token, turn.now);
         let ended = self.end(&tenure, reason, reserved_for);
         let stuck = files != Files::Demoted && published_until > turn.now;
         if let (true, Some(shutdown)) = (stuck, self.shutdown) {
@@ -329,8 +329,7 @@ impl Election {
         {
             self.lose(Loss::Deadline, turn);
         }
-        self.stay_out = self.stay_out.filter(|out| out.until > turn.now);
-        self.quarantine = self.quarantine.filter(|until| *until > turn.now);
+        self.waits.expire(turn.now);
     }
 
     /// Ends the claim after a loss of leadership. The claim never leads again.
@@ -340,7 +339,7 @@ impl Election {
             State::Leading(tenure) => (tenure, None, None),
             // A requested cooldown applies even if the drain did not finish.
             State::Stopping(stopping) => {
-                self.stay_out_if_asked(stopping.reason, stopping.tenure.token, turn.now);
+                self.cool_down_if_asked(stopping.reason, stopping.tenure.token, turn.now);
                 let notice = (stopping.noticed_at(turn.now), stopping.shown_until());
                 (stopping.tenure, stopping.reserved_for, Some(notice))
             }
@@ -349,8 +348,9 @@ impl Election {
                 return;
             }
         };
-        self.kill_workload(&tenure, turn.now);
-        self.lost_unnoticed(&tenure, notice, turn);
+        let drain = DrainAfterLoss::begin(&tenure, notice, self.drain_time(), turn.now);
+        let order = self.workload.kill(&tenure, drain, turn.now);
+        self.outbox.extend(order);
         match loss {
             // The claim is released too, so that the lease is free early when the store recovers.
             // The release waits while the workload may not have noticed the loss (I6).
@@ -396,19 +396,17 @@ impl Election {
     /// Starts the cooldown if the step-down was requested. After a step-down for its workload's
     /// health, a candidate stays out only until the workload is healthy again. A leader that gave
     /// way to a preferred standby contends again after the reservation.
-    fn stay_out_if_asked(&mut self, reason: Reason, token: Token, now: BootTime) {
+    fn cool_down_if_asked(&mut self, reason: Reason, token: Token, now: BootTime) {
         let asked = matches!(reason, Reason::Requested | Reason::Transferred);
         if asked && !self.registration.preference.gave_way() {
-            self.stay_out(token, now);
+            self.cool_down(token, now);
         }
     }
 
     /// Lets others go first after a second loss by deadline within the window.
     fn back_off_after_losses(&mut self, token: Token, turn: &mut Turn<'_>) {
-        let before = self.deadline_loss.replace(turn.now);
-        let again = before.is_some_and(|at| turn.now.since(at) < LOSSES_WINDOW);
-        if again {
-            self.stay_out(token, turn.now);
+        if self.waits.lost_by_deadline(turn.now) {
+            self.cool_down(token, turn.now);
             let wait = self.me.timings().lease_duration();
             self.outbox.notice(Notice::BackingOff { wait });
         }
@@ -416,6 +414,12 @@ impl Election {
 }
 
 impl Stopping {
+    /// Lets the workload notice for `delay`, and until `until` at the latest.
+    pub(super) fn shorten_drain(&mut self, until: BootTime, delay: Duration) {
+        self.drained_at = self.drained_at.min(until);
+        self.delay = self.delay.min(delay);
+    }
+
     /// Returns the instant at which the workload has noticed if leadership is lost at `now`.
     fn noticed_at(&self, now: BootTime) -> BootTime {
         match self.files {

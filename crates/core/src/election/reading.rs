@@ -249,7 +249,7 @@ impl Election {
         } else {
             self.view.lease_longest()
         };
-        self.quarantine = Some(turn.now + wait);
+        self.waits.quarantine_until(Some(turn.now + wait));
         self.outbox
             .notice(Notice::StoreRolledBack { seen, found, wait });
         self.claims.clear();
@@ -272,12 +272,7 @@ impl Election {
             if self.claims.forget_superseded(lease, self.recorded.claim) {
                 self.forget_claim();
             }
-            if let (Some(out), Some(holder)) = (self.stay_out, &lease.holder)
-                && holder.session != out.session
-                && lease.token > out.token
-            {
-                self.stay_out = None;
-            }
+            self.waits.observe(lease);
             let claim_before = self
                 .view
                 .lease()

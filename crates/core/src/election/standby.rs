@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use super::contend::SPREAD_MAX;
 use super::effect::{CallId, Operation};
 use super::input::Outcome;
 use super::lease::{
@@ -17,6 +16,7 @@ use super::lease::{
 };
 use super::prefer::Preference;
 use super::time::BootTime;
+use super::waits::SPREAD_MAX;
 use super::{Election, Turn};
 
 /// Maximum random delay before a follower registers, in units of [`SPREAD_MAX`]: 2 s, so that one of
@@ -84,7 +84,7 @@ impl Election {
     /// Registers this candidate if the holder has no standby, or a standby with a lower priority,
     /// and withdraws its registration if it cannot lead. Returns the next instant.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        if self.is_standby() && self.unhealthy && self.registration.call.is_none() {
+        if self.is_standby() && self.waits.is_unhealthy() && self.registration.call.is_none() {
             self.withdraw();
             return None;
         }
@@ -125,9 +125,8 @@ impl Election {
             None => None,
         };
         let own = self.claims.contains(holder);
-        let can_lead = !own && !lease.paused && !self.unhealthy && self.quarantine.is_none();
-        let stays_out = self.stay_out.is_some_and(|out| out.until > now);
-        (self.registration.wanted && can_lead && !stays_out).then_some(Vacancy { holder, replaces })
+        let can_lead = !own && !lease.paused && !self.waits.bar_standby(now);
+        (self.registration.wanted && can_lead).then_some(Vacancy { holder, replaces })
     }
 
     fn is_standby(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The published status of a candidate, derived from its state after each input.
 
+use super::drain::DrainAfterLoss;
 use super::effect::Transition;
 use super::status::{Authority, HolderView, Reason, Role};
 use super::view::Document;
@@ -75,8 +76,9 @@ impl Election {
             State::Stopping(stopping) => Some(stopping.tenure.token),
             State::Contending(_) | State::Leading(_) | State::Exited => None,
         };
-        let waits = self.unnoticed.filter(|lost| lost.until > self.now);
-        self.status.unnoticed = waits.map(|lost| lost.token);
+        let drain = self.workload.drain();
+        let drain = drain.filter(|lost| lost.until() > self.now);
+        self.status.unnoticed = drain.map(DrainAfterLoss::token);
         self.status.holder = self.holder_view(authority);
         self.status.session = self.me.session;
         self.status.reason = self.reason;

@@ -1,28 +1,29 @@
-//! The workload that a candidate supervises, from the start of a claim's leadership to the end of
-//! the processes.
+//! The workload of a candidate, from the start of a claim's leadership to the end of the processes.
 //!
-//! This module only emits orders; it does not start or end processes. A claim is released, and
+//! This module only returns orders; it does not start or end processes. A claim is released, and
 //! another one acquired, only after the workload of the previous claim is confirmed gone (I6).
 
 use std::time::Duration;
 
-use super::effect::{Notice, Order, OrderKind};
-use super::lead::Loss;
+use super::drain::DrainAfterLoss;
+use super::effect::{Effect, Order, OrderKind};
 use super::lease::Token;
-use super::status::Reason;
 use super::tenure::Tenure;
 use super::time::BootTime;
-use super::{Effect, Election, State, StayOut, Turn};
+use super::timings::Timings;
 use crate::deadline_policy::Terms;
 
-/// The supervised workload of a candidate.
+/// What is known of the workload. An unsupervised one is only given time to notice a loss.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Supervised {
+pub(super) struct WorkloadState {
     supervises: bool,
     /// The workload that may still be running.
     running: Option<Running>,
     /// Cooldown after the last exit; doubles with each exit soon after a start.
     back_off: Duration,
+    /// The leadership that was lost last, kept until an unsupervised workload has had its time to
+    /// notice.
+    drain: Option<DrainAfterLoss>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,12 +34,13 @@ struct Running {
     stuck: bool,
 }
 
-impl Supervised {
+impl WorkloadState {
     pub(super) fn new(supervises: bool) -> Self {
         Self {
             supervises,
             running: None,
             back_off: Duration::ZERO,
+            drain: None,
         }
     }
 
@@ -60,111 +62,97 @@ impl Supervised {
     pub(super) fn supervises(&self) -> bool {
         self.supervises
     }
-}
 
-impl Election {
-    /// Orders the start of the workload when a claim begins to lead.
-    pub(super) fn start_workload(&mut self, now: BootTime) {
-        if let (true, State::Leading(tenure)) = (self.workload.supervises, &self.state) {
-            let (token, terms) = (tenure.token, terms(tenure));
-            self.workload.running = Some(Running {
-                token,
-                since: now,
-                stuck: false,
-            });
-            self.order(token, OrderKind::Start(terms));
+    /// Returns the wait of an unsupervised workload after a loss, if there was a loss.
+    pub(super) fn drain(&self) -> Option<&DrainAfterLoss> {
+        self.drain.as_ref()
+    }
+
+    /// Starts the workload when a claim begins to lead.
+    pub(super) fn start(&mut self, tenure: &Tenure, now: BootTime) -> Option<Effect> {
+        self.drain = None;
+        if !self.supervises {
+            return None;
         }
+        self.running = Some(Running {
+            token: tenure.token,
+            since: now,
+            stuck: false,
+        });
+        self.order(OrderKind::Start(terms(tenure)))
     }
 
     /// Extends the deadlines of a running or stopping workload after an acknowledged renewal.
-    pub(super) fn extend_workload(&mut self) {
-        if let (Some(running), Some(tenure)) = (self.workload.running, self.state.tenure())
-            && running.token == tenure.token
-        {
-            let terms = terms(tenure);
-            self.order(running.token, OrderKind::Extend(terms));
+    pub(super) fn extend(&self, tenure: &Tenure) -> Option<Effect> {
+        self.order(OrderKind::Extend(terms(tenure)))
+            .filter(|_| self.runs_under(tenure.token))
+    }
+
+    /// Stops the workload gracefully when leadership is given up.
+    pub(super) fn stop(&self) -> Option<Effect> {
+        self.order(OrderKind::Stop)
+    }
+
+    /// Stops the workload immediately, with a deadline for the kill, after a loss of leadership.
+    pub(super) fn kill(
+        &mut self,
+        tenure: &Tenure,
+        drain: Option<DrainAfterLoss>,
+        now: BootTime,
+    ) -> Option<Effect> {
+        self.drain = drain;
+        let kill_at = terms(tenure).kill_at_after_loss(now, &tenure.timings);
+        self.order(OrderKind::Lost { kill_at })
+    }
+
+    fn order(&self, kind: OrderKind) -> Option<Effect> {
+        let token = self.running?.token;
+        Some(Effect::Workload(Order { token, kind }))
+    }
+
+    /// Handles the confirmation that the workload stopped all work under the lost claim.
+    pub(super) fn done(&mut self, token: Token) {
+        if let Some(lost) = self.drain.as_mut().filter(|lost| lost.token() == token) {
+            lost.shorten(BootTime::default());
         }
     }
 
-    /// Orders a graceful stop when leadership is given up.
-    pub(super) fn stop_workload(&mut self) {
-        if let Some(running) = self.workload.running {
-            self.order(running.token, OrderKind::Stop);
+    /// Lets an unsupervised workload notice a loss until `until` at the latest.
+    pub(super) fn shorten_drain(&mut self, until: BootTime) {
+        if let Some(lost) = &mut self.drain {
+            lost.shorten(until);
         }
     }
 
-    /// Orders an immediate stop, and a deadline for the kill, after a loss of leadership.
-    pub(super) fn kill_workload(&mut self, tenure: &Tenure, now: BootTime) {
-        if let Some(running) = self.workload.running {
-            let kill_at = terms(tenure).kill_at_after_loss(now, &tenure.timings);
-            self.order(running.token, OrderKind::Lost { kill_at });
-        }
-    }
-
-    fn order(&mut self, token: Token, kind: OrderKind) {
-        self.outbox.push(Effect::Workload(Order { token, kind }));
-    }
-
-    /// Handles an exit of the workload that was not requested. A candidate that cannot keep its
-    /// workload running lets others try.
-    pub(super) fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
-        let Some(running) = self.workload.running.filter(|r| r.token == token) else {
-            return;
-        };
-        if !matches!(self.state, State::Leading(_)) {
-            return;
-        }
-        self.back_off_after_exit(running, turn.now);
-        self.stop(Reason::WorkloadExit, None, turn);
-    }
-
-    /// Delays the next attempt of this candidate after an exit. The delay doubles while the
-    /// workload keeps exiting soon after its start. Other candidates try immediately, because the
-    /// release wakes them.
-    fn back_off_after_exit(&mut self, running: Running, now: BootTime) {
-        let timings = self.me.tunables.timings;
-        let lasted = now.since(running.since);
-        let before = if lasted < timings.lease_duration() {
-            self.workload.back_off
+    /// Returns the delay of this candidate's next attempt after an exit that was not requested. It
+    /// doubles while the workload keeps exiting soon after its start. Other candidates try
+    /// immediately, because the release wakes them.
+    pub(super) fn back_off(&mut self, timings: &Timings, now: BootTime) -> Duration {
+        let lasted = self.running.map(|running| now.since(running.since));
+        let before = if lasted.is_some_and(|lasted| lasted < timings.lease_duration()) {
+            self.back_off
         } else {
             Duration::ZERO
         };
-        let wait = (before * 2).clamp(timings.retry_interval(), timings.lease_duration());
-        self.workload.back_off = wait;
-        self.stay_out = Some(StayOut {
-            until: now + wait,
-            // A leader in between does not improve the workload, so it does not end the cooldown.
-            token: Token::MAX,
-            session: self.me.session,
-        });
+        self.back_off = (before * 2).clamp(timings.retry_interval(), timings.lease_duration());
+        self.back_off
     }
 
-    /// Handles a workload that survived its kill. Waiting for its end would keep the lease from the
-    /// other candidates without a bound, so the claim is lost instead.
-    pub(super) fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
-        let running = self.workload.running.as_mut();
-        let Some(running) = running.filter(|r| r.token == token && !r.stuck) else {
-            return;
-        };
-        running.stuck = true;
-        let expires_at = self.state.tenure().map(Tenure::expires_at);
-        let wait = expires_at.map_or(Duration::ZERO, |at| at.since(turn.now));
-        self.outbox.notice(Notice::WorkloadStuck { token, wait });
-        self.reason = Some(Reason::WorkloadStuck);
-        self.lose(Loss::WorkloadStuck, turn);
+    /// Handles a workload that survived its kill; returns false if this is known already.
+    pub(super) fn stuck(&mut self, token: Token) -> bool {
+        let running = self.running.as_mut();
+        match running.filter(|running| running.token == token && !running.stuck) {
+            Some(running) => {
+                running.stuck = true;
+                true
+            }
+            None => false,
+        }
     }
 
-    pub(super) fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {
-        if self.workload.running.is_none_or(|r| r.token != token) {
-            return;
-        }
-        // If no `WorkloadEnded` came before, the workload exited on its own as well.
-        self.workload_ended(token, turn);
-        self.workload.running = None;
-        if matches!(self.state, State::Contending(_)) {
-            // The claim waited for this, and the document may have changed meanwhile.
-            self.fall_behind(turn.now);
-        }
+    /// Handles the end of the last process.
+    pub(super) fn gone(&mut self) {
+        self.running = None;
     }
 }
 

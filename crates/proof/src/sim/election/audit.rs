@@ -12,7 +12,7 @@ use super::invariants::preference_is_bounded::{self, Handover};
 use super::invariants::stops_are_bounded::{self, Stop};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
-/// As in `election/lead.rs`: two losses by deadline within this time make a candidate wait.
+/// As in `election/waits.rs`: two losses by deadline within this time make a candidate wait.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 impl World {
