@@ -60,14 +60,14 @@ use candidate::Participant;
 use claims::OpenClaims;
 use contend::Contending;
 use drain::{DrainAfterLoss, drain_time};
-use following::Following;
 use lead::{Loss, Stopping};
 use outbox::Outbox;
+use reading::{ReadReply, Reads};
 use recorded::RecordedState;
 use standby::Registration;
 use supervise::WorkloadState;
 use tenure::Tenure;
-use view::View;
+use view::{Plausible, View};
 use waits::Waits;
 
 /// One candidate for one lease.
@@ -78,15 +78,11 @@ pub struct Election {
     view: View,
     /// Claims of this process that may be stored although they do not lead.
     claims: OpenClaims,
-    token_highest: Token,
     recorded: RecordedState,
     waits: Waits,
     /// This candidate's registration as the standby, and its preference for another one.
     registration: Registration,
-    /// The open source of changes that others make.
-    following: Following,
-    /// Instant at which a reply last showed the document.
-    looked_at: BootTime,
+    reads: Reads,
     /// The last reported request that named another token than the leader's.
     request_reported: Option<Request>,
     workload: WorkloadState,
@@ -94,12 +90,6 @@ pub struct Election {
     shutdown: Option<Shutdown>,
     /// True if a claim may be stored after the exit.
     left_to_expire: bool,
-    reading: Option<Reading>,
-    /// Instant of the next read; `None` if only a hint triggers one.
-    read_due: Option<BootTime>,
-    /// True if the next read must be linearizable, because a reply showed a lower token or no
-    /// document.
-    suspicious: bool,
     reason: Option<Reason>,
     status: Status,
     outbox: Outbox,
@@ -139,18 +129,6 @@ struct Shutdown {
     /// True if a file still names a deadline ahead, so that the lease must expire without a
     /// release.
     keep: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Reading {
-    call: CallId,
-    confirm: bool,
-    /// Token that the document was known to have when the read was sent.
-    token_known: Option<Token>,
-    /// True if the read checks that the open stream reports all changes.
-    checks_stream: bool,
-    /// True if an event was applied after the read was sent.
-    overtaken: bool,
 }
 
 /// Context of one call of [`Election::handle`].
@@ -201,7 +179,6 @@ impl Election {
             state: State::Contending(Contending::default()),
             view: View::new(token_remembered, lease_longest),
             claims: OpenClaims::new(predecessor_claim),
-            token_highest: token_remembered,
             recorded: RecordedState {
                 claim: predecessor_claim,
                 token: token_remembered,
@@ -209,15 +186,11 @@ impl Election {
             },
             waits: Waits::new(now),
             registration: Registration::new(stands_by),
-            following: Following::Nothing,
-            looked_at: now,
+            reads: Reads::new(now),
             left_to_expire: false,
             request_reported: None,
             workload: WorkloadState::new(supervises),
             shutdown: None,
-            reading: None,
-            read_due: Some(now),
-            suspicious: false,
             reason: None,
             status: Status {
                 token_highest: token_remembered,
@@ -297,10 +270,157 @@ impl Election {
         }
     }
 
+    fn watch(&mut self, watch: Watch, turn: &mut Turn<'_>) {
+        let (leads, timings) = (self.state.tenure().is_some(), self.me.timings());
+        if let Some(lease) = self.reads.watch(watch, leads, timings, turn.now) {
+            self.changed(lease, turn);
+        }
+    }
+
+    /// Handles a change event. An event is a hint: it may be older than the last read, and it
+    /// grants nothing.
+    fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
+        self.note_seen(&lease);
+        self.shown_while_acquiring(&lease, false);
+        let found = Found::Lease(lease);
+        let believed = self.view.judge(&found) == Plausible::Yes;
+        let Found::Lease(lease) = found else { return };
+        #[cfg(proof)]
+        if let (true, Some(tenure)) = (planted!(EventAsAuthority), self.state.tenure_mut()) {
+            tenure.acknowledged_by_event(lease.revision);
+        }
+        match self.state.tenure() {
+            Some(tenure) if !tenure.sent(lease.revision) || self.demand(&lease).is_some() => {
+                self.reads.read_at(turn.now);
+            }
+            Some(_) => self.view.note_standby(lease.standby),
+            None if self.reads.is_late() => {
+                if self.view.is_older_than(&lease) {
+                    self.reads.read_at(turn.now);
+                }
+            }
+            None if believed => {
+                self.observe(Found::Lease(lease), turn);
+                self.reads.overtake();
+            }
+            None => self.reads.fall_behind(turn.now),
+        }
+    }
+
+    fn primary_changed(&mut self, turn: &mut Turn<'_>) {
+        // The cursor of an open stream, or of hints, stays on the member that it was opened on, even
+        // if that member is no longer the primary and lags behind.
+        self.outbox.extend(self.reads.reopen());
+        match self.state.tenure_mut() {
+            Some(tenure) => tenure.hurry(),
+            None => self.reads.hurry(turn.now),
+        }
+    }
+
+    /// Handles the reply to a read.
+    fn read_reply(&mut self, outcome: Outcome, turn: &mut Turn<'_>) {
+        let (reading, found) = match self.reads.reply(outcome, &self.view, &self.me, turn) {
+            ReadReply::Unanswered => return self.settle_check(None, turn),
+            ReadReply::Untrusted => return,
+            ReadReply::Shows {
+                reading,
+                found,
+                rolled_back,
+            } => {
+                if let Some((seen, found)) = rolled_back {
+                    self.store_went_back(seen, found, turn);
+                }
+                (reading, found)
+            }
+        };
+        let contends = matches!(self.state, State::Contending(_));
+        self.reads.looked(turn.now);
+        let (view, now) = (&self.view, turn.now);
+        if !self.reads.is_current(&reading, &found, contends, view, now) {
+            return;
+        }
+        let reopen = self.reads.judge_stream(&reading, &found, view);
+        self.outbox.extend(reopen);
+        self.reads.follow_up(&found, contends, &self.me, turn);
+        match self.state {
+            State::Leading(_) | State::Stopping(_) => self.leader_read(found, turn),
+            State::Contending(_) => {
+                self.settle_check(Some(&found), turn);
+                self.observe(found, turn);
+            }
+            State::Exited => {}
+        }
+    }
+
+    /// Ends the check of a rejected claim, after its document was read or the read failed.
+    fn settle_check(&mut self, found: Option<&Found>, turn: &mut Turn<'_>) {
+        let State::Contending(contending) = &mut self.state else {
+            return;
+        };
+        let Some(checking) = contending.checking.take() else {
+            return;
+        };
+        if let Some(Found::Lease(lease)) = found
+            && lease
+                .holder
+                .as_ref()
+                .is_some_and(|h| h.claim == checking.claim)
+            && !checking.chain.contains(&lease.revision)
+        {
+            // The stored claim is this process's own, with a revision that it never sent: a forked
+            // machine renews it, or the document was edited by hand.
+            self.outbox.notice(Notice::Duplicate {
+                session: self.me.session,
+            });
+            self.me.session = Session::random(turn.random);
+            self.reason = Some(Reason::Duplicate);
+        }
+    }
+
+    fn store_went_back(&mut self, seen: Token, found: Option<Token>, turn: &mut Turn<'_>) {
+        let wait = if planted!(OwnQuarantine) {
+            self.me.timings().lease_duration()
+        } else {
+            self.view.lease_longest()
+        };
+        self.waits.quarantine_until(Some(turn.now + wait));
+        self.outbox
+            .notice(Notice::StoreRolledBack { seen, found, wait });
+        self.claims.clear();
+        if self.state.tenure().is_some() {
+            self.lose(Loss::StoreRolledBack, turn);
+        } else {
+            self.reason = Some(Reason::StoreRolledBack);
+            if let State::Contending(contending) = &mut self.state {
+                contending.checking = None;
+            }
+        }
+    }
+
+    /// Applies the content of a reply or of a trusted event to the view.
+    fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
+        if let Found::Lease(lease) = &found {
+            if self.claims.forget_superseded(lease, self.recorded.claim) {
+                self.forget_claim();
+            }
+            self.waits.observe(lease);
+        }
+        self.outbox
+            .extend(self.view.strange(&found).map(Effect::Notice));
+        if self.view.observe(found, turn.now) {
+            self.waits.draw(turn);
+            self.registration.draw(turn);
+            let lease = self.view.lease();
+            if lease.is_some_and(|lease| self.view.next_token(lease).is_none()) {
+                self.outbox.notice(Notice::TokensExhausted);
+            }
+        }
+    }
+
     /// Routes a reply to the step that waits for it. A reply that no step waits for grants nothing.
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         if matches!(outcome, Outcome::Applied(_) | Outcome::Rejected) {
-            self.contact(turn.now);
+            self.reads.contact(self.me.timings(), turn.now);
         }
         // This includes late replies that no step waits for, because the token was used.
         if let Outcome::Applied(Found::Lease(lease)) = &outcome {
@@ -309,7 +429,7 @@ impl Election {
         }
         if self.registration_reply(call, &outcome, turn.now) {
             // Nothing else waits for it.
-        } else if self.reading.is_some_and(|reading| reading.call == call) {
+        } else if self.reads.awaits(call) {
             self.read_reply(outcome, turn);
         } else if self.state.tenure().is_some() {
             self.renewal_reply(call, outcome, turn);
@@ -357,7 +477,7 @@ impl Election {
         self.workload.gone();
         if matches!(self.state, State::Contending(_)) {
             // The claim waited for this, and the document may have changed meanwhile.
-            self.fall_behind(turn.now);
+            self.reads.fall_behind(turn.now);
         }
     }
 
@@ -414,10 +534,6 @@ impl Election {
         }
     }
 
-    fn contact(&mut self, now: BootTime) {
-        self.view.answers_until = Some(now + self.me.timings().lease_duration());
-    }
-
     /// Does everything that is due and sets the next wakeup.
     fn advance(&mut self, turn: &mut Turn<'_>) {
         let next = match &self.state {
@@ -425,17 +541,12 @@ impl Election {
             State::Leading(_) | State::Stopping(_) => self.lead(turn),
             State::Contending(_) => self.contend(turn),
         };
-        let silent = self.expired_at().filter(|at| *at > turn.now);
+        let silent = self.reads.answers_until().filter(|at| *at > turn.now);
         self.outbox.wake_at(match self.state {
             State::Exited => None,
             State::Contending(_) => earliest([next, silent]),
             State::Leading(_) | State::Stopping(_) => next,
         });
-    }
-
-    /// Returns the instant at which a lease duration has passed without an answer from the store.
-    fn expired_at(&self) -> Option<BootTime> {
-        self.view.answers_until
     }
 }
 

@@ -69,7 +69,7 @@ impl Election {
         if lease.token < attempt.token {
             // The token was lowered since. Other candidates do not know this token and would use it
             // again.
-            self.token_highest = self.token_highest.max(attempt.token);
+            self.view.note_used(attempt.token);
             self.store_went_back(attempt.token, Some(lease.token), turn);
             self.observe(Found::Lease(lease), turn);
             return;
@@ -105,12 +105,7 @@ impl Election {
         self.claims.forget_predecessor();
         self.registration.end();
         self.request_reported = None;
-        // A read in flight is older than the claim, and the reply that granted the claim showed the
-        // document.
-        self.view.behind = false;
-        self.reading = None;
-        self.suspicious = false;
-        self.read_due = None;
+        self.reads.begin_to_lead();
         self.reason = Some(reason);
         self.outbox.extend(self.workload.start(&tenure, turn.now));
         self.state = State::Leading(tenure);

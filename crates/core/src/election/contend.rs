@@ -6,7 +6,7 @@
 
 use super::claims::{Attempt, EndedClaim};
 use super::decide::{Decision, Predecessor};
-use super::effect::{Acquisition, CallId, HistoryEntry, Notice, Operation};
+use super::effect::{Acquisition, CallId, HistoryEntry, Operation};
 use super::input::{Found, Outcome};
 use super::lease::{Claim, Declared, Lease, Revision};
 use super::status::Reason;
@@ -75,16 +75,23 @@ impl Election {
             return self.finish(shutdown, turn);
         }
         if !self.is_busy() {
-            self.keep_looking(turn);
+            self.reads.keep_looking(&self.me, turn);
         }
-        self.read_if_due(turn);
-        if self.is_busy() || self.view.behind || self.suspicious {
-            return self.next_read();
+        self.reads
+            .send_if_due(&self.view, &mut self.outbox, turn.now);
+        if self.is_busy() || self.reads.is_blind() {
+            return self.reads.next();
         }
         let mut wait = None;
         match self.decide(turn.now) {
             Decision::Wait(until) => {
-                wait = earliest([until, self.check_stream(turn), self.stand_by(turn)]);
+                let checked = self.reads.check_stream(
+                    &self.view,
+                    self.me.timings(),
+                    &mut self.outbox,
+                    turn.now,
+                );
+                wait = earliest([until, checked, self.stand_by(turn)]);
             }
             Decision::Create => self.create(turn),
             Decision::Acquire(lease, from) => self.acquire(&lease, None, from, turn),
@@ -97,13 +104,11 @@ impl Election {
             }
             Decision::Adopt(attempt) => self.adopt(attempt, turn),
             Decision::Release(ended) => {
-                // The reply to the release shows more than a concurrent read, which could be
-                // answered from before the release.
-                self.read_due = self.read_due.filter(|due| *due > turn.now);
+                self.reads.replace_due(turn.now);
                 self.release(&ended, turn);
             }
         }
-        earliest([wait, self.next_read()])
+        earliest([wait, self.reads.next()])
     }
 
     pub(super) fn doing(&mut self) -> Option<&mut Doing> {
@@ -143,7 +148,7 @@ impl Election {
         from: Predecessor,
         turn: &mut Turn<'_>,
     ) {
-        let Some(token) = self.next_token(lease) else {
+        let Some(token) = self.view.next_token(lease) else {
             return;
         };
         let timings = self.me.tunables.timings;
@@ -203,8 +208,7 @@ impl Election {
     /// Sends a release. From now on the claim is ended (for all callers it already was).
     pub(super) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
         self.claims.releasing(ended);
-        // A read in flight may be answered from before the release.
-        self.reading = None;
+        self.reads.drop_in_flight();
         let call = self.outbox.call(Operation::Release {
             claim: ended.claim,
             revision: Revision::random(turn.random),
@@ -258,20 +262,17 @@ impl Election {
         match outcome {
             Outcome::Rejected | Outcome::Failed => self.claims.remove_call(call),
             Outcome::Applied(_) if self.claims.awaits(call) => {
-                self.fall_behind(turn.now);
+                self.reads.fall_behind(turn.now);
             }
             // The reply to an old read. The filters protect a foreign document from being written
             // to, but the next write should still be preceded by a read.
-            Outcome::Applied(Found::Foreign(_)) => self.fall_behind(turn.now),
+            Outcome::Applied(Found::Foreign(_)) => self.reads.fall_behind(turn.now),
             // It shows a claim that follows the document as last seen. If that document is stored
             // again, the claim may still lead, which only a read can notice.
             Outcome::Applied(Found::Lease(lease))
                 if (self.view.lease()).is_some_and(|known| lease.token > known.token) =>
             {
-                self.view.behind = true;
-                if self.reading.is_none() {
-                    self.read_soon(turn.now);
-                }
+                self.reads.late_reply(turn.now);
             }
             Outcome::Applied(_) | Outcome::Unknown => {}
         }
@@ -300,11 +301,11 @@ impl Election {
                     // The holder renewed, or another candidate was faster, and the stream reported
                     // neither.
                     Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
-                        self.reopen_stream();
+                        self.outbox.extend(self.reads.reopen());
                     }
                     Predecessor::Myself => {}
                 }
-                self.fall_behind(turn.now);
+                self.reads.fall_behind(turn.now);
             }
             Outcome::Failed => self.retry_later(turn),
             Outcome::Applied(_) | Outcome::Unknown => {
@@ -331,7 +332,7 @@ impl Election {
             }
             Outcome::Rejected => {
                 self.claims.remove_pending(attempt.claim);
-                self.fall_behind(turn.now);
+                self.reads.fall_behind(turn.now);
             }
             Outcome::Failed => self.retry_later(turn),
             Outcome::Applied(_) | Outcome::Unknown => {
@@ -345,11 +346,11 @@ impl Election {
     /// store was rolled back; only a linearizable read can distinguish the two.
     pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.judge(&found) == Plausible::Yes {
-            self.looked_at = turn.now;
+            self.reads.looked(turn.now);
             self.observe(found, turn);
         } else {
-            self.suspicious = true;
-            self.fall_behind(turn.now);
+            self.reads.suspect(turn.now);
+            self.reads.fall_behind(turn.now);
         }
     }
 
@@ -361,38 +362,15 @@ impl Election {
             }
             Outcome::Rejected => {
                 self.claims.remove_ended(claim);
-                self.fall_behind(turn.now);
+                self.reads.fall_behind(turn.now);
             }
             Outcome::Failed | Outcome::Unknown => self.retry_later(turn),
         }
     }
 
-    /// Marks the view as behind the store, so that a read precedes the next write. A read in flight
-    /// may have been answered before, so it does not count.
-    pub(super) fn fall_behind(&mut self, now: BootTime) {
-        self.view.behind = true;
-        self.reading = None;
-        self.read_soon(now);
-    }
-
     /// Schedules a read after a write that failed or has an unknown outcome.
     pub(super) fn retry_later(&mut self, turn: &mut Turn<'_>) {
-        let at = self.me.retry_at(turn);
-        self.view.behind = true;
-        self.read_soon(at);
-    }
-
-    /// Draws a random delay for a new revision, so that candidates do not act simultaneously.
-    pub(super) fn new_revision_seen(&mut self, turn: &mut Turn<'_>) {
-        self.waits.draw(turn);
-        self.registration.draw(turn);
-        let exhausted = self
-            .view
-            .lease()
-            .is_some_and(|lease| !self.token_can_grow(lease));
-        if exhausted {
-            self.outbox.notice(Notice::TokensExhausted);
-        }
+        self.reads.read_before_write(self.me.retry_at(turn));
     }
 
     /// Returns the ended claim that remains of a tenure.

@@ -14,7 +14,7 @@ impl Election {
         let revision = Revision::random(turn.random);
         let call = self.outbox.call(Operation::Create {
             revision,
-            token: self.token_highest,
+            token: self.view.token_highest(),
         });
         self.start(Doing::Creating {
             call,
@@ -46,7 +46,7 @@ impl Election {
                         self.store_went_back(seen, found, turn);
                     }
                     (Plausible::Yes, Found::Lease(lease)) if overtaken => {
-                        self.store_went_back(self.token_highest, Some(lease.token), turn);
+                        self.store_went_back(self.view.token_highest(), Some(lease.token), turn);
                     }
                     (Plausible::Yes, _) => {}
                 }
@@ -54,7 +54,7 @@ impl Election {
             }
             Outcome::Rejected => {
                 self.view.exists();
-                self.fall_behind(turn.now);
+                self.reads.fall_behind(turn.now);
             }
             Outcome::Failed | Outcome::Unknown => self.retry_later(turn),
         }

@@ -70,7 +70,7 @@ impl Election {
         if self.workload.runs() {
             return Decision::Wait(None);
         }
-        match &self.view.document {
+        match self.view.document() {
             Document::Foreign(_) if planted!(ForeignOverwritten) => Decision::Create,
             Document::NotRead | Document::Foreign(_) => Decision::Wait(None),
             Document::Missing if self.waits.is_unhealthy() => Decision::Wait(None),
@@ -91,7 +91,7 @@ impl Election {
             // All others leave it to this candidate, so it does not spread out.
             Some(reserved) if reserved.identity == self.me.identity => BootTime::default(),
             Some(reserved) => {
-                let reserved_until = self.view.seen + self.reserved_for(reserved, lease);
+                let reserved_until = self.view.seen() + self.reserved_for(reserved, lease);
                 reserved_until.max(self.waits.acquire_not_before())
             }
             None => self.waits.acquire_not_before(),
@@ -154,7 +154,7 @@ impl Election {
             // The wait is the holder's own declared duration, counted on this candidate's clock
             // from when it first saw the revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
-            let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
+            let expires = self.view.seen() + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.head_start_of_others(lease)
         };
         let at = expires.max(self.gate());
@@ -167,7 +167,7 @@ impl Election {
             Predecessor::Expired {
                 identity: holder.identity.clone(),
                 token: lease.token,
-                seen: self.view.seen,
+                seen: self.view.seen(),
             }
         };
         Decision::TakeOver(lease.clone(), entry(Reason::TookOver), from)
@@ -184,16 +184,7 @@ impl Election {
         Decision::Wait(opens.into_iter().chain([from]).min())
     }
 
-    pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
-        let highest = if planted!(HighestTokenForgotten) {
-            Token::ZERO
-        } else {
-            self.token_highest
-        };
-        lease.token.max(highest).next()
-    }
-
-    pub(super) fn token_can_grow(&self, lease: &Lease) -> bool {
-        self.next_token(lease).is_some()
+    fn token_can_grow(&self, lease: &Lease) -> bool {
+        self.view.next_token(lease).is_some()
     }
 }

@@ -11,22 +11,24 @@ impl Election {
     pub(super) fn finish(&mut self, shutdown: Shutdown, turn: &mut Turn<'_>) -> Option<BootTime> {
         // A release drops a read in flight, even if the view waits for it.
         if !self.is_busy() {
-            self.keep_looking(turn);
+            self.reads.keep_looking(&self.me, turn);
         }
         // A claim is released only after its workload is gone (I6). A stuck workload is not waited
         // for, because it may never end.
         let stuck = self.workload.is_stuck();
         if self.workload.runs() && !stuck {
-            self.read_if_due(turn);
-            return self.next_read();
+            self.reads
+                .send_if_due(&self.view, &mut self.outbox, turn.now);
+            return self.reads.next();
         }
         let keep = shutdown.keep || stuck;
         let open = !self.claims.is_empty() || self.is_busy();
         let drain = self.workload.drain();
         let from = drain.map_or_else(BootTime::default, DrainAfterLoss::worth_waiting_until);
         if open && from > turn.now && !keep {
-            self.read_if_due(turn);
-            return earliest([Some(from), self.next_read()]);
+            self.reads
+                .send_if_due(&self.view, &mut self.outbox, turn.now);
+            return earliest([Some(from), self.reads.next()]);
         }
         let releases = self.release_from() <= turn.now && !keep;
         let by = shutdown
@@ -38,12 +40,14 @@ impl Election {
         });
         if by > turn.now && releases {
             if self.is_busy() {
-                self.read_if_due(turn);
+                self.reads
+                    .send_if_due(&self.view, &mut self.outbox, turn.now);
                 return Some(by);
             }
-            if self.view.behind && open {
-                self.read_if_due(turn);
-                return earliest([Some(by), self.next_read()]);
+            if self.reads.is_behind() && open {
+                self.reads
+                    .send_if_due(&self.view, &mut self.outbox, turn.now);
+                return earliest([Some(by), self.reads.next()]);
             }
             let lease = self.view.lease();
             let mine = lease.and_then(|lease| self.claims.stored_in(lease, &self.me.identity));
@@ -70,7 +74,8 @@ impl Election {
         let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
         self.is_acquiring()
             || !self.claims.is_empty()
-            || (!self.view.behind && held.is_some_and(|holder| holder.session == self.me.session))
+            || (!self.reads.is_behind()
+                && held.is_some_and(|holder| holder.session == self.me.session))
     }
 
     /// Returns true if this candidate has exited while its claim may still be stored, because no

@@ -60,7 +60,8 @@ enum Files {
 impl Election {
     /// Does everything that is due; returns the next wakeup.
     pub(super) fn lead(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        self.read_if_due(turn);
+        self.reads
+            .send_if_due(&self.view, &mut self.outbox, turn.now);
         self.renew_if_due(turn);
         let preferred = self.give_way(turn);
         let (wait, release) = match &mut self.state {
@@ -82,7 +83,7 @@ impl Election {
             tenure.next_renewal(),
             wait,
             preferred,
-            self.next_read(),
+            self.reads.next(),
         ])
     }
 
@@ -145,8 +146,7 @@ impl Election {
                 } else {
                     // The token was lowered, so the next leader could get a token that was already
                     // used.
-                    self.suspicious = true;
-                    self.read_soon(turn.now);
+                    self.reads.suspect(turn.now);
                 }
                 self.carry_out_request(&lease, turn);
             }
@@ -361,11 +361,11 @@ impl Election {
                 #[cfg(proof)]
                 if planted!(RenewedAfterDeadline) {
                     self.claims.add_pending(self.revived(&ended));
-                    return self.fall_behind(turn.now);
+                    return self.reads.fall_behind(turn.now);
                 }
                 if self.workload.runs() || self.release_from() > turn.now {
                     self.claims.add_ended(ended);
-                    self.fall_behind(turn.now);
+                    self.reads.fall_behind(turn.now);
                 } else {
                     self.release(&ended, turn);
                 }
@@ -378,7 +378,7 @@ impl Election {
                 // proves anything to the next process.
                 self.forget_claim();
                 self.state = State::Contending(Contending::checking(tenure.claim, tenure.chain()));
-                self.fall_behind(turn.now);
+                self.reads.fall_behind(turn.now);
             }
             // The lease expires by itself. The release follows only if the workload is confirmed
             // gone before that (I6).
@@ -386,7 +386,7 @@ impl Election {
                 self.reason = Some(Reason::WorkloadStuck);
                 let ended = self.end(&tenure, Reason::WorkloadStuck, reserved_for);
                 self.claims.add_ended(ended);
-                self.fall_behind(turn.now);
+                self.reads.fall_behind(turn.now);
             }
             // Nothing to release, because the document that named this claim is gone.
             Loss::StoreRolledBack => self.reason = Some(Reason::StoreRolledBack),

@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
-use super::lease::{Claim, Lease, Revision};
+use super::lease::{Claim, Holder, Lease, Revision};
 use super::time::BootTime;
+use super::timings::Timings;
 
 /// Precision of the estimate: in a narrower window a renewal is read once, at the end of the window.
 const NARROW: Duration = Duration::from_millis(30);
@@ -25,13 +26,13 @@ const DOUBLINGS_MAX: u32 = 16;
 /// The last renewal that was seen, and when it was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Phase {
-    seen: Option<Seen>,
+    seen: Option<Observed>,
     /// Instant at which the read in flight was sent.
     asked: BootTime,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Seen {
+struct Observed {
     revision: Revision,
     claim: Claim,
     /// The revision was stored after the first instant, and by the second.
@@ -78,7 +79,7 @@ impl Phase {
                 after = after.max(begin);
             }
         }
-        self.seen = Some(Seen {
+        self.seen = Some(Observed {
             revision,
             claim,
             stored: (after, now),
@@ -103,7 +104,14 @@ impl Phase {
     }
 }
 
-impl Seen {
+/// Returns the interval of the holder's renewals, as declared, or this candidate's own.
+pub(super) fn renewal_interval(lease: Option<&Lease>, own: &Timings) -> Duration {
+    let holder = lease.and_then(|lease| lease.holder.as_ref());
+    let declared = holder.and_then(Holder::renewals_every);
+    declared.unwrap_or(own.renew_interval())
+}
+
+impl Observed {
     /// Returns the window in which the next renewal is expected to be stored.
     fn window(&self, interval: Duration) -> (BootTime, BootTime) {
         let (after, by) = self.stored;

@@ -1,108 +1,332 @@
-//! Reads of the document: when to read, what to trust, and what to do with a reply.
+//! Reads of the document: when to read, and whether to trust a reply.
 //!
 //! This module does not write. A reply that shows a rolled-back store is not trusted before a
 //! linearizable read confirms it.
 
-use std::time::Duration;
-
-use super::effect::{Notice, Operation};
+use super::Turn;
+use super::candidate::Participant;
+use super::effect::{CallId, Effect, Operation};
 use super::following::Following;
-use super::input::{Found, Outcome};
-use super::lead::Loss;
-use super::lease::{Holder, Lease, Session, Token};
-use super::status::Reason;
+use super::input::{Found, Outcome, Watch};
+use super::lease::{Lease, Token};
+use super::outbox::Outbox;
+use super::phase::{Phase, renewal_interval};
 use super::time::BootTime;
-use super::view::{self, Document};
-use super::{Election, Reading, State, Turn};
+use super::timings::Timings;
+use super::view::{Document, Plausible, View};
 
-impl Election {
-    pub(super) fn read_soon(&mut self, now: BootTime) {
-        self.read_due = Some(self.read_due.map_or(now, |due| due.min(now)));
+/// What is to be read, and what reports changes in between.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Reads {
+    /// The open source of changes that others make.
+    following: Following,
+    in_flight: Option<Reading>,
+    /// Instant of the next read; `None` if only a hint triggers one.
+    due: Option<BootTime>,
+    /// True if the document must be read before the next write: nothing was read yet, or a write or
+    /// an event showed that the view is behind.
+    behind: bool,
+    /// True if the next read must be linearizable, because a reply showed a lower token or no
+    /// document.
+    suspicious: bool,
+    /// Instant at which a reply last showed the document.
+    looked_at: BootTime,
+    /// When the last answer of the store ceases to count. A reload does not shorten it, since
+    /// the stream still reports at the pace of the durations before.
+    answers_until: Option<BootTime>,
+}
+
+/// A read in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Reading {
+    call: CallId,
+    confirm: bool,
+    /// Token that the document was known to have when the read was sent.
+    token_known: Option<Token>,
+    /// True if the read checks that the open stream reports all changes.
+    checks_stream: bool,
+    /// True if an event was applied after the read was sent.
+    overtaken: bool,
+}
+
+/// Meaning of a reply to a read.
+pub(super) enum ReadReply {
+    /// No document; another read follows.
+    Unanswered,
+    /// A document of a store that may have been rolled back; a linearizable read follows.
+    Untrusted,
+    Shows {
+        reading: Reading,
+        found: Found,
+        /// The token seen before, and the one found, if the store was rolled back.
+        rolled_back: Option<(Token, Option<Token>)>,
+    },
+}
+
+impl Reads {
+    pub(super) fn new(now: BootTime) -> Self {
+        Self {
+            following: Following::Nothing,
+            in_flight: None,
+            due: Some(now),
+            behind: true,
+            suspicious: false,
+            looked_at: now,
+            answers_until: None,
+        }
+    }
+
+    /// Returns true if a read must precede the next write.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Returns true if only a linearizable read can tell what is stored.
+    pub(super) fn is_suspicious(&self) -> bool {
+        self.suspicious
+    }
+
+    /// Returns true if the view is not known to be what is stored.
+    pub(super) fn is_blind(&self) -> bool {
+        self.behind || self.suspicious
+    }
+
+    pub(super) fn awaits(&self, call: CallId) -> bool {
+        self.in_flight.is_some_and(|reading| reading.call == call)
+    }
+
+    /// Returns the instant at which a lease duration has passed without an answer from the store;
+    /// `None` before the first answer.
+    pub(super) fn answers_until(&self) -> Option<BootTime> {
+        self.answers_until
+    }
+
+    /// Returns true if an event of the open stream is only a reason to read.
+    pub(super) fn is_late(&self) -> bool {
+        matches!(self.following, Following::LateStream(_))
     }
 
     /// Returns the instant of the next read; `None` while one is in flight or none is due.
-    pub(super) fn next_read(&self) -> Option<BootTime> {
-        self.read_due.filter(|_| self.reading.is_none())
+    pub(super) fn next(&self) -> Option<BootTime> {
+        self.due.filter(|_| self.in_flight.is_none())
+    }
+
+    /// Schedules a read at `at`, unless an earlier one is scheduled.
+    pub(super) fn read_at(&mut self, at: BootTime) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    /// Schedules a read at `at`, and lets it precede the next write.
+    pub(super) fn read_before_write(&mut self, at: BootTime) {
+        self.behind = true;
+        self.read_at(at);
+    }
+
+    /// Marks the view as behind the store, so that a read precedes the next write. A read in flight
+    /// may have been answered before, so it does not count.
+    pub(super) fn fall_behind(&mut self, now: BootTime) {
+        self.in_flight = None;
+        self.read_before_write(now);
+    }
+
+    /// Requires a linearizable read.
+    pub(super) fn suspect(&mut self, now: BootTime) {
+        self.suspicious = true;
+        self.read_at(now);
+    }
+
+    /// Marks the view as behind because of a late reply. A read in flight is sufficient.
+    pub(super) fn late_reply(&mut self, now: BootTime) {
+        self.behind = true;
+        if self.in_flight.is_none() {
+            self.read_at(now);
+        }
+    }
+
+    /// Drops the reads that the reply to a release replaces: it shows more than a concurrent read,
+    /// which could be answered from before the release.
+    pub(super) fn replace_due(&mut self, now: BootTime) {
+        self.due = self.due.filter(|due| *due > now);
+    }
+
+    /// Drops the read in flight, which may be answered from before a release.
+    pub(super) fn drop_in_flight(&mut self) {
+        self.in_flight = None;
+    }
+
+    /// Drops all reads, because a claim begins to lead: a read in flight is older than the claim,
+    /// and the reply that granted the claim showed the document.
+    pub(super) fn begin_to_lead(&mut self) {
+        self.behind = false;
+        self.in_flight = None;
+        self.suspicious = false;
+        self.due = None;
+    }
+
+    /// Records that the store answered.
+    pub(super) fn contact(&mut self, timings: &Timings, now: BootTime) {
+        self.answers_until = Some(now + timings.lease_duration());
+    }
+
+    /// Records that a reply shows the document as it is.
+    pub(super) fn looked(&mut self, now: BootTime) {
+        self.looked_at = now;
+    }
+
+    /// Records that an event was applied to the view.
+    pub(super) fn overtake(&mut self) {
+        if let Some(reading) = &mut self.in_flight {
+            reading.overtaken = true;
+        }
     }
 
     /// Sends a read if one is due and none is in flight.
-    pub(super) fn read_if_due(&mut self, turn: &Turn<'_>) {
-        if self.reading.is_none() && self.read_due.is_some_and(|due| due <= turn.now) {
-            self.read(false);
+    pub(super) fn send_if_due(&mut self, view: &View, outbox: &mut Outbox, now: BootTime) {
+        if self.next().is_some_and(|due| due <= now) {
+            self.send(false, view, outbox, now);
         }
     }
 
-    fn read(&mut self, checks_stream: bool) {
+    fn send(&mut self, checks_stream: bool, view: &View, outbox: &mut Outbox, now: BootTime) {
         let confirm = self.suspicious;
         if let Some(phase) = self.following.phase() {
-            phase.asks(self.now);
+            phase.asks(now);
         }
-        let call = self.outbox.call(Operation::Read { confirm });
-        let token_known = self.view.document_token();
-        self.reading = Some(Reading {
-            call,
+        self.in_flight = Some(Reading {
+            call: outbox.call(Operation::Read { confirm }),
             confirm,
-            token_known,
+            token_known: view.document_token(),
             checks_stream,
             overtaken: false,
         });
-        self.read_due = None;
+        self.due = None;
     }
 
     /// Sends reads in addition to an open stream, which may be stale although it answers: once per
     /// lease duration, and more often while the holder appears not to renew. Hints report no
-    /// renewals, and a late stream reports them too late; then only these reads show renewals.
-    /// Returns the instant of the next such read.
-    pub(super) fn check_stream(&mut self, turn: &Turn<'_>) -> Option<BootTime> {
-        if !self.following.is_open() || self.reading.is_some() || self.read_due.is_some() {
+    /// renewals, and a late stream reports them too late, so with them these are the reads that
+    /// show them. Returns the instant of the next such read.
+    pub(super) fn check_stream(
+        &mut self,
+        view: &View,
+        timings: &Timings,
+        outbox: &mut Outbox,
+        now: BootTime,
+    ) -> Option<BootTime> {
+        if !self.following.is_open() || self.in_flight.is_some() || self.due.is_some() {
             return None;
         }
-        let timings = &self.me.tunables.timings;
         let regular = self.looked_at + timings.lease_duration();
-        let silence = self.looked_at.max(self.view.seen) + 2 * timings.renew_interval();
-        let is_held = self.view.lease().is_some_and(|l| l.holder.is_some());
+        let silence = self.looked_at.max(view.seen()) + 2 * timings.renew_interval();
+        let is_held = view.lease().is_some_and(|l| l.holder.is_some());
         let checked = if is_held {
             regular.min(silence)
         } else {
             regular
         };
-        let due = checked.min(self.renewal_due().unwrap_or(checked));
-        if due > turn.now {
+        let due = checked.min(self.renewal_due(view, timings).unwrap_or(checked));
+        if due > now {
             return Some(due);
         }
-        self.read(true);
+        self.send(true, view, outbox, now);
         None
     }
 
     /// Returns the instant of the next read if renewals are not reported: right after the next
     /// renewal is expected, or one interval after the last read if nothing is renewed.
-    fn renewal_due(&self) -> Option<BootTime> {
+    fn renewal_due(&self, view: &View, timings: &Timings) -> Option<BootTime> {
         let mut following = self.following;
         let phase = following.phase()?;
-        let interval = self.renewals_every(self.view.lease());
-        let renews = self
-            .view
-            .lease()
-            .is_some_and(|l| l.holder.is_some() && !l.paused);
-        let retry = self.me.timings().retry_interval();
-        let expected = phase.next_read(interval, retry).filter(|_| renews);
+        let lease = view.lease();
+        let interval = renewal_interval(lease, timings);
+        let renews = lease.is_some_and(|l| l.holder.is_some() && !l.paused);
+        let expected = phase.next_read(interval, timings.retry_interval());
+        let expected = expected.filter(|_| renews);
         Some(expected.unwrap_or(self.looked_at + interval))
     }
 
-    /// Returns the interval of the holder's renewals, as declared, or this candidate's own.
-    fn renewals_every(&self, lease: Option<&Lease>) -> Duration {
-        let holder = lease.and_then(|lease| lease.holder.as_ref());
-        let declared = holder.and_then(Holder::renewals_every);
-        declared.unwrap_or(self.me.timings().renew_interval())
+    /// Schedules the next read if nothing else reports what others do: there is no change stream,
+    /// or the view is behind. A candidate's own write does not schedule a read. Without this poll,
+    /// a candidate that released would see its successor only when it may contend again, and would
+    /// wait a whole lease duration from then on.
+    pub(super) fn keep_looking(&mut self, me: &Participant, turn: &mut Turn<'_>) {
+        let unaware = !self.following.is_open() || self.is_blind();
+        if unaware && self.in_flight.is_none() && self.due.is_none() {
+            let poll = me.retry_at(turn);
+            // The stream may have been lost shortly before the regular read was due.
+            let regular = self.looked_at + me.timings().lease_duration();
+            let regular = Some(regular).filter(|regular| *regular > turn.now);
+            self.due = regular.into_iter().chain([poll]).min();
+        }
     }
 
-    /// Reopens the stream if a read shows a change that the stream did not report. A late stream
-    /// may still report it.
-    fn judge_stream(&mut self, found: &Found) {
-        if matches!(self.following, Following::LateStream(_)) {
-            return;
+    /// Handles the reply to the read in flight.
+    pub(super) fn reply(
+        &mut self,
+        outcome: Outcome,
+        view: &View,
+        me: &Participant,
+        turn: &mut Turn<'_>,
+    ) -> ReadReply {
+        let reading = self.in_flight.take();
+        let (Some(reading), Outcome::Applied(found)) = (reading, outcome) else {
+            self.read_at(me.retry_at(turn));
+            return ReadReply::Unanswered;
+        };
+        self.suspicious = false;
+        let rolled_back = match view.judge(&found) {
+            Plausible::Yes => None,
+            // Anything seen after the read was sent may be newer than the reply, so another read is
+            // needed. A deposed primary answers a majority read in the same way, so only a
+            // linearizable read is proof.
+            Plausible::WentBack { seen, .. }
+                if !reading.confirm || reading.token_known != Some(seen) =>
+            {
+                self.suspect(turn.now);
+                return ReadReply::Untrusted;
+            }
+            Plausible::WentBack { seen, found } => Some((seen, found)),
+        };
+        ReadReply::Shows {
+            reading,
+            found,
+            rolled_back,
         }
-        let unchanged = match (found, &self.view.document) {
+    }
+
+    /// Returns false if an event overtook the reply, which may then be older or newer. Another read
+    /// must resolve this before any write.
+    pub(super) fn is_current(
+        &mut self,
+        reading: &Reading,
+        found: &Found,
+        contends: bool,
+        view: &View,
+        now: BootTime,
+    ) -> bool {
+        let shown = match found {
+            Found::Lease(lease) => Some(lease.revision),
+            Found::Missing | Found::Foreign(_) => None,
+        };
+        let current = !contends || !reading.overtaken || shown == view.revision();
+        if !current {
+            self.fall_behind(now);
+        }
+        current
+    }
+
+    /// Reopens the stream if the read was to check it and shows a change that the stream did not
+    /// report. A late stream may still report it.
+    pub(super) fn judge_stream(
+        &mut self,
+        reading: &Reading,
+        found: &Found,
+        view: &View,
+    ) -> Option<Effect> {
+        if !reading.checks_stream || self.is_late() {
+            return None;
+        }
+        let unchanged = match (found, view.document()) {
             // The standby may be assumed. Hints do not report renewals.
             (Found::Lease(now), Document::Lease(before)) => {
                 let standby = now.standby.clone();
@@ -115,184 +339,102 @@ impl Election {
             (Found::Missing, Document::Missing) | (Found::Foreign(_), Document::Foreign(_)) => true,
             _ => false,
         };
-        if !unchanged {
-            self.reopen_stream();
-        }
+        if unchanged { None } else { self.reopen() }
     }
 
-    /// Schedules the next read if nothing else reports what others do: there is no change stream,
-    /// or the view is behind. A candidate's own write does not schedule a read. Without this poll,
-    /// a candidate that released would see its successor only when it may contend again, and would
-    /// wait a whole lease duration from then on.
-    pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
-        let blind = !self.following.is_open() || self.view.behind || self.suspicious;
-        if blind && self.reading.is_none() && self.read_due.is_none() {
-            let poll = self.me.retry_at(turn);
-            // The stream may have been lost shortly before the regular read was due.
-            let regular = self.looked_at + self.me.timings().lease_duration();
-            let regular = Some(regular).filter(|regular| *regular > turn.now);
-            self.read_due = regular.into_iter().chain([poll]).min();
-        }
-    }
-
-    /// Handles the reply to a read.
-    pub(super) fn read_reply(&mut self, outcome: Outcome, turn: &mut Turn<'_>) {
-        let Some(reading) = self.reading.take() else {
-            return;
-        };
-        let found = match outcome {
-            Outcome::Applied(found) => found,
-            Outcome::Rejected | Outcome::Failed | Outcome::Unknown => {
-                let retry = self.me.retry_at(turn);
-                self.read_soon(retry);
-                self.settle_check(None, turn);
-                return;
-            }
-        };
-        self.suspicious = false;
-        if let view::Plausible::WentBack { seen, found: token } = self.view.judge(&found) {
-            // Anything seen after the read was sent may be newer than the reply, so another read is
-            // needed.
-            if reading.confirm && reading.token_known == Some(seen) {
-                self.store_went_back(seen, token, turn);
-            } else {
-                // A deposed primary answers a majority read in the same way, so only a linearizable
-                // read is proof.
-                self.suspicious = true;
-                self.read_soon(turn.now);
-                return;
-            }
-        }
-        self.looked_at = turn.now;
-        if reading.overtaken && self.shows_another_revision(&found) {
-            // The event may be older or newer than this reply. Another read must resolve this
-            // before any write.
-            self.fall_behind(turn.now);
-            return;
-        }
-        if reading.checks_stream {
-            self.judge_stream(&found);
-        }
+    /// Schedules what follows a current reply.
+    pub(super) fn follow_up(
+        &mut self,
+        found: &Found,
+        contends: bool,
+        me: &Participant,
+        turn: &mut Turn<'_>,
+    ) {
         // Changes reported while the read was in flight may not be in the reply.
         let in_phase = self.following.reads_renewals();
-        self.view.behind = !in_phase && self.read_due.is_some_and(|due| due <= turn.now);
-        self.note_renewal(&found, turn.now);
-        let contending = matches!(self.state, State::Contending(_));
-        if contending && (!self.following.is_open() || matches!(found, Found::Foreign(_))) {
-            let poll = self.me.retry_at(turn);
-            self.read_due = Some(self.read_due.map_or(poll, |due| due.min(poll)));
-        }
-        match self.state {
-            State::Leading(_) | State::Stopping(_) => self.leader_read(found, turn),
-            State::Contending(_) => {
-                self.settle_check(Some(&found), turn);
-                self.observe(found, turn);
-            }
-            State::Exited => {}
-        }
-    }
-
-    /// Records the reply to a read for the estimate of the next renewal.
-    fn note_renewal(&mut self, found: &Found, now: BootTime) {
+        self.behind = !in_phase && self.due.is_some_and(|due| due <= turn.now);
         let lease = match found {
             Found::Lease(lease) => Some(lease),
             Found::Missing | Found::Foreign(_) => None,
         };
-        let interval = self.renewals_every(lease);
         if let Some(phase) = self.following.phase() {
-            phase.shows(lease, interval, now);
+            phase.shows(lease, renewal_interval(lease, me.timings()), turn.now);
+        }
+        if contends && (!self.following.is_open() || matches!(found, Found::Foreign(_))) {
+            self.read_at(me.retry_at(turn));
         }
     }
 
-    fn shows_another_revision(&self, found: &Found) -> bool {
-        let contending = matches!(self.state, State::Contending(_));
-        let shown = match found {
-            Found::Lease(lease) => Some(lease.revision),
-            Found::Missing | Found::Foreign(_) => None,
-        };
-        contending && shown != self.view.revision()
-    }
-
-    /// Ends the check of a rejected claim, after its document was read or the read failed.
-    pub(super) fn settle_check(&mut self, found: Option<&Found>, turn: &mut Turn<'_>) {
-        let State::Contending(contending) = &mut self.state else {
-            return;
-        };
-        let Some(checking) = contending.checking.take() else {
-            return;
-        };
-        if let Some(Found::Lease(lease)) = found
-            && lease
-                .holder
-                .as_ref()
-                .is_some_and(|h| h.claim == checking.claim)
-            && !checking.chain.contains(&lease.revision)
-        {
-            // The stored claim is this process's own, with a revision that it never sent: a forked
-            // machine renews it, or the document was edited by hand.
-            self.outbox.notice(Notice::Duplicate {
-                session: self.me.session,
-            });
-            self.me.session = Session::random(turn.random);
-            self.reason = Some(Reason::Duplicate);
-        }
-    }
-
-    pub(super) fn store_went_back(
+    /// Handles an event of the source of changes; returns the document that it shows, if any.
+    pub(super) fn watch(
         &mut self,
-        seen: Token,
-        found: Option<Token>,
-        turn: &mut Turn<'_>,
-    ) {
-        let wait = if planted!(OwnQuarantine) {
-            self.me.timings().lease_duration()
-        } else {
-            self.view.lease_longest()
-        };
-        self.waits.quarantine_until(Some(turn.now + wait));
-        self.outbox
-            .notice(Notice::StoreRolledBack { seen, found, wait });
-        self.claims.clear();
-        if self.state.tenure().is_some() {
-            self.lose(Loss::StoreRolledBack, turn);
-        } else {
-            self.reason = Some(Reason::StoreRolledBack);
-            if let State::Contending(contending) = &mut self.state {
-                contending.checking = None;
+        watch: Watch,
+        leads: bool,
+        timings: &Timings,
+        now: BootTime,
+    ) -> Option<Lease> {
+        match watch {
+            Watch::Lost => {
+                self.following = Following::Nothing;
+                if !leads {
+                    self.read_at(now);
+                }
+                return None;
             }
+            Watch::Opened => self.follow(Following::Stream, now),
+            Watch::LateStreamOpened => self.follow(Following::LateStream(Phase::default()), now),
+            Watch::HintsOpened => self.follow(Following::Hints(Phase::default()), now),
+            Watch::Alive | Watch::Changed(_) => {}
+            // The view stays usable: a hint may be false, and hints without end must not keep a
+            // candidate from acting on what it has read.
+            Watch::Hint => self.read_at(now),
+            Watch::Unclear if self.is_late() => self.read_at(now),
+            Watch::Unclear => self.read_before_write(now),
+        }
+        self.contact(timings, now);
+        if let Watch::Changed(lease) = watch {
+            Some(lease)
+        } else {
+            None
         }
     }
 
-    /// Applies the content of a reply or of a trusted event to the view.
-    pub(super) fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
-        let foreign_before = matches!(self.view.document, Document::Foreign(_));
-        let revision_before = self.view.revision();
-        if let Found::Lease(lease) = &found {
-            self.note_seen(lease);
-            if self.claims.forget_superseded(lease, self.recorded.claim) {
-                self.forget_claim();
-            }
-            self.waits.observe(lease);
-            let claim_before = self
-                .view
-                .lease()
-                .and_then(|l| l.holder.as_ref())
-                .map(|h| h.claim);
-            if let Some(holder) = &lease.holder
-                && holder.lease_duration.valid().is_none()
-                && claim_before != Some(holder.claim)
-            {
-                let (identity, millis) = (holder.identity.clone(), holder.lease_duration.millis);
-                self.outbox
-                    .notice(Notice::InvalidLeaseDuration { identity, millis });
-            }
+    /// Handles the opening of a source of changes.
+    fn follow(&mut self, following: Following, now: BootTime) {
+        // The read must follow the opening so that no change in between is missed. A read in flight
+        // may have been answered before the opening, so it is dropped.
+        self.following = following;
+        self.in_flight = None;
+        self.read_at(now);
+    }
+
+    /// Requests a new stream or cursor, because the open one can no longer be trusted.
+    pub(super) fn reopen(&mut self) -> Option<Effect> {
+        let open = std::mem::replace(&mut self.following, Following::Nothing).is_open();
+        open.then_some(Effect::ReopenStream)
+    }
+
+    /// Reads immediately if a read is scheduled.
+    pub(super) fn hurry(&mut self, now: BootTime) {
+        if self.due.is_some() {
+            self.read_at(now);
         }
-        if let (false, Found::Foreign(why)) = (foreign_before, &found) {
-            self.outbox.notice(Notice::Foreign { why: why.clone() });
-        }
-        self.view.observe(found, turn.now);
-        if self.view.revision() != revision_before {
-            self.new_revision_seen(turn);
-        }
+    }
+
+    /// Checks that a candidate which is not busy does not stay behind the store.
+    pub(super) fn check_invariants(&self, idle: bool) {
+        let looks = self.in_flight.is_some() || self.due.is_some();
+        assert!(
+            !(idle && self.is_blind()) || looks,
+            "behind the store for ever"
+        );
+    }
+}
+
+#[cfg(all(test, not(proof)))]
+impl Reads {
+    /// Drops all reads, which no input does while the view is behind.
+    pub(super) fn never(&mut self) {
+        (self.in_flight, self.due) = (None, None);
     }
 }

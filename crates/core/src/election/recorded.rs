@@ -21,7 +21,6 @@ impl Election {
     /// Records what a reply or event shows, even if it is late or not trusted: the token was used,
     /// and its holder may lead for the declared duration.
     pub(super) fn note_seen(&mut self, lease: &Lease) {
-        self.token_highest = self.token_highest.max(lease.token);
         self.view.note_seen(lease);
         self.shown_while_creating(lease);
     }
@@ -34,7 +33,7 @@ impl Election {
             token,
             lease_longest,
         } = self.recorded;
-        if self.token_highest > token || self.view.lease_longest() > lease_longest {
+        if self.view.token_highest() > token || self.view.lease_longest() > lease_longest {
             self.record(claim);
         }
     }
@@ -45,7 +44,7 @@ impl Election {
     }
 
     pub(super) fn record(&mut self, claim: Option<Claim>) {
-        let (token, lease_longest) = (self.token_highest, self.view.lease_longest());
+        let (token, lease_longest) = (self.view.token_highest(), self.view.lease_longest());
         self.recorded = RecordedState {
             claim,
             token,

@@ -177,7 +177,7 @@ impl Election {
         turn: &Turn<'_>,
     ) -> Option<BootTime> {
         let open = self.is_standby() || self.registration.call.is_some();
-        if !open || self.suspicious {
+        if !open || self.reads.is_suspicious() {
             return None;
         }
         let latest = by.min(turn.now + WITHDRAWAL_MAX);

@@ -18,8 +18,8 @@ impl Election {
                 let stopped = self.status.role == Role::Stopping;
                 if contending.checking.is_some() || (self.shutdown.is_some() && stopped) {
                     Role::Stopping
-                } else if matches!(self.view.document, Document::NotRead)
-                    || self.expired_at().is_none_or(|at| at <= self.now)
+                } else if matches!(self.view.document(), Document::NotRead)
+                    || self.reads.answers_until().is_none_or(|at| at <= self.now)
                 {
                     Role::Unknown
                 } else if self.view.lease().is_some_and(|lease| lease.paused) {
@@ -82,11 +82,11 @@ impl Election {
         self.status.holder = self.holder_view(authority);
         self.status.session = self.me.session;
         self.status.reason = self.reason;
-        self.status.token_highest = self.token_highest;
+        self.status.token_highest = self.view.token_highest();
         if let State::Leading(tenure) = &self.state {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
-        self.status.store_reached = self.view.answers_until.is_some();
+        self.status.store_reached = self.reads.answers_until().is_some();
     }
 
     /// Returns the leader as far as this candidate knows. Its own name never appears without
@@ -104,7 +104,7 @@ impl Election {
             .holder
             .as_ref()
             .filter(|h| h.identity != self.me.identity)?;
-        let until = self.view.seen + holder.lease_duration.duration();
+        let until = self.view.seen() + holder.lease_duration.duration();
         (until > self.now).then(|| HolderView {
             identity: holder.identity.clone(),
             token: lease.token,
@@ -118,16 +118,14 @@ impl Election {
         let awake = self.outbox.wakeup().is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");
         let idle = matches!(self.state, State::Contending(_)) && !self.is_busy();
-        let looks = self.reading.is_some() || self.read_due.is_some();
-        let blind = self.view.behind || self.suspicious;
-        assert!(!(idle && blind) || looks, "behind the store for ever");
+        self.reads.check_invariants(idle);
         if let Some(authority) = self.status.authority {
             assert!(
                 authority.valid_until > self.now,
                 "authority outlives its deadline"
             );
             assert!(
-                authority.token <= self.token_highest,
+                authority.token <= self.view.token_highest(),
                 "a leader's token is not the highest"
             );
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::effect::Notice;
 use super::input::Found;
 use super::lease::{Lease, Revision, Standby, Token};
 use super::time::BootTime;
@@ -9,21 +10,17 @@ use super::time::BootTime;
 /// The last observation of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct View {
-    pub(super) document: Document,
+    document: Document,
     /// Instant at which a reply or event first showed this revision.
-    pub(super) seen: BootTime,
-    /// True if the document must be read before the next write: nothing was read yet, or a write or
-    /// an event showed that the view is behind.
-    pub(super) behind: bool,
+    seen: BootTime,
     /// Token of the document when last seen, by this process or by the previous one on the status
     /// directory; `None` if no document is known.
     document_token: Option<Token>,
+    /// The highest token that was ever used, as far as this candidate and the previous one know.
+    token_highest: Token,
     /// The longest valid lease duration seen by this process or the previous one, and at least the
     /// candidate's own.
     lease_longest: Duration,
-    /// When the last answer of the store ceases to count. A reload does not shorten it, since
-    /// the stream still reports at the pace of the durations before.
-    pub(super) answers_until: Option<BootTime>,
 }
 
 /// The stored content as last seen.
@@ -51,10 +48,9 @@ impl View {
         Self {
             document: Document::NotRead,
             seen: BootTime::default(),
-            behind: true,
             document_token: (remembered > Token::ZERO).then_some(remembered),
+            token_highest: remembered,
             lease_longest,
-            answers_until: None,
         }
     }
 
@@ -64,6 +60,40 @@ impl View {
             Document::Lease(lease) => Some(lease),
             Document::NotRead | Document::Missing | Document::Foreign(_) => None,
         }
+    }
+
+    pub(super) fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// Returns the instant at which the revision was first seen.
+    pub(super) fn seen(&self) -> BootTime {
+        self.seen
+    }
+
+    pub(super) fn token_highest(&self) -> Token {
+        self.token_highest
+    }
+
+    /// Returns the token of an acquisition of `lease`; `None` at the end of the range.
+    pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
+        let highest = if planted!(HighestTokenForgotten) {
+            Token::ZERO
+        } else {
+            self.token_highest
+        };
+        lease.token.max(highest).next()
+    }
+
+    /// Returns true if an event of a late stream may show more than the last read did. Renewals of
+    /// the known holder do not, because they are read when they are expected.
+    pub(super) fn is_older_than(&self, lease: &Lease) -> bool {
+        let Some(known) = self.lease() else {
+            return true;
+        };
+        let claim = |lease: &Lease| lease.holder.as_ref().map(|holder| holder.claim);
+        let changed = claim(lease) != claim(known) || lease.paused != known.paused;
+        lease.token >= known.token && changed
     }
 
     pub(super) fn revision(&self) -> Option<Revision> {
@@ -80,9 +110,15 @@ impl View {
     /// replies and untrusted ones count too: if the document is found missing later, it was
     /// deleted.
     pub(super) fn note_seen(&mut self, lease: &Lease) {
+        self.note_used(lease.token);
         self.document_token = self.document_token.max(Some(lease.token));
         let declared = lease.holder.as_ref().and_then(|h| h.lease_duration.valid());
         self.lease_longest = self.lease_longest.max(declared.unwrap_or_default());
+    }
+
+    /// Records that a token was used.
+    pub(super) fn note_used(&mut self, token: Token) {
+        self.token_highest = self.token_highest.max(token);
     }
 
     /// Records the standby of a leader, which does not observe events otherwise.
@@ -118,10 +154,33 @@ impl View {
         }
     }
 
-    /// Stores what was found. An unchanged revision with unchanged claim and token keeps the
-    /// instant when it was first seen; otherwise the instant is `now`. Ids are random, but ids of a
-    /// forked machine or of an edited document may repeat.
-    pub(super) fn observe(&mut self, found: Found, now: BootTime) {
+    /// Returns the notice of an unrecognized document, or of a declared duration out of range, if it
+    /// was not found before.
+    pub(super) fn strange(&self, found: &Found) -> Option<Notice> {
+        match found {
+            Found::Lease(lease) => {
+                let holder = lease.holder.as_ref()?;
+                let known = self.lease().and_then(|lease| lease.holder.as_ref());
+                let known = known.is_some_and(|known| known.claim == holder.claim);
+                let declared = holder.lease_duration;
+                (declared.valid().is_none() && !known).then(|| Notice::InvalidLeaseDuration {
+                    identity: holder.identity.clone(),
+                    millis: declared.millis,
+                })
+            }
+            Found::Foreign(why) => {
+                let known = matches!(self.document, Document::Foreign(_));
+                (!known).then(|| Notice::Foreign { why: why.clone() })
+            }
+            Found::Missing => None,
+        }
+    }
+
+    /// Stores what was found; returns true if it has another revision than before. A revision that is unchanged, and with it the claim and the token, keeps
+    /// the instant at which it was first seen; any other gets `now`. Ids are random, but those of a
+    /// forked machine or of a document that was edited may repeat.
+    pub(super) fn observe(&mut self, found: Found, now: BootTime) -> bool {
+        let revision_before = self.revision();
         let document = match found {
             Found::Lease(lease) => {
                 let same_token = self.lease().is_some_and(|l| l.token == lease.token);
@@ -146,5 +205,23 @@ impl View {
             Found::Foreign(why) => Document::Foreign(why),
         };
         self.document = document;
+        self.revision() != revision_before
+    }
+}
+
+#[cfg(proof)]
+impl View {
+    /// Copies the instant at which the previous process on the same directory first saw the
+    /// revision.
+    pub(super) fn continue_from(&mut self, before: &Self) {
+        self.seen = before.seen;
+    }
+}
+
+#[cfg(all(test, not(proof)))]
+impl View {
+    /// Sets the highest token, also to one that no input leads to.
+    pub(super) fn set_token_highest(&mut self, token: Token) {
+        self.token_highest = token;
     }
 }

@@ -341,7 +341,7 @@ impl super::Election {
 
     /// Returns true if an event is only a reason to read, because the stream is late.
     pub(crate) fn only_reads_after_events(&self) -> bool {
-        matches!(self.following, super::following::Following::LateStream(_))
+        self.reads.is_late()
     }
 
     /// Returns the revision that was seen last.
@@ -357,7 +357,7 @@ impl super::Election {
     /// Copies the instant at which the previous process on the same directory first saw the
     /// revision.
     pub(crate) fn continue_from(&mut self, before: &Self) {
-        self.view.seen = before.view.seen;
+        self.view.continue_from(&before.view);
     }
 
     /// Lets a claim that was found lead as if its renewal had been acknowledged.

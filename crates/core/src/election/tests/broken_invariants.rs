@@ -47,9 +47,13 @@ fn a_wakeup_that_is_due_already_would_never_end() {
 fn a_candidate_that_is_behind_the_store_reads() {
     let (_, mut stored) = leader("a", at(0));
     let b = follower("b", at(0), &mut stored);
-    let changes: [fn(&mut Election); 2] = [|e| e.view.behind = true, |e| e.suspicious = true];
+    let changes: [fn(&mut Election); 2] =
+        [|e| e.reads.fall_behind(e.now), |e| e.reads.suspect(e.now)];
     for change in changes {
-        assert_complains(&b, "behind the store for ever", change);
+        assert_complains(&b, "behind the store for ever", |e| {
+            change(e);
+            e.reads.never();
+        });
     }
 }
 
@@ -59,7 +63,9 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
     assert_complains(&a, "authority outlives its deadline", |e| {
         e.status.authority.as_mut().expect("it leads").valid_until = at(0);
     });
-    assert_complains(&a, "a leader's token", |e| e.token_highest = token(0));
+    assert_complains(&a, "a leader's token", |e| {
+        e.view.set_token_highest(token(0))
+    });
     let role = "assertion `left == right` failed: a role without";
     assert_complains(&a, role, |e| e.status.authority = None);
 }
