@@ -31,11 +31,10 @@ pub(crate) mod named;
 mod outbox;
 mod phase;
 mod prefer;
+mod publication;
 mod reading;
-mod recorded;
 mod standby;
 mod status;
-mod summary;
 mod supervise;
 mod tenure;
 mod time;
@@ -62,8 +61,8 @@ use contend::Contending;
 use drain::{DrainAfterLoss, drain_time};
 use lead::{Loss, Stopping};
 use outbox::Outbox;
+use publication::{Basis, Publication};
 use reading::{ReadReply, Reads};
-use recorded::RecordedState;
 use standby::Registration;
 use supervise::WorkloadState;
 use tenure::Tenure;
@@ -78,20 +77,16 @@ pub struct Election {
     view: View,
     /// Claims of this process that may be stored although they do not lead.
     claims: OpenClaims,
-    recorded: RecordedState,
     waits: Waits,
     /// This candidate's registration as the standby, and its preference for another one.
     registration: Registration,
     reads: Reads,
-    /// The last reported request that named another token than the leader's.
-    request_reported: Option<Request>,
     workload: WorkloadState,
     /// Set by [`Input::Shutdown`].
     shutdown: Option<Shutdown>,
     /// True if a claim may be stored after the exit.
     left_to_expire: bool,
-    reason: Option<Reason>,
-    status: Status,
+    publication: Publication,
     outbox: Outbox,
     now: BootTime,
 }
@@ -169,6 +164,7 @@ impl Election {
         let own = tunables.timings.lease_duration();
         let lease_longest = lease_longest_remembered.map_or(own, |longest| longest.max(own));
         let session = Session::random(random);
+        let view = View::new(token_remembered, lease_longest);
         Self {
             me: Participant {
                 identity,
@@ -177,25 +173,15 @@ impl Election {
                 tunables,
             },
             state: State::Contending(Contending::default()),
-            view: View::new(token_remembered, lease_longest),
+            publication: Publication::new(predecessor_claim, &view, session, now),
+            view,
             claims: OpenClaims::new(predecessor_claim),
-            recorded: RecordedState {
-                claim: predecessor_claim,
-                token: token_remembered,
-                lease_longest,
-            },
             waits: Waits::new(now),
             registration: Registration::new(stands_by),
             reads: Reads::new(now),
             left_to_expire: false,
-            request_reported: None,
             workload: WorkloadState::new(supervises),
             shutdown: None,
-            reason: None,
-            status: Status {
-                token_highest: token_remembered,
-                ..Status::initial(session, now)
-            },
             outbox: Outbox::new(now),
             now,
         }
@@ -220,8 +206,8 @@ impl Election {
             self.apply(input, &mut turn);
         }
         self.advance(&mut turn);
-        self.remember();
-        self.refresh_status();
+        self.outbox.extend(self.publication.record_view(&self.view));
+        self.publish();
         self.check_invariants();
     }
 
@@ -237,7 +223,37 @@ impl Election {
 
     /// Returns the status to publish. Evaluate it with [`Status::at`] before showing it.
     pub fn status(&self) -> &Status {
-        &self.status
+        self.publication.status()
+    }
+
+    fn publish(&mut self) {
+        let transition = self.publication.refresh(&Basis {
+            me: &self.me,
+            state: &self.state,
+            view: &self.view,
+            answers_until: self.reads.answers_until(),
+            drain: self.workload.drain(),
+            shutting_down: self.shutdown.is_some(),
+            now: self.now,
+        });
+        self.outbox.extend(transition);
+    }
+
+    /// Checks invariants that only a bug can break. A daemon that fails here exits. Its files and
+    /// its claim carry deadlines, so readers and contenders continue without it.
+    fn check_invariants(&self) {
+        let awake = self.outbox.wakeup().is_none_or(|at| at > self.now);
+        assert!(awake, "due at once again after all that was due was done");
+        let idle = matches!(self.state, State::Contending(_)) && !self.is_busy();
+        self.reads.check_invariants(idle);
+        let token_highest = self.view.token_highest();
+        self.publication.check_invariants(self.now, token_highest);
+        if let (true, State::Leading(tenure)) = (self.workload.supervises(), &self.state) {
+            let runs = self.workload.runs_under(tenure.token);
+            assert!(runs, "a leader whose workload is gone");
+        }
+        let leading = self.state.tenure().map(|tenure| tenure.claim);
+        self.claims.check_invariants(leading);
     }
 
     fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
@@ -373,7 +389,7 @@ impl Election {
                 session: self.me.session,
             });
             self.me.session = Session::random(turn.random);
-            self.reason = Some(Reason::Duplicate);
+            self.publication.set_reason(Reason::Duplicate);
         }
     }
 
@@ -390,18 +406,30 @@ impl Election {
         if self.state.tenure().is_some() {
             self.lose(Loss::StoreRolledBack, turn);
         } else {
-            self.reason = Some(Reason::StoreRolledBack);
+            self.publication.set_reason(Reason::StoreRolledBack);
             if let State::Contending(contending) = &mut self.state {
                 contending.checking = None;
             }
         }
     }
 
+    /// Records what a reply or event shows, even if it is late or not trusted: the token was used,
+    /// and its holder may lead for the declared duration.
+    fn note_seen(&mut self, lease: &Lease) {
+        self.view.note_seen(lease);
+        self.shown_while_creating(lease);
+    }
+
+    fn record(&mut self, claim: Option<Claim>) {
+        self.outbox.push(self.publication.record(claim, &self.view));
+    }
+
     /// Applies the content of a reply or of a trusted event to the view.
     fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
         if let Found::Lease(lease) = &found {
-            if self.claims.forget_superseded(lease, self.recorded.claim) {
-                self.forget_claim();
+            let recorded = self.publication.recorded_claim();
+            if self.claims.forget_superseded(lease, recorded) {
+                self.record(None);
             }
             self.waits.observe(lease);
         }
@@ -488,7 +516,7 @@ impl Election {
             let expires_at = self.state.tenure().map(Tenure::expires_at);
             let wait = expires_at.map_or(Duration::ZERO, |at| at.since(turn.now));
             self.outbox.notice(Notice::WorkloadStuck { token, wait });
-            self.reason = Some(Reason::WorkloadStuck);
+            self.publication.set_reason(Reason::WorkloadStuck);
             self.lose(Loss::WorkloadStuck, turn);
         }
     }

@@ -104,9 +104,9 @@ impl Election {
         self.outbox.extend(notice.map(Effect::Notice));
         self.claims.forget_predecessor();
         self.registration.end();
-        self.request_reported = None;
+        self.publication.begin_to_lead();
         self.reads.begin_to_lead();
-        self.reason = Some(reason);
+        self.publication.set_reason(reason);
         self.outbox.extend(self.workload.start(&tenure, turn.now));
         self.state = State::Leading(tenure);
         // An acquisition does not match a paused lease; an adoption can.

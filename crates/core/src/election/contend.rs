@@ -60,6 +60,10 @@ pub(super) enum Doing {
 }
 
 impl Contending {
+    pub(super) fn is_checking(&self) -> bool {
+        self.checking.is_some()
+    }
+
     pub(super) fn checking(claim: Claim, chain: Vec<Revision>) -> Self {
         Self {
             doing: Doing::Nothing,

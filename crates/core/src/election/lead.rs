@@ -199,29 +199,13 @@ impl Election {
     }
 
     pub(super) fn carry_out_request(&mut self, lease: &Lease, turn: &mut Turn<'_>) {
-        self.report_request(lease);
+        if let State::Leading(tenure) = &self.state {
+            let notice = self.publication.report_request(lease, tenure.token);
+            self.outbox.extend(notice.map(Effect::Notice));
+        }
         if let Some((reason, reserved_for)) = self.demand(lease) {
             self.stop(reason, reserved_for, turn);
         }
-    }
-
-    /// Reports, once, a request that this leader ignores because it names another token. Either the
-    /// request names the document's token, which had been raised by hand, or it was meant for an
-    /// earlier leader.
-    fn report_request(&mut self, lease: &Lease) {
-        let State::Leading(tenure) = &self.state else {
-            return;
-        };
-        let (requested, leading) = (lease.request.as_ref(), tenure.token);
-        let other = requested
-            .filter(|request| request.token != leading)
-            .cloned();
-        if let Some(request) = other.as_ref().filter(|_| other != self.request_reported) {
-            let requested = request.token;
-            self.outbox
-                .notice(Notice::RequestForAnotherToken { requested, leading });
-        }
-        self.request_reported = other;
     }
 
     /// Gives up authority now, and the lease when the workload is gone.
@@ -234,7 +218,7 @@ impl Election {
         match std::mem::replace(&mut self.state, State::Exited) {
             State::Leading(tenure) => {
                 let delay = self.drain_time();
-                self.reason = Some(reason);
+                self.publication.set_reason(reason);
                 self.outbox.push(Effect::Demote);
                 self.outbox.extend(self.workload.stop());
                 self.state = State::Stopping(Stopping {
@@ -355,7 +339,7 @@ impl Election {
             // The claim is released too, so that the lease is free early when the store recovers.
             // The release waits while the workload may not have noticed the loss (I6).
             Loss::Deadline => {
-                self.reason = Some(Reason::Deadline);
+                self.publication.set_reason(Reason::Deadline);
                 self.back_off_after_losses(tenure.token, turn);
                 let ended = self.end(&tenure, Reason::Deadline, reserved_for);
                 #[cfg(proof)]
@@ -373,23 +357,23 @@ impl Election {
             // No release: a forked machine may lead with the same claim, and the release would
             // depose it.
             Loss::Rejected => {
-                self.reason = Some(Reason::Rejected);
+                self.publication.set_reason(Reason::Rejected);
                 // A process on a cloned directory may lead with this claim, so the record no longer
                 // proves anything to the next process.
-                self.forget_claim();
+                self.record(None);
                 self.state = State::Contending(Contending::checking(tenure.claim, tenure.chain()));
                 self.reads.fall_behind(turn.now);
             }
             // The lease expires by itself. The release follows only if the workload is confirmed
             // gone before that (I6).
             Loss::WorkloadStuck => {
-                self.reason = Some(Reason::WorkloadStuck);
+                self.publication.set_reason(Reason::WorkloadStuck);
                 let ended = self.end(&tenure, Reason::WorkloadStuck, reserved_for);
                 self.claims.add_ended(ended);
                 self.reads.fall_behind(turn.now);
             }
             // Nothing to release, because the document that named this claim is gone.
-            Loss::StoreRolledBack => self.reason = Some(Reason::StoreRolledBack),
+            Loss::StoreRolledBack => self.publication.set_reason(Reason::StoreRolledBack),
         }
     }
 
@@ -414,6 +398,10 @@ impl Election {
 }
 
 impl Stopping {
+    pub(super) fn tenure(&self) -> &Tenure {
+        &self.tenure
+    }
+
     /// Lets the workload notice for `delay`, and until `until` at the latest.
     pub(super) fn shorten_drain(&mut self, until: BootTime, delay: Duration) {
         self.drained_at = self.drained_at.min(until);

@@ -61,13 +61,18 @@ fn a_candidate_that_is_behind_the_store_reads() {
 fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
     let (a, _) = leader("a", at(0));
     assert_complains(&a, "authority outlives its deadline", |e| {
-        e.status.authority.as_mut().expect("it leads").valid_until = at(0);
+        e.publication
+            .status_mut()
+            .authority
+            .as_mut()
+            .expect("it leads")
+            .valid_until = at(0);
     });
     assert_complains(&a, "a leader's token", |e| {
         e.view.set_token_highest(token(0))
     });
     let role = "assertion `left == right` failed: a role without";
-    assert_complains(&a, role, |e| e.status.authority = None);
+    assert_complains(&a, role, |e| e.publication.status_mut().authority = None);
 }
 
 #[test]
