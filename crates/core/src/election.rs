@@ -1,9 +1,8 @@
 //! The election itself, without IO: no clock, no network, no task.
 //!
-//! [`Election`] is a state machine. [`Election::handle`] takes the time and an input,
-//! [`Election::next_effect`] returns the effects to carry out, and [`Election::next_wakeup`]
-//! returns the instant of the next call. The runner drains the effects before it passes the next
-//! input. The simulator drives the same type that the daemon ships.
+//! [`Election`] is a state machine. The simulator drives the same type that the daemon ships. Each
+//! part of its state is a type with private fields, whose methods return what they want done; only
+//! this file applies it.
 //!
 //! The rules of the protocol, and the reasons why they are safe, are in `docs/protocol.md`.
 
@@ -14,38 +13,34 @@
 #[path = "../../proof/src/planted/election.rs"]
 pub(crate) mod mutation;
 
-mod acquired;
 mod candidate;
 mod claims;
 mod contend;
-mod create;
 mod decide;
-mod drain;
 mod effect;
-mod finish;
-mod following;
 mod input;
-mod lead;
 mod lease;
 pub(crate) mod named;
-mod outbox;
 mod phase;
 mod prefer;
 mod publication;
 mod reading;
+mod shutdown;
 mod standby;
+mod state;
 mod status;
+mod stopping;
 mod supervise;
 mod tenure;
 mod time;
 mod timings;
+mod turn;
 mod view;
 mod waits;
+mod write;
 
 #[cfg(all(test, not(proof)))]
 mod tests;
-
-use std::time::Duration;
 
 pub use candidate::Candidate;
 pub use effect::*;
@@ -56,131 +51,54 @@ pub use time::BootTime;
 pub use timings::*;
 
 use candidate::Participant;
-use claims::OpenClaims;
-use contend::Contending;
-use drain::{DrainAfterLoss, drain_time};
-use lead::{Loss, Stopping};
-use outbox::Outbox;
+use contend::{Begun, Consequence, Contender};
+use prefer::GiveWay;
 use publication::{Basis, Publication};
-use reading::{ReadReply, Reads};
-use standby::Registration;
-use supervise::WorkloadState;
-use tenure::Tenure;
-use view::{Plausible, View};
-use waits::Waits;
+use reading::ReadReply;
+use shutdown::{LastStep, Shutdown};
+use state::{CauseOfLoss, LostClaim, State};
+use stopping::Stopping;
+use supervise::{WorkloadState, drain_time};
+use tenure::Renewed;
+use turn::{Outbox, Turn, earliest};
+use view::View;
+use write::Acquired;
 
 /// One candidate for one lease.
+///
+/// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect), in order
+/// and before the next input; arm a timer for [`next_wakeup`](Self::next_wakeup), at which
+/// [`Input::Tick`] is due; publish [`status`](Self::status). Time must not go backwards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
-    me: Participant,
+    contender: Contender,
     state: State,
-    view: View,
-    /// Claims of this process that may be stored although they do not lead.
-    claims: OpenClaims,
-    waits: Waits,
-    /// This candidate's registration as the standby, and its preference for another one.
-    registration: Registration,
-    reads: Reads,
     workload: WorkloadState,
     /// Set by [`Input::Shutdown`].
     shutdown: Option<Shutdown>,
-    /// True if a claim may be stored after the exit.
-    left_to_expire: bool,
     publication: Publication,
     outbox: Outbox,
     now: BootTime,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum State {
-    Contending(Contending),
-    Leading(Tenure),
-    Stopping(Stopping),
-    Exited,
-}
-
-impl State {
-    fn tenure(&self) -> Option<&Tenure> {
-        match self {
-            Self::Leading(tenure) => Some(tenure),
-            Self::Stopping(stopping) => Some(&stopping.tenure),
-            Self::Contending(_) | Self::Exited => None,
-        }
-    }
-
-    fn tenure_mut(&mut self) -> Option<&mut Tenure> {
-        match self {
-            Self::Leading(tenure) => Some(tenure),
-            Self::Stopping(stopping) => Some(&mut stopping.tenure),
-            Self::Contending(_) | Self::Exited => None,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Shutdown {
-    /// Latest instant to exit; set once nothing but the release is left.
-    by: Option<BootTime>,
-    /// True if a file still names a deadline ahead, so that the lease must expire without a
-    /// release.
-    keep: bool,
-}
-
-/// Context of one call of [`Election::handle`].
-struct Turn<'a> {
-    now: BootTime,
-    random: &'a mut dyn Randomness,
-}
-
-impl Turn<'_> {
-    /// Returns `duration` with a random jitter of up to 20 % either way.
-    fn jittered(&mut self, duration: Duration) -> Duration {
-        let spread = 2 * u128::from(JITTER_PERCENT) * 10 + 1;
-        let per_mille = u32::try_from(self.random.bits() % spread).unwrap_or(0);
-        duration.saturating_mul(1000 - JITTER_PERCENT * 10 + per_mille) / 1000
-    }
-
-    /// Returns a random duration between zero and `most`, both included.
-    fn up_to(&mut self, most: Duration) -> Duration {
-        let nanos = most.as_nanos() + 1;
-        Duration::from_nanos(u64::try_from(self.random.bits() % nanos).unwrap_or(0))
-    }
-}
-
 impl Election {
+    // The interface.
+
     /// Creates a candidate that has read nothing yet. The first input starts it; [`Input::Tick`] is
     /// sufficient.
     pub fn new(candidate: Candidate, now: BootTime, random: &mut dyn Randomness) -> Self {
-        let Candidate {
-            identity,
-            tunables,
-            token_remembered,
-            lease_longest_remembered,
-            supervises,
-            predecessor_claim,
-            stands_by,
-            priority,
-        } = candidate;
-        let own = tunables.timings.lease_duration();
-        let lease_longest = lease_longest_remembered.map_or(own, |longest| longest.max(own));
-        let session = Session::random(random);
-        let view = View::new(token_remembered, lease_longest);
+        let own = candidate.tunables.timings.lease_duration();
+        let longest = candidate.lease_longest_remembered;
+        let lease_longest = longest.map_or(own, |longest| longest.max(own));
+        let view = View::new(candidate.token_remembered, lease_longest);
+        let me = Participant::new(&candidate, Session::random(random));
+        let (predecessor, stands_by) = (candidate.predecessor_claim, candidate.stands_by);
+        let contender = Contender::new(me, view, predecessor, stands_by, now);
         Self {
-            me: Participant {
-                identity,
-                session,
-                priority,
-                tunables,
-            },
-            state: State::Contending(Contending::default()),
-            publication: Publication::new(predecessor_claim, &view, session, now),
-            view,
-            claims: OpenClaims::new(predecessor_claim),
-            waits: Waits::new(now),
-            registration: Registration::new(stands_by),
-            reads: Reads::new(now),
-            left_to_expire: false,
-            workload: WorkloadState::new(supervises),
+            publication: Publication::new(&contender, now),
+            contender,
+            state: State::Contending,
+            workload: WorkloadState::new(candidate.supervises),
             shutdown: None,
             outbox: Outbox::new(now),
             now,
@@ -206,7 +124,7 @@ impl Election {
             self.apply(input, &mut turn);
         }
         self.advance(&mut turn);
-        self.outbox.extend(self.publication.record_view(&self.view));
+        self.outbox.extend(self.contender.record_view());
         self.publish();
         self.check_invariants();
     }
@@ -226,12 +144,433 @@ impl Election {
         self.publication.status()
     }
 
+    /// Returns true if this candidate has exited while its claim may still be stored, because no
+    /// release was acknowledged. The lease then expires by itself.
+    pub const fn is_left_to_expire(&self) -> bool {
+        match self.shutdown {
+            Some(shutdown) => shutdown.is_left_to_expire(),
+            None => false,
+        }
+    }
+
+    // Inputs.
+
+    fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
+        match input {
+            Input::Tick => {}
+            Input::Reply { call, outcome } => self.reply(call, outcome, turn),
+            Input::Watch(watch) => self.watch(watch, turn),
+            Input::PrimaryChanged => self.primary_changed(turn.now),
+            Input::Demoted {
+                shown,
+                label_pending,
+            } => self.with_stopping(|it| it.demoted(shown, label_pending, turn.now)),
+            Input::LabelDemoted => self.with_stopping(Stopping::label_demoted),
+            Input::WorkloadDone { token } => {
+                self.workload.done(token);
+                self.with_stopping(|it| it.workload_done(token));
+            }
+            Input::WorkloadEnded { token } => self.workload_ended(token, turn),
+            Input::WorkloadGone { token } => self.workload_gone(token, turn),
+            Input::WorkloadStuck { token } => self.workload_stuck(token, turn),
+            Input::Health { healthy } => {
+                self.contender.waits.set_unhealthy(!healthy);
+                if !healthy {
+                    self.stop(Reason::Unhealthy, None, turn);
+                }
+            }
+            Input::StepDown => {
+                self.contender.cancel_acquisitions(turn.now);
+                self.stop(Reason::Requested, None, turn);
+            }
+            Input::Shutdown => self.shut_down(turn),
+            Input::Reconfigure(tunables) => {
+                self.contender.me.tunables = tunables;
+                if let (true, Some(tenure)) = (planted!(TimingsReloaded), self.state.tenure_mut()) {
+                    tenure.timings = tunables.timings;
+                }
+            }
+        }
+    }
+
+    /// Routes a reply to the step that waits for it. A reply that no step waits for grants nothing.
+    fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        contender.replied(&outcome, turn.now);
+        let leads = self.state.tenure().is_some();
+        if contender.registration_reply(call, &outcome, leads, turn.now) {
+            // Nothing else waits for it.
+        } else if contender.reads.awaits(call) {
+            self.read_reply(outcome, turn);
+        } else if leads {
+            self.renewal_reply(call, outcome, turn);
+        } else {
+            match contender.write_reply(call, outcome, outbox, turn) {
+                Some(Consequence::Begin(acquired)) => self.begin(acquired, turn),
+                Some(Consequence::StoreRolledBack) => {
+                    self.publication.set_reason(Reason::StoreRolledBack);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn watch(&mut self, watch: Watch, turn: &mut Turn<'_>) {
+        let (contender, leads) = (&mut self.contender, self.state.tenure().is_some());
+        let timings = contender.me.timings();
+        if let Some(lease) = contender.reads.watch(watch, leads, timings, turn.now) {
+            self.changed(lease, turn);
+        }
+    }
+
+    /// Handles a change event. An event is a hint: it may be older than the last read, and it
+    /// grants nothing.
+    fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
+        self.contender.shown(&lease, false);
+        #[cfg(proof)]
+        if let (true, Some(tenure)) = (planted!(EventAsAuthority), self.state.tenure_mut()) {
+            tenure.acknowledged_by_event(lease.revision);
+        }
+        let Some(tenure) = self.state.tenure() else {
+            return self.contender.changed(lease, &mut self.outbox, turn);
+        };
+        if !tenure.sent(lease.revision) || self.demand(&lease).is_some() {
+            self.contender.reads.read_at(turn.now);
+        } else {
+            self.contender.view.note_standby(lease.standby);
+        }
+    }
+
+    fn primary_changed(&mut self, now: BootTime) {
+        // The cursor of an open stream, or of hints, stays on the member that it was opened on, even
+        // if that member is no longer the primary and lags behind.
+        self.outbox.extend(self.contender.reads.reopen());
+        match self.state.tenure_mut() {
+            Some(tenure) => tenure.hurry(),
+            None => self.contender.reads.hurry(now),
+        }
+    }
+
+    fn with_stopping(&mut self, change: impl FnOnce(&mut Stopping)) {
+        if let State::Stopping(stopping) = &mut self.state {
+            change(stopping);
+        }
+    }
+
+    /// Handles an exit of the workload that was not requested. A candidate that cannot keep its
+    /// workload running lets others try.
+    fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
+        if self.workload.runs_under(token) && self.state.leading().is_some() {
+            let Participant {
+                tunables, session, ..
+            } = &self.contender.me;
+            let wait = self.workload.back_off(&tunables.timings, turn.now);
+            // A leader in between does not improve the workload, so it does not end the cooldown.
+            let waits = &mut self.contender.waits;
+            waits.cool_down(turn.now + wait, Token::MAX, *session);
+            self.stop(Reason::WorkloadExit, None, turn);
+        }
+    }
+
+    fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {
+        if !self.workload.runs_under(token) {
+            return;
+        }
+        // If no `WorkloadEnded` came before, the workload exited on its own as well.
+        self.workload_ended(token, turn);
+        self.workload.gone();
+        if self.state == State::Contending {
+            // The claim waited for this, and the document may have changed meanwhile.
+            self.contender.reads.fall_behind(turn.now);
+        }
+    }
+
+    /// Handles a workload that survived its kill. Waiting for its end would keep the lease from the
+    /// other candidates without a bound, so the claim is lost instead.
+    fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
+        if self.workload.stuck(token) {
+            let wait = self.state.expires_in(turn.now);
+            self.outbox.notice(Notice::WorkloadStuck { token, wait });
+            self.publication.set_reason(Reason::WorkloadStuck);
+            self.lose(CauseOfLoss::WorkloadStuck, turn);
+        }
+    }
+
+    fn shut_down(&mut self, turn: &mut Turn<'_>) {
+        if self.shutdown.is_none() {
+            self.shutdown = Some(Shutdown::default());
+            // A wait for the workload that is in progress may become shorter.
+            let delay = drain_time(&self.contender.me.tunables, true);
+            let until = turn.now + delay;
+            self.workload.shorten_drain(until);
+            self.with_stopping(|it| it.shorten_drain(until, delay));
+            self.stop(Reason::Shutdown, None, turn);
+        }
+    }
+
+    // What is due.
+
+    /// Ends the claim if its deadline has passed, regardless of everything else in progress.
+    fn expire(&mut self, turn: &mut Turn<'_>) {
+        let tenure = self.state.tenure();
+        if tenure.is_some_and(|tenure| tenure.valid_until() <= turn.now) {
+            self.lose(CauseOfLoss::Deadline, turn);
+        }
+        self.contender.waits.expire(turn.now);
+    }
+
+    /// Does everything that is due and sets the next wakeup.
+    fn advance(&mut self, turn: &mut Turn<'_>) {
+        let next = match &self.state {
+            State::Exited => None,
+            State::Leading(_) | State::Stopping(_) => self.lead(turn),
+            State::Contending => self.contend(turn),
+        };
+        let silent = self.contender.reads.answers_until();
+        let silent = silent.filter(|at| self.state.contends() && *at > turn.now);
+        let next = next.filter(|_| self.state != State::Exited);
+        self.outbox.wake_at(earliest([next, silent]));
+    }
+
+    /// Does everything that is due without a claim that leads; returns the next wakeup.
+    fn contend(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+        if let Some(shutdown) = self.shutdown {
+            return self.finish(shutdown, turn);
+        }
+        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        let decision = contender.decide(&self.workload, outbox, turn);
+        #[cfg(proof)]
+        if let (true, Some(decide::Decision::Adopt(attempt))) =
+            (planted!(AdoptedWithoutRenewal), &decision)
+        {
+            self.lead_unrenewed(attempt.clone(), turn);
+            return self.contender.reads.next();
+        }
+        contender.carry_out(decision, outbox, turn)
+    }
+
+    /// Shuts down without a claim that leads; returns the next wakeup.
+    fn finish(&mut self, mut shutdown: Shutdown, turn: &mut Turn<'_>) -> Option<BootTime> {
+        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        let step = shutdown.next(contender, &self.workload, outbox, turn);
+        self.shutdown = Some(shutdown);
+        match step {
+            LastStep::Wait(until) => until,
+            LastStep::Release(ended, until) => {
+                contender.release(&ended, outbox, turn);
+                Some(until)
+            }
+            LastStep::Exit => {
+                if shutdown.keeps_lease() {
+                    outbox.notice(Notice::LeftToExpire);
+                }
+                contender.exit();
+                self.state = State::Exited;
+                outbox.push(Effect::Exit);
+                None
+            }
+        }
+    }
+
+    /// Does everything that is due with a claim; returns the next wakeup.
+    fn lead(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+        let shutting_down = self.shutdown.is_some();
+        self.contender.read_if_due(&mut self.outbox, turn.now);
+        if let Some(tenure) = self.state.tenure_mut() {
+            tenure.renew_if_due(&mut self.outbox, turn);
+        }
+        let preferred = self.give_way(turn);
+        let (mut wait, mut release) = (None, false);
+        if let State::Stopping(stopping) = &mut self.state {
+            // Nothing is released while the workload may still be running (I6).
+            if !self.workload.runs() {
+                (wait, release) = stopping.progress(shutting_down, turn.now);
+            }
+            if !shutting_down {
+                let notice = stopping.report_stuck_files(turn.now);
+                self.outbox.extend(notice.map(Effect::Notice));
+            }
+        }
+        if release {
+            self.hand_over(turn);
+            return self.contend(turn);
+        }
+        let tenure = self.state.tenure()?;
+        earliest([
+            Some(tenure.valid_until()),
+            tenure.next_renewal(),
+            wait,
+            preferred,
+            self.contender.reads.next(),
+        ])
+    }
+
+    /// Hands over to a preferred standby if this is due; returns the next instant.
+    fn give_way(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+        let State::Leading(tenure) = &self.state else {
+            return None;
+        };
+        match self.contender.give_way(tenure, &mut self.outbox, turn.now) {
+            GiveWay::Wait(until) => until,
+            GiveWay::HandOver(reservation) => {
+                self.stop(Reason::Transferred, Some(reservation), turn);
+                None
+            }
+        }
+    }
+
+    // Replies to reads and renewals.
+
+    fn read_reply(&mut self, outcome: Outcome, turn: &mut Turn<'_>) {
+        let reply = self.contender.read_reply(outcome, turn);
+        let ReadReply::Shows {
+            reading,
+            found,
+            rolled_back,
+        } = reply
+        else {
+            return;
+        };
+        if let Some((seen, stored)) = rolled_back {
+            self.roll_back(seen, stored, turn);
+        }
+        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        let contends = self.state.contends();
+        if !contender.accept(&reading, &found, contends, outbox, turn) {
+            return;
+        }
+        if self.state.tenure().is_some() {
+            self.leader_read(found, turn);
+        } else if contends {
+            if contender.settle_check(&found, outbox, turn) {
+                self.publication.set_reason(Reason::Duplicate);
+            }
+            contender.observe(found, outbox, turn);
+        }
+    }
+
+    fn roll_back(&mut self, seen: Token, stored: Option<Token>, turn: &mut Turn<'_>) {
+        let outbox = &mut self.outbox;
+        self.contender.rolled_back(seen, stored, outbox, turn.now);
+        self.publication.set_reason(Reason::StoreRolledBack);
+        self.lose(CauseOfLoss::StoreRolledBack, turn);
+    }
+
+    /// Handles a read while holding a claim. A read that does not show the claim only triggers a
+    /// renewal, because a majority read may be older than the claim. Only a rejected renewal ends
+    /// it.
+    fn leader_read(&mut self, found: Found, turn: &mut Turn<'_>) {
+        let mut known = false;
+        if let Found::Lease(lease) = &found
+            && self.state.tenure().is_some_and(|t| t.holds(lease))
+        {
+            self.carry_out_request(lease, turn);
+            known = self.state.tenure().is_some_and(|t| t.sent(lease.revision));
+        }
+        if let (false, Some(tenure)) = (known, self.state.tenure_mut()) {
+            tenure.hurry();
+        }
+    }
+
+    /// Handles the reply to a renewal, possibly late or out of order.
+    fn renewal_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+        let retry_at = self.contender.me.retry_at(turn);
+        let Some(tenure) = self.state.tenure_mut() else {
+            return;
+        };
+        let renewed = tenure.reply(call, &outcome, retry_at);
+        match (renewed, outcome) {
+            (Renewed::Extended, Outcome::Applied(Found::Lease(lease))) => {
+                if planted!(RenewalFromReply) {
+                    tenure.renewed_at = turn.now;
+                }
+                self.outbox.extend(self.workload.extend(tenure));
+                self.contender.renewed(&lease, &mut self.outbox, turn);
+                self.carry_out_request(&lease, turn);
+            }
+            (Renewed::Rejected, _) => self.lose(CauseOfLoss::Rejected, turn),
+            (Renewed::Extended | Renewed::Stale | Renewed::Retry, _) => {}
+        }
+    }
+
+    fn demand(&self, lease: &Lease) -> Option<(Reason, Option<Reservation>)> {
+        self.state.demand(lease, &self.contender.me.identity)
+    }
+
+    fn carry_out_request(&mut self, lease: &Lease, turn: &mut Turn<'_>) {
+        if let Some(tenure) = self.state.leading() {
+            let notice = self.publication.report_request(lease, tenure.token);
+            self.outbox.extend(notice.map(Effect::Notice));
+        }
+        if let Some((reason, reserved_for)) = self.demand(lease) {
+            self.stop(reason, reserved_for, turn);
+        }
+    }
+
+    // Beginning and end of a leadership.
+
+    /// Begins a claim after an acknowledged write.
+    fn begin(&mut self, acquired: Acquired, turn: &mut Turn<'_>) {
+        let shutting_down = self.shutdown.is_some();
+        let outbox = &mut self.outbox;
+        match self.contender.begin(acquired, shutting_down, outbox, turn) {
+            Begun::Leads(tenure, reason) => {
+                outbox.extend(self.workload.start(&tenure, turn.now));
+                self.state = State::Leading(tenure);
+                self.publication.begin_to_lead(reason);
+                // An acquisition does not match a paused lease; an adoption can.
+                if let Some(lease) = self.contender.view.lease().cloned() {
+                    self.carry_out_request(&lease, turn);
+                }
+            }
+            Begun::StoreRolledBack => self.publication.set_reason(Reason::StoreRolledBack),
+            Begun::Barred => {}
+        }
+    }
+
+    /// Gives up authority now, and the lease when the workload is gone.
+    fn stop(&mut self, reason: Reason, reserved_for: Option<Reservation>, turn: &mut Turn<'_>) {
+        let delay = drain_time(&self.contender.me.tunables, self.shutdown.is_some());
+        if self.state.stop(reason, reserved_for, delay, turn.now) {
+            self.publication.set_reason(reason);
+            self.outbox.push(Effect::Demote);
+            self.outbox.extend(self.workload.stop());
+        }
+    }
+
+    /// Ends the claim and sends its release, after the workload is gone (I6).
+    fn hand_over(&mut self, turn: &mut Turn<'_>) {
+        let Some(LostClaim::Stopping(stopped)) = self.state.lose(turn.now) else {
+            return;
+        };
+        let stuck = stopped.shown_until > turn.now;
+        let reason = stopped.reason;
+        let ended = self.contender.end_stopped(stopped, reason, turn.now);
+        match &mut self.shutdown {
+            Some(shutdown) if stuck => shutdown.keep_lease(),
+            Some(_) | None => self.contender.release(&ended, &mut self.outbox, turn),
+        }
+    }
+
+    /// Ends the claim, if there is one, after a loss of leadership. It never leads again.
+    fn lose(&mut self, cause: CauseOfLoss, turn: &mut Turn<'_>) {
+        let Some(lost) = self.state.lose(turn.now) else {
+            return;
+        };
+        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        let delay = drain_time(&contender.me.tunables, self.shutdown.is_some());
+        outbox.extend(self.workload.lose(&lost, delay, turn.now));
+        self.publication.set_reason(cause.reason());
+        let ended = contender.end_lost(lost, cause.reason(), turn.now);
+        contender.lost(cause, ended, &self.workload, outbox, turn);
+    }
+
+    // Publication.
+
     fn publish(&mut self) {
         let transition = self.publication.refresh(&Basis {
-            me: &self.me,
+            contender: &self.contender,
             state: &self.state,
-            view: &self.view,
-            answers_until: self.reads.answers_until(),
             drain: self.workload.drain(),
             shutting_down: self.shutdown.is_some(),
             now: self.now,
@@ -244,340 +583,12 @@ impl Election {
     fn check_invariants(&self) {
         let awake = self.outbox.wakeup().is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");
-        let idle = matches!(self.state, State::Contending(_)) && !self.is_busy();
-        self.reads.check_invariants(idle);
-        let token_highest = self.view.token_highest();
+        self.contender.check_invariants(&self.state);
+        let token_highest = self.contender.view.token_highest();
         self.publication.check_invariants(self.now, token_highest);
         if let (true, State::Leading(tenure)) = (self.workload.supervises(), &self.state) {
             let runs = self.workload.runs_under(tenure.token);
             assert!(runs, "a leader whose workload is gone");
         }
-        let leading = self.state.tenure().map(|tenure| tenure.claim);
-        self.claims.check_invariants(leading);
     }
-
-    fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
-        match input {
-            Input::Tick => {}
-            Input::Reply { call, outcome } => self.reply(call, outcome, turn),
-            Input::Watch(watch) => self.watch(watch, turn),
-            Input::PrimaryChanged => self.primary_changed(turn),
-            Input::Demoted {
-                shown,
-                label_pending,
-            } => self.demoted(shown, label_pending, turn.now),
-            Input::LabelDemoted => self.label_demoted(),
-            Input::WorkloadDone { token } => self.workload_done(token),
-            Input::WorkloadEnded { token } => self.workload_ended(token, turn),
-            Input::WorkloadGone { token } => self.workload_gone(token, turn),
-            Input::WorkloadStuck { token } => self.workload_stuck(token, turn),
-            Input::Health { healthy } => self.health(healthy, turn),
-            Input::StepDown => {
-                self.cancel_acquisitions(turn.now);
-                self.stop(Reason::Requested, None, turn);
-            }
-            Input::Shutdown => self.shut_down(turn),
-            Input::Reconfigure(tunables) => {
-                self.me.tunables = tunables;
-                if let (true, Some(tenure)) = (planted!(TimingsReloaded), self.state.tenure_mut()) {
-                    tenure.timings = tunables.timings;
-                }
-            }
-        }
-    }
-
-    fn watch(&mut self, watch: Watch, turn: &mut Turn<'_>) {
-        let (leads, timings) = (self.state.tenure().is_some(), self.me.timings());
-        if let Some(lease) = self.reads.watch(watch, leads, timings, turn.now) {
-            self.changed(lease, turn);
-        }
-    }
-
-    /// Handles a change event. An event is a hint: it may be older than the last read, and it
-    /// grants nothing.
-    fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
-        self.note_seen(&lease);
-        self.shown_while_acquiring(&lease, false);
-        let found = Found::Lease(lease);
-        let believed = self.view.judge(&found) == Plausible::Yes;
-        let Found::Lease(lease) = found else { return };
-        #[cfg(proof)]
-        if let (true, Some(tenure)) = (planted!(EventAsAuthority), self.state.tenure_mut()) {
-            tenure.acknowledged_by_event(lease.revision);
-        }
-        match self.state.tenure() {
-            Some(tenure) if !tenure.sent(lease.revision) || self.demand(&lease).is_some() => {
-                self.reads.read_at(turn.now);
-            }
-            Some(_) => self.view.note_standby(lease.standby),
-            None if self.reads.is_late() => {
-                if self.view.is_older_than(&lease) {
-                    self.reads.read_at(turn.now);
-                }
-            }
-            None if believed => {
-                self.observe(Found::Lease(lease), turn);
-                self.reads.overtake();
-            }
-            None => self.reads.fall_behind(turn.now),
-        }
-    }
-
-    fn primary_changed(&mut self, turn: &mut Turn<'_>) {
-        // The cursor of an open stream, or of hints, stays on the member that it was opened on, even
-        // if that member is no longer the primary and lags behind.
-        self.outbox.extend(self.reads.reopen());
-        match self.state.tenure_mut() {
-            Some(tenure) => tenure.hurry(),
-            None => self.reads.hurry(turn.now),
-        }
-    }
-
-    /// Handles the reply to a read.
-    fn read_reply(&mut self, outcome: Outcome, turn: &mut Turn<'_>) {
-        let (reading, found) = match self.reads.reply(outcome, &self.view, &self.me, turn) {
-            ReadReply::Unanswered => return self.settle_check(None, turn),
-            ReadReply::Untrusted => return,
-            ReadReply::Shows {
-                reading,
-                found,
-                rolled_back,
-            } => {
-                if let Some((seen, found)) = rolled_back {
-                    self.store_went_back(seen, found, turn);
-                }
-                (reading, found)
-            }
-        };
-        let contends = matches!(self.state, State::Contending(_));
-        self.reads.looked(turn.now);
-        let (view, now) = (&self.view, turn.now);
-        if !self.reads.is_current(&reading, &found, contends, view, now) {
-            return;
-        }
-        let reopen = self.reads.judge_stream(&reading, &found, view);
-        self.outbox.extend(reopen);
-        self.reads.follow_up(&found, contends, &self.me, turn);
-        match self.state {
-            State::Leading(_) | State::Stopping(_) => self.leader_read(found, turn),
-            State::Contending(_) => {
-                self.settle_check(Some(&found), turn);
-                self.observe(found, turn);
-            }
-            State::Exited => {}
-        }
-    }
-
-    /// Ends the check of a rejected claim, after its document was read or the read failed.
-    fn settle_check(&mut self, found: Option<&Found>, turn: &mut Turn<'_>) {
-        let State::Contending(contending) = &mut self.state else {
-            return;
-        };
-        let Some(checking) = contending.checking.take() else {
-            return;
-        };
-        if let Some(Found::Lease(lease)) = found
-            && lease
-                .holder
-                .as_ref()
-                .is_some_and(|h| h.claim == checking.claim)
-            && !checking.chain.contains(&lease.revision)
-        {
-            // The stored claim is this process's own, with a revision that it never sent: a forked
-            // machine renews it, or the document was edited by hand.
-            self.outbox.notice(Notice::Duplicate {
-                session: self.me.session,
-            });
-            self.me.session = Session::random(turn.random);
-            self.publication.set_reason(Reason::Duplicate);
-        }
-    }
-
-    fn store_went_back(&mut self, seen: Token, found: Option<Token>, turn: &mut Turn<'_>) {
-        let wait = if planted!(OwnQuarantine) {
-            self.me.timings().lease_duration()
-        } else {
-            self.view.lease_longest()
-        };
-        self.waits.quarantine_until(Some(turn.now + wait));
-        self.outbox
-            .notice(Notice::StoreRolledBack { seen, found, wait });
-        self.claims.clear();
-        if self.state.tenure().is_some() {
-            self.lose(Loss::StoreRolledBack, turn);
-        } else {
-            self.publication.set_reason(Reason::StoreRolledBack);
-            if let State::Contending(contending) = &mut self.state {
-                contending.checking = None;
-            }
-        }
-    }
-
-    /// Records what a reply or event shows, even if it is late or not trusted: the token was used,
-    /// and its holder may lead for the declared duration.
-    fn note_seen(&mut self, lease: &Lease) {
-        self.view.note_seen(lease);
-        self.shown_while_creating(lease);
-    }
-
-    fn record(&mut self, claim: Option<Claim>) {
-        self.outbox.push(self.publication.record(claim, &self.view));
-    }
-
-    /// Applies the content of a reply or of a trusted event to the view.
-    fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
-        if let Found::Lease(lease) = &found {
-            let recorded = self.publication.recorded_claim();
-            if self.claims.forget_superseded(lease, recorded) {
-                self.record(None);
-            }
-            self.waits.observe(lease);
-        }
-        self.outbox
-            .extend(self.view.strange(&found).map(Effect::Notice));
-        if self.view.observe(found, turn.now) {
-            self.waits.draw(turn);
-            self.registration.draw(turn);
-            let lease = self.view.lease();
-            if lease.is_some_and(|lease| self.view.next_token(lease).is_none()) {
-                self.outbox.notice(Notice::TokensExhausted);
-            }
-        }
-    }
-
-    /// Routes a reply to the step that waits for it. A reply that no step waits for grants nothing.
-    fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
-        if matches!(outcome, Outcome::Applied(_) | Outcome::Rejected) {
-            self.reads.contact(self.me.timings(), turn.now);
-        }
-        // This includes late replies that no step waits for, because the token was used.
-        if let Outcome::Applied(Found::Lease(lease)) = &outcome {
-            self.note_seen(lease);
-            self.shown_while_acquiring(lease, true);
-        }
-        if self.registration_reply(call, &outcome, turn.now) {
-            // Nothing else waits for it.
-        } else if self.reads.awaits(call) {
-            self.read_reply(outcome, turn);
-        } else if self.state.tenure().is_some() {
-            self.renewal_reply(call, outcome, turn);
-        } else {
-            self.contender_reply(call, outcome, turn);
-        }
-    }
-
-    fn health(&mut self, healthy: bool, turn: &mut Turn<'_>) {
-        self.waits.set_unhealthy(!healthy);
-        if !healthy {
-            self.stop(Reason::Unhealthy, None, turn);
-        }
-    }
-
-    /// Handles the confirmation that the workload stopped all work under `token`, possibly after
-    /// that claim was lost.
-    fn workload_done(&mut self, token: Token) {
-        self.workload.done(token);
-        if let State::Stopping(stopping) = &mut self.state
-            && stopping.tenure.token == token
-        {
-            stopping.shorten_drain(BootTime::default(), Duration::ZERO);
-        }
-    }
-
-    /// Handles an exit of the workload that was not requested. A candidate that cannot keep its
-    /// workload running lets others try.
-    fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
-        if self.workload.runs_under(token) && matches!(self.state, State::Leading(_)) {
-            let wait = self.workload.back_off(self.me.timings(), turn.now);
-            // A leader in between does not improve the workload, so it does not end the cooldown.
-            let session = self.me.session;
-            self.waits.cool_down(turn.now + wait, Token::MAX, session);
-            self.stop(Reason::WorkloadExit, None, turn);
-        }
-    }
-
-    fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {
-        if !self.workload.runs_under(token) {
-            return;
-        }
-        // If no `WorkloadEnded` came before, the workload exited on its own as well.
-        self.workload_ended(token, turn);
-        self.workload.gone();
-        if matches!(self.state, State::Contending(_)) {
-            // The claim waited for this, and the document may have changed meanwhile.
-            self.reads.fall_behind(turn.now);
-        }
-    }
-
-    /// Handles a workload that survived its kill. Waiting for its end would keep the lease from the
-    /// other candidates without a bound, so the claim is lost instead.
-    fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
-        if self.workload.stuck(token) {
-            let expires_at = self.state.tenure().map(Tenure::expires_at);
-            let wait = expires_at.map_or(Duration::ZERO, |at| at.since(turn.now));
-            self.outbox.notice(Notice::WorkloadStuck { token, wait });
-            self.publication.set_reason(Reason::WorkloadStuck);
-            self.lose(Loss::WorkloadStuck, turn);
-        }
-    }
-
-    /// Returns the time that a workload has to notice the end of leadership.
-    fn drain_time(&self) -> Duration {
-        drain_time(&self.me.tunables, self.shutdown.is_some())
-    }
-
-    /// Shortens a wait for the workload that is in progress when a shutdown is requested, if the
-    /// new delay is shorter.
-    fn shorten_drain(&mut self, now: BootTime) {
-        let delay = self.drain_time();
-        let until = now + delay;
-        self.workload.shorten_drain(until);
-        if let State::Stopping(stopping) = &mut self.state {
-            stopping.shorten_drain(until, delay);
-        }
-    }
-
-    /// Returns the earliest instant of a release, unless the workload confirms before. After a
-    /// rollback of the store, another candidate may still lead, and those that have not noticed the
-    /// rollback would acquire a lease that is released.
-    fn release_from(&self) -> BootTime {
-        let noticed = self.workload.drain().map(DrainAfterLoss::until);
-        noticed.max(self.waits.quarantine()).unwrap_or_default()
-    }
-
-    /// Starts a cooldown of one lease duration, which ends early when another claim leads.
-    fn cool_down(&mut self, token: Token, now: BootTime) {
-        let until = now + self.me.timings().lease_duration();
-        self.waits.cool_down(until, token, self.me.session);
-    }
-
-    fn shut_down(&mut self, turn: &mut Turn<'_>) {
-        if self.shutdown.is_none() {
-            self.shutdown = Some(Shutdown {
-                by: None,
-                keep: false,
-            });
-            self.shorten_drain(turn.now);
-            self.stop(Reason::Shutdown, None, turn);
-        }
-    }
-
-    /// Does everything that is due and sets the next wakeup.
-    fn advance(&mut self, turn: &mut Turn<'_>) {
-        let next = match &self.state {
-            State::Exited => None,
-            State::Leading(_) | State::Stopping(_) => self.lead(turn),
-            State::Contending(_) => self.contend(turn),
-        };
-        let silent = self.reads.answers_until().filter(|at| *at > turn.now);
-        self.outbox.wake_at(match self.state {
-            State::Exited => None,
-            State::Contending(_) => earliest([next, silent]),
-            State::Leading(_) | State::Stopping(_) => next,
-        });
-    }
-}
-
-fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Option<BootTime> {
-    instants.into_iter().flatten().min()
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::Turn;
+use super::effect::Acquisition;
 use super::input::Tunables;
-use super::lease::{Claim, Identity, Session, Token};
+use super::lease::{Claim, Declared, Identity, Revision, Session, Token};
 use super::time::BootTime;
 use super::timings::Timings;
+use super::turn::Turn;
 
 /// Identity and behavior of a candidate: [`Candidate::new`] and assignments to the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,6 +59,15 @@ pub(super) struct Participant {
 }
 
 impl Participant {
+    pub(super) fn new(candidate: &Candidate, session: Session) -> Self {
+        Self {
+            identity: candidate.identity.clone(),
+            session,
+            priority: candidate.priority,
+            tunables: candidate.tunables,
+        }
+    }
+
     pub(super) fn timings(&self) -> &Timings {
         &self.tunables.timings
     }
@@ -65,5 +75,28 @@ impl Participant {
     /// Returns the instant of the next attempt after a failure or a poll.
     pub(super) fn retry_at(&self, turn: &mut Turn<'_>) -> BootTime {
         turn.now + turn.jittered(self.timings().retry_interval())
+    }
+
+    /// Returns the fields of a new claim that replaces `expected`.
+    pub(super) fn acquisition(
+        &self,
+        token: Token,
+        expected: Revision,
+        turn: &mut Turn<'_>,
+    ) -> Acquisition {
+        Acquisition {
+            claim: Claim::random(turn.random),
+            revision: Revision::random(turn.random),
+            token,
+            expected,
+            session: self.session,
+            lease_duration: Declared::of(self.timings().lease_duration()),
+            renew_interval: Some(self.timings().renew_interval()),
+        }
+    }
+
+    /// Draws a new session, because another process has the same one.
+    pub(super) fn renew_session(&mut self, turn: &mut Turn<'_>) {
+        self.session = Session::random(turn.random);
     }
 }

@@ -224,6 +224,29 @@ impl OpenClaims {
     }
 }
 
+/// A claim whose renewal the store rejected.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct RejectedClaim {
+    claim: Claim,
+    chain: Vec<Revision>,
+}
+
+impl RejectedClaim {
+    pub(super) fn of(ended: EndedClaim) -> Self {
+        Self {
+            claim: ended.claim,
+            chain: ended.chain,
+        }
+    }
+
+    /// Returns true if `lease` shows the claim with a revision that this process never sent.
+    pub(super) fn is_renewed_by_another(&self, lease: &Lease) -> bool {
+        let holder = lease.holder.as_ref();
+        holder.is_some_and(|holder| holder.claim == self.claim)
+            && !self.chain.contains(&lease.revision)
+    }
+}
+
 impl Attempt {
     pub(super) fn holds(&self, lease: &Lease) -> bool {
         lease.holder.as_ref().is_some_and(|h| h.claim == self.claim)

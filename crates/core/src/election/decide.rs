@@ -3,14 +3,16 @@
 //! This module changes nothing. Every write of a follower begins with one of these decisions, so
 //! this is where I8 is enforced.
 
-use super::Election;
-use super::claims::{Attempt, EndedClaim};
-use super::drain::DrainAfterLoss;
+use super::candidate::Participant;
+use super::claims::{Attempt, EndedClaim, OpenClaims};
 use super::effect::{HistoryEntry, Notice};
 use super::lease::{Holder, Identity, Lease, Token};
+use super::standby::Registration;
 use super::status::Reason;
+use super::supervise::{DrainAfterLoss, WorkloadState};
 use super::time::BootTime;
-use super::view::Document;
+use super::view::{Document, View};
+use super::waits::Waits;
 
 /// The previous holder of the lease to acquire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -52,13 +54,24 @@ impl Predecessor {
 pub(super) enum Decision {
     Wait(Option<BootTime>),
     Create,
-    Acquire(Lease, Predecessor),
-    TakeOver(Lease, HistoryEntry, Predecessor),
+    /// Acquire the lease; with a history entry, from its holder.
+    Acquire(Lease, Option<HistoryEntry>, Predecessor),
     Adopt(Attempt),
     Release(EndedClaim),
 }
 
-impl Election {
+/// What a candidate without a claim knows when it decides.
+#[derive(Clone, Copy)]
+pub(super) struct Situation<'a> {
+    pub(super) me: &'a Participant,
+    pub(super) view: &'a View,
+    pub(super) claims: &'a OpenClaims,
+    pub(super) waits: &'a Waits,
+    pub(super) registration: &'a Registration,
+    pub(super) workload: &'a WorkloadState,
+}
+
+impl Situation<'_> {
     /// Returns the instant before which the candidate leaves the lease to others.
     fn gate(&self) -> BootTime {
         let shown_until = self.workload.drain().map(DrainAfterLoss::shown_until);
@@ -91,7 +104,8 @@ impl Election {
             // All others leave it to this candidate, so it does not spread out.
             Some(reserved) if reserved.identity == self.me.identity => BootTime::default(),
             Some(reserved) => {
-                let reserved_until = self.view.seen() + self.reserved_for(reserved, lease);
+                let reserved_until =
+                    self.view.seen() + self.registration.reserved_for(reserved, lease, self.me);
                 reserved_until.max(self.waits.acquire_not_before())
             }
             None => self.waits.acquire_not_before(),
@@ -100,7 +114,7 @@ impl Election {
         if at > now {
             Decision::Wait(Some(at))
         } else {
-            Decision::Acquire(lease.clone(), Predecessor::Nobody)
+            Decision::Acquire(lease.clone(), None, Predecessor::Nobody)
         }
     }
 
@@ -128,19 +142,20 @@ impl Election {
         if let Some(ended) = ended.filter(|e| e.chain.contains(&lease.revision)) {
             #[cfg(proof)]
             if planted!(RenewedAfterRelease) {
-                return Decision::Adopt(self.revived(ended));
+                return Decision::Adopt(super::mutation::revived(ended, self.me.timings(), now));
             }
             // A lease that was handed over to a preferred standby is not taken back because the
             // release was lost.
-            return if closed || self.registration.preference.gave_way() {
+            return if closed || self.registration.gave_way() {
                 self.release_of(ended.clone(), now)
             } else {
-                Decision::TakeOver(lease.clone(), ended.entry.clone(), Predecessor::Myself)
+                let entry = Some(ended.entry.clone());
+                Decision::Acquire(lease.clone(), entry, Predecessor::Myself)
             };
         }
         #[cfg(proof)]
         if planted!(SessionAdopted) && holder.session == self.me.session {
-            let stranger = self.stranger(lease, holder);
+            let stranger = super::mutation::stranger(lease, holder, self.me.timings(), now);
             return Decision::Adopt(stranger);
         }
         if barred {
@@ -155,7 +170,7 @@ impl Election {
             // from when it first saw the revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen() + mine.unwrap_or(holder.lease_duration.duration());
-            expires + self.head_start_of_others(lease)
+            expires + self.registration.head_start_of_others(lease, self.me)
         };
         let at = expires.max(self.gate());
         if at > now {
@@ -170,7 +185,7 @@ impl Election {
                 seen: self.view.seen(),
             }
         };
-        Decision::TakeOver(lease.clone(), entry(Reason::TookOver), from)
+        Decision::Acquire(lease.clone(), Some(entry(Reason::TookOver)), from)
     }
 
     /// Decides when to release this process's own claim for others: not before the workload has had
@@ -186,5 +201,13 @@ impl Election {
 
     fn token_can_grow(&self, lease: &Lease) -> bool {
         self.view.next_token(lease).is_some()
+    }
+
+    /// Returns the earliest instant of a release, unless the workload confirms before. After a
+    /// rollback of the store, another candidate may still lead, and those that have not noticed the
+    /// rollback would acquire a lease that is released.
+    pub(super) fn release_from(&self) -> BootTime {
+        let noticed = self.workload.drain().map(DrainAfterLoss::until);
+        noticed.max(self.waits.quarantine()).unwrap_or_default()
     }
 }

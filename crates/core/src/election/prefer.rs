@@ -10,12 +10,14 @@
 
 use std::time::Duration;
 
+use super::candidate::Participant;
 use super::effect::{CallId, Notice, Operation};
 use super::input::Outcome;
 use super::lease::{RESERVATION_DEFAULT, Reservation, Session, Standby};
-use super::status::Reason;
+use super::tenure::Tenure;
 use super::time::BootTime;
-use super::{Election, State, Turn};
+use super::turn::Outbox;
+use super::view::View;
 
 /// Minimum time that a standby has to register again: two polls and two random delays, because a
 /// follower with a lower priority may be first and is then replaced. It is at least two renewals;
@@ -46,87 +48,93 @@ enum Step {
     Waiting { until: BootTime },
 }
 
+/// The decision of a leader about a standby that it prefers to itself.
+pub(super) enum GiveWay {
+    Wait(Option<BootTime>),
+    HandOver(Reservation),
+}
+
 impl Preference {
     /// Returns true if this candidate last gave up its leadership to a preferred standby.
     pub(super) fn gave_way(&self) -> bool {
         self.gave_way
     }
-}
 
-impl Election {
-    /// Hands over to a preferred standby if this is due. Returns the next instant.
-    pub(super) fn give_way(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        let State::Leading(tenure) = &self.state else {
-            return None;
+    /// Hands over if this is due, or withdraws the registration of the preferred standby, which
+    /// registers again if it still runs.
+    pub(super) fn give_way(
+        &mut self,
+        tenure: &Tenure,
+        view: &View,
+        me: &Participant,
+        outbox: &mut Outbox,
+        now: BootTime,
+    ) -> GiveWay {
+        let Some(interval) = me.tunables.prefer_interval else {
+            *self = Self::default();
+            return GiveWay::Wait(None);
         };
-        let Some(interval) = self.me.tunables.prefer_interval else {
-            self.registration.preference = Preference::default();
-            return None;
-        };
-        let renewed_at = tenure.renewed_at;
-        let since = *self.registration.preference.since.get_or_insert(turn.now);
-        let mut due = since + interval;
-        let settled = tenure.timings.lease_duration();
-        match self.registration.preference.step {
+        let preferred = preferred(view, me);
+        let mut due = *self.since.get_or_insert(now) + interval;
+        match self.step {
             Step::Idle => {}
-            Step::Asking(_) => return None,
-            Step::Asked { until, .. } if until > turn.now => return Some(until),
+            Step::Asking(_) => return GiveWay::Wait(None),
+            Step::Asked { until, .. } if until > now => return GiveWay::Wait(Some(until)),
             Step::Asked { from, .. } => {
-                let until = turn.now + interval;
-                self.registration.preference.step = Step::Waiting { until };
-                self.registration.preference.seen = None;
+                let until = now + interval;
+                self.step = Step::Waiting { until };
+                self.seen = None;
                 // A renewal that was sent since the withdrawal shows the registrations since.
-                let to = self.preferred().filter(|_| renewed_at > from).cloned();
-                if let Some(standby) = to {
-                    self.hand_over_to(standby, turn);
-                    return None;
+                if let Some(standby) = preferred.filter(|_| tenure.renewed_at > from) {
+                    self.gave_way = true;
+                    outbox.notice(Notice::GivingWay {
+                        identity: standby.identity.clone(),
+                        priority: standby.priority,
+                    });
+                    return GiveWay::HandOver(Reservation {
+                        identity: standby.identity.clone(),
+                        duration: RESERVATION_DEFAULT,
+                    });
                 }
                 due = until;
             }
             Step::Waiting { until } => due = due.max(until),
         }
-        let Some(session) = self.preferred().map(|standby| standby.session) else {
-            self.registration.preference.seen = None;
-            return None;
+        let Some(session) = preferred.map(|standby| standby.session) else {
+            self.seen = None;
+            return GiveWay::Wait(None);
         };
-        let preference = &mut self.registration.preference;
-        let since = match preference.seen {
+        let since = match self.seen {
             Some((seen, since)) if seen == session => since,
-            Some(_) | None => turn.now,
+            Some(_) | None => now,
         };
-        preference.seen = Some((session, since));
-        let due = due.max(since + settled);
-        if due > turn.now {
-            return Some(due);
+        self.seen = Some((session, since));
+        let settled = since + tenure.timings.lease_duration();
+        let due = due.max(settled);
+        if due > now {
+            return GiveWay::Wait(Some(due));
         }
-        let call = self.outbox.call(Operation::Withdraw { session });
-        self.registration.preference.step = Step::Asking(call);
-        None
+        self.step = Step::Asking(outbox.call(Operation::Withdraw { session }));
+        GiveWay::Wait(None)
     }
 
-    /// Returns the standby if this leader prefers it to itself.
-    fn preferred(&self) -> Option<&Standby> {
-        let standby = self.view.lease()?.standby.as_ref()?;
-        let another = standby.session != self.me.session && standby.identity != self.me.identity;
-        (another && standby.priority > self.me.priority).then_some(standby)
-    }
-
-    /// Handles the reply to the withdrawal of the standby's registration; returns false for any
-    /// other reply.
-    pub(super) fn preference_reply(
+    /// Handles the reply to the withdrawal; returns false for any other reply. A leader waits for
+    /// `wait` at least.
+    pub(super) fn reply(
         &mut self,
         call: CallId,
         outcome: &Outcome,
+        wait: Option<Duration>,
+        view: &mut View,
         now: BootTime,
     ) -> bool {
-        if self.registration.preference.step != Step::Asking(call) {
+        if self.step != Step::Asking(call) {
             return false;
         }
-        self.registration.preference.seen = None;
-        self.registration.preference.step = match outcome {
-            Outcome::Applied(_) if self.state.tenure().is_some() => {
-                self.view.note_standby(None);
-                let wait = 2 * self.me.timings().renew_interval();
+        self.seen = None;
+        self.step = match (outcome, wait) {
+            (Outcome::Applied(_), Some(wait)) => {
+                view.note_standby(None);
                 Step::Asked {
                     from: now,
                     until: now + wait.max(ANSWER_WAIT),
@@ -134,26 +142,17 @@ impl Election {
             }
             // Another standby is registered, or it is unknown which: it is asked when it has been
             // registered for long enough.
-            Outcome::Applied(_) | Outcome::Rejected | Outcome::Failed | Outcome::Unknown => {
+            (Outcome::Applied(_) | Outcome::Rejected | Outcome::Failed | Outcome::Unknown, _) => {
                 Step::Idle
             }
         };
         true
     }
+}
 
-    fn hand_over_to(&mut self, standby: Standby, turn: &mut Turn<'_>) {
-        let Standby {
-            identity, priority, ..
-        } = standby;
-        self.registration.preference.gave_way = true;
-        self.outbox.notice(Notice::GivingWay {
-            identity: identity.clone(),
-            priority,
-        });
-        let reservation = Reservation {
-            identity,
-            duration: RESERVATION_DEFAULT,
-        };
-        self.stop(Reason::Transferred, Some(reservation), turn);
-    }
+/// Returns the standby if this leader prefers it to itself.
+fn preferred<'a>(view: &'a View, me: &Participant) -> Option<&'a Standby> {
+    let standby = view.lease()?.standby.as_ref()?;
+    let another = standby.session != me.session && standby.identity != me.identity;
+    (another && standby.priority > me.priority).then_some(standby)
 }

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use super::State;
 use super::candidate::Participant;
-use super::drain::DrainAfterLoss;
+use super::contend::Contender;
 use super::effect::{Effect, Notice, Transition};
-use super::lease::{Claim, Lease, Request, Session, Token};
+use super::lease::{Claim, Lease, Request, Token};
+use super::state::State;
 use super::status::{Authority, HolderView, Reason, Role, Status};
+use super::supervise::DrainAfterLoss;
 use super::time::BootTime;
 use super::view::{Document, View};
 
@@ -20,12 +21,11 @@ pub(super) struct Publication {
     reason: Option<Reason>,
     /// The last reported request that named another token than the leader's.
     request_reported: Option<Request>,
-    recorded: RecordedState,
 }
 
-/// The values last recorded in the status directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct RecordedState {
+/// The values last recorded in the status directory, for the next process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct DirectoryRecord {
     claim: Option<Claim>,
     token: Token,
     lease_longest: Duration,
@@ -33,30 +33,22 @@ struct RecordedState {
 
 /// What a status is derived from.
 pub(super) struct Basis<'a> {
-    pub(super) me: &'a Participant,
+    pub(super) contender: &'a Contender,
     pub(super) state: &'a State,
-    pub(super) view: &'a View,
-    pub(super) answers_until: Option<BootTime>,
     pub(super) drain: Option<&'a DrainAfterLoss>,
     pub(super) shutting_down: bool,
     pub(super) now: BootTime,
 }
 
 impl Publication {
-    /// Begins with the record of the previous process.
-    pub(super) fn new(claim: Option<Claim>, view: &View, session: Session, now: BootTime) -> Self {
+    pub(super) fn new(contender: &Contender, now: BootTime) -> Self {
         Self {
             status: Status {
-                token_highest: view.token_highest(),
-                ..Status::initial(session, now)
+                token_highest: contender.view.token_highest(),
+                ..Status::initial(contender.me.session, now)
             },
             reason: None,
             request_reported: None,
-            recorded: RecordedState {
-                claim,
-                token: view.token_highest(),
-                lease_longest: view.lease_longest(),
-            },
         }
     }
 
@@ -68,39 +60,10 @@ impl Publication {
         self.reason = Some(reason);
     }
 
-    /// Returns the claim that is recorded as possibly stored.
-    pub(super) fn recorded_claim(&self) -> Option<Claim> {
-        self.recorded.claim
-    }
-
-    /// Records a claim for the next process, or `None` if the recorded one no longer proves that
-    /// its process has exited.
-    pub(super) fn record(&mut self, claim: Option<Claim>, view: &View) -> Effect {
-        let (token, lease_longest) = (view.token_highest(), view.lease_longest());
-        self.recorded = RecordedState {
-            claim,
-            token,
-            lease_longest,
-        };
-        Effect::Remember {
-            claim,
-            token,
-            lease_longest,
-        }
-    }
-
-    /// Records new values of `view` for the next process. With a token but without the duration
-    /// that goes with it, that process would wait too briefly after a rollback of the store.
-    pub(super) fn record_view(&mut self, view: &View) -> Option<Effect> {
-        let recorded = self.recorded;
-        let newer =
-            view.token_highest() > recorded.token || view.lease_longest() > recorded.lease_longest;
-        newer.then(|| self.record(recorded.claim, view))
-    }
-
     /// Forgets which request was reported, because another claim leads.
-    pub(super) fn begin_to_lead(&mut self) {
+    pub(super) fn begin_to_lead(&mut self, reason: Reason) {
         self.request_reported = None;
+        self.reason = Some(reason);
     }
 
     /// Reports, once, a request that the leader with the token `leading` ignores because it names
@@ -121,12 +84,12 @@ impl Publication {
     /// Derives the status; returns the change of role, if there is one.
     pub(super) fn refresh(&mut self, basis: &Basis<'_>) -> Option<Effect> {
         let Basis {
-            me,
+            contender,
             state,
-            view,
             now,
             ..
         } = *basis;
+        let (me, view) = (&contender.me, &contender.view);
         let before = self.status.role;
         let role = self.role(basis);
         let authority = match state {
@@ -134,7 +97,7 @@ impl Publication {
                 token: tenure.token,
                 valid_until: tenure.valid_until(),
             }),
-            State::Contending(_) | State::Stopping(_) | State::Exited => None,
+            State::Contending | State::Stopping(_) | State::Exited => None,
         };
         if role == Role::Paused {
             self.reason = Some(Reason::Paused);
@@ -170,7 +133,7 @@ impl Publication {
         self.status.authority = authority;
         self.status.stepping_down = match state {
             State::Stopping(stopping) => Some(stopping.tenure().token),
-            State::Contending(_) | State::Leading(_) | State::Exited => None,
+            State::Contending | State::Leading(_) | State::Exited => None,
         };
         self.status.unnoticed = drain.map(DrainAfterLoss::token);
         self.status.holder = holder_view(authority, me, view, now);
@@ -180,27 +143,28 @@ impl Publication {
         if let State::Leading(tenure) = state {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
-        self.status.store_reached = basis.answers_until.is_some();
+        self.status.store_reached = contender.reads.answers_until().is_some();
         transition
     }
 
     fn role(&self, basis: &Basis<'_>) -> Role {
-        let Basis { view, now, .. } = *basis;
+        let contender = basis.contender;
+        let answers_until = contender.reads.answers_until();
         match basis.state {
             State::Leading(_) => Role::Leader,
             State::Stopping(_) => Role::Stopping,
             // A leader that was frozen may lose its lease and exit in one turn.
             State::Exited if self.status.role == Role::Leader => Role::Stopping,
             State::Exited => self.status.role,
-            State::Contending(contending) => {
+            State::Contending => {
                 let stopped = self.status.role == Role::Stopping;
-                if contending.is_checking() || (basis.shutting_down && stopped) {
+                if contender.is_checking() || (basis.shutting_down && stopped) {
                     Role::Stopping
-                } else if matches!(view.document(), Document::NotRead)
-                    || basis.answers_until.is_none_or(|at| at <= now)
+                } else if matches!(contender.view.document(), Document::NotRead)
+                    || answers_until.is_none_or(|at| at <= basis.now)
                 {
                     Role::Unknown
-                } else if view.lease().is_some_and(|lease| lease.paused) {
+                } else if contender.view.lease().is_some_and(|lease| lease.paused) {
                     Role::Paused
                 } else {
                     Role::Follower
@@ -227,6 +191,39 @@ impl Publication {
             self.status.authority.is_some(),
             "a role without its authority"
         );
+    }
+}
+
+impl DirectoryRecord {
+    /// Begins with the record of the previous process.
+    pub(super) fn new(claim: Option<Claim>, view: &View) -> Self {
+        Self {
+            claim,
+            token: view.token_highest(),
+            lease_longest: view.lease_longest(),
+        }
+    }
+
+    pub(super) fn claim(&self) -> Option<Claim> {
+        self.claim
+    }
+
+    /// Records a claim that may be stored, or `None` if the recorded one no longer proves that its
+    /// process has exited.
+    pub(super) fn set(&mut self, claim: Option<Claim>, view: &View) -> Effect {
+        *self = Self::new(claim, view);
+        Effect::Remember {
+            claim,
+            token: self.token,
+            lease_longest: self.lease_longest,
+        }
+    }
+
+    /// Records new values of `view`. With a token but without the duration that goes with it, the
+    /// next process would wait too briefly after a rollback of the store.
+    pub(super) fn refresh(&mut self, view: &View) -> Option<Effect> {
+        let newer = view.token_highest() > self.token || view.lease_longest() > self.lease_longest;
+        newer.then(|| self.set(self.claim, view))
     }
 }
 

@@ -3,16 +3,14 @@
 //! This module does not write. A reply that shows a rolled-back store is not trusted before a
 //! linearizable read confirms it.
 
-use super::Turn;
 use super::candidate::Participant;
 use super::effect::{CallId, Effect, Operation};
-use super::following::Following;
 use super::input::{Found, Outcome, Watch};
 use super::lease::{Lease, Token};
-use super::outbox::Outbox;
 use super::phase::{Phase, renewal_interval};
 use super::time::BootTime;
 use super::timings::Timings;
+use super::turn::{Outbox, Turn};
 use super::view::{Document, Plausible, View};
 
 /// What is to be read, and what reports changes in between.
@@ -34,6 +32,40 @@ pub(super) struct Reads {
     /// When the last answer of the store ceases to count. A reload does not shorten it, since
     /// the stream still reports at the pace of the durations before.
     answers_until: Option<BootTime>,
+}
+
+/// The open source of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Following {
+    /// None: the candidate polls.
+    Nothing,
+    /// A change stream, which reports every change of the document.
+    Stream,
+    /// A change stream that may report a change seconds later. An event only makes the candidate
+    /// read, and renewals are read shortly after each is expected.
+    LateStream(Phase),
+    /// Hints of other candidates and of operators, which report no renewals. Renewals are read
+    /// shortly after each is expected.
+    Hints(Phase),
+}
+
+impl Following {
+    fn is_open(self) -> bool {
+        self != Self::Nothing
+    }
+
+    /// Returns the estimate of the holder's renewals, if they are read and not reported.
+    fn phase(&mut self) -> Option<&mut Phase> {
+        match self {
+            Self::LateStream(phase) | Self::Hints(phase) => Some(phase),
+            Self::Nothing | Self::Stream => None,
+        }
+    }
+
+    /// Returns true if renewals are read and not reported.
+    fn reads_renewals(mut self) -> bool {
+        self.phase().is_some()
+    }
 }
 
 /// A read in flight.

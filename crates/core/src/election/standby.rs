@@ -9,15 +9,19 @@
 
 use std::time::Duration;
 
+use super::candidate::Participant;
+use super::claims::OpenClaims;
 use super::effect::{CallId, Operation};
 use super::input::Outcome;
 use super::lease::{
     Claim, HEAD_START, HEAD_STARTS_MAX, Lease, RESERVATION_MAX, Reservation, Session, Standby,
 };
-use super::prefer::Preference;
+use super::prefer::{GiveWay, Preference};
+use super::tenure::Tenure;
 use super::time::BootTime;
-use super::waits::SPREAD_MAX;
-use super::{Election, Turn};
+use super::turn::{Outbox, Turn};
+use super::view::View;
+use super::waits::{SPREAD_MAX, Waits};
 
 /// Maximum random delay before a follower registers, in units of [`SPREAD_MAX`]: 2 s, so that one of
 /// many is first and the others see it.
@@ -41,14 +45,14 @@ pub(super) struct Registration {
     exit_by: Option<BootTime>,
     /// Random delay after a head start or a reservation, so that the others do not act
     /// simultaneously if the standby does not.
-    spread: Duration,
+    jitter: Duration,
     /// Progress of a leader towards a handover to a preferred standby.
-    pub(super) preference: Preference,
+    preference: Preference,
 }
 
 /// A place for a standby: next to a holder without a standby, or with a standby of lower priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Vacancy {
+pub(super) struct Vacancy {
     holder: Claim,
     replaces: Option<Session>,
 }
@@ -60,7 +64,7 @@ impl Registration {
             vacancy: None,
             call: None,
             exit_by: None,
-            spread: Duration::ZERO,
+            jitter: Duration::ZERO,
             preference: Preference::default(),
         }
     }
@@ -68,7 +72,7 @@ impl Registration {
     /// Draws the delay of this candidate for a new revision.
     pub(super) fn draw(&mut self, turn: &mut Turn<'_>) {
         if self.wanted {
-            self.spread = turn.up_to(SPREAD_MAX);
+            self.jitter = turn.up_to(SPREAD_MAX);
         }
     }
 
@@ -78,95 +82,95 @@ impl Registration {
         (self.vacancy, self.call) = (None, None);
         self.preference = Preference::default();
     }
-}
 
-impl Election {
-    /// Registers this candidate if the holder has no standby, or a standby with a lower priority,
-    /// and withdraws its registration if it cannot lead. Returns the next instant.
-    pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        if self.is_standby() && self.waits.is_unhealthy() && self.registration.call.is_none() {
-            self.withdraw();
-            return None;
-        }
-        let Some(vacancy) = self.vacancy(turn.now) else {
-            self.registration.vacancy = None;
+    pub(super) fn gave_way(&self) -> bool {
+        self.preference.gave_way()
+    }
+
+    /// Hands over to a preferred standby if this is due.
+    pub(super) fn give_way(
+        &mut self,
+        tenure: &Tenure,
+        view: &View,
+        me: &Participant,
+        outbox: &mut Outbox,
+        now: BootTime,
+    ) -> GiveWay {
+        self.preference.give_way(tenure, view, me, outbox, now)
+    }
+
+    /// Returns the place that this candidate can take as the standby, if any.
+    pub(super) fn vacancy(
+        &self,
+        me: &Participant,
+        view: &View,
+        claims: &OpenClaims,
+        waits: &Waits,
+        now: BootTime,
+    ) -> Option<Vacancy> {
+        let lease = view.lease()?;
+        let holder = lease.holder.as_ref()?.claim;
+        let replaces = match &lease.standby {
+            // Candidates of equal priority leave each other registered.
+            Some(standby) if standby.priority < me.priority => Some(standby.session),
+            Some(_) => return None,
+            None => None,
+        };
+        let own = claims.contains(holder);
+        let can_lead = !own && !lease.paused && !waits.bar_standby(now);
+        (self.wanted && can_lead).then_some(Vacancy { holder, replaces })
+    }
+
+    /// Registers this candidate if there is a place for it. Returns the next instant.
+    pub(super) fn stand_by(
+        &mut self,
+        vacancy: Option<Vacancy>,
+        me: &Participant,
+        outbox: &mut Outbox,
+        turn: &mut Turn<'_>,
+    ) -> Option<BootTime> {
+        let Some(vacancy) = vacancy else {
+            self.vacancy = None;
             return None;
         };
-        let due = match self.registration.vacancy {
+        let due = match self.vacancy {
             Some((seen, due)) if seen == vacancy => due?,
             Some(_) | None => turn.now + DELAY_MAX * turn.up_to(SPREAD_MAX),
         };
         if due > turn.now {
-            self.registration.vacancy = Some((vacancy, Some(due)));
+            self.vacancy = Some((vacancy, Some(due)));
             return Some(due);
         }
         let Vacancy { holder, replaces } = vacancy;
-        let call = self.outbox.call(Operation::Register {
+        let call = outbox.call(Operation::Register {
             holder,
-            session: self.me.session,
-            priority: self.me.priority,
+            session: me.session,
+            priority: me.priority,
             replaces,
         });
-        self.registration.call = Some((call, Some(vacancy)));
+        self.call = Some((call, Some(vacancy)));
         // By then the stream or a read has shown the result, if there was one.
-        let again = turn.now + turn.jittered(self.me.timings().lease_duration());
-        self.registration.vacancy = Some((vacancy, Some(again)));
+        let again = turn.now + turn.jittered(me.timings().lease_duration());
+        self.vacancy = Some((vacancy, Some(again)));
         Some(again)
     }
 
-    /// Returns the place that this candidate can take as the standby, if any.
-    fn vacancy(&self, now: BootTime) -> Option<Vacancy> {
-        let lease = self.view.lease()?;
-        let holder = lease.holder.as_ref()?.claim;
-        let replaces = match &lease.standby {
-            // Candidates of equal priority leave each other registered.
-            Some(standby) if standby.priority < self.me.priority => Some(standby.session),
-            Some(_) => return None,
-            None => None,
-        };
-        let own = self.claims.contains(holder);
-        let can_lead = !own && !lease.paused && !self.waits.bar_standby(now);
-        (self.registration.wanted && can_lead).then_some(Vacancy { holder, replaces })
-    }
-
-    fn is_standby(&self) -> bool {
-        let standby = self.view.lease().and_then(|lease| lease.standby.as_ref());
-        standby.is_some_and(|standby| standby.session == self.me.session)
-    }
-
-    fn withdraw(&mut self) {
-        let session = self.me.session;
-        let call = self.outbox.call(Operation::Withdraw { session });
-        self.registration.call = Some((call, None));
-        // Assumed, so that it is sent once. If it failed, the next read shows the registration.
-        self.view.note_standby(None);
-    }
-
-    /// Handles the reply to the last registration or withdrawal; returns false for any other reply.
-    pub(super) fn registration_reply(
+    /// Withdraws the registration of this candidate if it is registered and no call is in flight.
+    pub(super) fn withdraw(
         &mut self,
-        call: CallId,
-        outcome: &Outcome,
-        now: BootTime,
+        me: &Participant,
+        view: &mut View,
+        outbox: &mut Outbox,
     ) -> bool {
-        let Some((_, vacancy)) = self.registration.call.filter(|(id, _)| *id == call) else {
-            return self.preference_reply(call, outcome, now);
-        };
-        self.registration.call = None;
-        if let (Some(vacancy), Outcome::Rejected) = (vacancy, outcome) {
-            self.registration.vacancy = Some((vacancy, None));
+        let session = me.session;
+        let withdraws = view.is_standby(session) && self.call.is_none();
+        if withdraws {
+            let call = outbox.call(Operation::Withdraw { session });
+            self.call = Some((call, None));
+            // Assumed, so that it is sent once. If it failed, the next read shows the registration.
+            view.note_standby(None);
         }
-        // The stream or the next read shows the result of any other outcome.
-        let applied = vacancy.filter(|_| matches!(outcome, Outcome::Applied(_)));
-        let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
-        if applied.is_some_and(|it| held.is_some_and(|holder| holder.claim == it.holder)) {
-            self.view.note_standby(Some(Standby {
-                session: self.me.session,
-                identity: self.me.identity.clone(),
-                priority: self.me.priority,
-            }));
-        }
-        true
+        withdraws
     }
 
     /// Withdraws the registration of a process that exits, so that another follower registers.
@@ -174,42 +178,64 @@ impl Election {
     pub(super) fn withdraw_before_exit(
         &mut self,
         by: BootTime,
-        turn: &Turn<'_>,
+        me: &Participant,
+        view: &mut View,
+        outbox: &mut Outbox,
+        now: BootTime,
     ) -> Option<BootTime> {
-        let open = self.is_standby() || self.registration.call.is_some();
-        if !open || self.reads.is_suspicious() {
+        if !view.is_standby(me.session) && self.call.is_none() {
             return None;
         }
-        let latest = by.min(turn.now + WITHDRAWAL_MAX);
-        let until = *self.registration.exit_by.get_or_insert(latest);
-        if until <= turn.now {
+        let latest = by.min(now + WITHDRAWAL_MAX);
+        let until = *self.exit_by.get_or_insert(latest);
+        if until <= now {
             return None;
         }
-        if self.registration.call.is_none() {
-            self.withdraw();
-        }
+        self.withdraw(me, view, outbox);
         Some(until)
     }
 
-    /// Returns the reservation in a release that gives the standby its head start.
-    pub(super) fn reservation_of_standby(&self) -> Option<Reservation> {
-        let standby = self.view.lease()?.standby.as_ref()?;
-        Some(Reservation {
-            identity: standby.identity.clone(),
-            duration: HEAD_START,
-        })
+    /// Handles the reply to the last registration or withdrawal; returns false for any other reply.
+    pub(super) fn reply(
+        &mut self,
+        call: CallId,
+        outcome: &Outcome,
+        leads: bool,
+        me: &Participant,
+        view: &mut View,
+        now: BootTime,
+    ) -> bool {
+        let Some((_, vacancy)) = self.call.filter(|(id, _)| *id == call) else {
+            let wait = leads.then(|| 2 * me.timings().renew_interval());
+            return self.preference.reply(call, outcome, wait, view, now);
+        };
+        self.call = None;
+        if let (Some(vacancy), Outcome::Rejected) = (vacancy, outcome) {
+            self.vacancy = Some((vacancy, None));
+        }
+        // The stream or the next read shows the result of any other outcome.
+        let applied = vacancy.filter(|_| matches!(outcome, Outcome::Applied(_)));
+        let held = view.lease().and_then(|lease| lease.holder.as_ref());
+        if applied.is_some_and(|it| held.is_some_and(|holder| holder.claim == it.holder)) {
+            view.note_standby(Some(Standby {
+                session: me.session,
+                identity: me.identity.clone(),
+                priority: me.priority,
+            }));
+        }
+        true
     }
 
     /// Returns the time that this candidate leaves to the standby after the holder expired. A
     /// candidate with a lower priority waits longer, so that candidates with a higher priority go
     /// first if the standby has exited.
-    pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
-        let other = |standby: &&Standby| standby.session != self.me.session;
+    pub(super) fn head_start_of_others(&self, lease: &Lease, me: &Participant) -> Duration {
+        let other = |standby: &&Standby| standby.session != me.session;
         match lease.standby.as_ref().filter(other) {
             Some(standby) => {
-                let below = standby.priority.saturating_sub(self.me.priority);
+                let below = standby.priority.saturating_sub(me.priority);
                 let steps = below.saturating_add(1).min(HEAD_STARTS_MAX);
-                HEAD_START * steps + self.registration.spread
+                HEAD_START * steps + self.jitter
             }
             None => Duration::ZERO,
         }
@@ -217,11 +243,25 @@ impl Election {
 
     /// Returns how long this candidate leaves the released lease to the candidate that it is
     /// reserved for.
-    pub(super) fn reserved_for(&self, reservation: &Reservation, lease: &Lease) -> Duration {
-        let reserved = reservation.duration.min(RESERVATION_MAX) + self.registration.spread;
+    pub(super) fn reserved_for(
+        &self,
+        reservation: &Reservation,
+        lease: &Lease,
+        me: &Participant,
+    ) -> Duration {
+        let reserved = reservation.duration.min(RESERVATION_MAX) + self.jitter;
         match reservation.is_head_start() {
-            true => reserved.max(self.head_start_of_others(lease)),
+            true => reserved.max(self.head_start_of_others(lease, me)),
             false => reserved,
         }
     }
+}
+
+/// Returns the reservation in a release that gives the standby its head start.
+pub(super) fn head_start_of_standby(view: &View) -> Option<Reservation> {
+    let standby = view.lease()?.standby.as_ref()?;
+    Some(Reservation {
+        identity: standby.identity.clone(),
+        duration: HEAD_START,
+    })
 }

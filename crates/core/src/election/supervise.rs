@@ -1,17 +1,26 @@
 //! The workload of a candidate, from the start of a claim's leadership to the end of the processes.
 //!
+//! An unsupervised workload has some time to notice the end of its leadership instead.
+//!
 //! This module only returns orders; it does not start or end processes. A claim is released, and
 //! another one acquired, only after the workload of the previous claim is confirmed gone (I6).
 
 use std::time::Duration;
 
-use super::drain::DrainAfterLoss;
 use super::effect::{Effect, Order, OrderKind};
+use super::input::Tunables;
 use super::lease::Token;
+use super::state::LostClaim;
 use super::tenure::Tenure;
 use super::time::BootTime;
 use super::timings::Timings;
 use crate::deadline_policy::Terms;
+
+/// Maximum wait at a shutdown with `workload.ends_first`, which promises that the workload ends
+/// first. A kubelet that restarts only the sidecar breaks that promise, so there is always a wait.
+/// A terminating pod may leave the sidecar two seconds, and this wait, the label and the release
+/// fit into them.
+const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// What is known of the workload. An unsupervised one is only given time to notice a loss.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -93,14 +102,24 @@ impl WorkloadState {
         self.order(OrderKind::Stop)
     }
 
-    /// Stops the workload immediately, with a deadline for the kill, after a loss of leadership.
-    pub(super) fn kill(
+    /// Stops the workload immediately, with a deadline for the kill, after a loss of leadership. An
+    /// unsupervised workload has `delay` to notice, or what is left of the step-down.
+    pub(super) fn lose(
         &mut self,
-        tenure: &Tenure,
-        drain: Option<DrainAfterLoss>,
+        lost: &LostClaim,
+        delay: Duration,
         now: BootTime,
     ) -> Option<Effect> {
-        self.drain = drain;
+        let (tenure, noticed_at, shown_until) = match lost {
+            LostClaim::Leading(tenure) => (tenure, now + delay, BootTime::default()),
+            LostClaim::Stopping(it) => (&it.tenure, it.noticed_at, it.shown_until),
+        };
+        self.drain = (noticed_at > now).then(|| DrainAfterLoss {
+            token: tenure.token,
+            until: noticed_at,
+            shown_until,
+            expired_at: tenure.expires_at(),
+        });
         let kill_at = terms(tenure).kill_at_after_loss(now, &tenure.timings);
         self.order(OrderKind::Lost { kill_at })
     }
@@ -153,6 +172,56 @@ impl WorkloadState {
     /// Handles the end of the last process.
     pub(super) fn gone(&mut self) {
         self.running = None;
+    }
+}
+
+/// Returns the time that a workload has to notice the end of leadership.
+pub(super) fn drain_time(tunables: &Tunables, shutting_down: bool) -> Duration {
+    let delay = tunables.handoff_delay;
+    if shutting_down && tunables.workload_ends_first {
+        delay.min(ENDS_FIRST_WAIT_MAX)
+    } else {
+        delay
+    }
+}
+
+/// A lost leadership that an unsupervised workload may not have noticed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct DrainAfterLoss {
+    token: Token,
+    /// End of the time that the workload has to notice.
+    until: BootTime,
+    /// End of the time that a status file may name the lost leadership.
+    shown_until: BootTime,
+    /// Instant at which the claim has expired, so that other candidates no longer need a release.
+    expired_at: BootTime,
+}
+
+impl DrainAfterLoss {
+    pub(super) fn token(&self) -> Token {
+        self.token
+    }
+
+    pub(super) fn until(&self) -> BootTime {
+        self.until
+    }
+
+    /// Returns how long a status file that could not be replaced names the lost leadership. This
+    /// process must not lead again earlier (I1).
+    pub(super) fn shown_until(&self) -> BootTime {
+        self.shown_until
+    }
+
+    /// Returns how long a process that shuts down waits before it releases. The wait
+    /// ends at the latest when the claim expires, because a later release has no use.
+    pub(super) fn worth_waiting_until(&self) -> BootTime {
+        self.until.min(self.expired_at)
+    }
+
+    /// Ends at `until`, but not before the last reader of a status file that could not be replaced
+    /// may have noticed.
+    pub(super) fn shorten(&mut self, until: BootTime) {
+        self.until = self.until.min(until.max(self.shown_until));
     }
 }
 

@@ -1,12 +1,16 @@
 //! One claim while it leads: its authority and its renewals.
 //!
-//! A tenure never reads the document. Its owner passes it the outcomes of the renewals that it
-//! sent.
+//! A tenure never reads the document. It is passed the outcomes of the renewals that it sent, and
+//! decides by a reply's document only whether it still names the claim.
 
-use super::effect::CallId;
-use super::lease::{Claim, Revision, Token, WallMillis};
+use super::claims::{Attempt, EndedClaim};
+use super::effect::{CallId, HistoryEntry, Operation};
+use super::input::{Found, Outcome};
+use super::lease::{Claim, Identity, Lease, Reservation, Revision, Token, WallMillis};
+use super::status::Reason;
 use super::time::BootTime;
 use super::timings::Timings;
+use super::turn::{Outbox, Turn};
 
 /// Maximum number of unresolved renewals kept for the filter. A claim sends at most one per
 /// `retry_interval`; at the defaults 18 fit before the deadline. Beyond the limit the oldest is
@@ -55,25 +59,45 @@ pub(super) enum Renewed {
 }
 
 impl Tenure {
-    /// Creates a tenure from an acknowledged write that was sent at `sent`.
+    /// Creates a tenure from an acknowledged write that was sent at `sent`; `None` if its reply
+    /// shows no holder.
     pub(super) fn begin(
-        claim: Claim,
-        token: Token,
+        attempt: &Attempt,
         revision: Revision,
-        acquired_at: WallMillis,
         sent: BootTime,
-        timings: Timings,
-    ) -> Self {
-        Self {
-            claim,
-            token,
+        lease: &Lease,
+    ) -> Option<Self> {
+        let timings = attempt.timings;
+        Some(Self {
+            claim: attempt.claim,
+            token: attempt.token,
             timings,
-            acquired_at,
+            acquired_at: lease.holder.as_ref()?.acquired_at,
             renewed_at: sent,
             acknowledged: revision,
             renewals: Vec::new(),
             renewal_due: sent + timings.renew_interval(),
             urgent: false,
+        })
+    }
+
+    /// Returns the ended claim that remains of this tenure.
+    pub(super) fn end(
+        &self,
+        identity: &Identity,
+        reason: Reason,
+        reserved_for: Option<Reservation>,
+    ) -> EndedClaim {
+        EndedClaim {
+            claim: self.claim,
+            chain: self.chain(),
+            entry: HistoryEntry {
+                token: self.token,
+                identity: identity.clone(),
+                acquired_at: self.acquired_at,
+                reason,
+            },
+            reserved_for,
         }
     }
 
@@ -93,13 +117,17 @@ impl Tenure {
         std::iter::once(self.acknowledged).chain(sent).collect()
     }
 
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        lease.holder.as_ref().is_some_and(|h| h.claim == self.claim)
+    }
+
     /// Returns true if this claim sent `revision` and it may still be stored.
     pub(super) fn sent(&self, revision: Revision) -> bool {
         self.acknowledged == revision || self.renewals.iter().any(|r| r.revision == revision)
     }
 
     /// Returns true if `call` is an unresolved renewal of this claim.
-    pub(super) fn awaits(&self, call: CallId) -> bool {
+    fn awaits(&self, call: CallId) -> bool {
         self.renewals.iter().any(|r| r.call == call)
     }
 
@@ -125,8 +153,25 @@ impl Tenure {
         }
     }
 
+    /// Sends a renewal if one is due.
+    pub(super) fn renew_if_due(&mut self, outbox: &mut Outbox, turn: &mut Turn<'_>) {
+        if self.next_renewal().is_none_or(|due| due > turn.now) {
+            return;
+        }
+        let mut revision = Revision::random(turn.random);
+        if planted!(RevisionKept) {
+            revision = self.acknowledged;
+        }
+        let call = outbox.call(Operation::Renew {
+            claim: self.claim,
+            revision,
+            chain: self.chain(),
+        });
+        self.send(call, revision, turn.now);
+    }
+
     /// Records a renewal that is sent now.
-    pub(super) fn send(&mut self, call: CallId, revision: Revision, now: BootTime) {
+    fn send(&mut self, call: CallId, revision: Revision, now: BootTime) {
         if self.renewals.len() == RENEWALS_MAX {
             self.renewals.remove(0);
         }
@@ -138,6 +183,25 @@ impl Tenure {
         });
         self.renewal_due = now + self.timings.renew_interval();
         self.urgent = false;
+    }
+
+    /// Handles the reply to a renewal, possibly late or out of order. The next attempt after a
+    /// failure is at `retry_at`.
+    pub(super) fn reply(&mut self, call: CallId, outcome: &Outcome, retry_at: BootTime) -> Renewed {
+        match outcome {
+            Outcome::Applied(Found::Lease(lease)) if self.holds(lease) => self.applied(call),
+            // The renewal matched, but the document is now foreign and must not be changed again.
+            // Reads sent before this claim led prove nothing about it, so only a renewal's reply
+            // counts.
+            Outcome::Applied(Found::Foreign(_)) if self.awaits(call) => Renewed::Rejected,
+            Outcome::Rejected => self.rejected(call),
+            Outcome::Failed => self.unanswered(call, false, retry_at),
+            Outcome::Unknown if planted!(UnknownAsApplied) => self.applied(call),
+            Outcome::Applied(_) | Outcome::Unknown => {
+                let maybe_sent = !planted!(UnknownAsFailed);
+                self.unanswered(call, maybe_sent, retry_at)
+            }
+        }
     }
 
     /// Handles an acknowledged renewal, possibly late.
@@ -155,7 +219,7 @@ impl Tenure {
     }
 
     /// Handles a renewal that did not match.
-    pub(super) fn rejected(&mut self, call: CallId) -> Renewed {
+    fn rejected(&mut self, call: CallId) -> Renewed {
         match self.renewals.iter().position(|r| r.call == call) {
             None => Renewed::Stale,
             Some(index) if index + 1 < self.renewals.len() => {
@@ -169,7 +233,7 @@ impl Tenure {
 
     /// Handles a renewal that was not sent (`sent` is false) or whose outcome is unknown. Neither
     /// extends authority (I7). Schedules the next attempt at `retry_at`.
-    pub(super) fn unanswered(&mut self, call: CallId, sent: bool, retry_at: BootTime) -> Renewed {
+    fn unanswered(&mut self, call: CallId, sent: bool, retry_at: BootTime) -> Renewed {
         let Some(index) = self.renewals.iter().position(|r| r.call == call) else {
             return Renewed::Stale;
         };

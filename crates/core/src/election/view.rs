@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::effect::Notice;
 use super::input::Found;
-use super::lease::{Lease, Revision, Standby, Token};
+use super::lease::{Lease, Revision, Session, Standby, Token};
 use super::time::BootTime;
 
 /// The last observation of the document.
@@ -98,6 +98,12 @@ impl View {
 
     pub(super) fn revision(&self) -> Option<Revision> {
         self.lease().map(|lease| lease.revision)
+    }
+
+    /// Returns true if this session is registered as the standby.
+    pub(super) fn is_standby(&self, session: Session) -> bool {
+        let standby = self.lease().and_then(|lease| lease.standby.as_ref());
+        standby.is_some_and(|standby| standby.session == session)
     }
 
     /// Returns the time to wait after a rollback of the store. No holder that was seen can have

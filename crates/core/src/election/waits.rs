@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::Turn;
 use super::lease::{Lease, Session, Token};
 use super::time::BootTime;
+use super::turn::Turn;
 
 /// Maximum random delay after the first lost race, and the largest one. Fifty candidates woken by
 /// one event send fifty writes of which one succeeds; the losers spread out at the next release.

@@ -304,72 +304,86 @@ pub(crate) use planted;
 
 // Helpers that only planted bugs need.
 
+use super::claims::{Attempt, EndedClaim};
+use super::decide::Predecessor;
+use super::write::Acquired;
+use super::{BootTime, CallId, Claim, Holder, Lease, Revision, Timings, Token};
+
+/// Returns an ended claim as if it had never ended.
+pub(super) fn revived(ended: &EndedClaim, timings: &Timings, now: BootTime) -> Attempt {
+    attempt(
+        ended.claim,
+        ended.chain.clone(),
+        ended.entry.token,
+        timings,
+        now,
+    )
+}
+
+/// Returns another candidate's claim as if it were this candidate's own.
+pub(super) fn stranger(
+    lease: &Lease,
+    holder: &Holder,
+    timings: &Timings,
+    now: BootTime,
+) -> Attempt {
+    let chain = vec![lease.revision];
+    attempt(holder.claim, chain, lease.token, timings, now)
+}
+
+fn attempt(
+    claim: Claim,
+    chain: Vec<Revision>,
+    token: Token,
+    timings: &Timings,
+    now: BootTime,
+) -> Attempt {
+    Attempt {
+        call: CallId(0),
+        claim,
+        replaces: (chain[0], token),
+        chain,
+        token,
+        sent: now,
+        timings: *timings,
+        overtaken: None,
+        cancelled: false,
+    }
+}
+
 impl super::Election {
-    /// Returns an ended claim as if it had never ended.
-    pub(super) fn revived(&self, ended: &super::claims::EndedClaim) -> super::claims::Attempt {
-        super::claims::Attempt {
-            call: super::CallId(0),
-            claim: ended.claim,
-            chain: ended.chain.clone(),
-            token: ended.entry.token,
-            replaces: (ended.chain[0], ended.entry.token),
-            sent: self.now,
-            timings: self.me.tunables.timings,
-            overtaken: None,
-            cancelled: false,
-        }
-    }
-
-    /// Returns another candidate's claim as if it were this candidate's own.
-    pub(super) fn stranger(
-        &self,
-        lease: &super::Lease,
-        holder: &super::Holder,
-    ) -> super::claims::Attempt {
-        super::claims::Attempt {
-            call: super::CallId(0),
-            claim: holder.claim,
-            chain: vec![lease.revision],
-            token: lease.token,
-            replaces: (lease.revision, lease.token),
-            sent: self.now,
-            timings: self.me.tunables.timings,
-            overtaken: None,
-            cancelled: false,
-        }
-    }
-
     /// Returns true if an event is only a reason to read, because the stream is late.
     pub(crate) fn only_reads_after_events(&self) -> bool {
-        self.reads.is_late()
+        self.contender.reads.is_late()
     }
 
     /// Returns the revision that was seen last.
     pub(crate) fn revision_seen(&self) -> Option<super::Revision> {
-        self.view.revision()
+        self.contender.view.revision()
     }
 
     /// Returns the token that was seen last.
     pub(crate) fn token_seen(&self) -> Option<super::Token> {
-        self.view.document_token()
+        self.contender.view.document_token()
     }
 
     /// Copies the instant at which the previous process on the same directory first saw the
     /// revision.
     pub(crate) fn continue_from(&mut self, before: &Self) {
-        self.view.continue_from(&before.view);
+        self.contender.view.continue_from(&before.contender.view);
     }
 
     /// Lets a claim that was found lead as if its renewal had been acknowledged.
-    pub(super) fn lead_unrenewed(
-        &mut self,
-        attempt: super::claims::Attempt,
-        turn: &mut super::Turn<'_>,
-    ) {
-        let (revision, lease) = (attempt.chain[0], self.view.lease().cloned());
-        let lease = lease.expect("it was seen");
-        let nobody = super::decide::Predecessor::Nobody;
-        self.begin(attempt, revision, turn.now, lease, nobody, turn);
+    pub(super) fn lead_unrenewed(&mut self, attempt: Attempt, turn: &mut super::turn::Turn<'_>) {
+        let lease = self.contender.view.lease().cloned();
+        let acquired = Acquired {
+            revision: attempt.chain[0],
+            attempt,
+            sent: turn.now,
+            lease: lease.expect("it was seen"),
+            from: Predecessor::Nobody,
+        };
+        self.begin(acquired, turn);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::harness::*;
+use crate::election::turn::Turn;
 use crate::election::*;
 
 /// A random source that always returns the same value.
@@ -59,7 +60,7 @@ fn a_spread_is_between_nothing_and_the_most_both_included() {
 /// Returns a follower that has sent an acquisition after races that left it this spread.
 fn acquiring_with(spread: Duration) -> (Node, Stored) {
     let (mut b, stored) = acquiring();
-    *b.election.waits.jitter_max() = spread;
+    *b.election.contender.waits.jitter_max() = spread;
     (b, stored)
 }
 
@@ -78,11 +79,19 @@ fn the_spread_doubles_with_each_race_lost_and_halves_with_each_won() {
     }) {
         let (mut b, _) = acquiring_with(before);
         b.answer_with(at(1), Outcome::Rejected);
-        assert_eq!(*b.election.waits.jitter_max(), lost, "lost at {before:?}");
+        assert_eq!(
+            *b.election.contender.waits.jitter_max(),
+            lost,
+            "lost at {before:?}"
+        );
         let (mut b, mut stored) = acquiring_with(before);
         b.serve(at(1), &mut stored);
         assert!(b.leads(at(1)));
-        assert_eq!(*b.election.waits.jitter_max(), won, "won at {before:?}");
+        assert_eq!(
+            *b.election.contender.waits.jitter_max(),
+            won,
+            "won at {before:?}"
+        );
     }
 }
 
@@ -90,13 +99,13 @@ fn the_spread_doubles_with_each_race_lost_and_halves_with_each_won() {
 fn a_rejected_takeover_is_not_a_race() {
     let (mut b, _) = taking_over();
     b.answer_with(at(24), Outcome::Rejected);
-    assert_eq!(*b.election.waits.jitter_max(), Duration::ZERO);
+    assert_eq!(*b.election.contender.waits.jitter_max(), Duration::ZERO);
 }
 
 #[test]
 fn candidates_that_lost_a_race_wait_a_drawn_time_for_the_next() {
     let (mut b, mut stored) = follower_of_vanished();
-    *b.election.waits.jitter_max() = millis(40);
+    *b.election.contender.waits.jitter_max() = millis(40);
     stored.vacate();
     b.event(at(1), &stored);
     assert_eq!(b.waiting(), [""; 0]);

@@ -1,9 +1,39 @@
-//! What the host is to do next: effects in order, and the instant of the next tick.
+//! What one call of [`Election::handle`](super::Election::handle) is given, the time and random
+//! numbers, and what it returns: effects, and the instant of the next tick.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::effect::{CallId, Effect, Notice, Operation};
+use super::lease::Randomness;
 use super::time::BootTime;
+use super::timings::JITTER_PERCENT;
+
+/// Context of one call of [`Election::handle`](super::Election::handle).
+pub(super) struct Turn<'a> {
+    pub(super) now: BootTime,
+    pub(super) random: &'a mut dyn Randomness,
+}
+
+impl Turn<'_> {
+    /// Returns `duration` with a random jitter of up to 20 % either way.
+    pub(super) fn jittered(&mut self, duration: Duration) -> Duration {
+        let spread = 2 * u128::from(JITTER_PERCENT) * 10 + 1;
+        let per_mille = u32::try_from(self.random.bits() % spread).unwrap_or(0);
+        duration.saturating_mul(1000 - JITTER_PERCENT * 10 + per_mille) / 1000
+    }
+
+    /// Returns a random duration between zero and `most`, both included.
+    pub(super) fn up_to(&mut self, most: Duration) -> Duration {
+        let nanos = most.as_nanos() + 1;
+        Duration::from_nanos(u64::try_from(self.random.bits() % nanos).unwrap_or(0))
+    }
+}
+
+/// Returns the earliest of some instants.
+pub(super) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Option<BootTime> {
+    instants.into_iter().flatten().min()
+}
 
 /// Effects that the host has not taken yet, and the next wakeup.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

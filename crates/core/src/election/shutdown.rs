@@ -1,0 +1,105 @@
+//! The last phase of a candidate that was asked to shut down and no longer leads.
+
+use super::claims::EndedClaim;
+use super::contend::Contender;
+use super::supervise::{DrainAfterLoss, WorkloadState};
+use super::time::BootTime;
+use super::turn::{Outbox, Turn, earliest};
+
+/// Progress of a shutdown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct Shutdown {
+    /// Latest instant to exit; set once nothing but the release is left.
+    by: Option<BootTime>,
+    /// True if a file still names a deadline ahead, so that the lease must expire without a
+    /// release.
+    keep: bool,
+    /// True if a claim may be stored after the exit.
+    left_to_expire: bool,
+}
+
+/// The next step of a shutdown.
+pub(super) enum LastStep {
+    Wait(Option<BootTime>),
+    /// Release this claim, and wait for the reply until this instant.
+    Release(EndedClaim, BootTime),
+    Exit,
+}
+
+impl Shutdown {
+    /// Lets the lease expire without a release, because a file still names a deadline ahead.
+    pub(super) fn keep_lease(&mut self) {
+        self.keep = true;
+    }
+
+    pub(super) const fn keeps_lease(self) -> bool {
+        self.keep
+    }
+
+    pub(super) const fn is_left_to_expire(self) -> bool {
+        self.left_to_expire
+    }
+
+    /// Returns the next step of a candidate without a claim that leads: it releases this process's
+    /// claims in the store, for at most one operation timeout, then exits.
+    pub(super) fn next(
+        &mut self,
+        contender: &mut Contender,
+        workload: &WorkloadState,
+        outbox: &mut Outbox,
+        turn: &mut Turn<'_>,
+    ) -> LastStep {
+        let now = turn.now;
+        let busy = contender.is_busy();
+        // A release drops a read in flight, even if the view waits for it.
+        if !busy {
+            contender.reads.keep_looking(&contender.me, turn);
+        }
+        // A claim is released only after its workload is gone (I6). A stuck workload is not waited
+        // for, because it may never end.
+        let stuck = workload.is_stuck();
+        if workload.runs() && !stuck {
+            return wait(None, contender, outbox, now);
+        }
+        let keep = self.keep || stuck;
+        let open = !contender.claims.is_empty() || busy;
+        let drain = workload.drain().map(DrainAfterLoss::worth_waiting_until);
+        let drain = drain.filter(|until| *until > now);
+        if open && drain.is_some() && !keep {
+            return wait(drain, contender, outbox, now);
+        }
+        let releases = contender.situation(workload).release_from() <= now && !keep;
+        let operation_timeout = contender.me.timings().operation_timeout();
+        let by = *self.by.get_or_insert(now + operation_timeout);
+        if by > now && releases {
+            if busy {
+                contender.read_if_due(outbox, now);
+                return LastStep::Wait(Some(by));
+            }
+            if contender.reads.is_behind() && open {
+                return wait(Some(by), contender, outbox, now);
+            }
+            if let Some(mine) = contender.own_claim_stored() {
+                return LastStep::Release(mine, by);
+            }
+        }
+        match contender.withdraw_before_exit(by, outbox, now) {
+            Some(until) => LastStep::Wait(Some(until)),
+            None => {
+                self.left_to_expire = contender.may_be_stored();
+                LastStep::Exit
+            }
+        }
+    }
+}
+
+/// Sends a read if one is due, and waits for the next one, but at most until `until`.
+fn wait(
+    until: Option<BootTime>,
+    contender: &mut Contender,
+    outbox: &mut Outbox,
+    now: BootTime,
+) -> LastStep {
+    contender.read_if_due(outbox, now);
+    LastStep::Wait(earliest([until, contender.reads.next()]))
+}
