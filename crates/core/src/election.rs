@@ -19,6 +19,7 @@ mod contend;
 mod decide;
 mod effect;
 mod input;
+mod leadership;
 mod lease;
 pub(crate) mod named;
 mod phase;
@@ -50,19 +51,16 @@ pub use status::*;
 pub use time::BootTime;
 pub use timings::*;
 
-use candidate::Participant;
-use contend::{Begun, Consequence, Contender};
+use contend::Contender;
+use leadership::Begun;
 use prefer::GiveWay;
-use publication::{Basis, Publication};
-use reading::ReadReply;
+use publication::Publication;
 use shutdown::{LastStep, Shutdown};
 use state::{CauseOfLoss, LostClaim, State};
 use stopping::Stopping;
 use supervise::{WorkloadState, drain_time};
-use tenure::Renewed;
+use tenure::RenewalReply;
 use turn::{Outbox, Turn, earliest};
-use view::View;
-use write::Acquired;
 
 /// One candidate for one lease.
 ///
@@ -82,18 +80,10 @@ pub struct Election {
 }
 
 impl Election {
-    // The interface.
-
     /// Creates a candidate that has read nothing yet. The first input starts it; [`Input::Tick`] is
     /// sufficient.
     pub fn new(candidate: Candidate, now: BootTime, random: &mut dyn Randomness) -> Self {
-        let own = candidate.tunables.timings.lease_duration();
-        let longest = candidate.lease_longest_remembered;
-        let lease_longest = longest.map_or(own, |longest| longest.max(own));
-        let view = View::new(candidate.token_remembered, lease_longest);
-        let me = Participant::new(&candidate, Session::random(random));
-        let (predecessor, stands_by) = (candidate.predecessor_claim, candidate.stands_by);
-        let contender = Contender::new(me, view, predecessor, stands_by, now);
+        let contender = Contender::new(&candidate, Session::random(random), now);
         Self {
             publication: Publication::new(&contender, now),
             contender,
@@ -153,8 +143,6 @@ impl Election {
         }
     }
 
-    // Inputs.
-
     fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
         match input {
             Input::Tick => {}
@@ -205,13 +193,9 @@ impl Election {
         } else if leads {
             self.renewal_reply(call, outcome, turn);
         } else {
-            match contender.write_reply(call, outcome, outbox, turn) {
-                Some(Consequence::Begin(acquired)) => self.begin(acquired, turn),
-                Some(Consequence::StoreRolledBack) => {
-                    self.publication.set_reason(Reason::StoreRolledBack);
-                }
-                None => {}
-            }
+            let shutting_down = self.shutdown.is_some();
+            let begun = contender.write_reply(call, outcome, shutting_down, outbox, turn);
+            self.begun(begun, turn);
         }
     }
 
@@ -234,7 +218,8 @@ impl Election {
         let Some(tenure) = self.state.tenure() else {
             return self.contender.changed(lease, &mut self.outbox, turn);
         };
-        if !tenure.sent(lease.revision) || self.demand(&lease).is_some() {
+        let identity = &self.contender.me.identity;
+        if !tenure.sent(lease.revision) || self.state.demand(&lease, identity).is_some() {
             self.contender.reads.read_at(turn.now);
         } else {
             self.contender.view.note_standby(lease.standby);
@@ -260,14 +245,12 @@ impl Election {
     /// Handles an exit of the workload that was not requested. A candidate that cannot keep its
     /// workload running lets others try.
     fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
-        if self.workload.runs_under(token) && self.state.leading().is_some() {
-            let Participant {
-                tunables, session, ..
-            } = &self.contender.me;
-            let wait = self.workload.back_off(&tunables.timings, turn.now);
+        let Contender { me, waits, .. } = &mut self.contender;
+        if self.state.leading().is_some()
+            && let Some(wait) = self.workload.ended(token, me.timings(), turn.now)
+        {
             // A leader in between does not improve the workload, so it does not end the cooldown.
-            let waits = &mut self.contender.waits;
-            waits.cool_down(turn.now + wait, Token::MAX, *session);
+            waits.cool_down(turn.now + wait, Token::MAX, me.session);
             self.stop(Reason::WorkloadExit, None, turn);
         }
     }
@@ -308,8 +291,6 @@ impl Election {
         }
     }
 
-    // What is due.
-
     /// Ends the claim if its deadline has passed, regardless of everything else in progress.
     fn expire(&mut self, turn: &mut Turn<'_>) {
         let tenure = self.state.tenure();
@@ -334,10 +315,17 @@ impl Election {
 
     /// Does everything that is due without a claim that leads; returns the next wakeup.
     fn contend(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        if let Some(shutdown) = self.shutdown {
-            return self.finish(shutdown, turn);
-        }
         let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        if let Some(shutdown) = &mut self.shutdown {
+            return match shutdown.next(contender, &self.workload, outbox, turn) {
+                LastStep::Wait(until) => until,
+                LastStep::Exit => {
+                    self.state = State::Exited;
+                    outbox.push(Effect::Exit);
+                    None
+                }
+            };
+        }
         let decision = contender.decide(&self.workload, outbox, turn);
         #[cfg(proof)]
         if let (true, Some(decide::Decision::Adopt(attempt))) =
@@ -349,48 +337,26 @@ impl Election {
         contender.carry_out(decision, outbox, turn)
     }
 
-    /// Shuts down without a claim that leads; returns the next wakeup.
-    fn finish(&mut self, mut shutdown: Shutdown, turn: &mut Turn<'_>) -> Option<BootTime> {
-        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
-        let step = shutdown.next(contender, &self.workload, outbox, turn);
-        self.shutdown = Some(shutdown);
-        match step {
-            LastStep::Wait(until) => until,
-            LastStep::Release(ended, until) => {
-                contender.release(&ended, outbox, turn);
-                Some(until)
-            }
-            LastStep::Exit => {
-                if shutdown.keeps_lease() {
-                    outbox.notice(Notice::LeftToExpire);
-                }
-                contender.exit();
-                self.state = State::Exited;
-                outbox.push(Effect::Exit);
-                None
-            }
-        }
-    }
-
     /// Does everything that is due with a claim; returns the next wakeup.
     fn lead(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        let shutting_down = self.shutdown.is_some();
         self.contender.read_if_due(&mut self.outbox, turn.now);
         if let Some(tenure) = self.state.tenure_mut() {
             tenure.renew_if_due(&mut self.outbox, turn);
         }
-        let preferred = self.give_way(turn);
-        let (mut wait, mut release) = (None, false);
-        if let State::Stopping(stopping) = &mut self.state {
-            // Nothing is released while the workload may still be running (I6).
-            if !self.workload.runs() {
-                (wait, release) = stopping.progress(shutting_down, turn.now);
+        let preferred = match self
+            .contender
+            .give_way(&self.state, &mut self.outbox, turn.now)
+        {
+            GiveWay::Wait(until) => until,
+            GiveWay::HandOver(reservation) => {
+                self.stop(Reason::Transferred, Some(reservation), turn);
+                None
             }
-            if !shutting_down {
-                let notice = stopping.report_stuck_files(turn.now);
-                self.outbox.extend(notice.map(Effect::Notice));
-            }
-        }
+        };
+        let (workload, outbox) = (&self.workload, &mut self.outbox);
+        let shutting_down = self.shutdown.is_some();
+        let state = &mut self.state;
+        let (wait, release) = state.progress(workload, shutting_down, outbox, turn.now);
         if release {
             self.hand_over(turn);
             return self.contend(turn);
@@ -405,55 +371,25 @@ impl Election {
         ])
     }
 
-    /// Hands over to a preferred standby if this is due; returns the next instant.
-    fn give_way(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        let State::Leading(tenure) = &self.state else {
-            return None;
-        };
-        match self.contender.give_way(tenure, &mut self.outbox, turn.now) {
-            GiveWay::Wait(until) => until,
-            GiveWay::HandOver(reservation) => {
-                self.stop(Reason::Transferred, Some(reservation), turn);
-                None
-            }
-        }
-    }
-
-    // Replies to reads and renewals.
-
     fn read_reply(&mut self, outcome: Outcome, turn: &mut Turn<'_>) {
-        let reply = self.contender.read_reply(outcome, turn);
-        let ReadReply::Shows {
-            reading,
-            found,
-            rolled_back,
-        } = reply
-        else {
+        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        let Some(read) = contender.read_reply(outcome, outbox, turn) else {
             return;
         };
-        if let Some((seen, stored)) = rolled_back {
-            self.roll_back(seen, stored, turn);
+        if read.rolled_back {
+            self.publication.set_reason(Reason::StoreRolledBack);
+            self.lose(CauseOfLoss::StoreRolledBack, turn);
         }
         let (contender, outbox) = (&mut self.contender, &mut self.outbox);
         let contends = self.state.contends();
-        if !contender.accept(&reading, &found, contends, outbox, turn) {
+        if !contender.accept(&read, contends, outbox, turn) {
             return;
         }
         if self.state.tenure().is_some() {
-            self.leader_read(found, turn);
-        } else if contends {
-            if contender.settle_check(&found, outbox, turn) {
-                self.publication.set_reason(Reason::Duplicate);
-            }
-            contender.observe(found, outbox, turn);
+            self.leader_read(read.found, turn);
+        } else if contends && contender.observe_read(read.found, outbox, turn) {
+            self.publication.set_reason(Reason::Duplicate);
         }
-    }
-
-    fn roll_back(&mut self, seen: Token, stored: Option<Token>, turn: &mut Turn<'_>) {
-        let outbox = &mut self.outbox;
-        self.contender.rolled_back(seen, stored, outbox, turn.now);
-        self.publication.set_reason(Reason::StoreRolledBack);
-        self.lose(CauseOfLoss::StoreRolledBack, turn);
     }
 
     /// Handles a read while holding a claim. A read that does not show the claim only triggers a
@@ -478,23 +414,15 @@ impl Election {
         let Some(tenure) = self.state.tenure_mut() else {
             return;
         };
-        let renewed = tenure.reply(call, &outcome, retry_at);
-        match (renewed, outcome) {
-            (Renewed::Extended, Outcome::Applied(Found::Lease(lease))) => {
-                if planted!(RenewalFromReply) {
-                    tenure.renewed_at = turn.now;
-                }
+        match tenure.reply(call, outcome, retry_at, turn.now) {
+            RenewalReply::Extended(lease) => {
                 self.outbox.extend(self.workload.extend(tenure));
                 self.contender.renewed(&lease, &mut self.outbox, turn);
                 self.carry_out_request(&lease, turn);
             }
-            (Renewed::Rejected, _) => self.lose(CauseOfLoss::Rejected, turn),
-            (Renewed::Extended | Renewed::Stale | Renewed::Retry, _) => {}
+            RenewalReply::Rejected => self.lose(CauseOfLoss::Rejected, turn),
+            RenewalReply::Nothing => {}
         }
-    }
-
-    fn demand(&self, lease: &Lease) -> Option<(Reason, Option<Reservation>)> {
-        self.state.demand(lease, &self.contender.me.identity)
     }
 
     fn carry_out_request(&mut self, lease: &Lease, turn: &mut Turn<'_>) {
@@ -502,20 +430,17 @@ impl Election {
             let notice = self.publication.report_request(lease, tenure.token);
             self.outbox.extend(notice.map(Effect::Notice));
         }
-        if let Some((reason, reserved_for)) = self.demand(lease) {
+        let identity = &self.contender.me.identity;
+        if let Some((reason, reserved_for)) = self.state.demand(lease, identity) {
             self.stop(reason, reserved_for, turn);
         }
     }
 
-    // Beginning and end of a leadership.
-
-    /// Begins a claim after an acknowledged write.
-    fn begin(&mut self, acquired: Acquired, turn: &mut Turn<'_>) {
-        let shutting_down = self.shutdown.is_some();
-        let outbox = &mut self.outbox;
-        match self.contender.begin(acquired, shutting_down, outbox, turn) {
+    /// Applies the reply to a write.
+    fn begun(&mut self, begun: Begun, turn: &mut Turn<'_>) {
+        match begun {
             Begun::Leads(tenure, reason) => {
-                outbox.extend(self.workload.start(&tenure, turn.now));
+                self.outbox.extend(self.workload.start(&tenure, turn.now));
                 self.state = State::Leading(tenure);
                 self.publication.begin_to_lead(reason);
                 // An acquisition does not match a paused lease; an adoption can.
@@ -524,7 +449,7 @@ impl Election {
                 }
             }
             Begun::StoreRolledBack => self.publication.set_reason(Reason::StoreRolledBack),
-            Begun::Barred => {}
+            Begun::Nothing => {}
         }
     }
 
@@ -544,8 +469,7 @@ impl Election {
             return;
         };
         let stuck = stopped.shown_until > turn.now;
-        let reason = stopped.reason;
-        let ended = self.contender.end_stopped(stopped, reason, turn.now);
+        let ended = self.contender.end_stopped(stopped, None, turn.now);
         match &mut self.shutdown {
             Some(shutdown) if stuck => shutdown.keep_lease(),
             Some(_) | None => self.contender.release(&ended, &mut self.outbox, turn),
@@ -565,30 +489,21 @@ impl Election {
         contender.lost(cause, ended, &self.workload, outbox, turn);
     }
 
-    // Publication.
-
     fn publish(&mut self) {
-        let transition = self.publication.refresh(&Basis {
-            contender: &self.contender,
-            state: &self.state,
-            drain: self.workload.drain(),
-            shutting_down: self.shutdown.is_some(),
-            now: self.now,
-        });
+        let (shutting_down, drain) = (self.shutdown.is_some(), self.workload.drain());
+        let (contender, state) = (&self.contender, &self.state);
+        let publication = &mut self.publication;
+        let transition = publication.refresh(contender, state, drain, shutting_down, self.now);
         self.outbox.extend(transition);
     }
 
     /// Checks invariants that only a bug can break. A daemon that fails here exits. Its files and
     /// its claim carry deadlines, so readers and contenders continue without it.
     fn check_invariants(&self) {
-        let awake = self.outbox.wakeup().is_none_or(|at| at > self.now);
-        assert!(awake, "due at once again after all that was due was done");
+        self.outbox.check_invariants(self.now);
         self.contender.check_invariants(&self.state);
         let token_highest = self.contender.view.token_highest();
         self.publication.check_invariants(self.now, token_highest);
-        if let (true, State::Leading(tenure)) = (self.workload.supervises(), &self.state) {
-            let runs = self.workload.runs_under(tenure.token);
-            assert!(runs, "a leader whose workload is gone");
-        }
+        self.workload.check_invariants(&self.state);
     }
 }

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 
 use super::effect::{CallId, HistoryEntry};
+use super::input::Found;
 use super::lease::{Claim, Identity, Lease, Reservation, Revision, Token};
 use super::status::Reason;
 use super::time::BootTime;
@@ -239,8 +240,11 @@ impl RejectedClaim {
         }
     }
 
-    /// Returns true if `lease` shows the claim with a revision that this process never sent.
-    pub(super) fn is_renewed_by_another(&self, lease: &Lease) -> bool {
+    /// Returns true if `found` shows the claim with a revision that this process never sent.
+    pub(super) fn is_renewed_by_another(&self, found: &Found) -> bool {
+        let Found::Lease(lease) = found else {
+            return false;
+        };
         let holder = lease.holder.as_ref();
         holder.is_some_and(|holder| holder.claim == self.claim)
             && !self.chain.contains(&lease.revision)

@@ -4,26 +4,23 @@
 //! observation, held by its own ended claim, or held by a process that has provably exited (I8).
 //! Each such write is a compare-and-set on the revision seen.
 
-use super::candidate::Participant;
-use super::claims::{EndedClaim, OpenClaims, Overtaken, RejectedClaim};
+use super::candidate::{Candidate, Participant};
+use super::claims::{EndedClaim, OpenClaims, RejectedClaim};
 use super::decide::{Decision, Situation};
 use super::effect::{CallId, Effect, Notice};
 use super::input::{Found, Outcome};
-use super::lease::{Claim, Lease, Reservation, Token};
-use super::prefer::GiveWay;
+use super::leadership::Begun;
+use super::lease::{Lease, Session, Token};
 use super::publication::DirectoryRecord;
-use super::reading::{ReadReply, Reading, Reads};
-use super::standby::{Registration, head_start_of_standby};
-use super::state::{CauseOfLoss, LostClaim, State};
-use super::status::Reason;
-use super::stopping::Stopped;
+use super::reading::{ReadDocument, ReadReply, Reads};
+use super::standby::Registration;
+use super::state::State;
 use super::supervise::WorkloadState;
-use super::tenure::Tenure;
 use super::time::BootTime;
 use super::turn::{Outbox, Turn, earliest};
 use super::view::{Plausible, View};
 use super::waits::Waits;
-use super::write::{Acquired, WriteInFlight, WriteReply};
+use super::write::{WriteInFlight, WriteReply};
 
 /// A candidate, apart from a claim that leads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,36 +37,17 @@ pub(super) struct Contender {
     checking: Option<RejectedClaim>,
 }
 
-/// Result of an acknowledged acquisition.
-pub(super) enum Begun {
-    Leads(Tenure, Reason),
-    /// The claim must not lead, and is freed like any other ended claim.
-    Barred,
-    StoreRolledBack,
-}
-
-/// A reply that changes more than what is known of the store.
-pub(super) enum Consequence {
-    Begin(Acquired),
-    StoreRolledBack,
-}
-
 impl Contender {
-    pub(super) fn new(
-        me: Participant,
-        view: View,
-        predecessor: Option<Claim>,
-        stands_by: bool,
-        now: BootTime,
-    ) -> Self {
+    pub(super) fn new(candidate: &Candidate, session: Session, now: BootTime) -> Self {
+        let (predecessor, view) = (candidate.predecessor_claim, View::new(candidate));
         Self {
-            me,
+            me: Participant::new(candidate, session),
             record: DirectoryRecord::new(predecessor, &view),
             view,
             reads: Reads::new(now),
             claims: OpenClaims::new(predecessor),
             waits: Waits::new(now),
-            registration: Registration::new(stands_by),
+            registration: Registration::new(candidate.stands_by),
             write: None,
             checking: None,
         }
@@ -177,7 +155,12 @@ impl Contender {
 
     /// Applies the reply to a write. A reply older than the view was overtaken by an event, or the
     /// store was rolled back; only a linearizable read can distinguish the two.
-    fn observe_written(&mut self, found: Found, outbox: &mut Outbox, turn: &mut Turn<'_>) {
+    pub(super) fn observe_written(
+        &mut self,
+        found: Found,
+        outbox: &mut Outbox,
+        turn: &mut Turn<'_>,
+    ) {
         if self.view.judge(&found) == Plausible::Yes {
             self.reads.looked(turn.now);
             self.observe(found, outbox, turn);
@@ -217,52 +200,71 @@ impl Contender {
         self.checking = None;
     }
 
-    /// Handles the reply to a read.
-    pub(super) fn read_reply(&mut self, outcome: Outcome, turn: &mut Turn<'_>) -> ReadReply {
-        let reply = self.reads.reply(outcome, &self.view, &self.me, turn);
-        if let ReadReply::Unanswered = reply {
-            self.checking = None;
+    /// Handles the reply to a read; returns what it shows, if it is to be trusted.
+    pub(super) fn read_reply(
+        &mut self,
+        outcome: Outcome,
+        outbox: &mut Outbox,
+        turn: &mut Turn<'_>,
+    ) -> Option<ReadDocument> {
+        match self.reads.reply(outcome, &self.view, &self.me, turn) {
+            ReadReply::Unanswered => {
+                self.checking = None;
+                None
+            }
+            ReadReply::Untrusted => None,
+            ReadReply::Shows(read) => {
+                let judged = self.view.judge(&read.found);
+                if let Plausible::WentBack { seen, found } = judged {
+                    self.rolled_back(seen, found, outbox, turn.now);
+                }
+                Some(read)
+            }
         }
-        reply
     }
 
     /// Prepares what follows the reply to a read; returns false if an event overtook it.
     pub(super) fn accept(
         &mut self,
-        reading: &Reading,
-        found: &Found,
+        read: &ReadDocument,
         contends: bool,
         outbox: &mut Outbox,
         turn: &mut Turn<'_>,
     ) -> bool {
         let (reads, view) = (&mut self.reads, &self.view);
         reads.looked(turn.now);
-        let current = reads.is_current(reading, found, contends, view, turn.now);
+        let current = reads.is_current(read, contends, view, turn.now);
         if current {
-            outbox.extend(reads.judge_stream(reading, found, view));
-            reads.follow_up(found, contends, &self.me, turn);
+            outbox.extend(reads.judge_stream(read, view));
+            reads.follow_up(&read.found, contends, &self.me, turn);
         }
         current
     }
 
-    /// Ends the check of a rejected claim by a read. Returns true if the stored claim is this
-    /// process's own, with a revision that it never sent: a forked machine renews it, or the
-    /// document was edited by hand.
-    pub(super) fn settle_check(
+    /// Checks by a read why a claim was rejected. A process on a cloned directory may lead with it,
+    /// so the record no longer proves anything to the next process.
+    pub(super) fn check(&mut self, rejected: RejectedClaim, outbox: &mut Outbox) {
+        outbox.push(self.record.set(None, &self.view));
+        self.checking = Some(rejected);
+    }
+
+    /// Applies what a read shows, which ends the check of a rejected claim. Returns true if the
+    /// stored claim is this process's own, with a revision that it never sent: a forked machine
+    /// renews it, or the document was edited by hand.
+    pub(super) fn observe_read(
         &mut self,
-        found: &Found,
+        found: Found,
         outbox: &mut Outbox,
         turn: &mut Turn<'_>,
     ) -> bool {
-        let (Some(checking), Found::Lease(lease)) = (self.checking.take(), found) else {
-            return false;
-        };
-        let duplicate = checking.is_renewed_by_another(lease);
+        let checking = self.checking.take();
+        let duplicate = checking.is_some_and(|claim| claim.is_renewed_by_another(&found));
         if duplicate {
             let session = self.me.session;
             outbox.notice(Notice::Duplicate { session });
             self.me.renew_session(turn);
         }
+        self.observe(found, outbox, turn);
         duplicate
     }
 
@@ -271,19 +273,22 @@ impl Contender {
         &mut self,
         call: CallId,
         outcome: Outcome,
+        shutting_down: bool,
         outbox: &mut Outbox,
         turn: &mut Turn<'_>,
-    ) -> Option<Consequence> {
+    ) -> Begun {
         let Some(write) = self.write.take_if(|write| write.call() == call) else {
             self.late_reply(call, &outcome, turn.now);
-            return None;
+            return Begun::Nothing;
         };
         match write.reply(outcome, &mut self.claims, turn.now) {
-            WriteReply::Acquired(acquired) => return Some(Consequence::Begin(acquired)),
+            WriteReply::Acquired(acquired) => {
+                return self.begin(acquired, shutting_down, outbox, turn);
+            }
             WriteReply::Created(found, overtaken) => {
-                let rolled_back = self.created(&found, overtaken, outbox, turn.now);
+                let begun = self.created(&found, overtaken, outbox, turn.now);
                 self.observe(found, outbox, turn);
-                return rolled_back.then_some(Consequence::StoreRolledBack);
+                return begun;
             }
             WriteReply::Released(found) => self.observe_written(found, outbox, turn),
             WriteReply::Retry => self.reads.read_before_write(self.me.retry_at(turn)),
@@ -301,10 +306,10 @@ impl Contender {
                 self.reads.fall_behind(turn.now);
             }
         }
-        None
+        Begun::Nothing
     }
 
-    /// Handles a created document; returns true if its creation proves a rollback of the store.
+    /// Handles a created document, whose creation may prove a rollback of the store.
     /// Another document may have been seen while the insert was in flight. The success of the
     /// insert proves that this document is gone, and its holder may still lead. The same holds if
     /// the new document has the same token.
@@ -314,16 +319,16 @@ impl Contender {
         overtaken: bool,
         outbox: &mut Outbox,
         now: BootTime,
-    ) -> bool {
+    ) -> Begun {
         let (seen, found) = match (self.view.judge(found), found) {
             (Plausible::WentBack { seen, found }, _) => (seen, found),
             (Plausible::Yes, Found::Lease(lease)) if overtaken => {
                 (self.view.token_highest(), Some(lease.token))
             }
-            (Plausible::Yes, _) => return false,
+            (Plausible::Yes, _) => return Begun::Nothing,
         };
         self.rolled_back(seen, found, outbox, now);
-        true
+        Begun::StoreRolledBack
     }
 
     /// Handles the true outcome of a call that had counted as unknown. The outcome grants no
@@ -440,182 +445,9 @@ impl Contender {
     }
 
     /// Starts a cooldown of one lease duration, which ends early when another claim leads.
-    fn cool_down(&mut self, token: Token, now: BootTime) {
+    pub(super) fn cool_down(&mut self, token: Token, now: BootTime) {
         let until = now + self.me.timings().lease_duration();
         self.waits.cool_down(until, token, self.me.session);
-    }
-
-    /// Starts the cooldown if the step-down was requested. After a step-down for its workload's
-    /// health, a candidate stays out only until the workload is healthy again. A leader that gave
-    /// way to a preferred standby contends again after the reservation.
-    pub(super) fn cool_down_if_asked(&mut self, reason: Reason, token: Token, now: BootTime) {
-        let asked = matches!(reason, Reason::Requested | Reason::Transferred);
-        if asked && !self.registration.gave_way() {
-            self.cool_down(token, now);
-        }
-    }
-
-    /// Begins a claim after an acknowledged write, unless something bars it from leading.
-    pub(super) fn begin(
-        &mut self,
-        acquired: Acquired,
-        shutting_down: bool,
-        outbox: &mut Outbox,
-        turn: &mut Turn<'_>,
-    ) -> Begun {
-        let Acquired {
-            mut attempt,
-            revision,
-            sent,
-            lease,
-            from,
-        } = acquired;
-        if planted!(RollbackForgottenAtBegin) {
-            attempt.overtaken = None;
-            self.waits.quarantine_until(None);
-        }
-        let Some(tenure) = Tenure::begin(&attempt, revision, sent, &lease) else {
-            return Begun::Barred;
-        };
-        // Every other pending or ended claim waited for a revision that is gone now.
-        self.claims.clear();
-        // If the token was lowered since, other candidates do not know this token and would use it
-        // again.
-        self.view.note_used(attempt.token);
-        let another_history = attempt.overtaken == Some(Overtaken::InAnotherHistory);
-        if lease.token < attempt.token || another_history {
-            self.rolled_back(attempt.token, Some(lease.token), outbox, turn.now);
-            self.observe(Found::Lease(lease), outbox, turn);
-            return Begun::StoreRolledBack;
-        }
-        if attempt.overtaken.is_some() {
-            // The other claim may lead. If an event showed it, no read can prove or refute that.
-            let until = turn.now + self.view.lease_longest();
-            self.waits.quarantine_until(Some(until));
-            self.observe_written(Found::Lease(lease), outbox, turn);
-        } else {
-            self.observe(Found::Lease(lease), outbox, turn);
-        }
-        let asked = shutting_down.then_some(Reason::Shutdown);
-        let asked = asked.or(self.waits.is_unhealthy().then_some(Reason::Unhealthy));
-        let asked = asked.or(attempt.cancelled.then_some(Reason::Requested));
-        let rolled_back = attempt.overtaken.is_some() || self.waits.quarantine().is_some();
-        let barred = asked.or(rolled_back.then_some(Reason::StoreRolledBack));
-        if barred.is_some() || tenure.valid_until() <= turn.now {
-            let reason = barred.unwrap_or(Reason::Deadline);
-            self.claims.add_ended(self.end(&tenure, reason, None));
-            return Begun::Barred;
-        }
-        let (reason, notice) = from.succeeded(turn.now);
-        outbox.extend(notice.map(Effect::Notice));
-        self.claims.forget_predecessor();
-        self.registration.end();
-        self.waits.begin_to_lead();
-        self.reads.begin_to_lead();
-        Begun::Leads(tenure, reason)
-    }
-
-    /// Hands over to a preferred standby if this is due.
-    pub(super) fn give_way(
-        &mut self,
-        tenure: &Tenure,
-        outbox: &mut Outbox,
-        now: BootTime,
-    ) -> GiveWay {
-        let registration = &mut self.registration;
-        registration.give_way(tenure, &self.view, &self.me, outbox, now)
-    }
-
-    /// Returns the ended claim that remains of a step-down.
-    pub(super) fn end_stopped(
-        &mut self,
-        stopped: Stopped,
-        reason: Reason,
-        now: BootTime,
-    ) -> EndedClaim {
-        let tenure = stopped.tenure;
-        self.cool_down_if_asked(stopped.reason, tenure.token, now);
-        self.end(&tenure, reason, stopped.reserved_for)
-    }
-
-    /// Returns the ended claim that remains of a lost leadership.
-    pub(super) fn end_lost(
-        &mut self,
-        lost: LostClaim,
-        reason: Reason,
-        now: BootTime,
-    ) -> EndedClaim {
-        match lost {
-            LostClaim::Leading(tenure) => self.end(&tenure, reason, None),
-            LostClaim::Stopping(stopped) => self.end_stopped(stopped, reason, now),
-        }
-    }
-
-    /// Returns the ended claim that remains of a tenure. Without another reservation, the standby
-    /// gets a head start.
-    pub(super) fn end(
-        &self,
-        tenure: &Tenure,
-        reason: Reason,
-        reserved_for: Option<Reservation>,
-    ) -> EndedClaim {
-        // While the lease is paused, no candidate may use a head start.
-        let head_start = || (reason != Reason::Paused).then(|| head_start_of_standby(&self.view));
-        let reserved_for = reserved_for.or_else(|| head_start().flatten());
-        tenure.end(&self.me.identity, reason, reserved_for)
-    }
-
-    /// Contends again after a loss of leadership. The claim never leads again.
-    pub(super) fn lost(
-        &mut self,
-        cause: CauseOfLoss,
-        ended: EndedClaim,
-        workload: &WorkloadState,
-        outbox: &mut Outbox,
-        turn: &mut Turn<'_>,
-    ) {
-        match cause {
-            // The claim is released too, so that the lease is free early when the store recovers.
-            // The release waits while the workload may not have noticed the loss (I6).
-            CauseOfLoss::Deadline => {
-                // Others go first after a second loss within some minutes.
-                if self.waits.lost_by_deadline(turn.now) {
-                    self.cool_down(ended.entry.token, turn.now);
-                    let wait = self.me.timings().lease_duration();
-                    outbox.notice(Notice::BackingOff { wait });
-                }
-                #[cfg(proof)]
-                if planted!(RenewedAfterDeadline) {
-                    let timings = self.me.timings();
-                    let revived = super::mutation::revived(&ended, timings, turn.now);
-                    self.claims.add_pending(revived);
-                    return self.reads.fall_behind(turn.now);
-                }
-                let release_from = self.situation(workload).release_from();
-                if workload.runs() || release_from > turn.now {
-                    self.claims.add_ended(ended);
-                    self.reads.fall_behind(turn.now);
-                } else {
-                    self.release(&ended, outbox, turn);
-                }
-            }
-            // No release: a forked machine may lead with the same claim, and the release would
-            // depose it. A process on a cloned directory may lead with this claim as well, so the
-            // record no longer proves anything to the next process.
-            CauseOfLoss::Rejected => {
-                outbox.push(self.record.set(None, &self.view));
-                self.checking = Some(RejectedClaim::of(ended));
-                self.reads.fall_behind(turn.now);
-            }
-            // The lease expires by itself. The release follows only if the workload is confirmed
-            // gone before that (I6).
-            CauseOfLoss::WorkloadStuck => {
-                self.claims.add_ended(ended);
-                self.reads.fall_behind(turn.now);
-            }
-            // Nothing to release, because the document that named this claim is gone.
-            CauseOfLoss::StoreRolledBack => {}
-        }
     }
 
     /// Returns true if the document may name a claim of this process: an acquisition or a release

@@ -31,15 +31,6 @@ pub(super) struct DirectoryRecord {
     lease_longest: Duration,
 }
 
-/// What a status is derived from.
-pub(super) struct Basis<'a> {
-    pub(super) contender: &'a Contender,
-    pub(super) state: &'a State,
-    pub(super) drain: Option<&'a DrainAfterLoss>,
-    pub(super) shutting_down: bool,
-    pub(super) now: BootTime,
-}
-
 impl Publication {
     pub(super) fn new(contender: &Contender, now: BootTime) -> Self {
         Self {
@@ -82,16 +73,17 @@ impl Publication {
     }
 
     /// Derives the status; returns the change of role, if there is one.
-    pub(super) fn refresh(&mut self, basis: &Basis<'_>) -> Option<Effect> {
-        let Basis {
-            contender,
-            state,
-            now,
-            ..
-        } = *basis;
+    pub(super) fn refresh(
+        &mut self,
+        contender: &Contender,
+        state: &State,
+        drain: Option<&DrainAfterLoss>,
+        shutting_down: bool,
+        now: BootTime,
+    ) -> Option<Effect> {
         let (me, view) = (&contender.me, &contender.view);
         let before = self.status.role;
-        let role = self.role(basis);
+        let role = self.role(contender, state, shutting_down, now);
         let authority = match state {
             State::Leading(tenure) => Some(Authority {
                 token: tenure.token,
@@ -128,7 +120,7 @@ impl Publication {
             self.status.since = now;
             Effect::Transition(transition)
         });
-        let drain = basis.drain.filter(|lost| lost.until() > now);
+        let drain = drain.filter(|lost| lost.until() > now);
         self.status.role = role;
         self.status.authority = authority;
         self.status.stepping_down = match state {
@@ -147,10 +139,15 @@ impl Publication {
         transition
     }
 
-    fn role(&self, basis: &Basis<'_>) -> Role {
-        let contender = basis.contender;
+    fn role(
+        &self,
+        contender: &Contender,
+        state: &State,
+        shutting_down: bool,
+        now: BootTime,
+    ) -> Role {
         let answers_until = contender.reads.answers_until();
-        match basis.state {
+        match state {
             State::Leading(_) => Role::Leader,
             State::Stopping(_) => Role::Stopping,
             // A leader that was frozen may lose its lease and exit in one turn.
@@ -158,10 +155,10 @@ impl Publication {
             State::Exited => self.status.role,
             State::Contending => {
                 let stopped = self.status.role == Role::Stopping;
-                if contender.is_checking() || (basis.shutting_down && stopped) {
+                if contender.is_checking() || (shutting_down && stopped) {
                     Role::Stopping
                 } else if matches!(contender.view.document(), Document::NotRead)
-                    || answers_until.is_none_or(|at| at <= basis.now)
+                    || answers_until.is_none_or(|at| at <= now)
                 {
                     Role::Unknown
                 } else if contender.view.lease().is_some_and(|lease| lease.paused) {

@@ -70,7 +70,7 @@ impl Following {
 
 /// A read in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Reading {
+struct Reading {
     call: CallId,
     confirm: bool,
     /// Token that the document was known to have when the read was sent.
@@ -87,12 +87,18 @@ pub(super) enum ReadReply {
     Unanswered,
     /// A document of a store that may have been rolled back; a linearizable read follows.
     Untrusted,
-    Shows {
-        reading: Reading,
-        found: Found,
-        /// The token seen before, and the one found, if the store was rolled back.
-        rolled_back: Option<(Token, Option<Token>)>,
-    },
+    Shows(ReadDocument),
+}
+
+/// A trusted reply to a read.
+pub(super) struct ReadDocument {
+    pub(super) found: Found,
+    /// True if the document proves that the store was rolled back.
+    pub(super) rolled_back: bool,
+    /// True if the read was to check that the open stream reports all changes.
+    checks_stream: bool,
+    /// True if an event was applied after the read was sent.
+    overtaken: bool,
 }
 
 impl Reads {
@@ -306,41 +312,38 @@ impl Reads {
             return ReadReply::Unanswered;
         };
         self.suspicious = false;
-        let rolled_back = match view.judge(&found) {
-            Plausible::Yes => None,
-            // Anything seen after the read was sent may be newer than the reply, so another read is
-            // needed. A deposed primary answers a majority read in the same way, so only a
-            // linearizable read is proof.
-            Plausible::WentBack { seen, .. }
-                if !reading.confirm || reading.token_known != Some(seen) =>
-            {
-                self.suspect(turn.now);
-                return ReadReply::Untrusted;
-            }
-            Plausible::WentBack { seen, found } => Some((seen, found)),
-        };
-        ReadReply::Shows {
-            reading,
-            found,
-            rolled_back,
+        let judged = view.judge(&found);
+        // Anything seen after the read was sent may be newer than the reply, so another read is
+        // needed. A deposed primary answers a majority read in the same way, so only a linearizable
+        // read is proof.
+        if let Plausible::WentBack { seen, .. } = judged
+            && (!reading.confirm || reading.token_known != Some(seen))
+        {
+            self.suspect(turn.now);
+            return ReadReply::Untrusted;
         }
+        ReadReply::Shows(ReadDocument {
+            found,
+            rolled_back: judged != Plausible::Yes,
+            checks_stream: reading.checks_stream,
+            overtaken: reading.overtaken,
+        })
     }
 
     /// Returns false if an event overtook the reply, which may then be older or newer. Another read
     /// must resolve this before any write.
     pub(super) fn is_current(
         &mut self,
-        reading: &Reading,
-        found: &Found,
+        read: &ReadDocument,
         contends: bool,
         view: &View,
         now: BootTime,
     ) -> bool {
-        let shown = match found {
+        let shown = match &read.found {
             Found::Lease(lease) => Some(lease.revision),
             Found::Missing | Found::Foreign(_) => None,
         };
-        let current = !contends || !reading.overtaken || shown == view.revision();
+        let current = !contends || !read.overtaken || shown == view.revision();
         if !current {
             self.fall_behind(now);
         }
@@ -349,16 +352,11 @@ impl Reads {
 
     /// Reopens the stream if the read was to check it and shows a change that the stream did not
     /// report. A late stream may still report it.
-    pub(super) fn judge_stream(
-        &mut self,
-        reading: &Reading,
-        found: &Found,
-        view: &View,
-    ) -> Option<Effect> {
-        if !reading.checks_stream || self.is_late() {
+    pub(super) fn judge_stream(&mut self, read: &ReadDocument, view: &View) -> Option<Effect> {
+        if !read.checks_stream || self.is_late() {
             return None;
         }
-        let unchanged = match (found, view.document()) {
+        let unchanged = match (&read.found, view.document()) {
             // The standby may be assumed. Hints do not report renewals.
             (Found::Lease(now), Document::Lease(before)) => {
                 let standby = now.standby.clone();

@@ -1,7 +1,7 @@
 //! The last phase of a candidate that was asked to shut down and no longer leads.
 
-use super::claims::EndedClaim;
 use super::contend::Contender;
+use super::effect::Notice;
 use super::supervise::{DrainAfterLoss, WorkloadState};
 use super::time::BootTime;
 use super::turn::{Outbox, Turn, earliest};
@@ -21,8 +21,6 @@ pub(super) struct Shutdown {
 /// The next step of a shutdown.
 pub(super) enum LastStep {
     Wait(Option<BootTime>),
-    /// Release this claim, and wait for the reply until this instant.
-    Release(EndedClaim, BootTime),
     Exit,
 }
 
@@ -32,16 +30,12 @@ impl Shutdown {
         self.keep = true;
     }
 
-    pub(super) const fn keeps_lease(self) -> bool {
-        self.keep
-    }
-
     pub(super) const fn is_left_to_expire(self) -> bool {
         self.left_to_expire
     }
 
-    /// Returns the next step of a candidate without a claim that leads: it releases this process's
-    /// claims in the store, for at most one operation timeout, then exits.
+    /// Does what is next without a claim that leads: releases this process's claims in the store, for
+    /// at most one operation timeout, then exits.
     pub(super) fn next(
         &mut self,
         contender: &mut Contender,
@@ -80,16 +74,19 @@ impl Shutdown {
                 return wait(Some(by), contender, outbox, now);
             }
             if let Some(mine) = contender.own_claim_stored() {
-                return LastStep::Release(mine, by);
+                contender.release(&mine, outbox, turn);
+                return LastStep::Wait(Some(by));
             }
         }
-        match contender.withdraw_before_exit(by, outbox, now) {
-            Some(until) => LastStep::Wait(Some(until)),
-            None => {
-                self.left_to_expire = contender.may_be_stored();
-                LastStep::Exit
-            }
+        if let Some(until) = contender.withdraw_before_exit(by, outbox, now) {
+            return LastStep::Wait(Some(until));
         }
+        if self.keep {
+            outbox.notice(Notice::LeftToExpire);
+        }
+        self.left_to_expire = contender.may_be_stored();
+        contender.exit();
+        LastStep::Exit
     }
 }
 

@@ -4,11 +4,14 @@
 
 use std::time::Duration;
 
+use super::effect::Effect;
 use super::lease::{Identity, Lease, RequestKind, Reservation};
 use super::status::Reason;
 use super::stopping::{Stopped, Stopping};
+use super::supervise::WorkloadState;
 use super::tenure::Tenure;
 use super::time::BootTime;
+use super::turn::Outbox;
 
 /// State of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -100,6 +103,30 @@ impl State {
                 false
             }
         }
+    }
+
+    /// Continues a step-down; returns the instant of the next check, and true if the release is due.
+    pub(super) fn progress(
+        &mut self,
+        workload: &WorkloadState,
+        shutting_down: bool,
+        outbox: &mut Outbox,
+        now: BootTime,
+    ) -> (Option<BootTime>, bool) {
+        let Self::Stopping(stopping) = self else {
+            return (None, false);
+        };
+        // Nothing is released while the workload may still be running (I6).
+        let progress = if workload.runs() {
+            (None, false)
+        } else {
+            stopping.progress(shutting_down, now)
+        };
+        if !shutting_down {
+            let notice = stopping.report_stuck_files(now);
+            outbox.extend(notice.map(Effect::Notice));
+        }
+        progress
     }
 
     /// Takes the claim that leads or is being given up, and contends from now on; `None` if there

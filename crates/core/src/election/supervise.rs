@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::effect::{Effect, Order, OrderKind};
 use super::input::Tunables;
 use super::lease::Token;
-use super::state::LostClaim;
+use super::state::{LostClaim, State};
 use super::tenure::Tenure;
 use super::time::BootTime;
 use super::timings::Timings;
@@ -66,10 +66,6 @@ impl WorkloadState {
     /// Returns true if the workload was killed and its end could not be confirmed in time.
     pub(super) fn is_stuck(&self) -> bool {
         self.running.is_some_and(|running| running.stuck)
-    }
-
-    pub(super) fn supervises(&self) -> bool {
-        self.supervises
     }
 
     /// Returns the wait of an unsupervised workload after a loss, if there was a loss.
@@ -143,18 +139,23 @@ impl WorkloadState {
         }
     }
 
-    /// Returns the delay of this candidate's next attempt after an exit that was not requested. It
-    /// doubles while the workload keeps exiting soon after its start. Other candidates try
-    /// immediately, because the release wakes them.
-    pub(super) fn back_off(&mut self, timings: &Timings, now: BootTime) -> Duration {
-        let lasted = self.running.map(|running| now.since(running.since));
-        let before = if lasted.is_some_and(|lasted| lasted < timings.lease_duration()) {
+    /// Handles an exit that was not requested, of the workload of a leading claim. Returns the delay
+    /// of this candidate's next attempt, which doubles while the workload keeps exiting soon after
+    /// its start. Other candidates try immediately, because the release wakes them.
+    pub(super) fn ended(
+        &mut self,
+        token: Token,
+        timings: &Timings,
+        now: BootTime,
+    ) -> Option<Duration> {
+        let running = self.running.filter(|running| running.token == token)?;
+        let before = if now.since(running.since) < timings.lease_duration() {
             self.back_off
         } else {
             Duration::ZERO
         };
         self.back_off = (before * 2).clamp(timings.retry_interval(), timings.lease_duration());
-        self.back_off
+        Some(self.back_off)
     }
 
     /// Handles a workload that survived its kill; returns false if this is known already.
@@ -166,6 +167,14 @@ impl WorkloadState {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Checks that the workload of the leading claim was started.
+    pub(super) fn check_invariants(&self, state: &State) {
+        if let (true, Some(tenure)) = (self.supervises, state.leading()) {
+            let runs = self.runs_under(tenure.token);
+            assert!(runs, "a leader whose workload is gone");
         }
     }
 

@@ -45,6 +45,15 @@ struct Renewal {
     answered: bool,
 }
 
+/// Meaning of the reply to a renewal.
+pub(super) enum RenewalReply {
+    /// Authority is extended; the store has this document.
+    Extended(Lease),
+    /// The store no longer has this claim.
+    Rejected,
+    Nothing,
+}
+
 /// Meaning of a renewal's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Renewed {
@@ -187,20 +196,38 @@ impl Tenure {
 
     /// Handles the reply to a renewal, possibly late or out of order. The next attempt after a
     /// failure is at `retry_at`.
-    pub(super) fn reply(&mut self, call: CallId, outcome: &Outcome, retry_at: BootTime) -> Renewed {
-        match outcome {
-            Outcome::Applied(Found::Lease(lease)) if self.holds(lease) => self.applied(call),
+    pub(super) fn reply(
+        &mut self,
+        call: CallId,
+        outcome: Outcome,
+        retry_at: BootTime,
+        now: BootTime,
+    ) -> RenewalReply {
+        let (renewed, lease) = match outcome {
+            Outcome::Applied(Found::Lease(lease)) if self.holds(&lease) => {
+                (self.applied(call), Some(lease))
+            }
             // The renewal matched, but the document is now foreign and must not be changed again.
             // Reads sent before this claim led prove nothing about it, so only a renewal's reply
             // counts.
-            Outcome::Applied(Found::Foreign(_)) if self.awaits(call) => Renewed::Rejected,
-            Outcome::Rejected => self.rejected(call),
-            Outcome::Failed => self.unanswered(call, false, retry_at),
-            Outcome::Unknown if planted!(UnknownAsApplied) => self.applied(call),
+            Outcome::Applied(Found::Foreign(_)) if self.awaits(call) => (Renewed::Rejected, None),
+            Outcome::Rejected => (self.rejected(call), None),
+            Outcome::Failed => (self.unanswered(call, false, retry_at), None),
+            Outcome::Unknown if planted!(UnknownAsApplied) => (self.applied(call), None),
             Outcome::Applied(_) | Outcome::Unknown => {
                 let maybe_sent = !planted!(UnknownAsFailed);
-                self.unanswered(call, maybe_sent, retry_at)
+                (self.unanswered(call, maybe_sent, retry_at), None)
             }
+        };
+        match (renewed, lease) {
+            (Renewed::Extended, Some(lease)) => {
+                if planted!(RenewalFromReply) {
+                    self.renewed_at = now;
+                }
+                RenewalReply::Extended(lease)
+            }
+            (Renewed::Rejected, _) => RenewalReply::Rejected,
+            (Renewed::Extended | Renewed::Stale | Renewed::Retry, _) => RenewalReply::Nothing,
         }
     }
 

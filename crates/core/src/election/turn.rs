@@ -85,4 +85,10 @@ impl Outbox {
     pub(super) fn wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }
+
+    /// Checks that a tick is not due after everything that was due was done.
+    pub(super) fn check_invariants(&self, now: BootTime) {
+        let awake = self.wakeup.is_none_or(|at| at > now);
+        assert!(awake, "due at once again after all that was due was done");
+    }
 }

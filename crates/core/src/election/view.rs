@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::candidate::Candidate;
 use super::effect::Notice;
 use super::input::Found;
 use super::lease::{Lease, Revision, Session, Standby, Token};
@@ -44,13 +45,17 @@ pub(super) enum Plausible {
 }
 
 impl View {
-    pub(super) fn new(remembered: Token, lease_longest: Duration) -> Self {
+    /// Begins with what the previous process recorded.
+    pub(super) fn new(candidate: &Candidate) -> Self {
+        let remembered = candidate.token_remembered;
+        let own = candidate.tunables.timings.lease_duration();
+        let longest = candidate.lease_longest_remembered;
         Self {
             document: Document::NotRead,
             seen: BootTime::default(),
             document_token: (remembered > Token::ZERO).then_some(remembered),
             token_highest: remembered,
-            lease_longest,
+            lease_longest: longest.map_or(own, |longest| longest.max(own)),
         }
     }
 

@@ -383,7 +383,9 @@ impl super::Election {
             lease: lease.expect("it was seen"),
             from: Predecessor::Nobody,
         };
-        self.begin(acquired, turn);
+        let outbox = &mut self.outbox;
+        let begun = self.contender.begin(acquired, false, outbox, turn);
+        self.begun(begun, turn);
     }
 }
 
