@@ -21,7 +21,6 @@ mod effect;
 mod input;
 mod leadership;
 mod lease;
-pub(crate) mod named;
 mod phase;
 mod prefer;
 mod publication;
@@ -115,7 +114,10 @@ impl Election {
         }
         self.advance(&mut turn);
         self.outbox.extend(self.contender.record_view());
-        self.publish();
+        let (shutting_down, drain) = (self.shutdown.is_some(), self.workload.drain());
+        let (contender, state, publication) = (&self.contender, &self.state, &mut self.publication);
+        let transition = publication.refresh(contender, state, drain, shutting_down, self.now);
+        self.outbox.extend(transition);
         self.check_invariants();
     }
 
@@ -147,7 +149,12 @@ impl Election {
         match input {
             Input::Tick => {}
             Input::Reply { call, outcome } => self.reply(call, outcome, turn),
-            Input::Watch(watch) => self.watch(watch, turn),
+            Input::Watch(watch) => {
+                let leads = self.state.tenure().is_some();
+                if let Some(lease) = self.contender.watch(watch, leads, turn.now) {
+                    self.changed(lease, turn);
+                }
+            }
             Input::PrimaryChanged => self.primary_changed(turn.now),
             Input::Demoted {
                 shown,
@@ -193,17 +200,9 @@ impl Election {
         } else if leads {
             self.renewal_reply(call, outcome, turn);
         } else {
-            let shutting_down = self.shutdown.is_some();
-            let begun = contender.write_reply(call, outcome, shutting_down, outbox, turn);
+            let shuts_down = self.shutdown.is_some();
+            let begun = contender.write_reply(call, outcome, shuts_down, outbox, turn);
             self.begun(begun, turn);
-        }
-    }
-
-    fn watch(&mut self, watch: Watch, turn: &mut Turn<'_>) {
-        let (contender, leads) = (&mut self.contender, self.state.tenure().is_some());
-        let timings = contender.me.timings();
-        if let Some(lease) = contender.reads.watch(watch, leads, timings, turn.now) {
-            self.changed(lease, turn);
         }
     }
 
@@ -256,13 +255,9 @@ impl Election {
     }
 
     fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {
-        if !self.workload.runs_under(token) {
-            return;
-        }
         // If no `WorkloadEnded` came before, the workload exited on its own as well.
         self.workload_ended(token, turn);
-        self.workload.gone();
-        if self.state == State::Contending {
+        if self.workload.gone(token) && self.state.contends() {
             // The claim waited for this, and the document may have changed meanwhile.
             self.contender.reads.fall_behind(turn.now);
         }
@@ -284,17 +279,15 @@ impl Election {
             self.shutdown = Some(Shutdown::default());
             // A wait for the workload that is in progress may become shorter.
             let delay = drain_time(&self.contender.me.tunables, true);
-            let until = turn.now + delay;
-            self.workload.shorten_drain(until);
-            self.with_stopping(|it| it.shorten_drain(until, delay));
+            self.workload.shorten_drain(turn.now + delay);
+            self.with_stopping(|it| it.shorten_drain(turn.now + delay, delay));
             self.stop(Reason::Shutdown, None, turn);
         }
     }
 
     /// Ends the claim if its deadline has passed, regardless of everything else in progress.
     fn expire(&mut self, turn: &mut Turn<'_>) {
-        let tenure = self.state.tenure();
-        if tenure.is_some_and(|tenure| tenure.valid_until() <= turn.now) {
+        if (self.state.tenure()).is_some_and(|tenure| tenure.valid_until() <= turn.now) {
             self.lose(CauseOfLoss::Deadline, turn);
         }
         self.contender.waits.expire(turn.now);
@@ -307,9 +300,13 @@ impl Election {
             State::Leading(_) | State::Stopping(_) => self.lead(turn),
             State::Contending => self.contend(turn),
         };
-        let silent = self.contender.reads.answers_until();
-        let silent = silent.filter(|at| self.state.contends() && *at > turn.now);
         let next = next.filter(|_| self.state != State::Exited);
+        let silent = self
+            .contender
+            .reads
+            .answers_until()
+            .filter(|at| *at > turn.now);
+        let silent = silent.filter(|_| self.state.contends());
         self.outbox.wake_at(earliest([next, silent]));
     }
 
@@ -355,8 +352,9 @@ impl Election {
         };
         let (workload, outbox) = (&self.workload, &mut self.outbox);
         let shutting_down = self.shutdown.is_some();
-        let state = &mut self.state;
-        let (wait, release) = state.progress(workload, shutting_down, outbox, turn.now);
+        let (wait, release) = self
+            .state
+            .progress(workload, shutting_down, outbox, turn.now);
         if release {
             self.hand_over(turn);
             return self.contend(turn);
@@ -396,16 +394,12 @@ impl Election {
     /// renewal, because a majority read may be older than the claim. Only a rejected renewal ends
     /// it.
     fn leader_read(&mut self, found: Found, turn: &mut Turn<'_>) {
-        let mut known = false;
         if let Found::Lease(lease) = &found
             && self.state.tenure().is_some_and(|t| t.holds(lease))
         {
             self.carry_out_request(lease, turn);
-            known = self.state.tenure().is_some_and(|t| t.sent(lease.revision));
         }
-        if let (false, Some(tenure)) = (known, self.state.tenure_mut()) {
-            tenure.hurry();
-        }
+        self.state.verify(&found);
     }
 
     /// Handles the reply to a renewal, possibly late or out of order.
@@ -487,14 +481,6 @@ impl Election {
         self.publication.set_reason(cause.reason());
         let ended = contender.end_lost(lost, cause.reason(), turn.now);
         contender.lost(cause, ended, &self.workload, outbox, turn);
-    }
-
-    fn publish(&mut self) {
-        let (shutting_down, drain) = (self.shutdown.is_some(), self.workload.drain());
-        let (contender, state) = (&self.contender, &self.state);
-        let publication = &mut self.publication;
-        let transition = publication.refresh(contender, state, drain, shutting_down, self.now);
-        self.outbox.extend(transition);
     }
 
     /// Checks invariants that only a bug can break. A daemon that fails here exits. Its files and

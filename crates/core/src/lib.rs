@@ -50,6 +50,7 @@ mod claim;
 pub mod deadline_policy;
 pub mod election;
 pub mod lock;
+mod named;
 #[cfg(feature = "serde")]
 mod serialization;
 #[cfg(feature = "serde")]

@@ -8,7 +8,7 @@ use super::candidate::{Candidate, Participant};
 use super::claims::{EndedClaim, OpenClaims, RejectedClaim};
 use super::decide::{Decision, Situation};
 use super::effect::{CallId, Effect, Notice};
-use super::input::{Found, Outcome};
+use super::input::{Found, Outcome, Watch};
 use super::leadership::Begun;
 use super::lease::{Lease, Session, Token};
 use super::publication::DirectoryRecord;
@@ -105,6 +105,11 @@ impl Contender {
     ) -> bool {
         let (registration, view) = (&mut self.registration, &mut self.view);
         registration.reply(call, outcome, leads, &self.me, view, now)
+    }
+
+    /// Handles an event of the source of changes; returns the document that it shows, if any.
+    pub(super) fn watch(&mut self, watch: Watch, leads: bool, now: BootTime) -> Option<Lease> {
+        self.reads.watch(watch, leads, self.me.timings(), now)
     }
 
     /// Handles a change event without a claim.
@@ -459,12 +464,6 @@ impl Contender {
             .is_some_and(WriteInFlight::is_acquisition)
             || !self.claims.is_empty()
             || (!self.reads.is_behind() && held.is_some_and(|h| h.session == self.me.session))
-    }
-
-    /// Returns the ended or pending claim of this process that was last seen in the store, if any.
-    pub(super) fn own_claim_stored(&self) -> Option<EndedClaim> {
-        let lease = self.view.lease()?;
-        self.claims.stored_in(lease, &self.me.identity)
     }
 
     /// Withdraws the registration of a process that exits. Returns the instant until which to wait

@@ -73,7 +73,9 @@ impl Shutdown {
             if contender.reads.is_behind() && open {
                 return wait(Some(by), contender, outbox, now);
             }
-            if let Some(mine) = contender.own_claim_stored() {
+            let (view, claims, me) = (&contender.view, &contender.claims, &contender.me);
+            let lease = view.lease();
+            if let Some(mine) = lease.and_then(|it| claims.stored_in(it, &me.identity)) {
                 contender.release(&mine, outbox, turn);
                 return LastStep::Wait(Some(by));
             }

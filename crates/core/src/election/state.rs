@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::effect::Effect;
+use super::input::Found;
 use super::lease::{Identity, Lease, RequestKind, Reservation};
 use super::status::Reason;
 use super::stopping::{Stopped, Stopping};
@@ -81,6 +82,19 @@ impl State {
             RequestKind::StepDown => Some((Reason::Requested, None)),
             RequestKind::Transfer(to) if to.identity == *identity => None,
             RequestKind::Transfer(to) => Some((Reason::Transferred, Some(to.clone()))),
+        }
+    }
+
+    /// Renews as soon as possible unless a read shows the claim with a revision that it sent.
+    pub(super) fn verify(&mut self, found: &Found) {
+        if let Some(tenure) = self.tenure_mut() {
+            let known = match found {
+                Found::Lease(lease) => tenure.holds(lease) && tenure.sent(lease.revision),
+                Found::Missing | Found::Foreign(_) => false,
+            };
+            if !known {
+                tenure.hurry();
+            }
         }
     }
 

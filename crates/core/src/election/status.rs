@@ -4,8 +4,8 @@
 //! each time it is asked, so a daemon that was frozen past its deadline never answers "leader".
 
 use super::lease::{Identity, Session, Token};
-use super::named::named;
 use super::time::BootTime;
+use crate::named::named;
 
 named! {
     /// The role of a candidate. Exhaustive, because each surface must show each role by its name.

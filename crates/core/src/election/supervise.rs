@@ -178,9 +178,10 @@ impl WorkloadState {
         }
     }
 
-    /// Handles the end of the last process.
-    pub(super) fn gone(&mut self) {
-        self.running = None;
+    /// Handles the end of the last process; returns false if it is known already.
+    pub(super) fn gone(&mut self, token: Token) -> bool {
+        let gone = self.running.take_if(|running| running.token == token);
+        gone.is_some()
     }
 }
 

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::success::Success;
-use crate::election::named::named;
 use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
+use crate::named::named;
 
 /// Maximum number of entries that hold or were granted. Further readers are queued. A document with
 /// this many entries has about 60 kB.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::document::{Entry, LockDocument};
 use super::grant::GRANT_SHARE;
 use super::operation::Seen;
-use crate::election::named::named;
 use crate::election::{BootTime, Claim, Declared, Identity, Revision, Token};
+use crate::named::named;
 
 named! {
     /// State of an entry.

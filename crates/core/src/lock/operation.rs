@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::document::{Found, Mode};
 use super::grant::Grant;
 use super::success::WorkKey;
-use crate::election::named::named;
 use crate::election::{Claim, Declared, Revision, Session, Token};
+use crate::named::named;
 
 /// Entry that a join appends. The store adds the name and the dates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

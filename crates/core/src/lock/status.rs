@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::document::Mode;
-use crate::election::named::named;
 use crate::election::{Authority, BootTime, Claim, Identity, Session, Token, WallMillis};
+use crate::named::named;
 
 /// Maximum number of entries ahead that a status lists, of holders and of waiters each. A human
 /// does not read more.
