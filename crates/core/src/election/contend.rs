@@ -288,7 +288,7 @@ impl Contender {
         };
         match write.reply(outcome, &mut self.claims, turn.now) {
             WriteReply::Acquired(acquired) => {
-                return self.begin(acquired, shutting_down, outbox, turn);
+                return self.begin(*acquired, shutting_down, outbox, turn);
             }
             WriteReply::Created(found, overtaken) => {
                 let begun = self.created(&found, overtaken, outbox, turn.now);

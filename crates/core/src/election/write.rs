@@ -44,7 +44,7 @@ pub(super) enum WriteReply {
     Created(Found, bool),
     /// A document exists although none was read.
     Exists,
-    Acquired(Acquired),
+    Acquired(Box<Acquired>),
     Released(Found),
     /// Another candidate was faster to acquire the free lease.
     RaceLost,
@@ -194,13 +194,13 @@ impl WriteInFlight {
             Self::Acquiring { attempt, from } => match outcome {
                 Outcome::Applied(Found::Lease(lease)) if attempt.holds(&lease) => {
                     let late = planted!(AcquisitionFromReply);
-                    WriteReply::Acquired(Acquired {
+                    WriteReply::Acquired(Box::new(Acquired {
                         revision: attempt.chain[0],
                         sent: if late { now } else { attempt.sent },
                         attempt,
                         lease,
                         from,
-                    })
+                    }))
                 }
                 Outcome::Rejected => match from {
                     Predecessor::Nobody => WriteReply::RaceLost,
@@ -225,13 +225,13 @@ impl WriteInFlight {
                     // Authority counts from the renewal, because the reply to the acquisition never
                     // came.
                     attempt.chain.push(revision);
-                    WriteReply::Acquired(Acquired {
+                    WriteReply::Acquired(Box::new(Acquired {
                         attempt,
                         revision,
                         sent,
                         lease,
                         from: Predecessor::Nobody,
-                    })
+                    }))
                 }
                 Outcome::Rejected => {
                     claims.remove_pending(attempt.claim);
