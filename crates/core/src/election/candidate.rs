@@ -49,7 +49,7 @@ impl Candidate {
     }
 }
 
-/// What distinguishes this process from other candidates, and its current settings.
+/// Identity and current settings of this process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Participant {
     pub(super) identity: Identity,

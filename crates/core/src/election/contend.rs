@@ -1,4 +1,4 @@
-//! What a candidate knows of the store, and what it does without a claim that leads.
+//! A candidate's knowledge of the store, and its steps while no claim of it leads.
 //!
 //! Nothing here has authority. A follower writes only if the lease is free, expired by its own
 //! observation, held by its own ended claim, or held by a process that has provably exited (I8).
@@ -186,7 +186,7 @@ impl Contender {
         }
     }
 
-    /// Waits for whoever may still lead in a store that was rolled back.
+    /// Begins the quarantine after a rollback of the store, in which another candidate may still lead.
     pub(super) fn rolled_back(
         &mut self,
         seen: Token,

@@ -60,7 +60,7 @@ pub(super) enum Decision {
     Release(EndedClaim),
 }
 
-/// What a candidate without a claim knows when it decides.
+/// Basis of the decisions of a candidate without a claim.
 #[derive(Clone, Copy)]
 pub(super) struct Situation<'a> {
     pub(super) me: &'a Participant,

@@ -1,5 +1,5 @@
-//! What others are shown of a candidate: the status, derived from its state after each input, and
-//! the record for the next process on the status directory.
+//! The published status of a candidate, derived from its state after each input, and the record for
+//! the next process on the status directory.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::supervise::DrainAfterLoss;
 use super::time::BootTime;
 use super::view::{Document, View};
 
-/// What was published and recorded last.
+/// The published status and the reasons for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Publication {
     status: Status,

@@ -13,7 +13,7 @@ use super::timings::Timings;
 use super::turn::{Outbox, Turn};
 use super::view::{Document, Plausible, View};
 
-/// What is to be read, and what reports changes in between.
+/// The reads of the document, and the source of changes in between.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Reads {
     /// The open source of changes that others make.
@@ -456,7 +456,7 @@ impl Reads {
         let looks = self.in_flight.is_some() || self.due.is_some();
         assert!(
             !(idle && self.is_blind()) || looks,
-            "behind the store for ever"
+            "behind the store, and no read is due"
         );
     }
 }

@@ -43,7 +43,7 @@ enum Files {
     Stuck,
 }
 
-/// What remains of a claim whose step-down ends.
+/// The remains of a claim whose step-down ends.
 #[derive(Debug)]
 pub(super) struct Stopped {
     pub(super) tenure: Tenure,

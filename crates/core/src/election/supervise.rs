@@ -22,7 +22,7 @@ use crate::deadline_policy::Terms;
 /// fit into them.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What is known of the workload. An unsupervised one is only given time to notice a loss.
+/// State of the workload. An unsupervised workload only gets time to notice a loss.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct WorkloadState {
     supervises: bool,

@@ -1,5 +1,5 @@
-//! What one call of [`Election::handle`](super::Election::handle) is given, the time and random
-//! numbers, and what it returns: effects, and the instant of the next tick.
+//! Input and output of one call of [`Election::handle`](super::Election::handle): the time and
+//! random numbers; effects, and the instant of the next tick.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -17,7 +17,7 @@ pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 /// Two losses by deadline within this window make a candidate wait.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
-/// What this candidate waits for before it contends.
+/// The waits of this candidate before it contends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Waits {
     /// True if the workload is unhealthy, so that the lease is left to others.

@@ -52,7 +52,7 @@ fn a_candidate_that_is_behind_the_store_reads() {
         |e| e.contender.reads.suspect(e.now),
     ];
     for change in changes {
-        assert_complains(&b, "behind the store for ever", |e| {
+        assert_complains(&b, "behind the store, and no read is due", |e| {
             change(e);
             e.contender.reads.never();
         });
