@@ -95,7 +95,7 @@ impl Participant {
         }
     }
 
-    /// Draws a new session, because another process has the same one.
+    /// Draws a new session, because another process uses this session.
     pub(super) fn renew_session(&mut self, turn: &mut Turn<'_>) {
         self.session = Session::random(turn.random);
     }

@@ -266,10 +266,9 @@ impl Attempt {
         }
     }
 
-    /// Records that a document, trusted or not, showed another claim that this acquisition cannot
-    /// precede in one history: with its token or a higher one, or with a newer state than the one
-    /// that it replaces. An event may combine the token of one document with the holder of another,
-    /// so only a reply is a proof.
+    /// Records that a document, trusted or not, contradicts this acquisition: another claim has its
+    /// token or a higher token, or is newer than the state that the acquisition replaces. An event
+    /// may combine the token of one document with the holder of another, so only a reply is a proof.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         // An operator who raises the token leaves the revision unchanged.
         if self.holds(lease) || lease.revision == self.replaces.0 {

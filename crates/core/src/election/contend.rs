@@ -83,8 +83,7 @@ impl Contender {
         }
     }
 
-    /// Handles what any reply shows, also a late one that no step waits for, because the token was
-    /// used.
+    /// Handles the document of any reply, even if no step waits for the reply: the token was used.
     pub(super) fn replied(&mut self, outcome: &Outcome, now: BootTime) {
         if matches!(outcome, Outcome::Applied(_) | Outcome::Rejected) {
             self.reads.contact(self.me.timings(), now);
@@ -395,8 +394,8 @@ impl Contender {
                     let acquisition = self.me.acquisition(token, lease.revision, turn);
                     // The next process on this directory must find the claim that may be stored.
                     // The token is recorded only after it was seen in the store. Otherwise the next
-                    // process would mistake a store that never had the token for one that was
-                    // rolled back.
+                    // process would mistake a store that never had the token for a store that
+                    // was rolled back.
                     outbox.push(self.record.set(Some(acquisition.claim), &self.view));
                     let (replaced, timings) = ((&lease, ended), *self.me.timings());
                     self.write = Some(WriteInFlight::acquire(
@@ -466,8 +465,8 @@ impl Contender {
             || (!self.reads.is_behind() && held.is_some_and(|h| h.session == self.me.session))
     }
 
-    /// Withdraws the registration of a process that exits. Returns the instant until which to wait
-    /// for the answer.
+    /// Withdraws the registration of a process that exits. Returns the end of the wait for the
+    /// answer.
     pub(super) fn withdraw_before_exit(
         &mut self,
         by: BootTime,

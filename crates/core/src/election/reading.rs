@@ -206,7 +206,7 @@ impl Reads {
         self.answers_until = Some(now + timings.lease_duration());
     }
 
-    /// Records that a reply shows the document as it is.
+    /// Records that a reply shows the present document.
     pub(super) fn looked(&mut self, now: BootTime) {
         self.looked_at = now;
     }

@@ -51,7 +51,7 @@ pub(super) struct Stopped {
     pub(super) reserved_for: Option<Reservation>,
     /// Instant at which the workload has noticed if leadership is lost now.
     pub(super) noticed_at: BootTime,
-    /// Instant from which no status file says "leader".
+    /// When the last status file ceases to say "leader".
     pub(super) shown_until: BootTime,
 }
 

@@ -187,9 +187,10 @@ impl View {
         }
     }
 
-    /// Stores what was found; returns true if it has another revision than before. A revision that is unchanged, and with it the claim and the token, keeps
-    /// the instant at which it was first seen; any other gets `now`. Ids are random, but those of a
-    /// forked machine or of a document that was edited may repeat.
+    /// Stores what was found; returns true if its revision differs from the last revision. An
+    /// unchanged revision, with unchanged claim and token, keeps the instant at which it was first
+    /// seen; any other revision gets `now`. Ids are random, but the ids of a forked machine or of an
+    /// edited document may repeat.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) -> bool {
         let revision_before = self.revision();
         let document = match found {
@@ -231,7 +232,7 @@ impl View {
 
 #[cfg(all(test, not(proof)))]
 impl View {
-    /// Sets the highest token, also to one that no input leads to.
+    /// Sets the highest token, even to a token that no input leads to.
     pub(super) fn set_token_highest(&mut self, token: Token) {
         self.token_highest = token;
     }

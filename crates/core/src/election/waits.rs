@@ -1,4 +1,4 @@
-//! The reasons for which a candidate leaves the lease to others for some time.
+//! The reasons of a candidate to leave the lease to others for some time.
 //!
 //! This module does not acquire. The waits for another candidate's claim or reservation are in
 //! `decide.rs`.
@@ -9,8 +9,8 @@ use super::lease::{Lease, Session, Token};
 use super::time::BootTime;
 use super::turn::Turn;
 
-/// Maximum random delay after the first lost race, and the largest one. Fifty candidates woken by
-/// one event send fifty writes of which one succeeds; the losers spread out at the next release.
+/// Spread (maximum random delay) after the first lost race, and the largest spread. If one event
+/// wakes fifty candidates, one of fifty writes succeeds; the losers spread out at the next release.
 pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
 pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 
