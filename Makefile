@@ -12,8 +12,11 @@ export RUSTDOCFLAGS := -D warnings
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
 
+# The demonstration needs no client of Kubernetes.
+DEMO := --package leasehold --package leasehold-testbed --bins --no-default-features
+
 run: ## run three daemons that contend for one lease on a private replica set; KEEP=1 leaves them running
-	@$(CARGO) build --package leasehold --package leasehold-testbed --bins
+	@$(TESTBED)/fetch-mongod >/dev/null & $(CARGO) build $(DEMO); built=$$?; wait $$! && exit $$built
 	@KEEP=$(KEEP) target/debug/demo
 
 mongodb: ## start a private replica set for the tutorial and leave it running; prints its connection string for a shell

@@ -29,6 +29,7 @@ mod freezable_disk;
 pub mod hostile;
 mod http;
 mod hung_disk;
+#[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod leader_monitor;
 mod mount;
@@ -58,6 +59,7 @@ pub use faketime::{FakeClock, JumpingClock};
 pub use fetch::{etcdctl_binary, kubernetes_programs, mongod_binary};
 pub use freezable_disk::{FreezableDisk, Frozen};
 pub use hung_disk::HungDisk;
+#[cfg(feature = "kubernetes")]
 pub use kubernetes::{Credentials, Kubernetes};
 pub use leader_monitor::{LeaderMonitor, Reign, leader_of};
 pub use mount::{Mount, without_boot_id};
