@@ -5,6 +5,7 @@
 //! between states are here.
 
 #[cfg(proof)]
+#[path = "../../../proof/src/model/lock/compared.rs"]
 mod compared;
 mod contending;
 mod evictions;

@@ -1,5 +1,9 @@
 //! Replies to a contender without authority, and their consequences for its claim.
 
+#[cfg(proof)]
+#[path = "../../../../proof/src/planted/lock/contending.rs"]
+mod planted;
+
 use super::State;
 use super::exchange::Exchange;
 use super::holding::Holding;
@@ -119,7 +123,7 @@ pub(super) fn write_reply(
     turn: &mut Turn<'_>,
 ) -> Verdict {
     #[cfg(proof)]
-    if let Some(verdict) = planted_reply(exchange, &write, &outcome, turn) {
+    if let Some(verdict) = planted::reply(exchange, &write, &outcome, turn) {
         return verdict;
     }
     exchange.writes.record(write.call, &outcome);
@@ -300,35 +304,4 @@ fn shown(
         }
         (verdict, _) => verdict,
     }
-}
-
-/// Returns the verdict of a planted bug.
-#[cfg(proof)]
-fn planted_reply(
-    exchange: &mut Exchange,
-    write: &SentWrite,
-    outcome: &Outcome,
-    turn: &Turn<'_>,
-) -> Option<Verdict> {
-    if planted!(AnchorAtReply) {
-        exchange.writes.sent_again(write.call, turn.now);
-    }
-    if *outcome != Outcome::Unknown {
-        return None;
-    }
-    if planted!(JoinedAnew) && write.purpose == WritePurpose::Join {
-        return Some(Verdict::JoinedAnew);
-    }
-    if planted!(UnknownGrants) {
-        let given = (exchange.view.token_highest(), Some(0));
-        let calls = exchange.outbox.calls();
-        exchange.writes.seen_present(calls);
-        let timings = &exchange.options.timings;
-        let holding = Holding::acquired(given, write, calls, timings);
-        return Some(Verdict::Acquired {
-            holding,
-            news: false,
-        });
-    }
-    None
 }

@@ -1,7 +1,8 @@
 //! The part of a contender's state that can affect a later decision, for the exhaustive model.
 //!
 //! Left out: settings, what is only reported, and writes whose revision cannot be stored again.
-//! `crates/proof/src/model/lock/canonical_form.rs` tests that this loses no behavior.
+//! `canonical_form.rs` tests that this loses no behavior. `crates/core/src/lock/contender.rs`
+//! includes this file, which uses its private items.
 
 use std::hash::Hash;
 

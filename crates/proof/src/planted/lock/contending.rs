@@ -1,0 +1,34 @@
+//! Planted bugs of the handling of a reply. `crates/core/src/lock/contender/contending.rs` includes
+//! this file, which uses its private items.
+
+use super::{Exchange, Holding, Outcome, SentWrite, Turn, Verdict, WritePurpose};
+
+/// Returns the verdict of a planted bug.
+pub(super) fn reply(
+    exchange: &mut Exchange,
+    write: &SentWrite,
+    outcome: &Outcome,
+    turn: &Turn<'_>,
+) -> Option<Verdict> {
+    if planted!(AnchorAtReply) {
+        exchange.writes.sent_again(write.call, turn.now);
+    }
+    if *outcome != Outcome::Unknown {
+        return None;
+    }
+    if planted!(JoinedAnew) && write.purpose == WritePurpose::Join {
+        return Some(Verdict::JoinedAnew);
+    }
+    if planted!(UnknownGrants) {
+        let given = (exchange.view.token_highest(), Some(0));
+        let calls = exchange.outbox.calls();
+        exchange.writes.seen_present(calls);
+        let timings = &exchange.options.timings;
+        let holding = Holding::acquired(given, write, calls, timings);
+        return Some(Verdict::Acquired {
+            holding,
+            news: false,
+        });
+    }
+    None
+}
