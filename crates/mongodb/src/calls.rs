@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, UNANSWERED};
+use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, Store, UNANSWERED};
 use leasehold_core::election::BootTime;
 
 /// Maximum number of calls in the driver, including those already reported as unknown. Attempts are
@@ -132,6 +132,25 @@ impl<I: Copy + Send + 'static, O: CallOutcome> InFlight<I, O> {
                 }
             }
         });
+    }
+
+    /// Hands an operation of this name to the driver of a store.
+    pub(crate) fn perform<P>(
+        &mut self,
+        id: I,
+        name: &'static str,
+        store: impl Store<P, O>,
+        operation: P,
+    ) where
+        P: Send + 'static,
+    {
+        let server = store.server();
+        self.begin(
+            id,
+            name,
+            server,
+            async move { store.perform(operation).await },
+        );
     }
 
     /// Returns the number of calls in flight.

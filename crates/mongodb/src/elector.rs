@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -262,7 +261,7 @@ impl ElectorBuilder {
             inputs,
             news: self.news,
         };
-        let host = ElectionHost::new(Arc::new(self.store.clone()), surfaces);
+        let host = ElectionHost::new(self.store.clone(), surfaces);
         let mut runner = EventLoop::new(
             self.election,
             host,

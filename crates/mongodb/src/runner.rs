@@ -1,7 +1,6 @@
 //! The IO of an election: carries out its effects and reports to the program's surfaces.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -89,7 +88,7 @@ state_machine!(Election, abandoned: Shutdown, status: Cow::Borrowed);
 
 /// The store and the surfaces of an election.
 pub(crate) struct ElectionHost<S, F> {
-    store: Arc<S>,
+    store: S,
     surfaces: F,
     /// The pending answer of the files to a step-down.
     demoting: Option<oneshot::Receiver<bool>>,
@@ -98,7 +97,7 @@ pub(crate) struct ElectionHost<S, F> {
 }
 
 impl<S, F> ElectionHost<S, F> {
-    pub(crate) fn new(store: Arc<S>, surfaces: F) -> Self {
+    pub(crate) fn new(store: S, surfaces: F) -> Self {
         Self {
             store,
             surfaces,
@@ -108,7 +107,7 @@ impl<S, F> ElectionHost<S, F> {
     }
 }
 
-impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
+impl<S: Store + Clone, F: Surfaces> Host for ElectionHost<S, F> {
     type Machine = Election;
     type Hint = Watch;
     type End = ();
@@ -120,14 +119,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
     fn carry_out(&mut self, effect: Effect, calls: &mut CallsInFlight<Self>) -> Option<()> {
         match effect {
             Effect::Call { id, operation } => {
-                let (store, name) = (Arc::clone(&self.store), operation.as_str());
-                let server = store.server();
-                calls.begin(
-                    id,
-                    name,
-                    server,
-                    async move { store.perform(operation).await },
-                );
+                calls.perform(id, operation.as_str(), self.store.clone(), operation);
             }
             Effect::ReopenStream => self.store.reopen_stream(),
             Effect::Demote => {

@@ -43,7 +43,7 @@ pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
 }
 
 /// The outcomes that all kinds of operations share, apart from "applied".
-pub trait CallOutcome: Send + 'static {
+pub trait CallOutcome: Sized + PartialEq + Send + 'static {
     /// The filter did not match.
     const REJECTED: Self;
     /// Provably never sent.
@@ -52,32 +52,27 @@ pub trait CallOutcome: Send + 'static {
     const UNKNOWN: Self;
 
     /// Returns the name used in logs and metrics.
-    fn as_str(&self) -> &'static str;
+    fn as_str(&self) -> &'static str {
+        let names = [
+            (Self::REJECTED, "rejected"),
+            (Self::FAILED, "failed"),
+            (Self::UNKNOWN, "unknown"),
+        ];
+        let name = names.into_iter().find(|(outcome, _)| outcome == self);
+        name.map_or("applied", |(_, name)| name)
+    }
 }
 
 impl CallOutcome for Outcome {
     const REJECTED: Self = Self::Rejected;
     const FAILED: Self = Self::Failed;
     const UNKNOWN: Self = Self::Unknown;
-
-    fn as_str(&self) -> &'static str {
-        self.as_str()
-    }
 }
 
 impl CallOutcome for lock::Outcome {
     const REJECTED: Self = Self::Rejected;
     const FAILED: Self = Self::Failed;
     const UNKNOWN: Self = Self::Unknown;
-
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Applied(_) => "applied",
-            Self::Rejected => "rejected",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 /// The result of an operation.
@@ -238,5 +233,20 @@ impl StoreInfo {
             (StoreKind::Sharded, _) => "sharded cluster through routers".to_owned(),
             (StoreKind::Standalone, _) => "standalone server".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::election::Found;
+
+    use super::*;
+
+    #[test]
+    fn outcomes_are_a_closed_list_of_words() {
+        let [rejected, failed, unknown] = [Outcome::REJECTED, Outcome::FAILED, Outcome::UNKNOWN];
+        let outcomes = [Outcome::Applied(Found::Missing), rejected, failed, unknown];
+        let words = outcomes.map(|outcome| outcome.as_str());
+        assert_eq!(words, ["applied", "rejected", "failed", "unknown"]);
     }
 }

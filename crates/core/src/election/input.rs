@@ -143,18 +143,6 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
-    /// Returns the name used in metrics.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Applied(_) => "applied",
-            Self::Rejected => "rejected",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
 /// Content stored under the lease's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use super::LockSurfaces;
 use crate::calls::AnsweredCall;
 use crate::event_loop::{CallsInFlight, Host, state_machine};
+use crate::store::StoreEvent;
 use crate::store::mongo::lock::{ClaimHint, MongoLockStore};
-use crate::store::{Store, StoreEvent};
 use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
 use leasehold_core::lock::{Effect, End, Hint, Input, LockContender, Outcome, Status};
 
@@ -57,14 +57,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
     fn carry_out(&mut self, effect: Effect, calls: &mut CallsInFlight<Self>) -> Option<End> {
         match effect {
             Effect::Call { id, operation } => {
-                let (store, name) = (self.store.clone(), operation.as_str());
-                let server = store.server();
-                calls.begin(
-                    id,
-                    name,
-                    server,
-                    async move { store.perform(operation).await },
-                );
+                calls.perform(id, operation.as_str(), self.store.clone(), operation);
             }
             Effect::Watch(claim) => self.watch(claim),
             Effect::Acquired {

@@ -21,23 +21,19 @@ struct KnownError {
     retry: RetryPolicy,
 }
 
-const fn lasting(code: i32, name: &'static str, remedy: &'static str) -> KnownError {
-    let retry = RetryPolicy::Reconfigure;
+const fn passing(code: i32, name: &'static str, remedy: &'static str) -> KnownError {
     KnownError {
         code,
         name,
         remedy,
-        retry,
+        retry: RetryPolicy::Retry,
     }
 }
 
-const fn passing(code: i32, name: &'static str, remedy: &'static str) -> KnownError {
-    let retry = RetryPolicy::Retry;
+const fn lasting(code: i32, name: &'static str, remedy: &'static str) -> KnownError {
     KnownError {
-        code,
-        name,
-        remedy,
-        retry,
+        retry: RetryPolicy::Reconfigure,
+        ..passing(code, name, remedy)
     }
 }
 
