@@ -26,7 +26,5 @@ pub use leasehold_core::{election, lock};
 pub use leasehold_guard as workload;
 use leasehold_host::duration;
 pub use leasehold_host::{exit, log, signals};
-pub use leasehold_mongodb::{
-    calls, elector, fenced, locker, randomness, runner, store, trace, uri,
-};
+pub use leasehold_mongodb::{calls, elector, fenced, locker, randomness, store, trace, uri};
 pub use leasehold_supervisor as supervisor;

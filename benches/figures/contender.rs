@@ -4,7 +4,7 @@
 use leasehold::clock;
 use leasehold::election::{Identity, LeaseName, Timings, Token};
 use leasehold::lock::{AtLeast, Effect, End, Input, LockContender, Observations, Options, Want};
-use leasehold::runner::KernelRandomness;
+use leasehold::randomness::KernelRandomness;
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold::store::{Store, StoreEvent};

@@ -419,7 +419,7 @@ impl Daemon {
     }
 
     async fn send(&self, input: Input) {
-        // If the runner is gone, the candidate is finished, and `attend` is about to notice.
+        // If the event loop is gone, the candidate is finished, and `attend` is about to notice.
         let _ = self.inputs.send(input).await;
     }
 

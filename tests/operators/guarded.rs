@@ -3,7 +3,7 @@
 //! revision.
 
 use leasehold::election::{Identity, LeaseName};
-use leasehold::runner::KernelRandomness;
+use leasehold::randomness::KernelRandomness;
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::operators::{
     Acted, ActionId, ActionKind, Content, LeaseRecord, MongoCollection, OperatorAction, Scope,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::{Identity, LeaseName, TimingSettings, Timings};
-use leasehold::runner::news_channel;
 use leasehold::store::mongo::{MongoStore, StoreOptions};
 pub(crate) use leasehold_testbed::leader_of;
 pub(crate) use leasehold_testbed::wait::{LONG, eventually, throughout};
@@ -12,6 +11,7 @@ use leasehold_testbed::{
     Daemon, DaemonTimings, LeaderMonitor, Proxy, ReplicaSet, SharedSet, Stage,
 };
 use mongodb::bson::Bson;
+use tokio::sync::mpsc;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 pub(crate) const POLL: Duration = Duration::from_millis(5);
@@ -100,5 +100,5 @@ pub(crate) fn patient_store(
     });
     options.timings = timings.expect("they keep the rules");
     let lease = LeaseName::new(lease).expect("legal");
-    MongoStore::new(options, lease, news_channel().0).0
+    MongoStore::new(options, lease, mpsc::channel(1).0).0
 }

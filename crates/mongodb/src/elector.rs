@@ -1,5 +1,7 @@
 //! A candidate as a value, for the daemon and for programs that embed one.
 
+mod host;
+
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -8,8 +10,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+pub use self::host::{NoSurfaces, Surfaces};
+
+use self::host::{ElectionHost, news_channel};
 use crate::event_loop::{Channels, EventLoop};
-use crate::runner::{ElectionHost, NoSurfaces, Surfaces, news_channel};
 use crate::store::mongo::{MongoStore, StoreOptions};
 use crate::store::{DeploymentId, StoreEvent, StoreInfo};
 use crate::trace::{Drawn, Tracer};

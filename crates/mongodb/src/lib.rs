@@ -3,8 +3,7 @@
 //!
 //! [`elector`] provides a candidate for a lease as a value and [`locker`] a lock as a value.
 //! [`fenced`] lets a document reject late writes of a former holder. [`store`] keeps leases and
-//! locks in MongoDB; [`runner`] connects it to the state machines of `leasehold_core`, which
-//! contain the rules. [`uri`] checks connection strings.
+//! locks in MongoDB; the state machines of `leasehold_core` contain the rules. [`uri`] checks connection strings.
 //!
 //! Limit: an effect that is in progress when authority ends is not stopped. Send the fencing token
 //! with each effect, and let the receiver reject a token lower than one it has seen ([`fenced`]).
@@ -51,7 +50,6 @@ mod event_loop;
 pub mod fenced;
 pub mod locker;
 pub mod randomness;
-pub mod runner;
 pub mod store;
 pub mod trace;
 pub mod uri;

@@ -431,7 +431,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 
     async fn send(&self, input: Input) {
-        // If the runner is gone, the daemon is exiting too.
+        // If the event loop is gone, the daemon is exiting too.
         let _ = self.inputs.send(input).await;
     }
 }

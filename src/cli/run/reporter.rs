@@ -7,6 +7,7 @@ use std::path::Path;
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
+use crate::calls::AnsweredCall;
 use crate::cli::UNSUPPORTED;
 use crate::cli::store_elections::Needed;
 use crate::clock;
@@ -16,7 +17,6 @@ use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{ClockPair, Identification, StatusDocument};
-use crate::runner::AnsweredCall;
 use crate::store::mongo::probe::{lacks_hints, lacks_right};
 use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreInfo};
 

@@ -1,4 +1,4 @@
-//! Forwards the events of the daemon's runner: to files, labels, Events, metrics and logs.
+//! Forwards the events of the daemon's candidate: to files, labels, Events, metrics and logs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,17 @@ use super::idle_timers::IdleTimers;
 use super::kubernetes::{Kubernetes, PodEvent};
 use super::reporter::Reporter;
 use super::store_errors::StoreErrors;
+use crate::calls::AnsweredCall;
 use crate::clock;
 use crate::election::{Claim, Notice, Order, OrderKind, Status, Token, Transition};
+use crate::elector::Surfaces;
 use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::same_words;
-use crate::runner::{AnsweredCall, Surfaces};
 use crate::store::{FailoverSettings, Failure, StoreInfo};
 use crate::supervisor::Orders;
 
-/// Surfaces that the runner notifies. HTTP and metrics read the status themselves.
+/// Surfaces that the event loop notifies. HTTP and metrics read the status themselves.
 pub(super) struct DaemonSurfaces {
     pub(super) files: Arc<StatusFileHandle>,
     pub(super) kubernetes: Option<Kubernetes>,
@@ -66,7 +67,7 @@ impl Surfaces for DaemonSurfaces {
         let (answer, shown) = oneshot::channel();
         let flushed = self.files.flush();
         tokio::spawn(async move {
-            // The runner may have stopped waiting.
+            // The event loop may have stopped waiting.
             let _ = answer.send(flushed.await == Ok(Flushed::Shown));
         });
         shown
@@ -77,7 +78,7 @@ impl Surfaces for DaemonSurfaces {
         let (answer, settled) = oneshot::channel();
         tokio::spawn(async move {
             demoted.await;
-            // The runner may have stopped waiting.
+            // The event loop may have stopped waiting.
             let _ = answer.send(());
         });
         Some(settled)

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-pub use crate::calls::AnsweredCall;
-pub use crate::randomness::KernelRandomness;
-
+use crate::calls::AnsweredCall;
 use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::{FailoverSettings, Failure, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{
@@ -80,14 +78,14 @@ impl Surfaces for NoSurfaces {
 }
 
 /// Creates the queue for [`StoreEvent`], with the capacity that an election needs.
-pub fn news_channel() -> (mpsc::Sender<StoreEvent>, mpsc::Receiver<StoreEvent>) {
+pub(super) fn news_channel() -> (mpsc::Sender<StoreEvent>, mpsc::Receiver<StoreEvent>) {
     mpsc::channel(NEWS_QUEUE_MAX)
 }
 
 state_machine!(Election, abandoned: Shutdown, status: Cow::Borrowed);
 
 /// The store and the surfaces of an election.
-pub(crate) struct ElectionHost<S, F> {
+pub(super) struct ElectionHost<S, F> {
     store: S,
     surfaces: F,
     /// The pending answer of the files to a step-down.
@@ -97,7 +95,7 @@ pub(crate) struct ElectionHost<S, F> {
 }
 
 impl<S, F> ElectionHost<S, F> {
-    pub(crate) fn new(store: S, surfaces: F) -> Self {
+    pub(super) fn new(store: S, surfaces: F) -> Self {
         Self {
             store,
             surfaces,
