@@ -12,19 +12,15 @@ use tokio::task::JoinHandle;
 
 pub use self::host::{NoSurfaces, Surfaces};
 
-use self::host::{ElectionHost, news_channel};
-use crate::event_loop::{Channels, EventLoop};
+use self::host::ElectionHost;
+use crate::event_loop::{LoopHandle, PreparedLoop};
 use crate::store::mongo::{MongoStore, StoreOptions};
-use crate::store::{DeploymentId, StoreEvent, StoreInfo};
-use crate::trace::{Drawn, Tracer};
+use crate::store::{DeploymentId, StoreInfo};
 use leasehold_core::election::{
     Authority, Candidate, Claim, Election, Input, LeaseName, Status, Timings, Token, Tunables,
+    Watch,
 };
 use leasehold_core::trace::Kind;
-
-/// Capacity of the queue of signals and workload confirmations: operators and one workload send
-/// fewer in one turn of the event loop.
-const INPUTS_MAX: usize = 16;
 
 /// Options of a candidate: [`ElectorOptions::new`] and assignments to the fields.
 #[derive(Debug, Clone)]
@@ -80,14 +76,10 @@ impl ElectorOptions {
 /// A candidate that has not started, so that its channels can be handed out first.
 #[must_use = "it contends once it is started"]
 pub struct ElectorBuilder {
-    election: Election,
+    candidate: PreparedLoop<Election, Watch>,
     store: MongoStore,
-    news: mpsc::Receiver<StoreEvent>,
-    status: watch::Sender<Status>,
     store_info: watch::Receiver<Option<StoreInfo>>,
-    inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     operation_timeout: Duration,
-    tracer: Tracer,
 }
 
 /// A running candidate for one lease.
@@ -99,13 +91,8 @@ pub struct ElectorBuilder {
 /// The [crate] documentation has an example.
 #[must_use = "dropping it steps down and releases the lease"]
 pub struct Elector {
-    status: watch::Receiver<Status>,
-    inputs: mpsc::Sender<Input>,
+    candidate: LoopHandle<Election, ReleaseOutcome>,
     store: MongoStore,
-    /// `None` after the runner has exited.
-    runner: Option<JoinHandle<io::Result<ReleaseOutcome>>>,
-    /// The result of a runner that has exited without a fault.
-    ended: Option<ReleaseOutcome>,
     watcher: JoinHandle<()>,
 }
 
@@ -151,7 +138,7 @@ impl std::error::Error for ElectorError {
 impl fmt::Debug for Elector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Elector")
-            .field("status", &*self.status.borrow())
+            .field("status", &*self.candidate.status.borrow())
             .finish_non_exhaustive()
     }
 }
@@ -159,7 +146,7 @@ impl fmt::Debug for Elector {
 impl fmt::Debug for ElectorBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ElectorBuilder")
-            .field("status", self.election.status())
+            .field("status", self.candidate.machine.status())
             .finish_non_exhaustive()
     }
 }
@@ -201,37 +188,21 @@ impl ElectorBuilder {
         candidate.supervises = supervises;
         candidate.predecessor_claim = predecessor_claim;
         let operation_timeout = store.timings.operation_timeout();
-        let (now, mut random) = (
-            leasehold_clock::boot_now(),
-            Drawn::kept_for(store.trace.as_ref()),
-        );
-        let election = Election::new(candidate.clone(), now, &mut random);
-        let tracer = Tracer::started(
-            store.trace.clone(),
-            Kind::Election,
-            store.document(lease.as_str()),
-            (now, random),
-            &candidate,
-        );
-        let (news_sender, news) = news_channel();
-        let (store, store_info) = MongoStore::new(store, lease, news_sender);
-        let (status, _) = watch::channel(election.status().clone());
-        let inputs = mpsc::channel(INPUTS_MAX);
+        let traced = (Kind::Election, store.document(lease.as_str()));
+        let (candidate, events) =
+            PreparedLoop::new(store.trace.clone(), traced, &candidate, Election::new);
+        let (store, store_info) = MongoStore::new(store, lease, events);
         Self {
-            election,
+            candidate,
             store,
-            news,
-            status,
             store_info,
-            inputs,
             operation_timeout,
-            tracer,
         }
     }
 
     /// Returns a receiver of the candidate's status.
     pub fn status(&self) -> watch::Receiver<Status> {
-        self.status.subscribe()
+        self.candidate.status.subscribe()
     }
 
     /// Returns a receiver of the deployment that keeps the lease; `None` until it is known.
@@ -252,39 +223,16 @@ impl ElectorBuilder {
 
     /// Returns a sender for inputs from this machine: signals and workload confirmations.
     pub fn inputs(&self) -> mpsc::Sender<Input> {
-        self.inputs.0.clone()
+        self.candidate.inputs.clone()
     }
 
     /// Starts contending. Must be called inside a tokio runtime.
     pub fn start(self, surfaces: impl Surfaces + 'static) -> Elector {
-        let receiver = self.status.subscribe();
-        let (sender, inputs) = self.inputs;
         let watcher = tokio::spawn(self.store.clone().watch());
-        let channels = Channels {
-            status: self.status,
-            inputs,
-            news: self.news,
-        };
         let host = ElectionHost::new(self.store.clone(), surfaces);
-        let mut runner = EventLoop::new(
-            self.election,
-            host,
-            channels,
-            self.operation_timeout,
-            self.tracer,
-        );
         Elector {
-            status: receiver,
-            inputs: sender,
+            candidate: self.candidate.start(host, self.operation_timeout),
             store: self.store,
-            runner: Some(tokio::spawn(async move {
-                runner.run().await?;
-                Ok(match runner.machine.is_left_to_expire() {
-                    true => ReleaseOutcome::Unconfirmed,
-                    false => ReleaseOutcome::Released,
-                })
-            })),
-            ended: None,
             watcher,
         }
     }
@@ -299,12 +247,13 @@ impl Elector {
 
     /// Returns a receiver of the candidate's status. Use [`Status::at`] to check its authority.
     pub fn status(&self) -> watch::Receiver<Status> {
-        self.status.clone()
+        self.candidate.status.clone()
     }
 
     /// Returns the authority at this instant; `None` if another candidate may lead.
     pub fn authority(&self) -> Option<Authority> {
-        self.status
+        self.candidate
+            .status
             .borrow()
             .at(leasehold_clock::boot_now())
             .authority
@@ -312,19 +261,18 @@ impl Elector {
 
     /// Steps down if leading, and does not contend for a cooldown period.
     pub async fn step_down(&self) {
-        // A runner that has exited has stepped down.
-        let _ = self.inputs.send(Input::StepDown).await;
+        self.candidate.send(Input::StepDown).await;
     }
 
     /// Sets the health of the workload. While it is unhealthy, this candidate steps down and does
     /// not contend.
     pub async fn set_healthy(&self, healthy: bool) {
-        let _ = self.inputs.send(Input::Health { healthy }).await;
+        self.candidate.send(Input::Health { healthy }).await;
     }
 
     /// Confirms that the workload stopped its work under `token`.
     pub async fn workload_done(&self, token: Token) {
-        let _ = self.inputs.send(Input::WorkloadDone { token }).await;
+        self.candidate.send(Input::WorkloadDone { token }).await;
     }
 
     /// Steps down, releases the lease, and ends. Returns when the release is acknowledged.
@@ -332,7 +280,7 @@ impl Elector {
     /// # Errors
     /// Same as [`Elector::wait`].
     pub async fn stop(mut self) -> Result<(), ElectorError> {
-        let _ = self.inputs.send(Input::Shutdown).await;
+        self.candidate.send(Input::Shutdown).await;
         let ended = self.wait().await;
         self.close().await;
         ended
@@ -346,13 +294,7 @@ impl Elector {
     /// [`ElectorError::Fault`] if the candidate failed: the kernel provided no timer, or a task
     /// panicked.
     pub async fn wait(&mut self) -> Result<(), ElectorError> {
-        if let Some(runner) = &mut self.runner {
-            let ended = runner.await;
-            self.runner = None;
-            let ended = ended.unwrap_or_else(|error| Err(io::Error::other(error)));
-            self.ended = Some(ended.map_err(ElectorError::Fault)?);
-        }
-        match self.ended {
+        match self.candidate.wait().await.map_err(ElectorError::Fault)? {
             Some(ReleaseOutcome::Released) => Ok(()),
             Some(ReleaseOutcome::Unconfirmed) => Err(ElectorError::Unconfirmed),
             None => {
@@ -373,13 +315,13 @@ impl Drop for Elector {
     /// runs.
     fn drop(&mut self) {
         self.watcher.abort();
-        if self.runner.is_some() {
+        if self.candidate.task.is_some() {
             // If the queue is full, the loop finds it closed after the last request in it, unless
             // another handle (`ElectorBuilder::inputs`) exists.
-            if self.inputs.try_send(Input::Shutdown).is_err()
+            if self.candidate.inputs.try_send(Input::Shutdown).is_err()
                 && let Ok(runtime) = Handle::try_current()
             {
-                let inputs = self.inputs.clone();
+                let inputs = self.candidate.inputs.clone();
                 runtime.spawn(async move { inputs.send(Input::Shutdown).await });
             }
         }

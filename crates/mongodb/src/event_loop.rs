@@ -5,14 +5,17 @@
 //! authority that went with it. Store calls are left to [`calls`](crate::calls), which never drops
 //! one.
 
+mod handle;
+
 use std::borrow::Cow;
 use std::future::Future;
 use std::io;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
 use serde::Serialize;
+
+pub(crate) use self::handle::{LoopHandle, PreparedLoop};
 
 use crate::calls::{AnsweredCall, InFlight};
 use crate::store::{CallOutcome, StoreEvent};
@@ -25,7 +28,7 @@ pub(crate) trait Machine {
     /// An event or a request.
     type Input: Send + Serialize;
     /// An action to carry out.
-    type Effect: Serialize;
+    type Effect: Send + Serialize;
     /// The published state.
     type Status: Clone + PartialEq + Send + Sync + 'static;
     /// The outcome of a store call.
@@ -99,8 +102,10 @@ pub(crate) trait Host {
     type Machine: Machine;
     /// The content of an event of the change stream.
     type Hint;
-    /// The result of the machine's life.
-    type End;
+    /// The content of the last effect.
+    type End: Send;
+    /// The result of the loop.
+    type Result: Send + 'static;
 
     /// Reports a new status.
     fn published(&mut self, status: &Status<Self>);
@@ -122,6 +127,12 @@ pub(crate) trait Host {
     fn event(&mut self) -> impl Future<Output = Input<Self>> + Send {
         std::future::pending()
     }
+    /// Ends the IO after the last effect, or after a fault of the loop.
+    fn finish(
+        &mut self,
+        machine: &Self::Machine,
+        end: io::Result<Self::End>,
+    ) -> impl Future<Output = io::Result<Self::Result>> + Send;
 }
 
 /// The input of a host's machine.
@@ -131,50 +142,25 @@ pub(crate) type Status<H> = <<H as Host>::Machine as Machine>::Status;
 /// The store calls in flight of a host's machine.
 pub(crate) type CallsInFlight<H> = InFlight<CallId, <<H as Host>::Machine as Machine>::Outcome>;
 
-/// The receiving ends of a loop, and its status.
-pub(crate) struct Channels<H: Host + ?Sized> {
-    /// The published status.
-    pub(crate) status: watch::Sender<Status<H>>,
-    /// Requests of the program: signals, confirmations of the workload.
-    pub(crate) inputs: mpsc::Receiver<Input<H>>,
-    /// Events of the store.
-    pub(crate) news: mpsc::Receiver<StoreEvent<H::Hint>>,
-}
-
 /// A machine, its host, and the loop between them.
-pub(crate) struct EventLoop<H: Host> {
-    pub(crate) machine: H::Machine,
-    pub(crate) host: H,
-    channels: Channels<H>,
-    /// True once every sender of inputs has been dropped.
-    abandoned: bool,
-    calls: CallsInFlight<H>,
+struct EventLoop<H: Host> {
+    machine: H::Machine,
+    host: H,
     tracer: Tracer,
+    status: watch::Sender<Status<H>>,
+    requests: mpsc::Receiver<Input<H>>,
+    /// True once every sender of requests has been dropped.
+    abandoned: bool,
+    events: mpsc::Receiver<StoreEvent<H::Hint>>,
+    calls: CallsInFlight<H>,
 }
 
 impl<H: Host> EventLoop<H> {
-    pub(crate) fn new(
-        machine: H::Machine,
-        host: H,
-        channels: Channels<H>,
-        operation_timeout: Duration,
-        tracer: Tracer,
-    ) -> Self {
-        Self {
-            machine,
-            host,
-            channels,
-            abandoned: false,
-            calls: InFlight::new(operation_timeout),
-            tracer,
-        }
-    }
-
     /// Runs until the last effect.
     ///
     /// # Errors
     /// If the kernel provides no timer.
-    pub(crate) async fn run(&mut self) -> io::Result<H::End> {
+    async fn run(&mut self) -> io::Result<H::End> {
         let mut timer = BootTimer::new()?;
         let mut input = H::Machine::TICK;
         loop {
@@ -200,7 +186,7 @@ impl<H: Host> EventLoop<H> {
 
     fn publish(&mut self) {
         let status = self.machine.status();
-        let changed = self.channels.status.send_if_modified(|published| {
+        let changed = self.status.send_if_modified(|published| {
             let changed = *published != *status;
             if changed {
                 published.clone_from(&*status);
@@ -215,7 +201,6 @@ impl<H: Host> EventLoop<H> {
     /// Waits for the next event. The timer has priority, so that deadlines are kept even under a
     /// flood of store events.
     async fn next_input(&mut self, timer: &mut BootTimer) -> io::Result<Input<H>> {
-        let Channels { inputs, news, .. } = &mut self.channels;
         loop {
             tokio::select! {
                 biased;
@@ -224,7 +209,7 @@ impl<H: Host> EventLoop<H> {
                     return Ok(H::Machine::TICK);
                 }
                 input = self.host.event() => return Ok(input),
-                input = inputs.recv(), if !self.abandoned => {
+                input = self.requests.recv(), if !self.abandoned => {
                     self.abandoned = input.is_none();
                     if let Some(input) = &input {
                         self.host.received(input);
@@ -238,7 +223,7 @@ impl<H: Host> EventLoop<H> {
                     }
                     return Ok(H::Machine::reply(reply.call, reply.outcome));
                 }
-                Some(news) = news.recv() => {
+                Some(news) = self.events.recv() => {
                     if let Some(input) = self.host.news(news) {
                         return Ok(input);
                     }
@@ -253,8 +238,10 @@ mod tests {
     use leasehold_core::election::Outcome;
     use leasehold_core::trace::Kind;
 
+    use std::time::Duration;
+
     use super::*;
-    use crate::trace::Drawn;
+    use crate::event_loop::handle::INPUTS_MAX;
 
     /// Records its inputs and ends when it is abandoned.
     #[derive(Default)]
@@ -306,6 +293,7 @@ mod tests {
         type Machine = Recorder;
         type Hint = ();
         type End = ();
+        type Result = (Vec<&'static str>, Vec<usize>);
 
         fn published(&mut self, status: &usize) {
             self.0.push(*status);
@@ -320,6 +308,14 @@ mod tests {
         fn news(&mut self, _: StoreEvent<()>) -> Option<&'static str> {
             Some("news")
         }
+
+        async fn finish(
+            &mut self,
+            recorder: &Recorder,
+            end: io::Result<()>,
+        ) -> io::Result<Self::Result> {
+            end.map(|()| (recorder.inputs.clone(), self.0.clone()))
+        }
     }
 
     #[test]
@@ -328,25 +324,18 @@ mod tests {
             .enable_all()
             .build();
         runtime.expect("a runtime").block_on(async {
-            let (sender, inputs) = mpsc::channel(1);
-            let (_news_sender, news) = mpsc::channel(1);
-            let (status, _) = watch::channel(0);
-            let channels = Channels {
-                status,
-                inputs,
-                news,
-            };
-            sender.try_send("request").expect("room");
-            assert!(sender.try_send("no room").is_err());
-            drop(sender);
-            let (machine, host) = (Recorder::default(), Surface::default());
-            let now = (BootTime::default(), Drawn::default());
-            let tracer = Tracer::started(None, Kind::Election, String::new(), now, &());
-            let mut runner =
-                EventLoop::new(machine, host, channels, Duration::from_secs(1), tracer);
-            runner.run().await.expect("a timer");
-            assert_eq!(runner.machine.inputs, ["tick", "request", "abandoned"]);
-            assert_eq!(runner.host.0, [1, 2, 3], "published before the effects");
+            let traced = (Kind::Election, String::new());
+            let create = |(), _, _: &mut dyn Randomness| Recorder::default();
+            let (prepared, _events) = PreparedLoop::new(None, traced, &(), create);
+            while prepared.inputs.try_send("request").is_ok() {}
+            let started = prepared.start(Surface::default(), Duration::from_secs(1));
+            drop(started.inputs);
+            let ended = started.task.expect("it runs").await.expect("no panic");
+            let (inputs, published) = ended.expect("a timer");
+            let requests = vec!["request"; INPUTS_MAX];
+            assert_eq!(inputs, [vec!["tick"], requests, vec!["abandoned"]].concat());
+            let each: Vec<_> = (1..=inputs.len()).collect();
+            assert_eq!(published, each, "published before the effects");
         });
     }
 }

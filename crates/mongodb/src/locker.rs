@@ -11,8 +11,7 @@ mod store_health;
 use std::fmt;
 use std::io;
 
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 
 pub use self::error::LockError;
 pub use self::guard::{Lock, LockGuard};
@@ -20,22 +19,15 @@ pub use self::store_health::{StoreHealth, waits_for_others};
 
 use self::host::LockHost;
 use crate::calls::AnsweredCall;
-use crate::event_loop::{Channels, EventLoop};
+use crate::event_loop::{LoopHandle, PreparedLoop};
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::{LockClient, MongoLockStore};
 use crate::store::{Failure, StoreInfo};
-use crate::trace::{Drawn, Tracer};
 use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
 use leasehold_core::lock::{
     AtLeast, End, Input, LockContender, Loss, Notice, Observations, OncePer, Options, Status, Want,
 };
 use leasehold_core::trace::Kind;
-
-/// Capacity of the queue of signals and ends of the work: one operator and one job send fewer in
-/// one turn of the event loop.
-const INPUTS_MAX: usize = 16;
-/// Capacity of the queue of store events: a burst of changes of one document on one stream.
-const NEWS_MAX: usize = 64;
 
 /// Options of a lock contender: [`LockerOptions::new`] and assignments to the fields.
 #[derive(Debug, Clone)]
@@ -120,38 +112,17 @@ pub struct Finished {
 /// Dropping the handle leaves the queue or releases the lock, provided that the runtime still runs.
 #[must_use = "dropping it leaves the queue or releases the lock"]
 pub struct Locker {
-    status: watch::Receiver<Status>,
+    contender: LoopHandle<LockContender, Finished>,
     store: MongoLockStore,
     store_info: watch::Receiver<Option<StoreInfo>>,
-    inputs: mpsc::Sender<Input>,
-    /// `None` after the runner has exited.
-    runner: Option<JoinHandle<io::Result<Finished>>>,
-    /// The result of a runner that has exited without a fault.
-    finished: Option<Finished>,
 }
 
 impl fmt::Debug for Locker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locker")
-            .field("status", &*self.status.borrow())
+            .field("status", &*self.contender.status.borrow())
             .finish_non_exhaustive()
     }
-}
-
-/// Runs a contender to its end and closes its connections.
-async fn run(mut runner: EventLoop<LockHost<impl LockSurfaces>>) -> io::Result<Finished> {
-    let ended = runner.run().await;
-    let EventLoop { machine, host, .. } = &mut runner;
-    let finished = ended.map(|end| Finished {
-        end,
-        token_highest: machine.token_highest(),
-        observations: machine.observations().clone(),
-    });
-    if let Ok(finished) = &finished {
-        host.surfaces.finished(finished);
-    }
-    host.shut_down().await;
-    finished
 }
 
 impl Locker {
@@ -198,52 +169,24 @@ impl Locker {
             token_remembered,
             observations,
         };
-        let (now, mut random) = (
-            leasehold_clock::boot_now(),
-            Drawn::kept_for(store.trace.as_ref()),
-        );
-        let started = contender.clone();
-        let contender = LockContender::new(contender, now, &mut random);
-        let tracer = Tracer::started(
-            store.trace.clone(),
-            Kind::Lock,
-            store.document(name.as_str()),
-            (now, random),
-            &started,
-        );
-        let (news_sender, news) = mpsc::channel(NEWS_MAX);
+        let traced = (Kind::Lock, store.document(name.as_str()));
+        let (contender, events) =
+            PreparedLoop::new(store.trace.clone(), traced, &contender, LockContender::new);
         let (store, store_info) = match client {
-            Some(client) => client.store(name, news_sender),
-            None => MongoLockStore::new(store, name, news_sender),
-        };
-        let (status_sender, status) = watch::channel(contender.status());
-        let (inputs, inputs_receiver) = mpsc::channel(INPUTS_MAX);
-        let channels = Channels {
-            status: status_sender,
-            inputs: inputs_receiver,
-            news,
+            Some(client) => client.store(name, events),
+            None => MongoLockStore::new(store, name, events),
         };
         let host = LockHost::new(store.clone(), surfaces);
-        let runner = EventLoop::new(
-            contender,
-            host,
-            channels,
-            timings.operation_timeout(),
-            tracer,
-        );
         Ok(Self {
-            status,
+            contender: contender.start(host, timings.operation_timeout()),
             store,
             store_info,
-            inputs,
-            runner: Some(tokio::spawn(run(runner))),
-            finished: None,
         })
     }
 
     /// Returns a receiver of the contender's status. Use [`Status::at`] to check its authority.
     pub fn status(&self) -> watch::Receiver<Status> {
-        self.status.clone()
+        self.contender.status.clone()
     }
 
     /// Returns a receiver of the deployment that keeps the lock; `None` until it is known.
@@ -265,7 +208,8 @@ impl Locker {
 
     /// Returns the authority at this instant; `None` if the lock is not held.
     pub fn authority(&self) -> Option<Authority> {
-        self.status
+        self.contender
+            .status
             .borrow()
             .authority_at(leasehold_clock::boot_now())
     }
@@ -273,33 +217,32 @@ impl Locker {
     /// Ends the wait. A lock that is already held is released, so nothing may run under it any
     /// longer.
     pub async fn give_up(&self) {
-        // A runner that has exited has given up.
-        let _ = self.inputs.send(Input::GiveUp).await;
+        self.contender.send(Input::GiveUp).await;
     }
 
     /// Requests [`Locker::give_up`] without waiting for its turn. Only for a contender that has had no
     /// other request, so that its queue has room.
     fn request_to_give_up(&self) {
-        let _ = self.inputs.try_send(Input::GiveUp);
+        let _ = self.contender.inputs.try_send(Input::GiveUp);
     }
 
     /// Reports that the work under the lock is over and confirmed gone, and releases the lock.
     /// After a loss it confirms that nothing runs under the lost claim.
     pub async fn release(&self) {
-        let _ = self.inputs.send(Input::Release).await;
+        self.contender.send(Input::Release).await;
     }
 
     /// Releases the lock after work that succeeded, and records the success if the options request
     /// it.
     pub async fn succeed(&self) {
-        let _ = self.inputs.send(Input::Succeeded).await;
+        self.contender.send(Input::Succeeded).await;
     }
 
     /// Ends without releasing the lock, for work that may continue although the lock is lost, or
     /// that is not awaited. The entry stays until it expires.
     pub fn abandon(mut self) {
-        if let Some(runner) = self.runner.take() {
-            runner.abort();
+        if let Some(event_loop) = self.contender.task.take() {
+            event_loop.abort();
         }
     }
 
@@ -309,12 +252,7 @@ impl Locker {
     /// # Errors
     /// If the contender failed: the kernel provided no timer, or a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
-        if let Some(runner) = &mut self.runner {
-            let ended = runner.await;
-            self.runner = None;
-            self.finished = Some(ended.map_err(io::Error::other)??);
-        }
-        let finished = self.finished.clone();
+        let finished = self.contender.wait().await?;
         finished.ok_or_else(|| io::Error::other("the contender has failed before"))
     }
 }

@@ -1,10 +1,12 @@
 //! The IO of an election: carries out its effects and reports to the program's surfaces.
 
 use std::borrow::Cow;
+use std::io;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use super::ReleaseOutcome;
 use crate::calls::AnsweredCall;
 use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::{FailoverSettings, Failure, Store, StoreEvent, StoreInfo};
@@ -13,11 +15,8 @@ use leasehold_core::election::{
     Token, Transition, Watch,
 };
 
-/// Capacity of the queue of store events.
-const NEWS_QUEUE_MAX: usize = 64;
-
-/// Callbacks of a candidate's runner to the rest of the program. Callbacks that matter for safety
-/// have no default; the others do nothing by default.
+/// Callbacks of a candidate to the rest of the program. Callbacks that matter for safety have no
+/// default; the others do nothing by default.
 pub trait Surfaces: Send {
     /// A new status was published; files may be rewritten.
     fn published(&mut self, status: &Status);
@@ -77,11 +76,6 @@ impl Surfaces for NoSurfaces {
     fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
 }
 
-/// Creates the queue for [`StoreEvent`], with the capacity that an election needs.
-pub(super) fn news_channel() -> (mpsc::Sender<StoreEvent>, mpsc::Receiver<StoreEvent>) {
-    mpsc::channel(NEWS_QUEUE_MAX)
-}
-
 state_machine!(Election, abandoned: Shutdown, status: Cow::Borrowed);
 
 /// The store and the surfaces of an election.
@@ -109,6 +103,7 @@ impl<S: Store + Clone, F: Surfaces> Host for ElectionHost<S, F> {
     type Machine = Election;
     type Hint = Watch;
     type End = ();
+    type Result = ReleaseOutcome;
 
     fn published(&mut self, status: &Status) {
         self.surfaces.published(status);
@@ -172,6 +167,17 @@ impl<S: Store + Clone, F: Surfaces> Host for ElectionHost<S, F> {
             Input::Reconfigure(tunables) => self.store.set_timings(tunables.timings),
             _ => {}
         }
+    }
+
+    async fn finish(
+        &mut self,
+        election: &Election,
+        end: io::Result<()>,
+    ) -> io::Result<ReleaseOutcome> {
+        end.map(|()| match election.is_left_to_expire() {
+            true => ReleaseOutcome::Unconfirmed,
+            false => ReleaseOutcome::Released,
+        })
     }
 
     async fn event(&mut self) -> Input {

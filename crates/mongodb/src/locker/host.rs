@@ -1,10 +1,11 @@
 //! The IO of a contender for a lock: carries out its effects and reports to the program's surfaces.
 
 use std::borrow::Cow;
+use std::io;
 
 use tokio::task::JoinHandle;
 
-use super::LockSurfaces;
+use super::{Finished, LockSurfaces};
 use crate::calls::AnsweredCall;
 use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::StoreEvent;
@@ -17,7 +18,7 @@ state_machine!(LockContender, abandoned: Abandoned, status: Cow::Owned);
 /// The store and the surfaces of a contender.
 pub(super) struct LockHost<F> {
     store: MongoLockStore,
-    pub(super) surfaces: F,
+    surfaces: F,
     /// The followed claim and the task that follows it, which makes no calls.
     watching: Option<(Claim, JoinHandle<()>)>,
 }
@@ -29,12 +30,6 @@ impl<F> LockHost<F> {
             surfaces,
             watching: None,
         }
-    }
-
-    /// Closes the connections.
-    pub(super) async fn shut_down(&mut self) {
-        self.watch(None);
-        self.store.shut_down().await;
     }
 
     /// Follows this claim instead of the previous one.
@@ -51,6 +46,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
     type Machine = LockContender;
     type Hint = ClaimHint;
     type End = End;
+    type Result = Finished;
 
     fn published(&mut self, _: &Status) {}
 
@@ -98,6 +94,24 @@ impl<F: LockSurfaces> Host for LockHost<F> {
             | StoreEvent::Failover(_) => {}
         }
         None
+    }
+
+    async fn finish(
+        &mut self,
+        contender: &LockContender,
+        end: io::Result<End>,
+    ) -> io::Result<Finished> {
+        let finished = end.map(|end| Finished {
+            end,
+            token_highest: contender.token_highest(),
+            observations: contender.observations().clone(),
+        });
+        if let Ok(finished) = &finished {
+            self.surfaces.finished(finished);
+        }
+        self.watch(None);
+        self.store.shut_down().await;
+        finished
     }
 }
 
