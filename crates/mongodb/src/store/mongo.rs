@@ -32,7 +32,6 @@ mod tls;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mongodb::Collection;
 use mongodb::bson::{DateTime, Document};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -40,12 +39,11 @@ pub use self::history::PastHolder;
 pub use self::options::{StoreOptions, UriName, UriProvider, WatchMode};
 
 use self::connection::{Deployment, Monitoring, PrimaryObserver, SendError};
-use self::follow::{HintEvent, Source, StreamEvent, StreamHandler};
 use self::hints::Hints;
 use self::ignored_request::IgnoredRequest;
 use self::roll_call::RollCallId;
 use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
-use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Timings, Watch};
+use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Timings};
 
 /// A lease in a MongoDB collection.
 #[derive(Clone)]
@@ -232,83 +230,6 @@ impl Store for MongoStore {
 
     fn set_timings(&self, timings: Timings) {
         self.shared.deployment.set_timings(timings);
-    }
-}
-
-impl StreamHandler for MongoStore {
-    type Hint = Watch;
-
-    fn deployment(&self) -> &Arc<Deployment> {
-        &self.shared.deployment
-    }
-
-    fn pipeline(&self) -> Vec<Document> {
-        change_stream::pipeline(self.shared.lease.as_str()).into()
-    }
-
-    async fn source(&self, leases: &Collection<Document>) -> Source {
-        let LeaseInner {
-            hints,
-            lease,
-            deployment,
-            news,
-            ..
-        } = &*self.shared;
-        let mode = hints.mode();
-        let source = match mode {
-            WatchMode::Stream => Source::Stream,
-            WatchMode::Poll => Source::Nothing,
-            WatchMode::Auto | WatchMode::Hints => {
-                let await_max = follow::await_max(deployment.timings());
-                match hints.open(leases, lease, await_max).await {
-                    Ok(cursor) if hints.are_wanted() => Source::Hints(Box::new(cursor)),
-                    Ok(_) => Source::Stream,
-                    Err(refusal) => {
-                        let failure = refusal.failure(deployment);
-                        let _ = news.send(StoreEvent::HintsFailed(failure)).await;
-                        match mode {
-                            WatchMode::Hints => Source::Nothing,
-                            _ => Source::Stream,
-                        }
-                    }
-                }
-            }
-        };
-        hints.follows(matches!(source, Source::Hints(_)));
-        source
-    }
-
-    fn interpret(&self, event: HintEvent) -> Option<Watch> {
-        Some(match event {
-            HintEvent::Opened => Watch::HintsOpened,
-            HintEvent::Hint => Watch::Hint,
-        })
-    }
-
-    fn hint(&self, heard: StreamEvent) -> Watch {
-        match heard {
-            StreamEvent::Opened | StreamEvent::OpenedSince => {
-                // Earlier changes are not reported, so no event may be applied to the document
-                // known before.
-                *self.shared.newest() = None;
-                match self.shared.deployment.has_late_streams() {
-                    true => Watch::LateStreamOpened,
-                    false => Watch::Opened,
-                }
-            }
-            StreamEvent::Change(event) => {
-                self.answer_roll_call(roll_call::in_event(&event));
-                let watch = change_stream::hint(*event, &mut self.shared.newest());
-                self.shared.choose_source();
-                watch
-            }
-            StreamEvent::Alive => Watch::Alive,
-            StreamEvent::Lost => Watch::Lost,
-        }
-    }
-
-    fn news(&self) -> &mpsc::Sender<StoreEvent> {
-        &self.shared.news
     }
 }
 

@@ -143,7 +143,7 @@ fn history() -> Vec<(Document, Document)> {
 
 fn applied(event: &Document, newest: &mut Option<Document>) -> Watch {
     let event = self::event(event.clone()).expect("an event of the server's");
-    change_stream::hint(event, newest)
+    change_stream::apply_event(event, newest)
 }
 
 const WRITES: usize = 14;
@@ -166,7 +166,7 @@ proptest! {
             let Some(event) = event(fields.clone()) else { continue };
             let kind = fields.get_str("operationType").unwrap_or_default();
             let tells = ["insert", "replace", "update"].contains(&kind);
-            let lease = match change_stream::hint(event, &mut newest) {
+            let lease = match change_stream::apply_event(event, &mut newest) {
                 Watch::Changed(lease) => Some(lease),
                 Watch::Unclear => None,
                 other @ (Watch::Opened
@@ -247,7 +247,7 @@ fn events_of_the_corpus_say_what_the_newest_document_is_or_ask_for_a_read() {
             };
             accepted += 1;
             let mut newest = known.clone();
-            let watch = change_stream::hint(event, &mut newest);
+            let watch = change_stream::apply_event(event, &mut newest);
             let lease = newest.as_ref().and_then(read);
             let expected = lease.map_or(Watch::Unclear, Watch::Changed);
             assert_eq!(watch, expected, "{fields} after {known:?}");

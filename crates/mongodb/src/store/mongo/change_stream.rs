@@ -5,42 +5,106 @@
 //! mixture is harmless and short-lived: it carries an old revision, on which no write can succeed,
 //! and the events that follow repair it.
 
+use std::sync::Arc;
+
+use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
+use tokio::sync::mpsc;
 
-use super::document;
+use super::connection::Deployment;
+use super::follow::{self, Source, StreamEvent, StreamHandler};
+use super::options::WatchMode;
+use super::{LeaseInner, MongoStore, document, roll_call};
+use crate::store::StoreEvent;
 use leasehold_core::election::{Found, Watch};
 
-/// Maximum size of a part of an event. A larger part stays on the server, and the document is read
-/// instead. A lease is a hundred times smaller, but another program may write megabytes of other
-/// data into its document.
-const PART_MAX: i32 = 128 * 1024;
+impl StreamHandler for MongoStore {
+    type Hint = Watch;
+
+    fn deployment(&self) -> &Arc<Deployment> {
+        &self.shared.deployment
+    }
+
+    fn pipeline(&self) -> Vec<Document> {
+        pipeline(self.shared.lease.as_str()).into()
+    }
+
+    async fn source(&self, leases: &Collection<Document>) -> Source {
+        let LeaseInner {
+            hints,
+            lease,
+            deployment,
+            news,
+            ..
+        } = &*self.shared;
+        let mode = hints.mode();
+        let source = match mode {
+            WatchMode::Stream => Source::Stream,
+            WatchMode::Poll => Source::Nothing,
+            WatchMode::Auto | WatchMode::Hints => {
+                let await_max = follow::await_max(deployment.timings());
+                match hints.open(leases, lease, await_max).await {
+                    Ok(cursor) if hints.are_wanted() => Source::Hints(Box::new(cursor)),
+                    Ok(_) => Source::Stream,
+                    Err(refusal) => {
+                        let failure = refusal.failure(deployment);
+                        let _ = news.send(StoreEvent::HintsFailed(failure)).await;
+                        match mode {
+                            WatchMode::Hints => Source::Nothing,
+                            _ => Source::Stream,
+                        }
+                    }
+                }
+            }
+        };
+        hints.follows(matches!(source, Source::Hints(_)));
+        source
+    }
+
+    fn interpret(&self, event: StreamEvent) -> Watch {
+        match event {
+            StreamEvent::Opened | StreamEvent::OpenedSince => {
+                // Earlier changes are not reported, so no event may be applied to the document
+                // known before.
+                *self.shared.newest() = None;
+                match self.shared.deployment.has_late_streams() {
+                    true => Watch::LateStreamOpened,
+                    false => Watch::Opened,
+                }
+            }
+            StreamEvent::Change(event) => {
+                self.answer_roll_call(roll_call::in_event(&event));
+                let watch = apply_event(*event, &mut self.shared.newest());
+                self.shared.choose_source();
+                watch
+            }
+            StreamEvent::Alive => Watch::Alive,
+            StreamEvent::HintsOpened => Watch::HintsOpened,
+            StreamEvent::Hint => Watch::Hint,
+            StreamEvent::Lost => Watch::Lost,
+        }
+    }
+
+    fn events(&self) -> &mpsc::Sender<StoreEvent> {
+        &self.shared.news
+    }
+}
 
 /// Selects the events of this lease, and those that end the stream.
 pub(super) fn pipeline(name: &str) -> [Document; 2] {
     let mine = doc! { "documentKey._id": name };
-    [doc! { "$match": { "$or": [mine, ends()] } }, small_parts()]
+    [
+        doc! { "$match": { "$or": [mine, follow::ends()] } },
+        follow::small_parts(),
+    ]
 }
 
-/// Selects the events that end a stream.
-pub(super) fn ends() -> Document {
-    doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } }
-}
-
-/// Returns the stage that removes large parts from events.
-pub(super) fn small_parts() -> Document {
-    let small = |part: &str| {
-        let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
-        doc! { "$cond": [fits, part, "$$REMOVE"] }
-    };
-    doc! { "$set": {
-        "fullDocument": small("$fullDocument"),
-        "updateDescription": small("$updateDescription"),
-    } }
-}
-
-/// Interprets an event, and updates `newest` accordingly.
-pub(super) fn hint(event: ChangeStreamEvent<Document>, newest: &mut Option<Document>) -> Watch {
+/// Applies an event to the newest known document.
+pub(super) fn apply_event(
+    event: ChangeStreamEvent<Document>,
+    newest: &mut Option<Document>,
+) -> Watch {
     match event.operation_type {
         OperationType::Insert | OperationType::Replace => *newest = event.full_document,
         OperationType::Update => {
@@ -138,12 +202,18 @@ mod tests {
         );
         let mut newest = Some(lease);
         assert!(matches!(
-            hint(event(vec![]), &mut newest),
+            apply_event(event(vec![]), &mut newest),
             Watch::Changed(_)
         ));
         let others = event(vec!["roll_call", "actions.3"]);
-        assert!(matches!(hint(others, &mut newest), Watch::Changed(_)));
-        assert_eq!(hint(event(vec!["paused"]), &mut newest), Watch::Unclear);
+        assert!(matches!(
+            apply_event(others, &mut newest),
+            Watch::Changed(_)
+        ));
+        assert_eq!(
+            apply_event(event(vec!["paused"]), &mut newest),
+            Watch::Unclear
+        );
         assert_eq!(newest, None, "until the read brings the next one");
     }
 }

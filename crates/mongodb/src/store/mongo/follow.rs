@@ -1,13 +1,13 @@
 //! Follows a change stream indefinitely, retrying after failures.
 //!
-//! The listener interprets the events.
+//! The handler interprets the events.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use mongodb::Collection;
-use mongodb::bson::{Document, Timestamp};
+use mongodb::bson::{Document, Timestamp, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ChangeStreamEvent;
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
@@ -29,6 +29,11 @@ const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 /// retried as rarely as a server without change streams.
 const REFUSALS_MAX: u32 = 10;
 
+/// Maximum size of a part of an event. A larger part stays on the server, and the document is read
+/// instead. A lease is a hundred times smaller, but another program may write megabytes of other
+/// data into its document.
+const PART_MAX: i32 = 128 * 1024;
+
 /// An event of a stream.
 pub(super) enum StreamEvent {
     /// The stream is open; changes that a read from now on may not show will be reported.
@@ -39,17 +44,12 @@ pub(super) enum StreamEvent {
     Change(Box<ChangeStreamEvent<Document>>),
     /// Nothing changed, and the stream is alive.
     Alive,
-    /// The stream is closed, or could not be opened.
-    Lost,
-}
-
-/// An event of the cursor on hints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HintEvent {
-    /// The cursor is open.
-    Opened,
+    /// The cursor on hints is open.
+    HintsOpened,
     /// Something may have changed.
     Hint,
+    /// The stream or cursor is closed, or could not be opened.
+    Lost,
 }
 
 /// Source of changes that is followed.
@@ -77,17 +77,30 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
         None
     }
     /// Interprets an event.
-    fn hint(&self, heard: StreamEvent) -> Self::Hint;
+    fn interpret(&self, event: StreamEvent) -> Self::Hint;
     /// Chooses what is followed, and opens it if it is not a change stream.
     fn source(&self, _: &Collection<Document>) -> impl Future<Output = Source> + Send {
         async { Source::Stream }
     }
-    /// Interprets an event of the cursor on hints.
-    fn interpret(&self, _: HintEvent) -> Option<Self::Hint> {
-        None
-    }
-    /// The channel that receives the hints.
-    fn news(&self) -> &mpsc::Sender<StoreEvent<Self::Hint>>;
+    /// The channel that receives the interpreted events.
+    fn events(&self) -> &mpsc::Sender<StoreEvent<Self::Hint>>;
+}
+
+/// Selects the events that end a stream.
+pub(super) fn ends() -> Document {
+    doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } }
+}
+
+/// Returns the stage that removes large parts from events.
+pub(super) fn small_parts() -> Document {
+    let small = |part: &str| {
+        let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
+        doc! { "$cond": [fits, part, "$$REMOVE"] }
+    };
+    doc! { "$set": {
+        "fullDocument": small("$fullDocument"),
+        "updateDescription": small("$updateDescription"),
+    } }
 }
 
 /// Maximum time without an event: the stream reports at least three times per lease duration,
@@ -117,17 +130,17 @@ enum StreamEnd {
 /// Otherwise each hanging stream would keep one of the pool's connections. Other calls of the
 /// driver are never dropped, because a write may land later. A getMore changes nothing, and the
 /// driver closes its connection.
-pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
-    let mut changes = listener.deployment().current_timings();
+pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
+    let mut changes = handler.deployment().current_timings();
     let mut refusals = 0;
-    let mut clients = listener.deployment().clients();
+    let mut clients = handler.deployment().clients();
     loop {
         let timings = *changes.borrow_and_update();
         let silence_max = await_max(timings) + timings.operation_timeout();
         let (signs, mut alive) = watch::channel(());
         // Dropping the set aborts the stream.
         let mut stream = JoinSet::new();
-        stream.spawn(follow(listener.clone(), signs));
+        stream.spawn(follow(handler.clone(), signs));
         let end = loop {
             tokio::select! {
                 sign = tokio::time::timeout(silence_max, alive.changed()) => match sign {
@@ -149,7 +162,7 @@ pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
                     "the change stream does not answer",
                     "the server or the network hangs; opening another one",
                 );
-                failed(&listener, failure).await;
+                failed(&handler, failure).await;
                 continue;
             }
             StreamEnd::Broken => timings.retry_interval(),
@@ -178,32 +191,32 @@ async fn ended(stream: &mut JoinSet<StreamEnd>) -> StreamEnd {
 }
 
 /// Follows one stream until it ends.
-async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> StreamEnd {
-    let deployment = listener.deployment();
+async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> StreamEnd {
+    let deployment = handler.deployment();
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
             // Each call reports why there is no client, so the stream does not. This refusal is the
             // exception, because it ends with the first call.
             if let SendError::Elsewhere(_) = error {
-                failed(&listener, deployment.failure(error)).await;
+                failed(&handler, deployment.failure(error)).await;
             }
             return StreamEnd::Broken;
         }
     };
-    match listener.source(&collection).await {
+    match handler.source(&collection).await {
         Source::Stream => {}
-        Source::Hints(cursor) => return follow_hints(listener, cursor, alive).await,
+        Source::Hints(cursor) => return follow_hints(handler, cursor, alive).await,
         Source::Nothing => {
-            report(&listener, StreamEvent::Lost).await;
+            report(&handler, StreamEvent::Lost).await;
             return StreamEnd::Lacking;
         }
     }
-    let opened = open(&listener, &collection).await;
+    let opened = open(&handler, &collection).await;
     let (mut stream, event) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            failed(&listener, deployment.describe(&error)).await;
+            failed(&handler, deployment.describe(&error)).await;
             deployment.stream_failed(&error).await;
             return if outcome::lacks_change_streams(&error) {
                 StreamEnd::Lacking
@@ -214,19 +227,19 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> Stre
             };
         }
     };
-    report(&listener, event).await;
+    report(&handler, event).await;
     loop {
         alive.send_replace(());
         match stream.next_if_any().await {
-            Ok(Some(event)) => report(&listener, StreamEvent::Change(Box::new(event))).await,
-            Ok(None) if stream.is_alive() => report(&listener, StreamEvent::Alive).await,
+            Ok(Some(event)) => report(&handler, StreamEvent::Change(Box::new(event))).await,
+            Ok(None) if stream.is_alive() => report(&handler, StreamEvent::Alive).await,
             // The collection was dropped or renamed. Reopen the stream; a read follows.
             Ok(None) => {
-                report(&listener, StreamEvent::Lost).await;
+                report(&handler, StreamEvent::Lost).await;
                 return StreamEnd::Broken;
             }
             Err(error) => {
-                failed(&listener, deployment.describe(&error)).await;
+                failed(&handler, deployment.describe(&error)).await;
                 deployment.stream_failed(&error).await;
                 return StreamEnd::Broken;
             }
@@ -242,17 +255,17 @@ type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 /// yet. A majority read that follows does not show that write either, so it would be missed. The
 /// stream therefore begins after the newest majority-acknowledged write.
 async fn open<L: StreamHandler>(
-    listener: &L,
+    handler: &L,
     collection: &Collection<Document>,
 ) -> Result<(Stream, StreamEvent), mongodb::error::Error> {
-    let deployment = listener.deployment();
+    let deployment = handler.deployment();
     let mut opening = collection
         .watch()
-        .pipeline(listener.pipeline())
+        .pipeline(handler.pipeline())
         .max_await_time(await_max(deployment.timings()))
         .read_concern(ReadConcern::majority())
         .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary));
-    let (since, event) = match listener.since() {
+    let (since, event) = match handler.since() {
         Some(since) => (Some(since), StreamEvent::OpenedSince),
         None => {
             let newest = deployment.majority_time(collection).await?;
@@ -279,49 +292,49 @@ fn after(time: Timestamp) -> Timestamp {
 
 /// Follows hints until their cursor ends.
 async fn follow_hints<L: StreamHandler>(
-    listener: L,
+    handler: L,
     mut cursor: Box<RawBatchCursor>,
     alive: watch::Sender<()>,
 ) -> StreamEnd {
-    report_hint(&listener, HintEvent::Opened).await;
+    report(&handler, StreamEvent::HintsOpened).await;
     loop {
         alive.send_replace(());
         match cursor.next().await {
             Some(Ok(batch)) => {
                 let hints = batch.doc_slices();
                 match hints.is_ok_and(|hints| hints.into_iter().next().is_some()) {
-                    true => report_hint(&listener, HintEvent::Hint).await,
-                    false => report(&listener, StreamEvent::Alive).await,
+                    true => report(&handler, StreamEvent::Hint).await,
+                    false => report(&handler, StreamEvent::Alive).await,
                 }
             }
             Some(Err(error)) => {
-                let failure = listener.deployment().describe(&error);
-                let _ = listener.news().send(StoreEvent::HintsFailed(failure)).await;
-                report(&listener, StreamEvent::Lost).await;
+                let failure = handler.deployment().describe(&error);
+                let _ = handler
+                    .events()
+                    .send(StoreEvent::HintsFailed(failure))
+                    .await;
+                report(&handler, StreamEvent::Lost).await;
                 return StreamEnd::Broken;
             }
             // The collection was dropped.
             None => {
-                report(&listener, StreamEvent::Lost).await;
+                report(&handler, StreamEvent::Lost).await;
                 return StreamEnd::Broken;
             }
         }
     }
 }
 
-async fn report_hint<L: StreamHandler>(listener: &L, event: HintEvent) {
-    if let Some(hint) = listener.interpret(event) {
-        let _ = listener.news().send(StoreEvent::Watch(hint)).await;
-    }
-}
-
-async fn report<L: StreamHandler>(listener: &L, heard: StreamEvent) {
-    let hint = listener.hint(heard);
+async fn report<L: StreamHandler>(handler: &L, event: StreamEvent) {
+    let hint = handler.interpret(event);
     // The receiver is gone only if the process is exiting or no longer needs events.
-    let _ = listener.news().send(StoreEvent::Watch(hint)).await;
+    let _ = handler.events().send(StoreEvent::Watch(hint)).await;
 }
 
-async fn failed<L: StreamHandler>(listener: &L, failure: Failure) {
-    let _ = listener.news().send(StoreEvent::WatchFailed(failure)).await;
-    report(listener, StreamEvent::Lost).await;
+async fn failed<L: StreamHandler>(handler: &L, failure: Failure) {
+    let _ = handler
+        .events()
+        .send(StoreEvent::WatchFailed(failure))
+        .await;
+    report(handler, StreamEvent::Lost).await;
 }

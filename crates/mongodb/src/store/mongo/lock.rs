@@ -21,11 +21,13 @@ use tokio::sync::{Notify, mpsc, watch};
 
 pub(crate) use self::client::LockClient;
 use self::client::OpenClient;
+pub(super) use self::document::read;
+use self::wake::ClaimFollower;
 
 use super::connection::{Deployment, Monitoring, SendError};
 use super::display::shown;
 use super::document::LOCK_KIND;
-use super::follow::{self, StreamEvent, StreamHandler};
+use super::follow;
 use super::history::{self, PastHolder};
 use super::options::StoreOptions;
 use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
@@ -90,15 +92,7 @@ impl MongoLockStore {
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let monitoring = Monitoring::of_locks(&options.timings);
         let (deployment, info) = Deployment::new(options, monitoring);
-        (Self::over(deployment, name, news), info)
-    }
-
-    fn over(
-        deployment: Arc<Deployment>,
-        name: LeaseName,
-        news: mpsc::Sender<StoreEvent<ClaimHint>>,
-    ) -> Self {
-        Self::sharing(deployment, name, news, None)
+        (Self::sharing(deployment, name, news, None), info)
     }
 
     fn sharing(
@@ -254,17 +248,11 @@ impl MongoLockStore {
         Ok(document)
     }
 
-    async fn write(&self, write: update::Write) -> Result<Outcome, SendError> {
-        Ok(outcome(self.written(write).await?.as_ref()))
-    }
-
-    async fn written(
-        &self,
-        (filter, update): update::Write,
-    ) -> Result<Option<Document>, SendError> {
+    async fn write(&self, (filter, update): update::Write) -> Result<Outcome, SendError> {
         let deployment = &self.shared.deployment;
         let projection = document::projection();
-        deployment.update(filter, update, projection).await
+        let written = deployment.update(filter, update, projection).await?;
+        Ok(outcome(written.as_ref()))
     }
 }
 
@@ -274,11 +262,6 @@ fn outcome(document: Option<&Document>) -> Outcome {
     document.map_or(Outcome::Rejected, |document| {
         Outcome::Applied(document::read(document))
     })
-}
-
-/// Reads a document as a lock, or as foreign.
-pub(super) fn read(document: &Document) -> Found {
-    document::read(document)
 }
 
 fn found(document: Option<&Document>) -> Found {
@@ -310,51 +293,6 @@ fn confirm_first(outcome: &mut Outcome) {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {
             (entry.granted_revision, entry.token) = (None, None);
         }
-    }
-}
-
-/// The consumer of the change stream of one claim.
-#[derive(Clone)]
-struct ClaimFollower {
-    store: MongoLockStore,
-    claim: Claim,
-}
-
-impl StreamHandler for ClaimFollower {
-    type Hint = ClaimHint;
-
-    fn deployment(&self) -> &Arc<Deployment> {
-        &self.store.shared.deployment
-    }
-
-    fn pipeline(&self) -> Vec<Document> {
-        wake::pipeline(self.store.name(), self.claim)
-    }
-
-    fn since(&self) -> Option<Timestamp> {
-        let mut joined = self.store.shared.newest_join();
-        // A later stream would begin with events that are long past.
-        let (_, since) = joined.take_if(|(claim, _)| *claim == self.claim)?;
-        Some(since)
-    }
-
-    fn hint(&self, heard: StreamEvent) -> ClaimHint {
-        let claim = self.claim;
-        let hint = match heard {
-            StreamEvent::Opened => Hint::Opened { since_join: false },
-            StreamEvent::OpenedSince => Hint::Opened { since_join: true },
-            StreamEvent::Change(event) => match wake::hint(&event, claim) {
-                Hint::Granted(_) if self.deployment().is_other_product() => Hint::Granted(None),
-                hint => hint,
-            },
-            StreamEvent::Alive => Hint::Alive,
-            StreamEvent::Lost => Hint::Lost,
-        };
-        ClaimHint { claim, hint }
-    }
-
-    fn news(&self) -> &mpsc::Sender<StoreEvent<ClaimHint>> {
-        &self.store.shared.news
     }
 }
 
@@ -408,7 +346,7 @@ impl MongoLocks {
     pub fn lock(&self, name: LeaseName) -> MongoLockStore {
         // No change stream is opened, so there are no events.
         let (news, _) = mpsc::channel(1);
-        MongoLockStore::over(Arc::clone(&self.deployment), name, news)
+        MongoLockStore::sharing(Arc::clone(&self.deployment), name, news, None)
     }
 
     /// Shuts down the client, within a bounded time.

@@ -1,4 +1,4 @@
-//! One turn of a process, with its steps in the same order as in `runner.rs`.
+//! One turn of a process, with its steps in the same order as in `event_loop.rs`.
 
 use super::cluster::World;
 use super::coverage::{Hit, Path};

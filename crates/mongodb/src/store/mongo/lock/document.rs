@@ -36,7 +36,7 @@ pub(super) fn projection() -> Document {
 }
 
 /// Reads a document as a lock, or as foreign.
-pub(super) fn read(document: &Document) -> Found {
+pub(in super::super) fn read(document: &Document) -> Found {
     match lock(document) {
         Ok(lock) => Found::Lock(lock),
         Err(why) => Found::Foreign(why),

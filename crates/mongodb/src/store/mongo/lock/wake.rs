@@ -5,15 +5,68 @@
 //! therefore matches the texts `granted` and `next`, so that renewals of others do not wake a
 //! waiter.
 
-use mongodb::bson::{Bson, Document, Uuid, doc};
-use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
+use std::sync::Arc;
 
+use mongodb::bson::{Bson, Document, Timestamp, Uuid, doc};
+use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
+use tokio::sync::mpsc;
+
+use super::super::connection::Deployment;
+use super::super::follow::{self, StreamEvent, StreamHandler};
+use super::{ClaimHint, MongoLockStore};
+use crate::store::StoreEvent;
 use leasehold_core::election::{Claim, Revision, Token};
 use leasehold_core::lock::{Grant, Hint};
 
+/// The consumer of the change stream of one claim.
+#[derive(Clone)]
+pub(super) struct ClaimFollower {
+    pub(super) store: MongoLockStore,
+    pub(super) claim: Claim,
+}
+
+impl StreamHandler for ClaimFollower {
+    type Hint = ClaimHint;
+
+    fn deployment(&self) -> &Arc<Deployment> {
+        &self.store.shared.deployment
+    }
+
+    fn pipeline(&self) -> Vec<Document> {
+        pipeline(self.store.name(), self.claim)
+    }
+
+    fn since(&self) -> Option<Timestamp> {
+        let mut joined = self.store.shared.newest_join();
+        // A later stream would begin with events that are long past.
+        let (_, since) = joined.take_if(|(claim, _)| *claim == self.claim)?;
+        Some(since)
+    }
+
+    fn interpret(&self, event: StreamEvent) -> ClaimHint {
+        let claim = self.claim;
+        let hint = match event {
+            StreamEvent::Opened | StreamEvent::HintsOpened => Hint::Opened { since_join: false },
+            StreamEvent::OpenedSince => Hint::Opened { since_join: true },
+            StreamEvent::Change(event) => match hint(&event, claim) {
+                Hint::Granted(_) if self.deployment().is_other_product() => Hint::Granted(None),
+                hint => hint,
+            },
+            StreamEvent::Hint => Hint::Changed,
+            StreamEvent::Alive => Hint::Alive,
+            StreamEvent::Lost => Hint::Lost,
+        };
+        ClaimHint { claim, hint }
+    }
+
+    fn events(&self) -> &mpsc::Sender<StoreEvent<ClaimHint>> {
+        &self.store.shared.news
+    }
+}
+
 /// Selects the events that concern `claim` or end the stream. The server sends only the two texts
 /// of each event, since the lists may be long.
-pub(super) fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
+fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     let claim = claim.to_string();
     let mine = doc! { "documentKey._id": name, "$or": [
         { "operationType": { "$ne": "update" } },
@@ -23,7 +76,7 @@ pub(super) fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     vec![
         doc! { "$match": { "$or": [
             mine,
-            { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } },
+            follow::ends(),
         ] } },
         doc! { "$project": {
             "operationType": 1,
@@ -35,7 +88,7 @@ pub(super) fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
 }
 
 /// Interprets an event for `claim`.
-pub(super) fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
+fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
     let claim = claim.to_string();
     let fields = match (&event.operation_type, &event.update_description) {
         (OperationType::Update, Some(change)) => &change.updated_fields,

@@ -6,9 +6,8 @@ use mongodb::bson::{Document, doc};
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType, UpdateDescription};
 use tokio::sync::mpsc;
 
-use super::super::change_stream;
 use super::super::connection::Deployment;
-use super::super::follow::{StreamEvent, StreamHandler};
+use super::super::follow::{self, StreamEvent, StreamHandler};
 use super::Scope;
 use crate::store::StoreEvent;
 
@@ -60,20 +59,23 @@ impl StreamHandler for CollectionFollower {
 
     fn pipeline(&self) -> Vec<Document> {
         let named = doc! { "documentKey._id": self.scope.names() };
-        let matched = doc! { "$match": { "$or": [named, change_stream::ends()] } };
-        vec![matched, change_stream::small_parts()]
+        let matched = doc! { "$match": { "$or": [named, follow::ends()] } };
+        vec![matched, follow::small_parts()]
     }
 
-    fn hint(&self, event: StreamEvent) -> CollectionEvent {
+    fn interpret(&self, event: StreamEvent) -> CollectionEvent {
         match event {
-            StreamEvent::Opened | StreamEvent::OpenedSince => CollectionEvent::Opened,
+            StreamEvent::Opened | StreamEvent::OpenedSince | StreamEvent::HintsOpened => {
+                CollectionEvent::Opened
+            }
             StreamEvent::Change(event) => hint(*event),
+            StreamEvent::Hint => CollectionEvent::Collection,
             StreamEvent::Alive => CollectionEvent::Alive,
             StreamEvent::Lost => CollectionEvent::Lost,
         }
     }
 
-    fn news(&self) -> &mpsc::Sender<StoreEvent<CollectionEvent>> {
+    fn events(&self) -> &mpsc::Sender<StoreEvent<CollectionEvent>> {
         &self.hints
     }
 }
