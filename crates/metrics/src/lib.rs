@@ -276,7 +276,7 @@ impl Metrics {
     /// # Errors
     /// If two metrics collide, which is a bug.
     pub fn with_revision(self, revision: &str) -> Result<Self, prometheus::Error> {
-        let build = Opts::new("leasehold_build_info", "1, with what is running.");
+        let build = Opts::new("leasehold_build_info", "1, with the running version.");
         let build = GaugeVec::new(build, &["version", "revision"])?;
         build
             .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
