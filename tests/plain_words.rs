@@ -334,10 +334,12 @@ fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static str)> {
             "anew" => odd.push(("anew", "again")),
             "an" if next == "own" => odd.push(("an own", "its own")),
             "at" if next == "present" => odd.push(("at present", "now, or nothing")),
-            "waited" if at > 0 && ["for", "out"].contains(&next) => {
-                if ["be", "is", "are", "was", "were", "been"].contains(&word(at - 1)) {
-                    odd.push(("is waited for", "the waiting subject first"));
-                }
+            "waited"
+                if at > 0
+                    && ["for", "out"].contains(&next)
+                    && ["be", "is", "are", "was", "were", "been"].contains(&word(at - 1)) =>
+            {
+                odd.push(("is waited for", "the waiting subject first"));
             }
             "no" if ["is", "are"].contains(&word(at + 2)) => {
                 let state = ["left", "to"].contains(&word(at + 3));
