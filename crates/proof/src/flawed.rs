@@ -2,4 +2,5 @@
 //! instants than a host that observes the rule would pass. A bug belongs here if it can, so that the
 //! rules are read without it.
 
+pub(crate) mod election;
 pub(crate) mod lock;
