@@ -132,7 +132,9 @@ pub(super) fn input(input: &Input) -> String {
     match input {
         Input::Reply { call, outcome } => match outcome {
             Outcome::Applied(it) => format!("#{call} applied {}", found(it)),
-            other => format!("#{call} {}", other.as_str()),
+            Outcome::Rejected => format!("#{call} rejected"),
+            Outcome::Failed => format!("#{call} failed"),
+            Outcome::Unknown => format!("#{call} unknown"),
         },
         Input::Watch(Watch::Changed(it)) => format!("event {}", lease(it)),
         other => format!("{other:?}"),
