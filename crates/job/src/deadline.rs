@@ -54,7 +54,7 @@ impl Deadline {
 }
 
 /// Returns true if the deadline that the process `pid` keeps is in the future; `None` if it keeps
-/// none that can be read.
+/// no readable deadline.
 pub(super) fn lies_ahead(pid: i32) -> Option<bool> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let is_deadline = |path: &PathBuf| {

@@ -138,7 +138,7 @@ impl Locker {
         Self::start_with(options, None, surfaces)
     }
 
-    /// Starts contending by a client that other contenders use too, if there is one.
+    /// Starts contending, with a client shared by other contenders if there is one.
     fn start_with(
         options: LockerOptions,
         client: Option<&LockClient>,

@@ -242,8 +242,8 @@ impl Reads {
 
     /// Sends reads in addition to an open stream, which may be stale although it answers: once per
     /// lease duration, and more often while the holder appears not to renew. Hints report no
-    /// renewals, and a late stream reports them too late, so with them these are the reads that
-    /// show them. Returns the instant of the next such read.
+    /// renewals, and a late stream reports them too late; then only these reads show renewals.
+    /// Returns the instant of the next such read.
     pub(super) fn check_stream(
         &mut self,
         view: &View,

@@ -9,7 +9,7 @@ use super::turn::{Outbox, Turn, earliest};
 /// Progress of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Shutdown {
-    /// Latest instant to exit; set once nothing but the release is left.
+    /// Latest instant to exit; set once only the release remains.
     by: Option<BootTime>,
     /// True if a file still names a deadline ahead, so that the lease must expire without a
     /// release.

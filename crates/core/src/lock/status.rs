@@ -115,7 +115,7 @@ pub struct Status {
     pub standing: Standing,
     /// Start of the current state.
     pub since: BootTime,
-    /// Current claim. Each join at the tail has a new one.
+    /// Current claim. Each join at the tail has a new claim.
     pub claim: Claim,
     /// Session of this process; informational.
     pub session: Session,

@@ -1,7 +1,8 @@
 //! The changes that a change stream reports of one update, applied to the last known document.
 //!
-//! Unlike the election's, this covers every path: into documents and lists, removed fields and
-//! shortened lists. Names with dots are not distinguished from paths; leasehold writes none.
+//! Unlike the election's change stream, this module covers every path: into documents and lists,
+//! removed fields and shortened lists. Names with dots are not distinguished from paths; leasehold
+//! writes none.
 
 use mongodb::bson::{Bson, Document};
 use mongodb::change_stream::event::UpdateDescription;
