@@ -51,7 +51,7 @@ pub use time::BootTime;
 pub use timings::*;
 
 use contend::Contender;
-use leadership::Begun;
+use leadership::AfterWrite;
 use prefer::GiveWay;
 use publication::Publication;
 use shutdown::{LastStep, Shutdown};
@@ -426,9 +426,9 @@ impl Election {
     }
 
     /// Applies the reply to a write.
-    fn begun(&mut self, begun: Begun, turn: &mut Turn<'_>) {
+    fn begun(&mut self, begun: AfterWrite, turn: &mut Turn<'_>) {
         match begun {
-            Begun::Leads(tenure, reason) => {
+            AfterWrite::Leads(tenure, reason) => {
                 self.outbox.extend(self.workload.start(&tenure, turn.now));
                 self.state = State::Leading(tenure);
                 self.publication.begin_to_lead(reason);
@@ -437,8 +437,8 @@ impl Election {
                     self.carry_out_request(&lease, turn);
                 }
             }
-            Begun::StoreRolledBack => self.publication.set_reason(Reason::StoreRolledBack),
-            Begun::Nothing => {}
+            AfterWrite::StoreRolledBack => self.publication.set_reason(Reason::StoreRolledBack),
+            AfterWrite::Nothing => {}
         }
     }
 

@@ -9,7 +9,7 @@ use super::claims::{EndedClaim, OpenClaims, RejectedClaim};
 use super::decide::{Decision, Situation};
 use super::effect::{CallId, Effect, Notice};
 use super::input::{Found, Outcome, Watch};
-use super::leadership::Begun;
+use super::leadership::AfterWrite;
 use super::lease::{Lease, Session, Token};
 use super::publication::DirectoryRecord;
 use super::reading::{ReadDocument, ReadReply, Reads};
@@ -280,10 +280,10 @@ impl Contender {
         shutting_down: bool,
         outbox: &mut Outbox,
         turn: &mut Turn<'_>,
-    ) -> Begun {
+    ) -> AfterWrite {
         let Some(write) = self.write.take_if(|write| write.call() == call) else {
             self.late_reply(call, &outcome, turn.now);
-            return Begun::Nothing;
+            return AfterWrite::Nothing;
         };
         match write.reply(outcome, &mut self.claims, turn.now) {
             WriteReply::Acquired(acquired) => {
@@ -310,7 +310,7 @@ impl Contender {
                 self.reads.fall_behind(turn.now);
             }
         }
-        Begun::Nothing
+        AfterWrite::Nothing
     }
 
     /// Handles a created document, whose creation may prove a rollback of the store.
@@ -323,16 +323,16 @@ impl Contender {
         overtaken: bool,
         outbox: &mut Outbox,
         now: BootTime,
-    ) -> Begun {
+    ) -> AfterWrite {
         let (seen, found) = match (self.view.judge(found), found) {
             (Plausible::WentBack { seen, found }, _) => (seen, found),
             (Plausible::Yes, Found::Lease(lease)) if overtaken => {
                 (self.view.token_highest(), Some(lease.token))
             }
-            (Plausible::Yes, _) => return Begun::Nothing,
+            (Plausible::Yes, _) => return AfterWrite::Nothing,
         };
         self.rolled_back(seen, found, outbox, now);
-        Begun::StoreRolledBack
+        AfterWrite::StoreRolledBack
     }
 
     /// Handles the true outcome of a call that had counted as unknown. The outcome grants no

@@ -19,7 +19,7 @@ use super::turn::{Outbox, Turn};
 use super::write::Acquired;
 
 /// Result of the reply to a write.
-pub(super) enum Begun {
+pub(super) enum AfterWrite {
     Leads(Tenure, Reason),
     StoreRolledBack,
     Nothing,
@@ -33,7 +33,7 @@ impl Contender {
         shutting_down: bool,
         outbox: &mut Outbox,
         turn: &mut Turn<'_>,
-    ) -> Begun {
+    ) -> AfterWrite {
         let Acquired {
             mut attempt,
             revision,
@@ -46,7 +46,7 @@ impl Contender {
             self.waits.quarantine_until(None);
         }
         let Some(tenure) = Tenure::begin(&attempt, revision, sent, &lease) else {
-            return Begun::Nothing;
+            return AfterWrite::Nothing;
         };
         // Every other pending or ended claim waited for a revision that is gone now.
         self.claims.clear();
@@ -57,7 +57,7 @@ impl Contender {
         if lease.token < attempt.token || another_history {
             self.rolled_back(attempt.token, Some(lease.token), outbox, turn.now);
             self.observe(Found::Lease(lease), outbox, turn);
-            return Begun::StoreRolledBack;
+            return AfterWrite::StoreRolledBack;
         }
         if attempt.overtaken.is_some() {
             // The other claim may lead. If an event showed it, no read can prove or refute that.
@@ -75,7 +75,7 @@ impl Contender {
         if barred.is_some() || tenure.valid_until() <= turn.now {
             let reason = barred.unwrap_or(Reason::Deadline);
             self.claims.add_ended(self.end(&tenure, reason, None));
-            return Begun::Nothing;
+            return AfterWrite::Nothing;
         }
         let (reason, notice) = from.succeeded(turn.now);
         outbox.extend(notice.map(Effect::Notice));
@@ -83,7 +83,7 @@ impl Contender {
         self.registration.end();
         self.waits.begin_to_lead();
         self.reads.begin_to_lead();
-        Begun::Leads(tenure, reason)
+        AfterWrite::Leads(tenure, reason)
     }
 
     /// Hands over to a preferred standby if this is due.

@@ -26,13 +26,13 @@ const DOUBLINGS_MAX: u32 = 16;
 /// The last renewal that was seen, and when it was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Phase {
-    seen: Option<Observed>,
+    seen: Option<LastRenewal>,
     /// Instant at which the read in flight was sent.
     asked: BootTime,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Observed {
+struct LastRenewal {
     revision: Revision,
     claim: Claim,
     /// The revision was stored after the first instant, and by the second.
@@ -79,7 +79,7 @@ impl Phase {
                 after = after.max(begin);
             }
         }
-        self.seen = Some(Observed {
+        self.seen = Some(LastRenewal {
             revision,
             claim,
             stored: (after, now),
@@ -111,7 +111,7 @@ pub(super) fn renewal_interval(lease: Option<&Lease>, own: &Timings) -> Duration
     declared.unwrap_or(own.renew_interval())
 }
 
-impl Observed {
+impl LastRenewal {
     /// Returns the window in which the next renewal is expected to be stored.
     fn window(&self, interval: Duration) -> (BootTime, BootTime) {
         let (after, by) = self.stored;
