@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use leasehold::election::{Identity, Token, WallMillis};
 use leasehold::lock::{
-    Ending, Entry, Joining, LockDocument, Mode, Operation, Seen, Success, WorkKey, Writer,
+    Ending, Entry, EntryOwner, Joining, LockDocument, Mode, Operation, Seen, Success, WorkKey,
+    Writer,
 };
 use proptest::prelude::*;
 
@@ -64,6 +65,10 @@ pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
             .zip(1..)
             .map(
                 |((mode, changed, with, at, granted, slot, least), number)| Entry {
+                    owner: EntryOwner {
+                        renewed_at: WallMillis(at),
+                        ..entry(number, mode).owner
+                    },
                     mode: if slots > 0 { Mode::Slot } else { mode },
                     revision: revision(changed),
                     token: with.and_then(Token::new),
@@ -71,8 +76,6 @@ pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
                     slot: slot.filter(|_| slots > 0),
                     at_least: Duration::from_millis(least.0),
                     is_over: least.1,
-                    acquired_at: WallMillis(0),
-                    renewed_at: WallMillis(at),
                     ..entry(number, mode)
                 },
             )

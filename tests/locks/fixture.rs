@@ -8,7 +8,8 @@ use leasehold::election::{
     WallMillis,
 };
 use leasehold::lock::{
-    Entry, Found, Grant, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen, Writer,
+    Entry, EntryOwner, Found, Grant, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen,
+    Writer,
 };
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
@@ -223,8 +224,12 @@ pub(crate) fn sweep(gone: &[u16], me: Option<u16>) -> Operation {
 pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
     Entry {
         claim: claim(number),
-        identity: Identity::new("a").expect("legal"),
-        session: Session::from_bytes(id(9)),
+        owner: EntryOwner {
+            identity: Identity::new("a").expect("legal"),
+            session: Session::from_bytes(id(9)),
+            acquired_at: WallMillis(0),
+            renewed_at: WallMillis(0),
+        },
         mode,
         revision: revision(number),
         lease_duration: Declared { millis: 24_000 },
@@ -233,8 +238,6 @@ pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
         slot: None,
         at_least: Duration::ZERO,
         is_over: false,
-        acquired_at: WallMillis(0),
-        renewed_at: WallMillis(0),
     }
 }
 
@@ -264,8 +267,8 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
             .map(|entry| {
                 doc! {
                     "claim": Uuid::from_bytes(entry.claim.bytes()),
-                    "identity": entry.identity.as_str(),
-                    "session": Uuid::from_bytes(entry.session.bytes()),
+                    "identity": entry.owner.identity.as_str(),
+                    "session": Uuid::from_bytes(entry.owner.session.bytes()),
                     "mode": entry.mode.as_str(),
                     "revision": Uuid::from_bytes(entry.revision.bytes()),
                     "lease_duration_ms": entry.lease_duration.millis,
@@ -276,8 +279,8 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
                     "slot": entry.slot,
                     "at_least_ms": i64::try_from(entry.at_least.as_millis()).expect("short"),
                     "over": entry.is_over,
-                    "acquired_at": DateTime::from_millis(entry.acquired_at.0),
-                    "renewed_at": DateTime::from_millis(entry.renewed_at.0),
+                    "acquired_at": DateTime::from_millis(entry.owner.acquired_at.0),
+                    "renewed_at": DateTime::from_millis(entry.owner.renewed_at.0),
                     "wake": entry.claim.to_string(),
                     "revision_text": entry.revision.to_string(),
                 }
@@ -301,7 +304,7 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
 /// Replaces the dates of a real clock by [`NOW`].
 pub(crate) fn undated(mut lock: LockDocument) -> LockDocument {
     for entry in lock.holders.iter_mut().chain(&mut lock.queue) {
-        for date in [&mut entry.acquired_at, &mut entry.renewed_at] {
+        for date in [&mut entry.owner.acquired_at, &mut entry.owner.renewed_at] {
             if date.0 > LONG_AGO {
                 *date = NOW;
             }

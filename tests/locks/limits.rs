@@ -141,7 +141,7 @@ async fn an_identity_is_text_and_no_expression() {
     let (store, _) = store_over(store_options(&stage, "$token"), crate::fixture::NAME);
     applied(&store, Operation::Create { seen: token(0) }).await;
     let lock = applied(&store, join(1, Mode::Exclusive)).await;
-    assert_eq!(lock.holders[0].identity.as_str(), "$token");
+    assert_eq!(lock.holders[0].owner.identity.as_str(), "$token");
     applied(&store, leave(1)).await;
     let history = store.history().await.expect("it is read");
     let identity = history[0].identity.clone().expect("a name");

@@ -36,10 +36,9 @@ named! {
 pub struct Entry {
     /// Random id, new for each place in the queue; identifies the entry.
     pub claim: Claim,
-    /// Name of the owner; informational.
-    pub identity: Identity,
-    /// Session of the owner; informational.
-    pub session: Session,
+    /// The owner, as it describes itself.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub owner: EntryOwner,
     /// Requested mode.
     pub mode: Mode,
     /// Id of the owner's last write. Only the owner changes it, in each of its writes.
@@ -62,9 +61,19 @@ pub struct Entry {
     /// True if the work has ended. The owner has no authority, and the place stays taken for
     /// `at_least`.
     pub is_over: bool,
-    /// Time of the join by the owner's wall clock; informational.
+}
+
+/// Owner of an entry; informational.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct EntryOwner {
+    /// Its name.
+    pub identity: Identity,
+    /// Its session.
+    pub session: Session,
+    /// Time of the join by its wall clock.
     pub acquired_at: WallMillis,
-    /// Time of the last renewal by the owner's wall clock; informational.
+    /// Time of the last renewal by its wall clock.
     pub renewed_at: WallMillis,
 }
 

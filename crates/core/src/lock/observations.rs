@@ -115,7 +115,7 @@ impl Observations {
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
-                    absurd.push((entry.identity.clone(), entry.lease_duration.millis));
+                    absurd.push((entry.owner.identity.clone(), entry.lease_duration.millis));
                 }
                 Some(_) | None => {}
             }
@@ -168,7 +168,7 @@ impl Entry {
 impl Observation {
     fn of(entry: &Entry, state: EntryState, now: BootTime) -> Self {
         Self {
-            identity: entry.identity.clone(),
+            identity: entry.owner.identity.clone(),
             revision: entry.revision,
             state,
             token: entry.token,

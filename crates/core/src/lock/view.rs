@@ -223,12 +223,12 @@ impl View {
         };
         let shown = |holds: bool| {
             move |entry: &Entry| Ahead {
-                identity: entry.identity.clone(),
+                identity: entry.owner.identity.clone(),
                 mode: entry.mode,
                 token: entry.token,
                 holds,
                 is_over: entry.is_over,
-                since: entry.acquired_at,
+                since: entry.owner.acquired_at,
             }
         };
         let other = |entry: &&Entry| entry.claim != claim;

@@ -266,7 +266,7 @@ fn named(lock: &LockDocument, claims: &[Claim]) -> String {
         entries
             .iter()
             .filter(|entry| claims.contains(&entry.claim))
-            .map(|entry| format!("{does} {} ({})", entry.identity, entry.mode.as_str()))
+            .map(|entry| format!("{does} {} ({})", entry.owner.identity, entry.mode.as_str()))
             .collect()
     };
     let holders = of(&lock.holders, "held by");

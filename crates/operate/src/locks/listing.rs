@@ -28,8 +28,8 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
                             .map_or_else(|| token.clone(), |token| token.to_string()),
                         state.to_owned(),
                         entry.map_or("-".to_owned(), |e| mode(e, document.slots)),
-                        entry.map_or("-".to_owned(), |e| e.identity.to_string()),
-                        entry.map_or("-".to_owned(), |e| date(e.acquired_at)),
+                        entry.map_or("-".to_owned(), |e| e.owner.identity.to_string()),
+                        entry.map_or("-".to_owned(), |e| date(e.owner.acquired_at)),
                     ]
                 };
                 for entry in &document.holders {
@@ -96,14 +96,14 @@ fn success(success: &Success) -> serde_json::Value {
 fn entry(entry: &Entry) -> serde_json::Value {
     let at_least_ms = u64::try_from(entry.at_least.as_millis()).unwrap_or(u64::MAX);
     serde_json::json!({
-        "identity": entry.identity.as_str(),
+        "identity": entry.owner.identity.as_str(),
         "mode": entry.mode.as_str(),
         "token": entry.token.map(|token| token.get()),
         "slot": entry.slot,
         "at_least_ms": at_least_ms,
         "over": entry.is_over,
-        "since": date(entry.acquired_at),
-        "renewed_at": date(entry.renewed_at),
+        "since": date(entry.owner.acquired_at),
+        "renewed_at": date(entry.owner.renewed_at),
         "lease_duration_ms": entry.lease_duration.millis,
     })
 }

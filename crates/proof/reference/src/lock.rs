@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::election::{Claim, Identity, Revision, Token, WallMillis};
 use leasehold_core::lock::{
-    Ending, Entry, Found, Grant, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome,
-    QUEUE_MAX, SUCCESSES_MAX, Seen, Success, WorkKey, Writer,
+    Ending, Entry, EntryOwner, Found, Grant, HOLDERS_MAX, Joining, LockDocument, Mode, Operation,
+    Outcome, QUEUE_MAX, SUCCESSES_MAX, Seen, Success, WorkKey, Writer,
 };
 
 /// Sender of an operation.
@@ -222,8 +222,12 @@ impl Written {
         lock.token = lock.token.max(seen);
         lock.queue.push(Entry {
             claim: joining.claim,
-            identity: by.identity.clone(),
-            session: joining.session,
+            owner: EntryOwner {
+                identity: by.identity.clone(),
+                session: joining.session,
+                acquired_at: by.at,
+                renewed_at: by.at,
+            },
             mode: joining.mode,
             revision: joining.revision,
             lease_duration: joining.lease_duration,
@@ -232,8 +236,6 @@ impl Written {
             slot: None,
             at_least: Duration::ZERO,
             is_over: false,
-            acquired_at: by.at,
-            renewed_at: by.at,
         });
         let me = Writer {
             claim: joining.claim,
@@ -293,7 +295,7 @@ impl Written {
                 // The sender's own write is its confirmation.
                 Some(me) => {
                     entry.revision = me.revision;
-                    entry.renewed_at = by.at;
+                    entry.owner.renewed_at = by.at;
                 }
                 None => {
                     entry.granted_revision = Some(entry.revision);
@@ -322,11 +324,11 @@ fn take_slot(lock: &mut LockDocument, granted: &[Entry], entry: &mut Entry) {
     }
     lock.slot_owners.resize(lock.slots as usize, None);
     let owner = |slot: u32| lock.slot_owners.get(slot as usize).cloned().flatten();
-    let own = |slot: &u32| owner(*slot).as_ref() == Some(&entry.identity);
+    let own = |slot: &u32| owner(*slot).as_ref() == Some(&entry.owner.identity);
     let slot = free_slots(lock, granted).find(own);
     entry.slot = slot.or_else(|| free_slots(lock, granted).next());
     if let Some(slot) = entry.slot {
-        lock.slot_owners[slot as usize] = Some(entry.identity.clone());
+        lock.slot_owners[slot as usize] = Some(entry.owner.identity.clone());
     }
 }
 
@@ -360,7 +362,7 @@ fn renew(
     }
     entry.at_least = at_least.unwrap_or(entry.at_least);
     entry.revision = revision;
-    entry.renewed_at = by.at;
+    entry.owner.renewed_at = by.at;
     true
 }
 
@@ -394,6 +396,6 @@ fn keep(
     };
     (entry.at_least, entry.is_over) = (at_least, true);
     entry.revision = revision;
-    entry.renewed_at = by.at;
+    entry.owner.renewed_at = by.at;
     true
 }

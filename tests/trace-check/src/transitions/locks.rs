@@ -85,7 +85,7 @@ fn sent_at(operation: &Operation, after: &LockDocument) -> WallMillis {
         _ => None,
     };
     let entry = entries(after).find(|entry| Some(entry.claim) == claim);
-    entry.map_or(WallMillis::default(), |entry| entry.renewed_at)
+    entry.map_or(WallMillis::default(), |entry| entry.owner.renewed_at)
 }
 
 /// Returns the store's clock: the time at which the write recorded its success.

@@ -149,7 +149,7 @@ fn the_end_of_a_kept_place_is_a_release_in_the_history() {
         claim: kept.claim,
         revision: kept.revision,
     };
-    let identity = kept.identity.clone();
+    let identity = kept.owner.identity.clone();
     let by = By {
         identity: &identity,
         at: crate::election::WallMillis(0),

@@ -379,14 +379,18 @@ impl MongoLocks {
 mod tests {
     use super::*;
     use leasehold_core::election::{Declared, Identity, Revision, Session, Token, WallMillis};
-    use leasehold_core::lock::{Entry, LockDocument, Mode};
+    use leasehold_core::lock::{Entry, EntryOwner, LockDocument, Mode};
 
     #[test]
     fn on_another_product_a_grant_is_confirmed_first_and_a_held_lock_stays_held() {
         let entry = |revision, granted: Option<u8>| Entry {
             claim: Claim::from_bytes([1; 16]),
-            identity: Identity::new("a").expect("legal"),
-            session: Session::from_bytes([2; 16]),
+            owner: EntryOwner {
+                identity: Identity::new("a").expect("legal"),
+                session: Session::from_bytes([2; 16]),
+                acquired_at: WallMillis(0),
+                renewed_at: WallMillis(0),
+            },
             mode: Mode::Shared,
             revision: Revision::from_bytes([revision; 16]),
             lease_duration: Declared { millis: 24_000 },
@@ -395,8 +399,6 @@ mod tests {
             slot: None,
             at_least: std::time::Duration::ZERO,
             is_over: false,
-            acquired_at: WallMillis(0),
-            renewed_at: WallMillis(0),
         };
         let (granted, confirmed) = (entry(3, Some(3)), entry(4, Some(3)));
         assert!(granted.unconfirmed_grant().is_some());

@@ -52,7 +52,7 @@ pub(super) fn differs_by_renewal(before: &LockRecord, after: &LockRecord) -> boo
     let after_entries = after.lock.holders.iter().chain(&after.lock.queue);
     for (entry, after) in entries.zip(after_entries) {
         entry.revision = after.revision;
-        entry.renewed_at = after.renewed_at;
+        entry.owner.renewed_at = after.owner.renewed_at;
     }
     renewed == *after
 }
@@ -114,12 +114,12 @@ fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTi
 fn claim(seen: &ObservedDocument, entry: &lock::Entry, now: BootTime) -> Value {
     let silence = seen.claims.get(&entry.claim);
     json!({
-        "identity": entry.identity.as_str(),
+        "identity": entry.owner.identity.as_str(),
         "mode": entry.mode.as_str(),
         "token": entry.token.map(|token| token.get()),
         "over": entry.is_over,
         "at_least_ms": millis(entry.at_least),
-        "since": date(entry.acquired_at),
+        "since": date(entry.owner.acquired_at),
         "lease_duration_ms": entry.lease_duration.millis,
         "silent_ms": silence.map(|silence| millis(silence.lasts(now))),
         "renewal_seen": silence.is_some_and(|silence| silence.renewal_seen),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
-use crate::lock::{Entry, Mode};
+use crate::lock::{Entry, EntryOwner, Mode};
 
 pub(super) fn claim(number: u8) -> Claim {
     Claim::from_bytes([number; 16])
@@ -21,8 +21,12 @@ pub(super) fn token(number: i64) -> Token {
 pub(super) fn entry(number: u8, mode: Mode) -> Entry {
     Entry {
         claim: claim(number),
-        identity: Identity::new("a").expect("legal"),
-        session: Session::from_bytes([0; 16]),
+        owner: EntryOwner {
+            identity: Identity::new("a").expect("legal"),
+            session: Session::from_bytes([0; 16]),
+            acquired_at: WallMillis(0),
+            renewed_at: WallMillis(0),
+        },
         mode,
         revision: revision(number),
         lease_duration: Declared { millis: 24_000 },
@@ -31,8 +35,6 @@ pub(super) fn entry(number: u8, mode: Mode) -> Entry {
         slot: None,
         at_least: Duration::ZERO,
         is_over: false,
-        acquired_at: WallMillis(0),
-        renewed_at: WallMillis(0),
     }
 }
 

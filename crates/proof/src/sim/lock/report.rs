@@ -18,7 +18,7 @@ fn short(claim: Claim) -> String {
 fn entry(entry: &Entry) -> String {
     let token = entry.token.map(|t| format!("#{t}")).unwrap_or_default();
     let revision: String = entry.revision.to_string().chars().take(4).collect();
-    let (identity, claim) = (&entry.identity, short(entry.claim));
+    let (identity, claim) = (&entry.owner.identity, short(entry.claim));
     format!("{identity}:{claim}{token}@{revision}")
 }
 

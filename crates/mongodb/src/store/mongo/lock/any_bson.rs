@@ -117,7 +117,7 @@ fn an_impossible_name_of_one_entry_does_not_make_the_lock_foreign() {
         let mut stored = document::create("a", Token::ZERO);
         stored.insert("queue", vec![entry]);
         match document::read(&stored) {
-            Found::Lock(lock) => assert_eq!(lock.queue[0].identity.as_str(), shown),
+            Found::Lock(lock) => assert_eq!(lock.queue[0].owner.identity.as_str(), shown),
             other => panic!("{other:?}"),
         }
     }

@@ -13,8 +13,8 @@ use super::super::document::{
 };
 use leasehold_core::election::{Claim, Identity, Revision, Session, Token, WallMillis};
 use leasehold_core::lock::{
-    AT_LEAST_MAX, Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX, SUCCESSES_MAX, Success,
-    WorkKey,
+    AT_LEAST_MAX, Entry, EntryOwner, Found, Joining, LockDocument, Mode, SLOTS_MAX, SUCCESSES_MAX,
+    Success, WorkKey,
 };
 
 /// Field of an entry: the minimum hold of its place in milliseconds, from the owner's last write on.
@@ -123,8 +123,12 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
     };
     Ok(Entry {
         claim: Claim::from_bytes(id(fields, "claim")?),
-        identity: named(identity.map_err(|_| "its identity is not a string")?),
-        session: Session::from_bytes(id(fields, "session")?),
+        owner: EntryOwner {
+            identity: named(identity.map_err(|_| "its identity is not a string")?),
+            session: Session::from_bytes(id(fields, "session")?),
+            acquired_at: date(fields.get("acquired_at")),
+            renewed_at: date(fields.get("renewed_at")),
+        },
         mode: mode.ok_or("its mode is not known")?,
         revision: Revision::from_bytes(id(fields, "revision")?),
         lease_duration: declared(fields),
@@ -133,8 +137,6 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
         slot: slot(fields),
         at_least: at_least(fields, now),
         is_over: is_over(fields),
-        acquired_at: date(fields.get("acquired_at")),
-        renewed_at: date(fields.get("renewed_at")),
     })
 }
 

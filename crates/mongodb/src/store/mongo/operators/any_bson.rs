@@ -96,7 +96,7 @@ fn assert_shown_safely(entry: &CollectionEntry) {
         }
         Content::Lock(lock) => {
             let waiters = lock.lock.queue.iter();
-            texts.extend(waiters.map(|entry| entry.identity.to_string()));
+            texts.extend(waiters.map(|entry| entry.owner.identity.to_string()));
         }
         Content::Foreign(why) => texts.push(why.clone()),
     }
