@@ -3,7 +3,9 @@
 
 use leasehold::clock;
 use leasehold::election::{Identity, LeaseName, Timings, Token};
-use leasehold::lock::{AtLeast, Effect, End, Input, LockContender, Observations, Options, Want};
+use leasehold::lock::{
+    Effect, End, Input, LockContender, LockMode, MinHold, Observations, Options,
+};
 use leasehold::randomness::KernelRandomness;
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
@@ -31,9 +33,9 @@ impl Warm {
         let (store, _) = MongoLockStore::new(options, name, news_sender);
         let options = Options {
             identity,
-            want: Want::Exclusive,
+            mode: LockMode::Exclusive,
             timings,
-            at_least: AtLeast::NONE,
+            min_hold: MinHold::NONE,
             once_per: None,
             non_blocking: false,
             watch_first: false,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use leasehold::election::{Identity, Token, WallMillis};
 use leasehold::lock::{
-    Ending, Entry, EntryOwner, Joining, LockDocument, Mode, Operation, Seen, Success, WorkKey,
-    Writer,
+    Ending, Entry, EntryMode, EntryOwner, EntryVersion, Joining, LockDocument, Operation, Success,
+    WorkKey, Writer,
 };
 use proptest::prelude::*;
 
@@ -14,11 +14,11 @@ use crate::fixture::{claim, entry, joining, revision, token};
 /// Entries have the claims from 1 up to this; some joins have a higher one.
 const CLAIMS_MAX: u16 = 9;
 
-fn mode() -> impl Strategy<Value = Mode> {
+fn mode() -> impl Strategy<Value = EntryMode> {
     prop_oneof![
-        3 => Just(Mode::Exclusive),
-        4 => Just(Mode::Shared),
-        1 => Just(Mode::Slot),
+        3 => Just(EntryMode::Exclusive),
+        4 => Just(EntryMode::Shared),
+        1 => Just(EntryMode::Slot),
     ]
 }
 
@@ -69,13 +69,13 @@ pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
                         renewed_at: WallMillis(at),
                         ..entry(number, mode).owner
                     },
-                    mode: if slots > 0 { Mode::Slot } else { mode },
+                    mode: if slots > 0 { EntryMode::Slot } else { mode },
                     revision: revision(changed),
                     token: with.and_then(Token::new),
                     granted_revision: granted.map(revision),
                     slot: slot.filter(|_| slots > 0),
-                    at_least: Duration::from_millis(least.0),
-                    is_over: least.1,
+                    min_hold: Duration::from_millis(least.0),
+                    work_done: least.1,
                     ..entry(number, mode)
                 },
             )
@@ -83,7 +83,7 @@ pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
         let mut queue = entries.split_off(holding.min(entries.len()));
         for waiting in &mut queue {
             (waiting.token, waiting.granted_revision, waiting.slot) = (None, None, None);
-            waiting.is_over = false;
+            waiting.work_done = false;
         }
         LockDocument {
             token,
@@ -116,7 +116,7 @@ fn join(slots: u32) -> impl Strategy<Value = Operation> {
         prop::bool::ANY,
     )
         .prop_map(|(number, mode, slots, seen, non_blocking)| {
-            let mode = if slots > 0 { Mode::Slot } else { mode };
+            let mode = if slots > 0 { EntryMode::Slot } else { mode };
             let entry = Joining {
                 slots,
                 ..joining(number, mode)
@@ -141,25 +141,25 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
     let me = prop::option::of((number(), 50..60_u16));
     let ending = prop::sample::select(vec![Ending::Expired, Ending::Broken]);
     let mine = || proptest::collection::vec(1..3_u16, 1..4);
-    let at_least = || (0..70_000_u64).prop_map(Duration::from_millis);
+    let min_hold = || (0..70_000_u64).prop_map(Duration::from_millis);
     prop_oneof![
         1 => create(),
         6 => join(slots),
-        4 => (number(), mine(), some_token(), prop::option::of(at_least())).prop_map(
-            |(number, mine, seen, at_least)| Operation::Renew {
+        4 => (number(), mine(), some_token(), prop::option::of(min_hold())).prop_map(
+            |(number, mine, seen, min_hold)| Operation::Renew {
                 claim: claim(number),
                 revision: revision(40),
                 mine: mine.into_iter().map(revision).collect(),
                 seen,
-                at_least,
+                min_hold,
             },
         ),
-        3 => (number(), mine(), at_least(), success()).prop_map(
-            |(number, mine, at_least, success)| Operation::Keep {
+        3 => (number(), mine(), min_hold(), success()).prop_map(
+            |(number, mine, min_hold, success)| Operation::Keep {
                 claim: claim(number),
                 revision: revision(40),
                 mine: mine.into_iter().map(revision).collect(),
-                at_least,
+                min_hold,
                 success,
             },
         ),
@@ -173,7 +173,7 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
             },
         ),
         6 => (pairs, me, ending, some_token()).prop_map(|(pairs, me, ending, seen)| {
-            let pair = |(number, changed)| Seen {
+            let pair = |(number, changed)| EntryVersion {
                 claim: claim(number),
                 revision: revision(changed),
             };

@@ -8,8 +8,8 @@ use leasehold::election::{
     WallMillis,
 };
 use leasehold::lock::{
-    Entry, EntryOwner, Found, Grant, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen,
-    Writer,
+    Entry, EntryMode, EntryOwner, EntryVersion, Found, Grant, Hint, Joining, LockDocument,
+    Operation, Outcome, Writer,
 };
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
@@ -144,23 +144,23 @@ pub(crate) fn token(number: i64) -> Token {
     Token::new(number).expect("not negative")
 }
 
-pub(crate) fn seen(number: u16) -> Seen {
-    Seen {
+pub(crate) fn seen(number: u16) -> EntryVersion {
+    EntryVersion {
         claim: claim(number),
         revision: revision(number),
     }
 }
 
 /// Returns the number of slots of a lock whose entries have this mode.
-pub(crate) fn slots_of(mode: Mode) -> u32 {
+pub(crate) fn slots_of(mode: EntryMode) -> u32 {
     match mode {
-        Mode::Exclusive | Mode::Shared => 0,
-        Mode::Slot => 2,
+        EntryMode::Exclusive | EntryMode::Shared => 0,
+        EntryMode::Slot => 2,
     }
 }
 
 /// Returns an entry whose claim and first revision have this number.
-pub(crate) fn joining(number: u16, mode: Mode) -> Joining {
+pub(crate) fn joining(number: u16, mode: EntryMode) -> Joining {
     Joining {
         claim: claim(number),
         session: Session::from_bytes(id(9)),
@@ -171,7 +171,7 @@ pub(crate) fn joining(number: u16, mode: Mode) -> Joining {
     }
 }
 
-pub(crate) fn join(number: u16, mode: Mode) -> Operation {
+pub(crate) fn join(number: u16, mode: EntryMode) -> Operation {
     Operation::Join {
         entry: joining(number, mode),
         seen: Token::ZERO,
@@ -186,7 +186,7 @@ pub(crate) fn renew(number: u16, new: u16) -> Operation {
         revision: revision(new),
         mine: vec![revision(number), revision(new)],
         seen: Token::ZERO,
-        at_least: None,
+        min_hold: None,
     }
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn sweep(gone: &[u16], me: Option<u16>) -> Operation {
 }
 
 /// Returns an entry that waits.
-pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
+pub(crate) fn entry(number: u16, mode: EntryMode) -> Entry {
     Entry {
         claim: claim(number),
         owner: EntryOwner {
@@ -236,13 +236,13 @@ pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
         token: None,
         granted_revision: None,
         slot: None,
-        at_least: Duration::ZERO,
-        is_over: false,
+        min_hold: Duration::ZERO,
+        work_done: false,
     }
 }
 
 /// Returns an entry that holds.
-pub(crate) fn held(number: u16, mode: Mode, with: i64) -> Entry {
+pub(crate) fn held(number: u16, mode: EntryMode, with: i64) -> Entry {
     Entry {
         token: Some(token(with)),
         ..entry(number, mode)
@@ -277,8 +277,8 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
                         Uuid::from_bytes(granted.bytes())
                     }),
                     "slot": entry.slot,
-                    "at_least_ms": i64::try_from(entry.at_least.as_millis()).expect("short"),
-                    "over": entry.is_over,
+                    "at_least_ms": i64::try_from(entry.min_hold.as_millis()).expect("short"),
+                    "over": entry.work_done,
                     "acquired_at": DateTime::from_millis(entry.owner.acquired_at.0),
                     "renewed_at": DateTime::from_millis(entry.owner.renewed_at.0),
                     "wake": entry.claim.to_string(),

@@ -3,7 +3,7 @@
 //! Method: each field of a lock, and of its entries, takes many odd BSON values in turn; every
 //! write is attempted, and made to match the document.
 
-use leasehold::lock::{Ending, Found, LockDocument, Mode, Operation, Outcome};
+use leasehold::lock::{Ending, EntryMode, Found, LockDocument, Operation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::StoredLease;
@@ -102,8 +102,8 @@ fn lock() -> Document {
         slot_owners: Vec::new(),
         token: token(7),
         slots: 0,
-        holders: vec![held(1, Mode::Exclusive, 7)],
-        queue: vec![entry(2, Mode::Exclusive)],
+        holders: vec![held(1, EntryMode::Exclusive, 7)],
+        queue: vec![entry(2, EntryMode::Exclusive)],
         ..LockDocument::default()
     })
 }
@@ -140,7 +140,7 @@ fn writes() -> Vec<Operation> {
     };
     vec![
         Operation::Create { seen: token(0) },
-        join(NEW, Mode::Exclusive),
+        join(NEW, EntryMode::Exclusive),
         renew(1, 20),
         renew(2, 21),
         leave(1),
@@ -163,7 +163,7 @@ async fn untouched(store: &MongoLockStore, stored: &StoredLease, document: &Docu
 
 /// Uses a document that was read as a lock: joins, renews, sweeps and leaves.
 async fn used(store: &MongoLockStore, document: &Document) {
-    let lock = applied(store, join(NEW, Mode::Exclusive)).await;
+    let lock = applied(store, join(NEW, EntryMode::Exclusive)).await;
     let found = lock.holders.iter().chain(&lock.queue);
     assert!(
         found.into_iter().any(|e| e.claim == claim(NEW)),
@@ -176,7 +176,7 @@ async fn used(store: &MongoLockStore, document: &Document) {
             .iter()
             .chain(&lock.queue)
             .filter(|e| e.claim != claim(NEW))
-            .map(|e| leasehold::lock::Seen {
+            .map(|e| leasehold::lock::EntryVersion {
                 claim: e.claim,
                 revision: e.revision,
             })
@@ -223,7 +223,7 @@ async fn i11_only_documents_that_are_locks_are_used_and_changed() {
                     if slots == 0 || empty {
                         used(&store, &document).await;
                     } else {
-                        rejected(&store, join(NEW, Mode::Exclusive)).await;
+                        rejected(&store, join(NEW, EntryMode::Exclusive)).await;
                     }
                 }
                 other => panic!("{other:?}: {document}"),

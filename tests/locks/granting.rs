@@ -15,7 +15,7 @@ use crate::fixture::{
     stored, token,
 };
 use leasehold::election::LeaseName;
-use leasehold::lock::{Mode, Operation};
+use leasehold::lock::{EntryMode, Operation};
 
 /// Acquisitions among which one must be quicker than the delay of its confirmation. On busy cores
 /// others may be slower.
@@ -63,7 +63,7 @@ async fn short_work_after_a_wait_takes_two_writes() {
     applied(&store, Operation::Create { seen: token(0) }).await;
     let mut seen = Vec::new();
     for number in 1..=TRIES {
-        applied(&store, join(number, Mode::Exclusive)).await;
+        applied(&store, join(number, EntryMode::Exclusive)).await;
         let (mut b, operations) = contender(&stage);
         eventually("it waits", async || read(&store).await.queue.len() == 1).await;
         applied(&store, leave(number)).await;
@@ -84,7 +84,7 @@ async fn a_confirmed_grant_keeps_its_token() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
-    applied(&store, join(1, Mode::Exclusive)).await;
+    applied(&store, join(1, EntryMode::Exclusive)).await;
     let (mut b, operations) = contender(&stage);
     eventually("it waits", async || read(&store).await.queue.len() == 1).await;
     applied(&store, leave(1)).await;
@@ -122,7 +122,7 @@ async fn a_grant_of_an_older_version_is_confirmed_first() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
     applied(&store, Operation::Create { seen: token(0) }).await;
-    applied(&store, join(1, Mode::Exclusive)).await;
+    applied(&store, join(1, EntryMode::Exclusive)).await;
     let (mut b, operations) = contender(&stage);
     eventually("it waits", async || read(&store).await.queue.len() == 1).await;
     stored

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::election::{LeaseName, TimingSettings, Timings, Token};
-use leasehold::lock::{AtLeast, Loss, Operation, Slots, Standing, Status, Want, WorkKey, scaled};
+use leasehold::lock::{
+    LockMode, Loss, MinHold, Operation, Slots, Standing, Status, WorkKey, scaled,
+};
 use leasehold::locker::{Lock, LockError, LockGuard, Locker, LockerOptions, NoLockSurfaces};
 use leasehold_testbed::Stage;
 use mongodb::bson::doc;
@@ -270,19 +272,23 @@ async fn work_that_succeeded_is_skipped_in_its_period() {
 async fn a_place_with_a_least_time_outlives_its_guard() {
     for drops in [false, true] {
         let stage = shared_stage().await;
-        let hour = AtLeast::new(Duration::from_secs(3600)).expect("short");
-        let guard = acquire(&lock(&stage, "a").at_least(hour)).await;
+        let hour = MinHold::new(Duration::from_secs(3600)).expect("short");
+        let guard = acquire(&lock(&stage, "a").min_hold(hour)).await;
         match drops {
             true => drop(guard),
             false => guard.release().await.expect("it was held to the end"),
         }
         let store = store(&stage);
         eventually("its work is over", async || {
-            read(&store).await.holders.iter().any(|entry| entry.is_over)
+            read(&store)
+                .await
+                .holders
+                .iter()
+                .any(|entry| entry.work_done)
         })
         .await;
         match lock(&stage, "b").try_acquire().await {
-            Err(LockError::Busy { ahead }) => assert!(ahead[0].is_over, "{ahead:?}"),
+            Err(LockError::Busy { ahead }) => assert!(ahead[0].work_done, "{ahead:?}"),
             other => panic!("{:?}", other.err()),
         }
     }
@@ -294,7 +300,7 @@ async fn abandoned_slot(stage: &Stage, timings: Timings) {
     store.timings = timings;
     let name = LeaseName::new(NAME).expect("legal");
     let mut options = LockerOptions::new(store, name);
-    options.want = Want::Slot(slots(2));
+    options.mode = LockMode::Slot(slots(2));
     let locker = Locker::start(options, NoLockSurfaces).expect("legal options");
     let held = |status: &Status| matches!(status.standing, Standing::Held(_));
     locker.status().wait_for(held).await.expect("it runs");

@@ -1,6 +1,6 @@
 //! Goal: at most 256 contenders hold and 512 wait, 20 ends are kept, and an identity is plain text.
 
-use leasehold::lock::{Entry, HOLDERS_MAX, LockDocument, Mode, Operation, QUEUE_MAX};
+use leasehold::lock::{Entry, EntryMode, HOLDERS_MAX, LockDocument, Operation, QUEUE_MAX};
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{Stage, StoredLease};
 
@@ -38,25 +38,25 @@ async fn locked(
 #[tokio::test]
 async fn the_513th_waiter_is_rejected_and_the_512th_is_not() {
     let (last, one_more) = (count(QUEUE_MAX) + 1, count(QUEUE_MAX) + 2);
-    let waiting = (2..last).map(|number| entry(number, Mode::Exclusive));
-    let (_stage, store, _) = locked(1, [held(1, Mode::Exclusive, 1)], waiting).await;
-    let full = applied(&store, join(last, Mode::Exclusive)).await;
+    let waiting = (2..last).map(|number| entry(number, EntryMode::Exclusive));
+    let (_stage, store, _) = locked(1, [held(1, EntryMode::Exclusive, 1)], waiting).await;
+    let full = applied(&store, join(last, EntryMode::Exclusive)).await;
     assert_eq!(full.queue.len(), QUEUE_MAX);
-    rejected(&store, join(one_more, Mode::Exclusive)).await;
+    rejected(&store, join(one_more, EntryMode::Exclusive)).await;
     assert_eq!(undated(read(&store).await), undated(full));
     applied(&store, leave(1)).await;
-    applied(&store, join(one_more, Mode::Exclusive)).await;
+    applied(&store, join(one_more, EntryMode::Exclusive)).await;
 }
 
 #[tokio::test]
 async fn the_257th_reader_waits() {
     let (last, one_more) = (count(HOLDERS_MAX), count(HOLDERS_MAX) + 1);
-    let holding = (1..last).map(|number| held(number, Mode::Shared, i64::from(number)));
+    let holding = (1..last).map(|number| held(number, EntryMode::Shared, i64::from(number)));
     let (_stage, store, _) = locked(400, holding, []).await;
-    let full = applied(&store, join(last, Mode::Shared)).await;
+    let full = applied(&store, join(last, EntryMode::Shared)).await;
     assert_eq!((full.holders.len(), full.queue.len()), (HOLDERS_MAX, 0));
-    rejected(&store, non_blocking(join(one_more, Mode::Shared))).await;
-    let waits = applied(&store, join(one_more, Mode::Shared)).await;
+    rejected(&store, non_blocking(join(one_more, EntryMode::Shared))).await;
+    let waits = applied(&store, join(one_more, EntryMode::Shared)).await;
     assert_eq!(numbers(&waits.queue), [one_more]);
     let granted = applied(&store, leave(7)).await;
     assert_eq!(
@@ -78,8 +78,8 @@ fn non_blocking(operation: Operation) -> Operation {
 
 #[tokio::test]
 async fn all_readers_that_wait_are_granted_at_once_up_to_the_bound() {
-    let waiting = (2..400).map(|number| entry(number, Mode::Shared));
-    let (_stage, store, stored) = locked(1, [held(1, Mode::Exclusive, 1)], waiting).await;
+    let waiting = (2..400).map(|number| entry(number, EntryMode::Shared));
+    let (_stage, store, stored) = locked(1, [held(1, EntryMode::Exclusive, 1)], waiting).await;
     let granted = applied(&store, leave(1)).await;
     assert_eq!(granted.holders.len(), HOLDERS_MAX);
     let expected: Vec<_> = (2..count(HOLDERS_MAX) + 2).collect();
@@ -93,7 +93,7 @@ async fn all_readers_that_wait_are_granted_at_once_up_to_the_bound() {
 async fn slots_change_only_while_the_lock_is_empty() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    let slots = |number: u16, slots: u32, mode: Mode| Operation::Join {
+    let slots = |number: u16, slots: u32, mode: EntryMode| Operation::Join {
         entry: leasehold::lock::Joining {
             slots,
             ..joining(number, mode)
@@ -101,21 +101,26 @@ async fn slots_change_only_while_the_lock_is_empty() {
         seen: token(0),
         non_blocking: false,
     };
-    rejected(&store, slots(1, 2, Mode::Slot)).await;
+    rejected(&store, slots(1, 2, EntryMode::Slot)).await;
     applied(&store, Operation::Create { seen: token(0) }).await;
-    assert_eq!(applied(&store, slots(1, 2, Mode::Slot)).await.slots, 2);
-    rejected(&store, slots(2, 3, Mode::Slot)).await;
-    rejected(&store, slots(2, 0, Mode::Exclusive)).await;
-    applied(&store, slots(2, 2, Mode::Slot)).await;
-    let waits = applied(&store, slots(3, 2, Mode::Slot)).await;
+    assert_eq!(applied(&store, slots(1, 2, EntryMode::Slot)).await.slots, 2);
+    rejected(&store, slots(2, 3, EntryMode::Slot)).await;
+    rejected(&store, slots(2, 0, EntryMode::Exclusive)).await;
+    applied(&store, slots(2, 2, EntryMode::Slot)).await;
+    let waits = applied(&store, slots(3, 2, EntryMode::Slot)).await;
     assert_eq!((waits.holders.len(), waits.queue.len()), (2, 1));
     for number in [1, 2, 3] {
-        rejected(&store, slots(4, 3, Mode::Slot)).await;
+        rejected(&store, slots(4, 3, EntryMode::Slot)).await;
         applied(&store, leave(number)).await;
     }
-    assert_eq!(applied(&store, slots(4, 3, Mode::Slot)).await.slots, 3);
+    assert_eq!(applied(&store, slots(4, 3, EntryMode::Slot)).await.slots, 3);
     applied(&store, leave(4)).await;
-    assert_eq!(applied(&store, slots(5, 0, Mode::Exclusive)).await.slots, 0);
+    assert_eq!(
+        applied(&store, slots(5, 0, EntryMode::Exclusive))
+            .await
+            .slots,
+        0
+    );
 }
 
 #[tokio::test]
@@ -125,7 +130,7 @@ async fn the_history_keeps_the_newest_twenty_ends() {
     applied(&store, Operation::Create { seen: token(0) }).await;
     let rounds = 25;
     for number in 1..=rounds {
-        applied(&store, join(number, Mode::Exclusive)).await;
+        applied(&store, join(number, EntryMode::Exclusive)).await;
         applied(&store, leave(number)).await;
     }
     let history = store.history().await.expect("it is read");
@@ -140,7 +145,7 @@ async fn an_identity_is_text_and_no_expression() {
     let stage = shared_stage().await;
     let (store, _) = store_over(store_options(&stage, "$token"), crate::fixture::NAME);
     applied(&store, Operation::Create { seen: token(0) }).await;
-    let lock = applied(&store, join(1, Mode::Exclusive)).await;
+    let lock = applied(&store, join(1, EntryMode::Exclusive)).await;
     assert_eq!(lock.holders[0].owner.identity.as_str(), "$token");
     applied(&store, leave(1)).await;
     let history = store.history().await.expect("it is read");

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::LeaseName;
-use leasehold::lock::{AtLeast, End, Loss, Operation, Standing, Status};
+use leasehold::lock::{End, Loss, MinHold, Operation, Standing, Status};
 use leasehold::locker::{Lock, Locker, LockerOptions, NoLockSurfaces};
 
 use crate::fixture::{NAME, applied, eventually, read, shared_stage, store, store_options, token};
 use crate::library::short;
 
-fn hour() -> AtLeast {
-    AtLeast::new(Duration::from_secs(3600)).expect("short")
+fn hour() -> MinHold {
+    MinHold::new(Duration::from_secs(3600)).expect("short")
 }
 
 fn name() -> LeaseName {
@@ -27,7 +27,7 @@ async fn a_lock_that_is_lost_before_the_work_begins_keeps_no_place() {
     options.uri = Arc::new(move || Ok(uri.clone()));
     options.timings = short();
     let mut options = LockerOptions::new(options, name());
-    options.at_least = hour();
+    options.min_hold = hour();
     let mut locker = Locker::start(options, NoLockSurfaces).expect("legal options");
     let mut status = locker.status();
     let held = |status: &Status| matches!(status.standing, Standing::Held(_));
@@ -45,7 +45,7 @@ async fn a_lock_that_is_lost_before_the_work_begins_keeps_no_place() {
 #[tokio::test]
 async fn an_acquisition_that_is_dropped_when_it_is_granted_keeps_no_place() {
     let stage = shared_stage().await;
-    let lock = Lock::new(store_options(&stage, "a"), name()).at_least(hour());
+    let lock = Lock::new(store_options(&stage, "a"), name()).min_hold(hour());
     let mut acquiring = Box::pin(lock.acquire());
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
@@ -54,7 +54,7 @@ async fn an_acquisition_that_is_dropped_when_it_is_granted_keeps_no_place() {
     assert!(polled.is_pending());
     eventually("its place is declared", async || {
         let read = read(&store).await;
-        read.holders.iter().any(|entry| !entry.at_least.is_zero())
+        read.holders.iter().any(|entry| !entry.min_hold.is_zero())
     })
     .await;
     drop(acquiring);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::lock::{LockDocument, Mode, Operation, WorkKey};
+use leasehold::lock::{EntryMode, LockDocument, Operation, WorkKey};
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::fixture::{
@@ -41,8 +41,8 @@ async fn fields_of_a_newer_version_survive_every_write() {
         slot_owners: Vec::new(),
         token: token(7),
         slots: 0,
-        holders: vec![held(1, Mode::Exclusive, 7)],
-        queue: [2, 3, 4].map(|n| entry(n, Mode::Exclusive)).into(),
+        holders: vec![held(1, EntryMode::Exclusive, 7)],
+        queue: [2, 3, 4].map(|n| entry(n, EntryMode::Exclusive)).into(),
         ..LockDocument::default()
     });
     lock.insert("newer", newer());
@@ -67,19 +67,19 @@ async fn fields_of_a_newer_version_survive_every_write() {
         revision: revision(22),
         mine: vec![revision(2)],
         seen: token(30),
-        at_least: None,
+        min_hold: None,
     };
     let keep = Operation::Keep {
         claim: claim(2),
         revision: revision(23),
         mine: vec![revision(22)],
-        at_least: Duration::from_secs(55),
+        min_hold: Duration::from_secs(55),
         success: Some(WorkKey::default()),
     };
     let steps: [(Operation, &[u16]); 8] = [
         (renew(1, 20), &[1, 2, 3, 4]),
         (renew(3, 21), &[1, 2, 3, 4]),
-        (join(5, Mode::Exclusive), &[1, 2, 3, 4, 5]),
+        (join(5, EntryMode::Exclusive), &[1, 2, 3, 4, 5]),
         (leave(1), &[2, 3, 4, 5]),
         (confirm, &[2, 3, 4, 5]),
         (keep, &[2, 3, 4, 5]),

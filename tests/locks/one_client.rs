@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::election::{LeaseName, Timings};
 use leasehold::elector::{Elector, ElectorOptions};
-use leasehold::lock::{OncePer, Want, WorkKey};
+use leasehold::lock::{LockMode, OncePer, WorkKey};
 use leasehold::locker::{Lock, LockError, Locker, LockerOptions, NoLockSurfaces};
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::MongoLocks;
@@ -266,7 +266,7 @@ async fn a_client_of_another_deployment_is_refused() {
 async fn work_once_per_period_requires_an_exclusive_lock() {
     let stage = shared_stage().await;
     let mut options = LockerOptions::new(store_options(&stage, "a"), name());
-    options.want = Want::Shared;
+    options.mode = LockMode::Shared;
     options.once_per = Some(OncePer {
         period: Duration::from_secs(60),
         key: WorkKey::default(),

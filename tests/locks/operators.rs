@@ -1,7 +1,7 @@
 //! Goal: the store serves operators: the holders and waiters, the ended holders, and the pruning of
 //! an empty lock. The token survives all of it.
 
-use leasehold::lock::{Found, Mode, Operation, Outcome};
+use leasehold::lock::{EntryMode, Found, Operation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLocks;
 use mongodb::bson::doc;
@@ -16,7 +16,7 @@ async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
     applied(&store, Operation::Create { seen: token(41) }).await;
-    applied(&store, join(1, Mode::Slot)).await;
+    applied(&store, join(1, EntryMode::Slot)).await;
     assert_eq!(store.prune().await.outcome, Outcome::Rejected, "it is held");
     applied(&store, leave(1)).await;
     stored.set(doc! { "newer": true }).await;
@@ -30,7 +30,7 @@ async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
     };
     assert_eq!(stored.get().await, left);
     assert_eq!(store.history().await.expect("it is read"), []);
-    let lock = applied(&store, join(2, Mode::Exclusive)).await;
+    let lock = applied(&store, join(2, EntryMode::Exclusive)).await;
     assert_eq!(lock.holders[0].token, Some(token(43)));
 }
 
@@ -43,7 +43,7 @@ async fn the_listing_shows_the_locks_with_holders_and_waiters() {
         let (store, _) = store_over(store_options(&stage, "a"), name);
         applied(&store, Operation::Create { seen: token(0) }).await;
         for claim in claims {
-            applied(&store, join(claim, Mode::Exclusive)).await;
+            applied(&store, join(claim, EntryMode::Exclusive)).await;
         }
     }
     stage
@@ -79,7 +79,7 @@ async fn the_history_has_holder_token_and_reason_of_the_end() {
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
     for number in 1..5 {
-        applied(&store, join(number, Mode::Exclusive)).await;
+        applied(&store, join(number, EntryMode::Exclusive)).await;
     }
     let broken = Operation::Break {
         claims: vec![crate::fixture::claim(3)],
@@ -92,7 +92,7 @@ async fn the_history_has_holder_token_and_reason_of_the_end() {
     applied(&store, broken).await;
     applied(&store, crate::fixture::renew(4, 40)).await;
     let gone = Operation::Evict {
-        entries: vec![leasehold::lock::Seen {
+        entries: vec![leasehold::lock::EntryVersion {
             claim: crate::fixture::claim(4),
             revision: crate::fixture::revision(40),
         }],
@@ -123,7 +123,7 @@ async fn only_what_is_unchanged_is_swept() {
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
     for number in [1, 2, 3] {
-        applied(&store, join(number, Mode::Exclusive)).await;
+        applied(&store, join(number, EntryMode::Exclusive)).await;
     }
     applied(&store, crate::fixture::renew(1, 10)).await;
     let answer = store.perform(sweep(&[1], Some(2))).await;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::lock::{Found, Mode, Operation, Outcome};
+use leasehold::lock::{EntryMode, Found, Operation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{ReplicaSet, Stage};
@@ -49,12 +49,15 @@ async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
     ];
     for (number, (how, code)) in (1_u16..).zip(failures) {
         fail_once(&set, how.clone()).await;
-        let answer = store.perform(join(number, Mode::Exclusive)).await;
+        let answer = store.perform(join(number, EntryMode::Exclusive)).await;
         assert_eq!(answer.outcome, Outcome::Unknown, "{how}");
         let failure = answer.failure.expect("words for people");
         assert_eq!(failure.code, code, "{how}: {failure}");
         // Repeated with the same claim: appended once, regardless of the first outcome.
-        let again = store.perform(join(number, Mode::Exclusive)).await.outcome;
+        let again = store
+            .perform(join(number, EntryMode::Exclusive))
+            .await
+            .outcome;
         assert!(matches!(again, Outcome::Applied(_) | Outcome::Rejected));
         let lock = read(&store).await;
         assert_eq!(numbers(&lock.holders), [number], "{how}");
@@ -70,8 +73,8 @@ async fn a_leave_does_not_remove_the_entry_that_a_twin_has_renewed() {
     let stage = stage_on(&set);
     let store = hasty(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
-    applied(&store, join(1, Mode::Exclusive)).await;
-    applied(&store, join(2, Mode::Exclusive)).await;
+    applied(&store, join(1, EntryMode::Exclusive)).await;
+    applied(&store, join(2, EntryMode::Exclusive)).await;
     applied(&store, renew(1, 60)).await;
     let by_twin = store.perform(leave_by(1, [1, 61])).await;
     assert_eq!(by_twin.outcome, Outcome::Rejected);
@@ -95,7 +98,7 @@ async fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
     for member in &others {
         set.stop(*member);
     }
-    let answer = store.perform(join(1, Mode::Exclusive)).await;
+    let answer = store.perform(join(1, EntryMode::Exclusive)).await;
     assert_eq!(answer.outcome, Outcome::Unknown, "{:?}", answer.failure);
     for member in &others {
         set.cont(*member);
@@ -114,8 +117,8 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
     let stage = stage_on(&set);
     let store = hasty(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
-    applied(&store, join(1, Mode::Exclusive)).await;
-    applied(&store, join(2, Mode::Exclusive)).await;
+    applied(&store, join(1, EntryMode::Exclusive)).await;
+    applied(&store, join(2, EntryMode::Exclusive)).await;
     set.kill(set.primary().await);
     let mut revision = 100;
     let mut outcomes = Vec::new();
@@ -127,7 +130,7 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
             revision: crate::fixture::revision(revision),
             mine: mine.collect(),
             seen: token(0),
-            at_least: None,
+            min_hold: None,
         };
         outcomes.push(store.perform(renewal).await.outcome);
         matches!(outcomes.last(), Some(Outcome::Applied(_)))

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::lock::{Hint, Mode, Operation};
+use leasehold::lock::{EntryMode, Hint, Operation};
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold_testbed::Stage;
 
@@ -50,7 +50,7 @@ fn renew_again(number: u16, last: u16) -> Operation {
         revision: revision(last + 1),
         mine: vec![revision(last)],
         seen: token(0),
-        at_least: None,
+        min_hold: None,
     }
 }
 
@@ -60,7 +60,7 @@ async fn only_a_grant_and_reaching_the_head_are_reported() {
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
     for number in [1, 2, 3, 4] {
-        applied(&store, join(number, Mode::Exclusive)).await;
+        applied(&store, join(number, EntryMode::Exclusive)).await;
     }
     let mut third = Waiter::of(&stage, 3).await;
     // Changes that must not be reported: renewals of each entry, and a join and a leave behind
@@ -68,7 +68,7 @@ async fn only_a_grant_and_reaching_the_head_are_reported() {
     for (number, new) in [(1, 10), (2, 20), (3, 30), (4, 40)] {
         applied(&store, renew(number, new)).await;
     }
-    applied(&store, join(5, Mode::Exclusive)).await;
+    applied(&store, join(5, EntryMode::Exclusive)).await;
     applied(&store, leave(4)).await;
     // Events arrive in the order of the writes, so if one of those were reported, it would come
     // first.
@@ -86,9 +86,9 @@ async fn readers_are_woken_together_by_one_write() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
-    applied(&store, join(1, Mode::Exclusive)).await;
+    applied(&store, join(1, EntryMode::Exclusive)).await;
     for number in [2, 3, 4] {
-        applied(&store, join(number, Mode::Shared)).await;
+        applied(&store, join(number, EntryMode::Shared)).await;
     }
     let mut readers = Vec::new();
     for number in [2, 3, 4] {
@@ -129,9 +129,9 @@ async fn a_stream_reports_a_grant_between_the_join_and_its_opening() {
     let stage = shared_stage().await;
     let other = store(&stage);
     applied(&other, Operation::Create { seen: token(0) }).await;
-    applied(&other, join(1, Mode::Exclusive)).await;
+    applied(&other, join(1, EntryMode::Exclusive)).await;
     let (store, mut news) = store_over(store_options(&stage, "b"), NAME);
-    applied(&store, join(2, Mode::Exclusive)).await;
+    applied(&store, join(2, EntryMode::Exclusive)).await;
     applied(&other, leave(1)).await;
     let watching = tokio::spawn(store.clone().watch(claim(2)));
     let since_join = true;
@@ -153,7 +153,7 @@ async fn a_cancelled_stream_reports_nothing() {
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
     for number in [1, 2] {
-        applied(&store, join(number, Mode::Exclusive)).await;
+        applied(&store, join(number, EntryMode::Exclusive)).await;
     }
     let mut ended = Waiter::of(&stage, 2).await;
     let mut other = Waiter::of(&stage, 2).await;

@@ -76,8 +76,8 @@ fn outcome_undated(outcome: Outcome) -> Outcome {
 fn without_rests(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Applied(Found::Lock(mut lock)) => {
-            for entry in lock.holders.iter_mut().filter(|entry| entry.is_over) {
-                entry.at_least = Duration::ZERO;
+            for entry in lock.holders.iter_mut().filter(|entry| entry.work_done) {
+                entry.min_hold = Duration::ZERO;
             }
             Outcome::Applied(Found::Lock(lock))
         }
@@ -125,7 +125,7 @@ async fn compare(
     let applied = matches!(performed.outcome, Outcome::Applied(_));
     if let (Some(_), Found::Lock(after)) = (lock.filter(|_| applied), &expected) {
         let document = stored.get().await;
-        let rests = after.holders.iter().map(|e| e.at_least.as_millis());
+        let rests = after.holders.iter().map(|e| e.min_hold.as_millis());
         assert_eq!(stored_rests(&document), rests.collect::<Vec<_>>());
         let moved = !matches!(operation, Operation::Renew { .. } | Operation::Keep { .. });
         let granted = match performed.granted.as_slice() {

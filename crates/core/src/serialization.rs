@@ -11,7 +11,7 @@ use serde::ser::{Serialize, Serializer};
 use crate::election::{
     Claim, Identity, NameError, Revision, Session, TimingError, TimingSettings, Timings, Token,
 };
-use crate::lock::{AT_LEAST_MAX, AtLeast, SLOTS_MAX, Slots, WorkKey};
+use crate::lock::{MIN_HOLD_MAX, MinHold, SLOTS_MAX, Slots, WorkKey};
 
 macro_rules! from_text {
     ($($name:ident)+) => {
@@ -61,17 +61,17 @@ impl From<Slots> for u32 {
     }
 }
 
-impl TryFrom<Duration> for AtLeast {
+impl TryFrom<Duration> for MinHold {
     type Error = String;
 
     fn try_from(duration: Duration) -> Result<Self, String> {
-        Self::new(duration).ok_or_else(|| format!("{duration:?} is above {AT_LEAST_MAX:?}"))
+        Self::new(duration).ok_or_else(|| format!("{duration:?} is above {MIN_HOLD_MAX:?}"))
     }
 }
 
-impl From<AtLeast> for Duration {
-    fn from(at_least: AtLeast) -> Self {
-        at_least.get()
+impl From<MinHold> for Duration {
+    fn from(min_hold: MinHold) -> Self {
+        min_hold.get()
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
         same(Token::new(7).expect("legal"), json!(7));
         same(Identity::new("a").expect("legal"), json!("a"));
         same(Slots::new(3).expect("legal"), json!(3));
-        same(AtLeast::NONE, json!({ "secs": 0, "nanos": 0 }));
+        same(MinHold::NONE, json!({ "secs": 0, "nanos": 0 }));
         same(WorkKey::default(), json!("default"));
         same(Bits(255), json!("000000000000000000000000000000ff"));
         let timings = Timings::default();
@@ -177,7 +177,7 @@ mod tests {
         refused::<Identity>(json!(""), "is not accepted");
         refused::<WorkKey>(json!("\n"), "is not accepted");
         refused::<Slots>(json!(0), "0 is not between 1 and 256");
-        refused::<AtLeast>(json!({ "secs": 90_000, "nanos": 0 }), "is above 86400s");
+        refused::<MinHold>(json!({ "secs": 90_000, "nanos": 0 }), "is above 86400s");
         refused::<Bits>(json!("x"), "invalid digit");
         let mut settings = Timings::default().settings();
         settings.renew_deadline = settings.lease_duration;

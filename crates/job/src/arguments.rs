@@ -9,7 +9,7 @@ use leasehold_cli::keys::{Configuration, HolderKeys, useless_without_command};
 use leasehold_cli::values::{between, expected, name, whole};
 use leasehold_config::duration;
 use leasehold_core::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, LeaseName};
-use leasehold_core::lock::{AT_LEAST_MAX, AtLeast, OncePer, SLOTS_MAX, Slots, Want, WorkKey};
+use leasehold_core::lock::{LockMode, MIN_HOLD_MAX, MinHold, OncePer, SLOTS_MAX, Slots, WorkKey};
 use leasehold_host::exit;
 
 /// Keys without effect if the lock is held until standard input closes.
@@ -77,7 +77,7 @@ pub struct LockArgs {
     /// Keep the lock at least this long, such as 55s, even if the command ends sooner or dies (at
     /// most 24h)
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true,
-          value_parser = between(Duration::ZERO, AT_LEAST_MAX))]
+          value_parser = between(Duration::ZERO, MIN_HOLD_MAX))]
     at_least: Option<Duration>,
     /// Skip the command if it succeeded less than this long ago, such as 1h, by MongoDB's clock
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true,
@@ -141,17 +141,17 @@ impl LockArgs {
     }
 
     /// Returns the mode in which the lock is acquired.
-    pub(crate) fn want(&self) -> Want {
+    pub(crate) fn want(&self) -> LockMode {
         match self.slots.and_then(Slots::new) {
-            Some(slots) => Want::Slot(slots),
-            None if self.shared => Want::Shared,
-            None => Want::Exclusive,
+            Some(slots) => LockMode::Slot(slots),
+            None if self.shared => LockMode::Shared,
+            None => LockMode::Exclusive,
         }
     }
 
     /// Returns the minimum hold of the place.
-    pub(crate) fn at_least(&self) -> AtLeast {
-        self.at_least.and_then(AtLeast::new).unwrap_or_default()
+    pub(crate) fn at_least(&self) -> MinHold {
+        self.at_least.and_then(MinHold::new).unwrap_or_default()
     }
 
     /// Returns the work that is skipped if it succeeded recently.

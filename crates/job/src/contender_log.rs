@@ -52,7 +52,7 @@ impl LockSurfaces for ContenderLog {
         self.store.notice(notice);
         let lock = &self.lock;
         match notice {
-            Notice::Swept {
+            Notice::Evicted {
                 identity,
                 token,
                 state: EntryState::Kept,
@@ -61,7 +61,7 @@ impl LockSurfaces for ContenderLog {
                 %lock, %identity, token = token.map(Token::get),
                 "removed an ended holder whose minimum hold has passed"
             ),
-            Notice::Swept {
+            Notice::Evicted {
                 identity,
                 token,
                 state,

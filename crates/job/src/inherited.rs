@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::deadline;
 use leasehold_config::{MongoConfig, UriSource};
 use leasehold_core::election::{LeaseName, Token};
-use leasehold_core::lock::{Mode, Want};
+use leasehold_core::lock::{EntryMode, LockMode};
 use leasehold_guard::survivors::Stat;
 
 /// Name of the variable, whose value is a JSON list of [`Held`].
@@ -48,14 +48,14 @@ impl Held {
     pub(super) fn by_this_process(
         lock: &LeaseName,
         store: &str,
-        want: Want,
+        want: LockMode,
         (token, slot): (Token, Option<u32>),
     ) -> Option<Self> {
         let pid = own_id();
         Some(Self {
             lock: lock.to_string(),
             store: store.to_owned(),
-            mode: want.mode().as_str().to_owned(),
+            mode: want.entry_mode().as_str().to_owned(),
             slots: want.slots(),
             token: token.get(),
             slot,
@@ -83,8 +83,8 @@ impl Held {
         None
     }
 
-    pub(super) fn mode(&self) -> Option<Mode> {
-        [Mode::Exclusive, Mode::Shared, Mode::Slot]
+    pub(super) fn mode(&self) -> Option<EntryMode> {
+        [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot]
             .into_iter()
             .find(|mode| mode.as_str() == self.mode)
     }
@@ -160,7 +160,7 @@ mod tests {
         let name = LeaseName::new("jobs").expect("legal");
         let parent = stat(own_id()).expect("it is in /proc").parent;
         let started = stat(parent).expect("it is in /proc").started;
-        let held = Held::by_this_process(&name, "h/d.c", Want::Exclusive, (Token::ZERO, None));
+        let held = Held::by_this_process(&name, "h/d.c", LockMode::Exclusive, (Token::ZERO, None));
         Held {
             pid: parent,
             started,

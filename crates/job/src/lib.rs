@@ -42,7 +42,7 @@ use leasehold_cli::trace::{self, TraceError};
 use leasehold_clock as clock;
 use leasehold_config::{ConfigError, Contended, LockConfig, Misplaced};
 use leasehold_core::election::{LeaseName, TimingError, Timings};
-use leasehold_core::lock::{AtLeast, Mode, Want, scaled};
+use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
 use leasehold_guard::prerequisites::{MissingPrerequisite, prerequisites};
 use leasehold_host::exit;
@@ -206,22 +206,22 @@ fn is_inside() -> bool {
 /// store. The guard of the outer command ends this command together with its own authority.
 fn run_under_outer_lock(args: &LockArgs, held: &Held, voice: &JobMessages) -> u8 {
     let may = match (held.mode(), args.want()) {
-        (Some(Mode::Exclusive), Want::Exclusive | Want::Shared)
-        | (Some(Mode::Shared), Want::Shared) => true,
-        (Some(Mode::Slot), Want::Slot(slots)) => slots.get() == held.slots,
-        (_, Want::Exclusive | Want::Shared | Want::Slot(_)) => false,
+        (Some(EntryMode::Exclusive), LockMode::Exclusive | LockMode::Shared)
+        | (Some(EntryMode::Shared), LockMode::Shared) => true,
+        (Some(EntryMode::Slot), LockMode::Slot(slots)) => slots.get() == held.slots,
+        (_, LockMode::Exclusive | LockMode::Shared | LockMode::Slot(_)) => false,
     };
     if !may {
         voice.say(&format!(
             "already held as {} by an outer command; it cannot be held as {} at the same time \
              (deadlock). Take it that way in the outer command",
             held.mode,
-            args.want().mode().as_str(),
+            args.want().entry_mode().as_str(),
         ));
         return args.conflict_exit_code;
     }
     let outer = [
-        ("--at-least", args.at_least() != AtLeast::NONE),
+        ("--at-least", args.at_least() != MinHold::NONE),
         ("--once-per", args.once_per().is_some()),
     ];
     if let Some((flag, _)) = outer.iter().find(|(_, given)| *given) {
@@ -378,7 +378,7 @@ impl Job<'_> {
         let mut store = store_options::of_locks(config, self.timings);
         store.trace = self.trace.cloned();
         let mut options = LockerOptions::new(store, args.name.clone());
-        (options.want, options.at_least) = (args.want(), args.at_least());
+        (options.mode, options.min_hold) = (args.want(), args.at_least());
         options.once_per = args.once_per();
         options.non_blocking = args.limit().is_some_and(|wait| wait.is_zero());
         (options.token_remembered, options.observations) = cache.seen();

@@ -354,7 +354,7 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
     let names: Vec<_> = holders
         .take(HOLDERS_NAMED_MAX)
         .map(|holder| {
-            let over = match holder.is_over {
+            let over = match holder.work_done {
                 true => " (its work has ended, its place is kept)",
                 false => "",
             };

@@ -25,7 +25,8 @@ use crate::store::mongo::lock::{LockClient, MongoLockStore};
 use crate::store::{Failure, StoreInfo};
 use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
 use leasehold_core::lock::{
-    AtLeast, End, Input, LockContender, Loss, Notice, Observations, OncePer, Options, Status, Want,
+    End, Input, LockContender, LockMode, Loss, MinHold, Notice, Observations, OncePer, Options,
+    Status,
 };
 use leasehold_core::trace::Kind;
 
@@ -38,9 +39,9 @@ pub struct LockerOptions {
     /// The lock's name.
     pub name: LeaseName,
     /// The wanted mode; exclusive by default.
-    pub want: Want,
+    pub mode: LockMode,
     /// Minimum hold of the place, even if the work ends or the process dies.
-    pub at_least: AtLeast,
+    pub min_hold: MinHold,
     /// End as [`End::Skipped`] if the work succeeded recently, and record its success. For
     /// exclusive locks only.
     pub once_per: Option<OncePer>,
@@ -58,8 +59,8 @@ impl LockerOptions {
         Self {
             store,
             name,
-            want: Want::Exclusive,
-            at_least: AtLeast::NONE,
+            mode: LockMode::Exclusive,
+            min_hold: MinHold::NONE,
             once_per: None,
             non_blocking: false,
             token_remembered: Token::ZERO,
@@ -144,14 +145,14 @@ impl Locker {
         client: Option<&LockClient>,
         surfaces: impl LockSurfaces + 'static,
     ) -> Result<Self, LockError> {
-        if options.once_per.is_some() && options.want != Want::Exclusive {
+        if options.once_per.is_some() && options.mode != LockMode::Exclusive {
             return Err(LockError::NotExclusive);
         }
         let LockerOptions {
             store,
             name,
-            want,
-            at_least,
+            mode,
+            min_hold,
             once_per,
             non_blocking,
             token_remembered,
@@ -160,8 +161,8 @@ impl Locker {
         let timings = store.timings;
         let contender = Options {
             identity: store.identity.clone(),
-            want,
-            at_least,
+            mode,
+            min_hold,
             once_per,
             timings,
             non_blocking,

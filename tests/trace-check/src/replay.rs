@@ -10,7 +10,7 @@ use leasehold_core::election::{
     self, Authority, BootTime, CallId, Candidate, Claim, Election, Identity, OrderKind, Randomness,
     Token,
 };
-use leasehold_core::lock::{self, LockContender, Want};
+use leasehold_core::lock::{self, LockContender, LockMode};
 use leasehold_core::trace::{Bits, Kind, Started, Turn};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -210,10 +210,10 @@ impl Machine for LockContender {
     }
 
     fn exclusion(options: &lock::Options) -> Exclusion {
-        match options.want {
-            Want::Exclusive => Exclusion::All,
-            Want::Shared => Exclusion::Writers,
-            Want::Slot(slots) => Exclusion::Beyond(slots.get()),
+        match options.mode {
+            LockMode::Exclusive => Exclusion::All,
+            LockMode::Shared => Exclusion::Writers,
+            LockMode::Slot(slots) => Exclusion::Beyond(slots.get()),
         }
     }
 

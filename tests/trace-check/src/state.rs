@@ -44,8 +44,8 @@ impl State {
     fn comparable(mut self) -> Self {
         if let Self::Lock(lock) = &mut self {
             lock.store_now = election::WallMillis::default();
-            for entry in lock.holders.iter_mut().filter(|entry| entry.is_over) {
-                entry.at_least = Duration::ZERO;
+            for entry in lock.holders.iter_mut().filter(|entry| entry.work_done) {
+                entry.min_hold = Duration::ZERO;
             }
         }
         self

@@ -23,7 +23,7 @@ use super::claim_writes::WritePurpose;
 use super::document::Found;
 use super::effect::{Effect, Notice};
 use super::grant::Grant;
-use super::input::{AtLeast, Input, Options};
+use super::input::{Input, MinHold, Options};
 use super::observations::Observations;
 use super::operation::{Hint, Outcome};
 use super::status::{End, Loss, Status};
@@ -372,7 +372,7 @@ impl LockContender {
             return self.finish(busy, turn.now);
         } else {
             // A place with a minimum hold is usually granted at once, and only to be declared.
-            let declares = place.granted && exchange.options.at_least != AtLeast::NONE;
+            let declares = place.granted && exchange.options.min_hold != MinHold::NONE;
             if !exchange.stream.is_requested() && !declares {
                 exchange.follow();
             }
@@ -400,7 +400,7 @@ impl LockContender {
     fn begin(&mut self, holding: Holding, now: BootTime) {
         let acquired = holding.report(self.began, now);
         self.exchange.outbox.push(acquired);
-        self.work.begin(self.exchange.options.at_least, now);
+        self.work.begin(self.exchange.options.min_hold, now);
         self.enter(State::Holding(holding), now);
         self.exchange.stop_watching();
     }

@@ -16,11 +16,11 @@ pub const QUEUE_MAX: usize = 512;
 /// Maximum number of slots of a semaphore.
 pub const SLOTS_MAX: u32 = 256;
 /// Maximum of the minimum hold of a place after its acquisition.
-pub const AT_LEAST_MAX: Duration = Duration::from_secs(24 * 3600);
+pub const MIN_HOLD_MAX: Duration = Duration::from_secs(24 * 3600);
 
 named! {
     /// Mode in which an entry wants to hold the lock.
-    pub enum Mode {
+    pub enum EntryMode {
         /// Not together with any other holder.
         Exclusive = "exclusive",
         /// Together with other readers, never with an exclusive holder.
@@ -40,7 +40,7 @@ pub struct Entry {
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub owner: EntryOwner,
     /// Requested mode.
-    pub mode: Mode,
+    pub mode: EntryMode,
     /// Id of the owner's last write. Only the owner changes it, in each of its writes.
     pub revision: Revision,
     /// How long others must see the entry unchanged before they consider it expired.
@@ -57,10 +57,12 @@ pub struct Entry {
     /// Rest of the minimum hold as of the owner's last write; zero without a minimum hold, and
     /// until the owner knows that it may hold. Others count it from the reply that first showed
     /// that write.
-    pub at_least: Duration,
+    #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
+    pub min_hold: Duration,
     /// True if the work has ended. The owner has no authority, and the place stays taken for
-    /// `at_least`.
-    pub is_over: bool,
+    /// `min_hold`.
+    #[cfg_attr(feature = "serde", serde(rename = "is_over"))]
+    pub work_done: bool,
 }
 
 /// Owner of an entry; informational.
@@ -101,14 +103,14 @@ pub struct LockDocument {
 
 impl LockDocument {
     /// Returns true if a contender of this mode may hold together with the holders.
-    pub(super) fn has_room(&self, mode: Mode, slots: u32) -> bool {
+    pub(super) fn has_room(&self, mode: EntryMode, slots: u32) -> bool {
         let holders = self.holders.len();
         match mode {
-            Mode::Exclusive => holders == 0,
-            Mode::Shared => {
-                holders < HOLDERS_MAX && self.holders.iter().all(|e| e.mode == Mode::Shared)
+            EntryMode::Exclusive => holders == 0,
+            EntryMode::Shared => {
+                holders < HOLDERS_MAX && self.holders.iter().all(|e| e.mode == EntryMode::Shared)
             }
-            Mode::Slot => u32::try_from(holders).is_ok_and(|holders| holders < slots),
+            EntryMode::Slot => u32::try_from(holders).is_ok_and(|holders| holders < slots),
         }
     }
 }

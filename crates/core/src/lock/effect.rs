@@ -51,7 +51,8 @@ pub enum Effect {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Notice {
     /// This contender evicted an expired entry.
-    Swept {
+    #[cfg_attr(feature = "serde", serde(rename = "Swept"))]
+    Evicted {
         /// Owner of the entry.
         identity: Identity,
         /// Token of the entry, if it held the lock.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::document::{AT_LEAST_MAX, LockDocument, Mode, SLOTS_MAX};
+use super::document::{EntryMode, LockDocument, MIN_HOLD_MAX, SLOTS_MAX};
 use super::grant::Grant;
 use super::observations::Observations;
 use super::operation::{Hint, Outcome};
@@ -31,20 +31,20 @@ impl Slots {
     }
 }
 
-/// Minimum hold of a place, counted from its acquisition: up to [`AT_LEAST_MAX`]; zero if the place
+/// Minimum hold of a place, counted from its acquisition: up to [`MIN_HOLD_MAX`]; zero if the place
 /// is freed when the work ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "Duration", into = "Duration"))]
-pub struct AtLeast(Duration);
+pub struct MinHold(Duration);
 
-impl AtLeast {
+impl MinHold {
     /// No minimum: the place is freed when the work ends.
     pub const NONE: Self = Self(Duration::ZERO);
 
-    /// Checks a duration. Returns `None` if it is above [`AT_LEAST_MAX`].
+    /// Checks a duration. Returns `None` if it is above [`MIN_HOLD_MAX`].
     pub fn new(duration: Duration) -> Option<Self> {
-        (duration <= AT_LEAST_MAX).then_some(Self(duration))
+        (duration <= MIN_HOLD_MAX).then_some(Self(duration))
     }
 
     /// Returns the duration.
@@ -57,7 +57,7 @@ impl AtLeast {
 /// modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Want {
+pub enum LockMode {
     /// Not together with any other holder.
     Exclusive,
     /// Together with other readers.
@@ -66,13 +66,13 @@ pub enum Want {
     Slot(Slots),
 }
 
-impl Want {
+impl LockMode {
     /// Returns the mode of the contender's entry.
-    pub const fn mode(self) -> Mode {
+    pub const fn entry_mode(self) -> EntryMode {
         match self {
-            Self::Exclusive => Mode::Exclusive,
-            Self::Shared => Mode::Shared,
-            Self::Slot(_) => Mode::Slot,
+            Self::Exclusive => EntryMode::Exclusive,
+            Self::Shared => EntryMode::Shared,
+            Self::Slot(_) => EntryMode::Slot,
         }
     }
 
@@ -92,10 +92,12 @@ pub struct Options {
     /// Name of the contender; informational.
     pub identity: Identity,
     /// Requested mode.
-    pub want: Want,
+    #[cfg_attr(feature = "serde", serde(rename = "want"))]
+    pub mode: LockMode,
     /// Minimum hold of the place, even if the work ends or the process dies. It is declared before
     /// the acquisition, which takes one more write.
-    pub at_least: AtLeast,
+    #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
+    pub min_hold: MinHold,
     /// Durations used by the contender.
     pub timings: Timings,
     /// Skip the work if it succeeded recently, and record its success. For exclusive locks only.
@@ -115,14 +117,14 @@ pub struct Options {
 impl Options {
     /// Returns true unless the lock has slots and an older version granted without a slot.
     pub(super) fn is_served_by(&self, slot: Option<u32>) -> bool {
-        self.want.slots() == 0 || slot.is_some()
+        self.mode.slots() == 0 || slot.is_some()
     }
 
     /// Returns true if work may begin by this grant before its confirmation. A grant declares no
     /// minimum hold, and its event does not show the successes.
     pub(super) fn may_hold_by(&self, grant: &Grant) -> bool {
         let shown = self.once_per.is_none() || planted!(GrantWithoutSuccesses);
-        shown && self.at_least == AtLeast::NONE && self.is_served_by(grant.slot)
+        shown && self.min_hold == MinHold::NONE && self.is_served_by(grant.slot)
     }
 
     /// Returns how long ago the work succeeded, if that is too recent to repeat it.

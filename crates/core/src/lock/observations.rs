@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::document::{Entry, LockDocument};
 use super::grant::GRANT_SHARE;
-use super::operation::Seen;
+use super::operation::EntryVersion;
 use crate::election::{BootTime, Claim, Declared, Identity, Revision, Token};
 use crate::named::named;
 
@@ -98,7 +98,7 @@ impl Observations {
         let mut before = std::mem::take(&mut self.0);
         let mut absurd = Vec::new();
         let holders = lock.holders.iter().map(|entry| match entry.is_confirmed() {
-            true if entry.is_over => (entry, EntryState::Kept),
+            true if entry.work_done => (entry, EntryState::Kept),
             true => (entry, EntryState::Held),
             false => (entry, EntryState::Granted),
         });
@@ -161,7 +161,7 @@ impl Entry {
     /// owner has confirmed the entry, since the owner begins nothing before that.
     fn keeps(&self, state: EntryState) -> bool {
         let confirmed = matches!(state, EntryState::Held | EntryState::Kept);
-        confirmed && self.at_least > Duration::ZERO
+        confirmed && self.min_hold > Duration::ZERO
     }
 }
 
@@ -174,7 +174,7 @@ impl Observation {
             token: entry.token,
             lease_duration: entry.lease_duration,
             since: now,
-            kept_until: entry.keeps(state).then(|| now + entry.at_least),
+            kept_until: entry.keeps(state).then(|| now + entry.min_hold),
         }
     }
 
@@ -195,8 +195,8 @@ impl Observation {
     }
 
     /// Returns the entry of `claim` as observed.
-    pub(super) fn seen(&self, claim: Claim) -> Seen {
-        Seen {
+    pub(super) fn seen(&self, claim: Claim) -> EntryVersion {
+        EntryVersion {
             claim,
             revision: self.revision,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::document::{Found, Mode};
+use super::document::{EntryMode, Found};
 use super::grant::Grant;
 use super::success::WorkKey;
 use crate::election::{Claim, Declared, Revision, Session, Token};
@@ -17,7 +17,7 @@ pub struct Joining {
     /// Session of the owner.
     pub session: Session,
     /// Requested mode.
-    pub mode: Mode,
+    pub mode: EntryMode,
     /// Revision, fresh for each attempt.
     pub revision: Revision,
     /// Number of slots; 0 for exclusive and shared.
@@ -39,7 +39,7 @@ pub struct Writer {
 /// An entry as observed, to be evicted only while it is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Seen {
+pub struct EntryVersion {
     /// Claim of the entry.
     pub claim: Claim,
     /// Revision of the entry.
@@ -90,7 +90,8 @@ pub enum Operation {
         seen: Token,
         /// Rest of the minimum hold of the place, or all of it before the work begins; `None`
         /// leaves the entry's value unchanged.
-        at_least: Option<Duration>,
+        #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
+        min_hold: Option<Duration>,
     },
     /// End the work before the minimum hold of the place. The entry stays among the holders for the
     /// rest of that time, without authority.
@@ -102,7 +103,8 @@ pub enum Operation {
         /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
         /// Rest of the minimum hold.
-        at_least: Duration,
+        #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
+        min_hold: Duration,
         /// Key of the work, to record its success.
         success: Option<WorkKey>,
     },
@@ -125,7 +127,7 @@ pub enum Operation {
     /// sender waits, or for a sender without an entry if any entry waits.
     Evict {
         /// Entries to remove, each unchanged for long enough.
-        entries: Vec<Seen>,
+        entries: Vec<EntryVersion>,
         /// The sweeping waiter; `None` if the sender has no waiting entry (a holder, a contender
         /// without a place, or an operator).
         me: Option<Writer>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::document::Mode;
+use super::document::EntryMode;
 use crate::election::{Authority, BootTime, Claim, Identity, Session, Token, WallMillis};
 use crate::named::named;
 
@@ -73,13 +73,14 @@ pub struct Ahead {
     /// Name of its owner.
     pub identity: Identity,
     /// Mode in which it holds or wants to hold.
-    pub mode: Mode,
+    pub mode: EntryMode,
     /// Token, if it holds the lock.
     pub token: Option<Token>,
     /// True if it is among the holders, holding or granted.
     pub holds: bool,
     /// True if its work has ended and its place is kept for its minimum hold.
-    pub is_over: bool,
+    #[cfg_attr(feature = "serde", serde(rename = "is_over"))]
+    pub work_done: bool,
     /// Time of its join by its owner's wall clock; informational.
     pub since: WallMillis,
 }

@@ -34,13 +34,13 @@ pub(super) struct View {
 
 /// Place of a claim in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place<'a> {
+pub(super) enum EntryPlace<'a> {
     Absent,
     Queue(usize, &'a Entry),
     Holder(&'a Entry),
 }
 
-impl<'a> Place<'a> {
+impl<'a> EntryPlace<'a> {
     pub(super) fn of(claim: Claim, lock: &'a LockDocument) -> Self {
         let mine = |entry: &&Entry| entry.claim == claim;
         if let Some(entry) = lock.holders.iter().find(mine) {
@@ -227,7 +227,7 @@ impl View {
                 mode: entry.mode,
                 token: entry.token,
                 holds,
-                is_over: entry.is_over,
+                work_done: entry.work_done,
                 since: entry.owner.acquired_at,
             }
         };

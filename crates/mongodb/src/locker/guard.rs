@@ -19,7 +19,7 @@ use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::LockClient;
 use leasehold_core::election::{Authority, LeaseName, Token};
 use leasehold_core::lock::{
-    AtLeast, End, Loss, Notice, Observations, OncePer, Slots, Standing, Status, Want, WorkKey,
+    End, LockMode, Loss, MinHold, Notice, Observations, OncePer, Slots, Standing, Status, WorkKey,
 };
 
 /// A lock, exclusive by default, that this program can acquire.
@@ -139,22 +139,22 @@ impl Lock {
     /// Makes the lock shared, so that other readers can hold it concurrently.
     #[must_use]
     pub fn shared(mut self) -> Self {
-        self.options.want = Want::Shared;
+        self.options.mode = LockMode::Shared;
         self
     }
 
     /// Lets up to `slots` contenders hold the lock; all of its users must pass the same number.
     #[must_use]
     pub fn slots(mut self, slots: Slots) -> Self {
-        self.options.want = Want::Slot(slots);
+        self.options.mode = LockMode::Slot(slots);
         self
     }
 
     /// Keeps the place taken for at least this long from each acquisition on, even if the work ends
     /// or the process dies: for work that must not run again too soon.
     #[must_use]
-    pub fn at_least(mut self, at_least: AtLeast) -> Self {
-        self.options.at_least = at_least;
+    pub fn min_hold(mut self, min_hold: MinHold) -> Self {
+        self.options.min_hold = min_hold;
         self
     }
 
@@ -229,7 +229,7 @@ impl Lock {
             options.token_remembered = cache.token_highest;
             options.observations = cache.observations.clone();
         }
-        let want = options.want;
+        let mode = options.mode;
         let surfaces = SaveObservations {
             cache: Arc::clone(&self.cache),
             before: options.observations.clone(),
@@ -245,7 +245,7 @@ impl Lock {
             locker,
             status,
             health,
-            want,
+            mode,
             renew_deadline,
             withdrawal_max,
             name: self.options.name.clone(),
@@ -265,7 +265,7 @@ pub struct LockGuard {
     /// Maximum time to wait for the withdrawal of an acquisition that failed.
     withdrawal_max: Duration,
     name: LeaseName,
-    want: Want,
+    mode: LockMode,
     /// True once the program has the guard, so that work may have begun under it.
     may_have_begun: bool,
 }
@@ -379,7 +379,7 @@ impl LockGuard {
         matching: Document,
         change: impl Into<UpdateModifications>,
     ) -> Result<(), FencedError> {
-        if self.want != Want::Exclusive {
+        if self.mode != LockMode::Exclusive {
             return Err(FencedError::NotExclusive);
         }
         let authority = self.authority().ok_or(FencedError::NotHeld)?;

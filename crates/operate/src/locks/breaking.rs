@@ -14,7 +14,7 @@ use leasehold_cli::{answer, say};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim, LeaseName, Revision};
 use leasehold_core::lock::{
-    Ending, Entry, EntryState, Found, LockDocument, Observations, Observer, Operation, Seen,
+    Ending, Entry, EntryState, EntryVersion, Found, LockDocument, Observations, Observer, Operation,
 };
 use leasehold_host::exit;
 use leasehold_mongodb::store::Store as _;
@@ -75,7 +75,7 @@ impl Target<'_> {
         // Entries of the first read that have neither renewed nor left. Each of them renews, leaves, or
         // expires after its declared lease duration. The rest of a minimum hold can be much longer.
         let mut silent = observations(&first);
-        let has_rest = |entry: &&Entry| entry.is_over && !entry.at_least.is_zero();
+        let has_rest = |entry: &&Entry| entry.work_done && !entry.min_hold.is_zero();
         let kept: Vec<_> = first
             .holders
             .iter()
@@ -216,7 +216,7 @@ impl Target<'_> {
 }
 
 /// Returns true if one of the entries is there, but with another revision.
-fn has_renewed(lock: &LockDocument, entries: &[Seen]) -> bool {
+fn has_renewed(lock: &LockDocument, entries: &[EntryVersion]) -> bool {
     let all = || lock.holders.iter().chain(&lock.queue);
     entries
         .iter()
@@ -225,8 +225,8 @@ fn has_renewed(lock: &LockDocument, entries: &[Seen]) -> bool {
 
 /// Returns the rests of the places whose work has ended.
 fn rests(lock: &LockDocument) -> impl Iterator<Item = Duration> {
-    let over = lock.holders.iter().filter(|entry| entry.is_over);
-    over.map(|entry| entry.at_least)
+    let over = lock.holders.iter().filter(|entry| entry.work_done);
+    over.map(|entry| entry.min_hold)
 }
 
 /// Returns the holders that have not renewed for their lease duration, each with the rest of its

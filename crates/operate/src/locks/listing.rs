@@ -34,8 +34,8 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
                 };
                 for entry in &document.holders {
                     let state = match entry.is_confirmed() {
-                        true if entry.is_over && entry.at_least.is_zero() => "ended",
-                        true if entry.is_over => "kept",
+                        true if entry.work_done && entry.min_hold.is_zero() => "ended",
+                        true if entry.work_done => "kept",
                         true => "held",
                         false => "granted",
                     };
@@ -94,14 +94,14 @@ fn success(success: &Success) -> serde_json::Value {
 }
 
 fn entry(entry: &Entry) -> serde_json::Value {
-    let at_least_ms = u64::try_from(entry.at_least.as_millis()).unwrap_or(u64::MAX);
+    let at_least_ms = u64::try_from(entry.min_hold.as_millis()).unwrap_or(u64::MAX);
     serde_json::json!({
         "identity": entry.owner.identity.as_str(),
         "mode": entry.mode.as_str(),
         "token": entry.token.map(|token| token.get()),
         "slot": entry.slot,
         "at_least_ms": at_least_ms,
-        "over": entry.is_over,
+        "over": entry.work_done,
         "since": date(entry.owner.acquired_at),
         "renewed_at": date(entry.owner.renewed_at),
         "lease_duration_ms": entry.lease_duration.millis,

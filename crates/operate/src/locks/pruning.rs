@@ -7,7 +7,7 @@ use super::calls::{Calls, Reread, WriteResult};
 use crate::ToolError;
 use leasehold_cli::{answer, say};
 use leasehold_core::election::{BootTime, LeaseName};
-use leasehold_core::lock::{Ending, Entry, Found, LockDocument, Operation, Seen};
+use leasehold_core::lock::{Ending, Entry, EntryVersion, Found, LockDocument, Operation};
 use leasehold_host::exit;
 use leasehold_mongodb::store::Store as _;
 use leasehold_mongodb::store::mongo::lock::{MongoLockStore, MongoLocks};
@@ -44,12 +44,12 @@ pub(super) async fn run(
 
 /// Returns true for a lock without waiters whose holders, if any, have ended.
 fn is_idle(document: &LockDocument) -> bool {
-    let ended = |entry: &Entry| entry.is_over && entry.at_least.is_zero();
+    let ended = |entry: &Entry| entry.work_done && entry.min_hold.is_zero();
     document.holders.iter().all(ended) && document.queue.is_empty()
 }
 
-fn seen(entry: &Entry) -> Seen {
-    Seen {
+fn seen(entry: &Entry) -> EntryVersion {
+    EntryVersion {
         claim: entry.claim,
         revision: entry.revision,
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::election::{Claim, Identity, Revision, Token, WallMillis};
 use leasehold_core::lock::{
-    Ending, Entry, EntryOwner, Found, Grant, HOLDERS_MAX, Joining, LockDocument, Mode, Operation,
-    Outcome, QUEUE_MAX, SUCCESSES_MAX, Seen, Success, WorkKey, Writer,
+    Ending, Entry, EntryMode, EntryOwner, EntryVersion, Found, Grant, HOLDERS_MAX, Joining,
+    LockDocument, Operation, Outcome, QUEUE_MAX, SUCCESSES_MAX, Success, WorkKey, Writer,
 };
 
 /// Sender of an operation.
@@ -87,12 +87,15 @@ pub fn grantable(lock: &LockDocument) -> usize {
     }
     match lock.queue.first().map(|head| head.mode) {
         None => 0,
-        Some(Mode::Shared) if held_alone(lock) => 0,
-        Some(Mode::Shared) => {
-            let readers = lock.queue.iter().take_while(|e| e.mode == Mode::Shared);
+        Some(EntryMode::Shared) if held_alone(lock) => 0,
+        Some(EntryMode::Shared) => {
+            let readers = lock
+                .queue
+                .iter()
+                .take_while(|e| e.mode == EntryMode::Shared);
             readers.count().min(places(HOLDERS_MAX))
         }
-        Some(Mode::Exclusive | Mode::Slot) => usize::from(lock.holders.is_empty()),
+        Some(EntryMode::Exclusive | EntryMode::Slot) => usize::from(lock.holders.is_empty()),
     }
 }
 
@@ -103,7 +106,7 @@ fn next_token(token: Token, seen: Token) -> Option<Token> {
 }
 
 fn held_alone(lock: &LockDocument) -> bool {
-    lock.holders.iter().any(|e| e.mode != Mode::Shared)
+    lock.holders.iter().any(|e| e.mode != EntryMode::Shared)
 }
 
 fn is_empty(lock: &LockDocument) -> bool {
@@ -131,16 +134,16 @@ impl Written {
                 revision,
                 mine,
                 seen,
-                at_least,
-            } => renew(lock, by, (*claim, *revision), mine, (*seen, *at_least)),
+                min_hold,
+            } => renew(lock, by, (*claim, *revision), mine, (*seen, *min_hold)),
             Operation::Keep {
                 claim,
                 revision,
                 mine,
-                at_least,
+                min_hold,
                 success,
             } => {
-                let kept = keep(lock, by, (*claim, *revision), mine, *at_least);
+                let kept = keep(lock, by, (*claim, *revision), mine, *min_hold);
                 recorded(lock, by, success.as_ref().filter(|_| kept));
                 kept
             }
@@ -167,7 +170,7 @@ impl Written {
                 seen,
             } => {
                 let unchanged = |entry: &Entry| {
-                    entries.contains(&Seen {
+                    entries.contains(&EntryVersion {
                         claim: entry.claim,
                         revision: entry.revision,
                     })
@@ -207,9 +210,9 @@ impl Written {
         let full = lock.queue.len() >= QUEUE_MAX;
         let place_free = match joining.mode {
             _ if !lock.queue.is_empty() => false,
-            Mode::Exclusive => lock.holders.is_empty(),
-            Mode::Shared => !held_alone(lock) && lock.holders.len() < HOLDERS_MAX,
-            Mode::Slot => lock.holders.len() < joining.slots as usize,
+            EntryMode::Exclusive => lock.holders.is_empty(),
+            EntryMode::Shared => !held_alone(lock) && lock.holders.len() < HOLDERS_MAX,
+            EntryMode::Slot => lock.holders.len() < joining.slots as usize,
         };
         if lock.holders.iter().chain(&lock.queue).any(known)
             || full
@@ -234,8 +237,8 @@ impl Written {
             token: None,
             granted_revision: None,
             slot: None,
-            at_least: Duration::ZERO,
-            is_over: false,
+            min_hold: Duration::ZERO,
+            work_done: false,
         });
         let me = Writer {
             claim: joining.claim,
@@ -261,7 +264,7 @@ impl Written {
         let held = gone.into_iter().filter(|entry| entry.token.is_some());
         self.ended.extend(held.map(|entry| {
             // The work ended in order, and the minimum hold after it has passed.
-            let ended_before = ending == Ending::Expired && entry.is_over;
+            let ended_before = ending == Ending::Expired && entry.work_done;
             let ending = if ended_before {
                 Ending::Released
             } else {
@@ -343,7 +346,7 @@ fn renew(
     by: By<'_>,
     (claim, revision): (Claim, Revision),
     mine: &[Revision],
-    (seen, at_least): (Token, Option<Duration>),
+    (seen, min_hold): (Token, Option<Duration>),
 ) -> bool {
     let is_mine = |entry: &Entry| entry.claim == claim && mine.contains(&entry.revision);
     let free_slot = free_slots(lock, &[]).next();
@@ -360,7 +363,7 @@ fn renew(
     if place.is_some() {
         entry.slot = entry.slot.or(free_slot);
     }
-    entry.at_least = at_least.unwrap_or(entry.at_least);
+    entry.min_hold = min_hold.unwrap_or(entry.min_hold);
     entry.revision = revision;
     entry.owner.renewed_at = by.at;
     true
@@ -388,13 +391,13 @@ fn keep(
     by: By<'_>,
     (claim, revision): (Claim, Revision),
     mine: &[Revision],
-    at_least: Duration,
+    min_hold: Duration,
 ) -> bool {
     let is_mine = |entry: &&mut Entry| entry.claim == claim && mine.contains(&entry.revision);
     let Some(entry) = lock.holders.iter_mut().find(is_mine) else {
         return false;
     };
-    (entry.at_least, entry.is_over) = (at_least, true);
+    (entry.min_hold, entry.work_done) = (min_hold, true);
     entry.revision = revision;
     entry.owner.renewed_at = by.at;
     true

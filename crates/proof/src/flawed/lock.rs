@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::election::{BootTime, Randomness};
 use crate::lock::mutation::planted;
 use crate::lock::{
-    Effect, End, Found, Input, LockContender, LockDocument, Observations, Operation, Options,
-    Outcome, Standing, Want,
+    Effect, End, Found, Input, LockContender, LockDocument, LockMode, Observations, Operation,
+    Options, Outcome, Standing,
 };
 
 /// Creates a contender.
@@ -50,7 +50,7 @@ pub(crate) fn handle(
 }
 
 /// Returns the next effect of a contender that wants this. Without a planted bug it is unchanged.
-pub(crate) fn next_effect(contender: &mut LockContender, want: Want) -> Option<Effect> {
+pub(crate) fn next_effect(contender: &mut LockContender, mode: LockMode) -> Option<Effect> {
     Some(match contender.next_effect()? {
         Effect::Exit(End::Unconfirmed) if planted!(ReleaseAssumed) => Effect::Exit(End::Released),
         Effect::Call {
@@ -69,7 +69,7 @@ pub(crate) fn next_effect(contender: &mut LockContender, want: Want) -> Option<E
                 mine,
                 seen: contender.token_highest(),
                 success,
-                slots: want.slots(),
+                slots: mode.slots(),
             },
         },
         effect => effect,
@@ -81,7 +81,7 @@ fn misread(lock: &mut LockDocument, contender: &LockContender) {
     for entry in &mut lock.holders {
         if entry.claim == contender.claim() {
             if planted!(LeastTimeUndeclared) {
-                entry.at_least = entry.at_least.max(Duration::from_secs(1));
+                entry.min_hold = entry.min_hold.max(Duration::from_secs(1));
             }
             continue;
         }
@@ -89,7 +89,7 @@ fn misread(lock: &mut LockDocument, contender: &LockContender) {
             entry.granted_revision = Some(entry.revision);
         }
         if planted!(DeathEndsLeastTime) {
-            entry.at_least = Duration::ZERO;
+            entry.min_hold = Duration::ZERO;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::Bson;
 use leasehold_core::election::{Identity, WallMillis};
-use leasehold_core::lock::{AT_LEAST_MAX, Entry, Found, LockDocument, Operation, Outcome, WorkKey};
+use leasehold_core::lock::{Entry, Found, LockDocument, MIN_HOLD_MAX, Operation, Outcome, WorkKey};
 use leasehold_reference::lock::{self as reference, By, Performed};
 
 use super::explained::{difference, entries};
@@ -55,7 +55,7 @@ pub(super) fn effect(
         return Err("its update gives no lock".to_owned());
     };
     for entry in lock.holders.iter_mut().chain(&mut lock.queue) {
-        entry.at_least = in_millis(entry.at_least);
+        entry.min_hold = in_millis(entry.min_hold);
     }
     lock.store_now = WallMillis::default();
     let lock = lock.clone();
@@ -105,7 +105,7 @@ fn recorded_at(operation: &Operation, after: &LockDocument) -> WallMillis {
 fn in_millis(duration: Duration) -> Duration {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     let millis = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
-    millis.min(AT_LEAST_MAX)
+    millis.min(MIN_HOLD_MAX)
 }
 
 /// Entries that had a token are appended to the history, and nothing else is.

@@ -3,7 +3,7 @@
 
 use bson::{Bson, Document};
 use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis};
-use leasehold_core::lock::{Ending, Entry, Found, LockDocument, Operation, Outcome, Seen};
+use leasehold_core::lock::{Ending, Entry, EntryVersion, Found, LockDocument, Operation, Outcome};
 use leasehold_reference::{election as lease_reference, lock as reference};
 
 use super::explained::entries;
@@ -99,7 +99,7 @@ fn is_broken(
     let recorded = |ending: Ending| {
         !reasons.is_empty() && reasons.iter().all(|reason| reason == ending.as_str())
     };
-    let over = !gone.is_empty() && gone.iter().all(|entry| entry.is_over);
+    let over = !gone.is_empty() && gone.iter().all(|entry| entry.work_done);
     let ending = match (recorded(Ending::Broken), recorded(Ending::Released) && over) {
         (true, _) => Ending::Broken,
         (false, true) => Ending::Expired,
@@ -107,7 +107,7 @@ fn is_broken(
         (false, false) if old.holders.is_empty() && gone.is_empty() => Ending::Broken,
         (false, false) => return false,
     };
-    let seen = |entry: &&Entry| Seen {
+    let seen = |entry: &&Entry| EntryVersion {
         claim: entry.claim,
         revision: entry.revision,
     };

@@ -15,10 +15,10 @@ use crate::lock::claim_writes::{SentWrite, WritePurpose};
 use crate::lock::document::{Found, LockDocument};
 use crate::lock::effect::Notice;
 use crate::lock::grant::Grant;
-use crate::lock::input::AtLeast;
+use crate::lock::input::MinHold;
 use crate::lock::operation::Outcome;
 use crate::lock::status::End;
-use crate::lock::view::Place;
+use crate::lock::view::EntryPlace;
 
 /// Consequence of a reply for the claim.
 #[derive(Default)]
@@ -85,7 +85,7 @@ pub(super) fn late_read(
     turn: &mut Turn<'_>,
 ) -> Verdict {
     if let Outcome::Applied(Found::Lock(lock)) = outcome {
-        if Place::of(exchange.writes.claim(), &lock) != Place::Absent {
+        if EntryPlace::of(exchange.writes.claim(), &lock) != EntryPlace::Absent {
             return shown(exchange, call, lock, Proof::Plain, turn);
         }
         if !exchange.writes.is_present() {
@@ -183,7 +183,7 @@ fn written(
 ) -> Verdict {
     let call = write.call;
     let options = &exchange.options;
-    let place = Place::of(exchange.writes.claim(), &lock);
+    let place = EntryPlace::of(exchange.writes.claim(), &lock);
     // The own entry, only if it has the revision that this very write carried.
     let own = place.entry().filter(|e| e.revision == write.revision);
     let Some(own) = own else {
@@ -191,17 +191,17 @@ fn written(
     };
     let slot = own.slot;
     let lacks_slot = !options.is_served_by(slot);
-    let is_declared = options.at_least == AtLeast::NONE || own.at_least > std::time::Duration::ZERO;
+    let is_declared = options.min_hold == MinHold::NONE || own.min_hold > std::time::Duration::ZERO;
     let in_time = write.sent + options.timings.renew_deadline() > turn.now;
     let calls = exchange.outbox.calls();
     let news = exchange.view.is_news(call);
     match (place, own.token) {
         // The document's token was lowered since, so this token would be issued again.
-        (Place::Holder(_), Some(token)) if token > lock.token => {
+        (EntryPlace::Holder(_), Some(token)) if token > lock.token => {
             exchange.view.note_lowered(token);
             Verdict::RolledBack(Some(lock.token))
         }
-        (Place::Holder(_), Some(token)) if !lacks_slot && is_declared && in_time => {
+        (EntryPlace::Holder(_), Some(token)) if !lacks_slot && is_declared && in_time => {
             let holding = Holding::acquired((token, slot), write, calls, &options.timings);
             exchange.writes.seen_present(calls);
             let done_ago = exchange.options.done_ago(&lock);
@@ -214,12 +214,12 @@ fn written(
                 None => Verdict::Acquired { holding, news },
             }
         }
-        (Place::Holder(_), None) => {
+        (EntryPlace::Holder(_), None) => {
             exchange.writes.seen_present(calls);
             exchange.outbox.notice(Notice::TokensExhausted);
             Verdict::Finished(End::TokensExhausted)
         }
-        (Place::Holder(_) | Place::Queue(..) | Place::Absent, _) => {
+        (EntryPlace::Holder(_) | EntryPlace::Queue(..) | EntryPlace::Absent, _) => {
             exchange.writes.seen_present(calls);
             if !news {
                 // A document of a newer call is known already, so only a read can show the current
@@ -263,23 +263,23 @@ fn shown(
     };
     let writes = &exchange.writes;
     let absent = writes.proves_absent(call);
-    let verdict = match Place::of(writes.claim(), &lock) {
+    let verdict = match EntryPlace::of(writes.claim(), &lock) {
         _ if lock.token < exchange.view.token() => {
             exchange.reads.doubt(turn.now);
             return Verdict::Unchanged;
         }
-        Place::Absent if absent && proof.is_trusted() => Verdict::PlaceLost,
-        Place::Absent if absent => {
+        EntryPlace::Absent if absent && proof.is_trusted() => Verdict::PlaceLost,
+        EntryPlace::Absent if absent => {
             exchange.reads.doubt(turn.now);
             return Verdict::Unchanged;
         }
         // The call was sent before the claim was known to be in the document.
-        Place::Absent if writes.is_present() => {
+        EntryPlace::Absent if writes.is_present() => {
             exchange.reads.again(turn.now);
             return Verdict::Unchanged;
         }
-        Place::Absent => Verdict::Absent(proof),
-        Place::Queue(_, entry) | Place::Holder(entry)
+        EntryPlace::Absent => Verdict::Absent(proof),
+        EntryPlace::Queue(_, entry) | EntryPlace::Holder(entry)
             if proof == Proof::Newest && !writes.sent(entry.revision) =>
         {
             // After many unanswered attempts, the revision may be this contender's own, already
@@ -289,8 +289,8 @@ fn shown(
                 false => Verdict::Duplicated,
             }
         }
-        Place::Queue(position, _) => placed(position, false, None),
-        Place::Holder(entry) => placed(0, true, entry.unconfirmed_grant()),
+        EntryPlace::Queue(position, _) => placed(position, false, None),
+        EntryPlace::Holder(entry) => placed(0, true, entry.unconfirmed_grant()),
     };
     if let Verdict::Placed(..) = verdict {
         exchange.writes.seen_present(exchange.outbox.calls());

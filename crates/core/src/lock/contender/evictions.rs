@@ -9,7 +9,7 @@ use crate::lock::document::Found;
 use crate::lock::effect::Effect;
 use crate::lock::observations::{Observation, Patience};
 use crate::lock::operation::{Ending, Operation, Outcome, Writer};
-use crate::lock::view::{Place, View};
+use crate::lock::view::{EntryPlace, View};
 
 /// Delay of each waiter's eviction after the eviction of the waiter before it, so that not all
 /// waiters evict. The value covers some round trips to a nearby store.
@@ -90,7 +90,7 @@ impl Evictions {
         };
         match outcome {
             Outcome::Applied(Found::Lock(lock)) => {
-                let gone = |claim| Place::of(claim, lock) == Place::Absent;
+                let gone = |claim| EntryPlace::of(claim, lock) == EntryPlace::Absent;
                 let entries = eviction.entries.into_iter();
                 evicted.entries = entries.filter(|e| gone(e.0)).map(|e| e.1).collect();
             }

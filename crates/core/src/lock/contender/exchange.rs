@@ -110,13 +110,13 @@ impl Exchange {
     }
 
     pub(super) fn join(&mut self, turn: &mut Turn<'_>) {
-        let want = self.options.want;
+        let mode = self.options.mode;
         let entry = Joining {
             claim: self.writes.claim(),
             session: self.session,
-            mode: want.mode(),
+            mode: mode.entry_mode(),
             revision: self.send_revision(WritePurpose::Join, turn),
-            slots: want.slots(),
+            slots: mode.slots(),
             lease_duration: Declared::of(self.options.timings.lease_duration()),
         };
         self.outbox.send(Operation::Join {
@@ -138,7 +138,7 @@ impl Exchange {
             revision,
             mine,
             seen: self.view.token_floor(),
-            at_least: min_hold,
+            min_hold,
         });
     }
 
@@ -155,7 +155,7 @@ impl Exchange {
             claim: self.writes.claim(),
             revision,
             mine,
-            at_least: rest,
+            min_hold: rest,
             success,
         });
         // Unlike a renewal, it is not awaited.
@@ -169,7 +169,7 @@ impl Exchange {
             mine: self.writes.mine(),
             seen: self.view.token_highest(),
             success,
-            slots: self.options.want.slots(),
+            slots: self.options.mode.slots(),
         })
     }
 
@@ -241,7 +241,7 @@ impl Exchange {
         self.view.note_reply(outcome, self.writes.claim());
         let evicted = self.evictions.reply(call, outcome, &mut self.view);
         for entry in evicted.entries.into_iter().filter(|_| reports) {
-            self.outbox.notice(Notice::Swept {
+            self.outbox.notice(Notice::Evicted {
                 identity: entry.identity,
                 token: entry.token,
                 state: entry.state,

@@ -13,7 +13,7 @@ use crate::lock::effect::Effect;
 use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
 use crate::lock::operation::Outcome;
 use crate::lock::status::Loss;
-use crate::lock::view::Place;
+use crate::lock::view::EntryPlace;
 
 /// A claim with authority.
 #[derive(Debug, Clone, Hash)]
@@ -166,7 +166,7 @@ impl Holding {
             // Acknowledgements older than the newest one prove nothing.
             Outcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
             Outcome::Applied(Found::Lock(lock)) => {
-                let place = Place::of(exchange.writes.claim(), &lock);
+                let place = EntryPlace::of(exchange.writes.claim(), &lock);
                 let timings = &exchange.options.timings;
                 let is_current = match self.acknowledged(write, place, &lock, timings, turn.now) {
                     Err(loss) => return Some(loss),
@@ -203,7 +203,7 @@ impl Holding {
     fn acknowledged(
         &mut self,
         write: &SentWrite,
-        place: Place<'_>,
+        place: EntryPlace<'_>,
         lock: &LockDocument,
         timings: &Timings,
         now: BootTime,
@@ -212,7 +212,7 @@ impl Holding {
         if write.call.0 <= self.sent_before && token != Some(self.token) {
             return Ok(false);
         }
-        let Place::Holder(entry) = place else {
+        let EntryPlace::Holder(entry) = place else {
             return Err(Loss::Rejected);
         };
         if lock.token < self.token {

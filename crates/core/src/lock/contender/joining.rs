@@ -133,7 +133,10 @@ impl Joining {
         turn: &mut Turn<'_>,
     ) -> Option<End> {
         let lock = exchange.view.lock()?;
-        let (mode, slots) = (exchange.options.want.mode(), exchange.options.want.slots());
+        let (mode, slots) = (
+            exchange.options.mode.entry_mode(),
+            exchange.options.mode.slots(),
+        );
         let is_unused = lock.holders.is_empty() && lock.queue.is_empty();
         let fits = lock.slots == slots || is_unused;
         let is_free = lock.queue.is_empty() && lock.has_room(mode, slots);

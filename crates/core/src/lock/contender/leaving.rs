@@ -37,7 +37,7 @@ impl Leaving {
         // applied.
         let in_vain = exchange.writes.has_declared() && !work.keeps_place();
         let taken_for = match in_vain {
-            true => options.at_least.get(),
+            true => options.min_hold.get(),
             false => Duration::ZERO,
         };
         Self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::exchange::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, Turn, earliest};
 use crate::election::{BootTime, CallId};
-use crate::lock::input::AtLeast;
+use crate::lock::input::MinHold;
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Waiting {
@@ -134,8 +134,8 @@ impl Waiting {
         self.renew_due = renew_due;
         self.hurry = false;
         // The renewal may be what the lock is acquired by, so it declares all of the minimum hold.
-        let min_hold = exchange.options.at_least;
-        let declares = granted && min_hold != AtLeast::NONE;
+        let min_hold = exchange.options.min_hold;
+        let declares = granted && min_hold != MinHold::NONE;
         exchange.renew(declares.then_some(min_hold.get()), turn);
     }
 

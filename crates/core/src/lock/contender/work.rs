@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::election::BootTime;
-use crate::lock::input::AtLeast;
+use crate::lock::input::MinHold;
 use crate::lock::success::{OncePer, WorkKey};
 
 #[derive(Debug, Clone, Default)]
@@ -16,8 +16,8 @@ pub(super) struct Work {
 
 impl Work {
     /// Starts the minimum hold.
-    pub(super) fn begin(&mut self, min_hold: AtLeast, now: BootTime) {
-        self.keeps_until = (min_hold != AtLeast::NONE).then(|| now + min_hold.get());
+    pub(super) fn begin(&mut self, min_hold: MinHold, now: BootTime) {
+        self.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
     }
 
     /// Records that no work began, so that the place is not kept.

@@ -1,7 +1,7 @@
 //! Leaving a lock, losing it, and losing a place in the queue.
 
 use super::harness::{Fixture, seconds};
-use crate::lock::{End, Input, Loss, Notice, Outcome, Standing, Want};
+use crate::lock::{End, Input, LockMode, Loss, Notice, Outcome, Standing};
 
 #[test]
 fn a_lost_lock_is_left_only_when_nothing_runs_under_it() {
@@ -39,7 +39,7 @@ fn a_leave_is_repeated_until_it_is_resolved_or_the_entry_has_expired() {
     assert_eq!(fixture.end(a), Some(End::Released));
     assert_eq!(fixture.ones[a].sent, ["join", "leave", "leave"]);
 
-    let b = fixture.come("b", Want::Exclusive);
+    let b = fixture.come("b", LockMode::Exclusive);
     fixture.input(b, Input::Release);
     let begun = fixture.now;
     while fixture.end(b).is_none() {

@@ -2,13 +2,13 @@
 
 use super::harness::{Fixture, One, options, seconds, slots};
 use crate::election::Token;
-use crate::lock::{Effect, EntryState, Input, Notice, Operation, Outcome, Want};
+use crate::lock::{Effect, EntryState, Input, LockMode, Notice, Operation, Outcome};
 
 #[test]
 fn a_grantee_has_its_time_to_confirm_from_its_grant_on_and_no_more() {
     let mut fixture = Fixture::empty();
     fixture.streams = false;
-    let [a, frozen, c] = ["a", "frozen", "c"].map(|name| fixture.come(name, Want::Exclusive));
+    let [a, frozen, c] = ["a", "frozen", "c"].map(|name| fixture.come(name, LockMode::Exclusive));
     let granted = fixture.claim(frozen);
     fixture.pass_for(seconds(4), &[a, c]);
     fixture.input(a, crate::lock::Input::Release);
@@ -71,7 +71,7 @@ fn evicting() -> (Fixture, usize) {
 fn reported(fixture: &Fixture, one: usize) -> usize {
     let notices = fixture.notices(one);
     for notice in &notices {
-        let Notice::Swept { token, state, .. } = notice else {
+        let Notice::Evicted { token, state, .. } = notice else {
             panic!("{notice:?}");
         };
         assert_eq!(token.map(|t| t.get()), Some(2));

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
-use crate::lock::{Found, Grant, Hint, Input, Loss, Operation, Options, Outcome, Standing, Want};
+use crate::lock::{
+    Found, Grant, Hint, Input, LockMode, Loss, Operation, Options, Outcome, Standing,
+};
 
 /// The provisional authority at the default timings: an eighth of the renew deadline of 18 s.
 const PROVISIONAL: Duration = Duration::from_millis(2_250);
@@ -13,7 +15,7 @@ const PROVISIONAL: Duration = Duration::from_millis(2_250);
 fn contended() -> (Fixture, [usize; 2]) {
     let mut fixture = Fixture::empty();
     fixture.streams = false;
-    let ones = ["a", "b"].map(|name| fixture.come(name, Want::Exclusive));
+    let ones = ["a", "b"].map(|name| fixture.come(name, LockMode::Exclusive));
     (fixture, ones)
 }
 
@@ -91,10 +93,10 @@ fn a_grant_of_a_revision_that_was_never_sent_is_confirmed_first() {
 fn a_token_that_was_known_before_is_replaced_by_the_confirmation() {
     let mut fixture = Fixture::empty();
     fixture.streams = false;
-    let a = fixture.come("a", Want::Exclusive);
+    let a = fixture.come("a", LockMode::Exclusive);
     let b = fixture.come_with(Options {
         token_remembered: Token::new(40).expect("legal"),
-        ..options("b", Want::Exclusive)
+        ..options("b", LockMode::Exclusive)
     });
     // A restored document has forgotten that higher tokens were used.
     if let Found::Lock(lock) = &mut fixture.stored {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::election::{BootTime, CallId, Identity, Randomness, Timings, Token, WallMillis};
 use crate::lock::{
-    AtLeast, Effect, End, Found, Hint, Input, LockContender, LockDocument, Notice, Observations,
-    Operation, Options, Outcome, Slots, Standing, Want,
+    Effect, End, Found, Hint, Input, LockContender, LockDocument, LockMode, MinHold, Notice,
+    Observations, Operation, Options, Outcome, Slots, Standing,
 };
 use crate::reference::lock::{self as reference, By};
 
@@ -50,17 +50,17 @@ pub(super) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-pub(super) fn slots(number: u32) -> Want {
-    Want::Slot(Slots::new(number).expect("legal"))
+pub(super) fn slots(number: u32) -> LockMode {
+    LockMode::Slot(Slots::new(number).expect("legal"))
 }
 
-pub(super) fn options(name: &str, want: Want) -> Options {
+pub(super) fn options(name: &str, mode: LockMode) -> Options {
     Options {
         identity: Identity::new(name).expect("legal"),
-        want,
+        mode,
         timings: Timings::default(),
         non_blocking: false,
-        at_least: AtLeast::NONE,
+        min_hold: MinHold::NONE,
         once_per: None,
         watch_first: false,
         token_remembered: Token::ZERO,
@@ -89,21 +89,21 @@ impl Fixture {
     }
 
     /// Creates a lock that these contenders joined, one after the other.
-    pub(super) fn of<const N: usize>(names: [&str; N], want: Want) -> (Self, [usize; N]) {
+    pub(super) fn of<const N: usize>(names: [&str; N], mode: LockMode) -> (Self, [usize; N]) {
         let mut fixture = Self::empty();
-        let ones = names.map(|name| fixture.come(name, want));
+        let ones = names.map(|name| fixture.come(name, mode));
         (fixture, ones)
     }
 
     /// Creates a lock that these contenders joined to hold it exclusively.
     pub(super) fn exclusive<const N: usize>(names: [&str; N]) -> (Self, [usize; N]) {
-        Self::of(names, Want::Exclusive)
+        Self::of(names, LockMode::Exclusive)
     }
 
     /// Creates an empty lock and a contender whose join is not performed yet.
     pub(super) fn entering(name: &str) -> (Self, usize) {
         let mut fixture = Self::empty();
-        let one = fixture.enter(options(name, Want::Exclusive));
+        let one = fixture.enter(options(name, LockMode::Exclusive));
         (fixture, one)
     }
 
@@ -124,8 +124,8 @@ impl Fixture {
     }
 
     /// Adds a contender and performs all calls.
-    pub(super) fn come(&mut self, name: &str, want: Want) -> usize {
-        self.come_with(options(name, want))
+    pub(super) fn come(&mut self, name: &str, mode: LockMode) -> usize {
+        self.come_with(options(name, mode))
     }
 
     /// Adds a contender with these options and performs all calls.

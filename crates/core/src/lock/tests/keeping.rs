@@ -2,17 +2,17 @@
 
 use super::harness::{Fixture, options, seconds};
 use crate::lock::{
-    AtLeast, Ending, EntryState, Input, Loss, Notice, Operation, Outcome, Standing, Want,
+    Ending, EntryState, Input, LockMode, Loss, MinHold, Notice, Operation, Outcome, Standing,
 };
 
 const LEAST: u64 = 55;
 
 /// Adds a contender that keeps its place for 55 s.
 fn keeper(fixture: &mut Fixture, name: &str) -> usize {
-    let at_least = AtLeast::new(seconds(LEAST)).expect("short");
+    let min_hold = MinHold::new(seconds(LEAST)).expect("short");
     fixture.come_with(crate::lock::Options {
-        at_least,
-        ..options(name, Want::Exclusive)
+        min_hold,
+        ..options(name, LockMode::Exclusive)
     })
 }
 
@@ -25,13 +25,13 @@ fn others_wait_for_the_least_time_of_work_that_ended_early() {
     fixture.release(a);
     assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep"]);
     assert!(fixture.end(a).is_some(), "it does not wait for the rest");
-    assert_eq!(fixture.document().holders[0].at_least, seconds(LEAST - 1));
-    let b = fixture.come("b", Want::Exclusive);
+    assert_eq!(fixture.document().holders[0].min_hold, seconds(LEAST - 1));
+    let b = fixture.come("b", LockMode::Exclusive);
     while fixture.token(b).is_none() {
         fixture.pass_for(seconds(1), &[b]);
     }
     assert_eq!(fixture.now, began + seconds(LEAST));
-    let [Notice::Swept { state, .. }] = fixture.notices(b)[..] else {
+    let [Notice::Evicted { state, .. }] = fixture.notices(b)[..] else {
         panic!("{:?}", fixture.notices(b));
     };
     assert_eq!(*state, EntryState::Kept);
@@ -42,7 +42,7 @@ fn the_place_of_a_killed_process_is_kept_beyond_its_lease() {
     let mut fixture = Fixture::empty();
     let began = fixture.now;
     let _killed = keeper(&mut fixture, "killed");
-    let b = fixture.come("b", Want::Exclusive);
+    let b = fixture.come("b", LockMode::Exclusive);
     fixture.pass_for(seconds(LEAST - 1), &[b]);
     assert_eq!(fixture.token(b), None);
     while fixture.token(b).is_none() {
@@ -68,7 +68,7 @@ fn a_newcomer_waits_only_for_what_the_newest_renewal_left() {
     let a = keeper(&mut fixture, "a");
     fixture.pass(seconds(50));
     fixture.release(a);
-    let b = fixture.come("b", Want::Exclusive);
+    let b = fixture.come("b", LockMode::Exclusive);
     fixture.pass_for(seconds(LEAST - 50), &[b]);
     assert_eq!(fixture.now, began + seconds(LEAST));
     assert!(fixture.token(b).is_some());
@@ -105,7 +105,7 @@ fn a_request_to_give_up_after_the_work_ended_keeps_its_place() {
     fixture.input(a, Input::GiveUp);
     fixture.pass(seconds(2));
     assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep", "keep"]);
-    assert!(fixture.document().holders[0].is_over);
+    assert!(fixture.document().holders[0].work_done);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn the_next_contender_of_the_machine_knows_the_place_that_the_last_one_kept() {
     let again = fixture.come_with(crate::lock::Options {
         non_blocking: true,
         observations,
-        ..options("a", Want::Exclusive)
+        ..options("a", LockMode::Exclusive)
     });
     assert!(fixture.token(again).is_some(), "it does not observe anew");
 }
@@ -145,7 +145,7 @@ fn the_end_of_a_kept_place_is_a_release_in_the_history() {
     let a = keeper(&mut fixture, "a");
     fixture.release(a);
     let kept = &fixture.document().holders[0];
-    let seen = crate::lock::Seen {
+    let seen = crate::lock::EntryVersion {
         claim: kept.claim,
         revision: kept.revision,
     };
@@ -174,7 +174,7 @@ fn the_end_of_a_kept_place_is_a_release_in_the_history() {
 fn a_lock_granted_to_a_killed_waiter_is_not_kept() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
     let _killed = keeper(&mut fixture, "killed");
-    let c = fixture.come("c", Want::Exclusive);
+    let c = fixture.come("c", LockMode::Exclusive);
     fixture.input(a, Input::Release);
     fixture.settle_one(a);
     fixture.pass_for(seconds(8), &[c]);

@@ -1,7 +1,7 @@
 //! Work that is skipped if it succeeded recently.
 
 use super::harness::{Fixture, options, seconds};
-use crate::lock::{End, Found, Input, OncePer, Options, SUCCESSES_MAX, Want, WorkKey};
+use crate::lock::{End, Found, Input, LockMode, OncePer, Options, SUCCESSES_MAX, WorkKey};
 
 const PERIOD: u64 = 3600;
 
@@ -11,7 +11,7 @@ fn once(name: &str, key: &str) -> Options {
             period: seconds(PERIOD),
             key: WorkKey::new(key).expect("legal"),
         }),
-        ..options(name, Want::Exclusive)
+        ..options(name, LockMode::Exclusive)
     }
 }
 
@@ -73,7 +73,7 @@ fn only_a_success_counts_and_only_of_the_same_key() {
     assert!(fixture.token(other).is_some());
     succeed(&mut fixture, other);
     // Without the option, nothing is skipped and nothing recorded.
-    let plain = fixture.come("plain", Want::Exclusive);
+    let plain = fixture.come("plain", LockMode::Exclusive);
     succeed(&mut fixture, plain);
     let keys = fixture.document().successes.iter();
     assert_eq!(keys.map(|s| s.key.as_str()).collect::<Vec<_>>(), ["x", "y"]);
@@ -100,7 +100,7 @@ fn a_waiter_that_sees_another_success_does_not_wait_for_the_holder() {
     let mut fixture = Fixture::empty();
     let a = fixture.come_with(once("a", "x"));
     succeed(&mut fixture, a);
-    let _holder = fixture.come("holder", Want::Exclusive);
+    let _holder = fixture.come("holder", LockMode::Exclusive);
     let b = fixture.come_with(once("b", "x"));
     assert_eq!(fixture.end(b), skipped(0));
     assert_eq!(fixture.document().queue, []);

@@ -1,7 +1,7 @@
 //! Holders and waiters when nothing goes wrong.
 
 use super::harness::{Fixture, millis, options, seconds, slots};
-use crate::lock::{End, Hint, Input, Options, Standing, Want};
+use crate::lock::{End, Hint, Input, LockMode, Options, Standing};
 
 #[test]
 fn a_free_lock_costs_a_join_and_a_leave() {
@@ -19,7 +19,7 @@ fn a_free_lock_costs_a_join_and_a_leave() {
 #[test]
 fn where_there_is_no_document_one_is_made() {
     let mut fixture = Fixture::new();
-    let a = fixture.come("a", Want::Exclusive);
+    let a = fixture.come("a", LockMode::Exclusive);
     assert_eq!(fixture.token(a), Some(1));
     assert_eq!(fixture.ones[a].sent, ["join", "read", "create", "join"]);
 }
@@ -37,8 +37,8 @@ fn a_contended_lock_costs_a_join_and_a_leave_if_the_work_is_short() {
 #[test]
 fn another_primary_opens_the_stream_of_a_waiter_anew() {
     let mut fixture = Fixture::empty();
-    fixture.come("a", Want::Exclusive);
-    let b = fixture.come("b", Want::Exclusive);
+    fixture.come("a", LockMode::Exclusive);
+    let b = fixture.come("b", LockMode::Exclusive);
     fixture.open_stream(b);
     let before = fixture.watches(b);
     fixture.input(b, Input::PrimaryChanged);
@@ -60,7 +60,7 @@ fn an_opened_stream_is_read_after_unless_it_was_open_before_the_join() {
     assert_eq!(fixture.ones[late].sent, ["join", "read"]);
     let early = fixture.enter(Options {
         watch_first: true,
-        ..options("first", Want::Exclusive)
+        ..options("first", LockMode::Exclusive)
     });
     assert_eq!(fixture.ones[early].sent, [""; 0], "it waits for its stream");
     fixture.open_stream(early);
@@ -88,9 +88,9 @@ fn a_stream_since_the_join_needs_no_read() {
 #[test]
 fn readers_hold_together_and_let_a_waiting_writer_go_first() {
     let mut fixture = Fixture::empty();
-    let readers = ["a", "b"].map(|name| fixture.come(name, Want::Shared));
-    let writer = fixture.come("w", Want::Exclusive);
-    let later = fixture.come("c", Want::Shared);
+    let readers = ["a", "b"].map(|name| fixture.come(name, LockMode::Shared));
+    let writer = fixture.come("w", LockMode::Exclusive);
+    let later = fixture.come("c", LockMode::Shared);
     assert_eq!(readers.map(|r| fixture.token(r)), [Some(1), Some(2)]);
     assert_eq!(fixture.position(writer), Some(0));
     assert_eq!(fixture.position(later), Some(1));

@@ -3,14 +3,14 @@
 use super::harness::{Fixture, options, seconds, slots};
 use crate::election::{Claim, Token};
 use crate::lock::{
-    End, Entry, Found, LockDocument, Mode, Notice, Observer, Operation, Options, Outcome,
-    QUEUE_MAX, Standing, Want,
+    End, Entry, EntryMode, Found, LockDocument, LockMode, Notice, Observer, Operation, Options,
+    Outcome, QUEUE_MAX, Standing,
 };
 
 fn non_blocking(name: &str) -> Options {
     Options {
         non_blocking: true,
-        ..options(name, Want::Exclusive)
+        ..options(name, LockMode::Exclusive)
     }
 }
 
@@ -53,8 +53,8 @@ fn a_non_blocking_contender_evicts_by_earlier_observations() {
 fn another_number_of_slots_ends_with_a_reason_that_a_linearizable_read_confirmed() {
     let mut fixture = Fixture::empty();
     fixture.come("a", slots(3));
-    for want in [slots(2), Want::Exclusive] {
-        let b = fixture.come("b", want);
+    for mode in [slots(2), LockMode::Exclusive] {
+        let b = fixture.come("b", mode);
         assert_eq!(fixture.end(b), Some(End::WrongSlots { has: 3 }));
         assert_eq!(fixture.ones[b].sent, ["join", "read", "read"]);
     }
@@ -64,7 +64,7 @@ fn another_number_of_slots_ends_with_a_reason_that_a_linearizable_read_confirmed
 fn a_document_of_another_kind_ends_it() {
     let mut fixture = Fixture::new();
     fixture.stored = Found::Foreign("it is a lease".to_owned());
-    let a = fixture.come("a", Want::Exclusive);
+    let a = fixture.come("a", LockMode::Exclusive);
     let why = "it is a lease".to_owned();
     assert_eq!(fixture.end(a), Some(End::Foreign { why }));
 }
@@ -72,14 +72,14 @@ fn a_document_of_another_kind_ends_it() {
 /// Returns a lock with a full queue behind a holder, none of which will renew.
 fn full() -> LockDocument {
     let mut fixture = Fixture::empty();
-    fixture.come("dead", Want::Exclusive);
+    fixture.come("dead", LockMode::Exclusive);
     let mut lock = fixture.document().clone();
     lock.holders[0].claim = Claim::from_bytes([9; 16]);
     let entry = lock.holders[0].clone();
     let waiting = |n: usize| Entry {
         claim: Claim::from_bytes((n as u128).to_be_bytes()),
         token: None,
-        mode: Mode::Exclusive,
+        mode: EntryMode::Exclusive,
         ..entry.clone()
     };
     LockDocument {
@@ -92,7 +92,7 @@ fn full() -> LockDocument {
 fn a_contender_without_a_place_evicts_expired_entries_of_a_full_queue() {
     let mut fixture = Fixture::new();
     fixture.stored = Found::Lock(full());
-    let a = fixture.come("a", Want::Exclusive);
+    let a = fixture.come("a", LockMode::Exclusive);
     assert_eq!(fixture.notices(a), [&Notice::QueueFull]);
     assert_eq!(fixture.standing(a), Standing::Joining);
     fixture.pass(seconds(26));
@@ -123,7 +123,7 @@ fn tokens_that_cannot_grow_end_it() {
         token: Token::MAX,
         ..LockDocument::default()
     });
-    let a = fixture.come("a", Want::Exclusive);
+    let a = fixture.come("a", LockMode::Exclusive);
     assert_eq!(fixture.end(a), Some(End::TokensExhausted));
     assert_eq!(fixture.document().holders, []);
 }
@@ -154,7 +154,7 @@ fn commands_for_each_acquisition_are_few() {
             .map(|_| {
                 let one = fixture.come_with(Options {
                     watch_first,
-                    ..options("b", Want::Exclusive)
+                    ..options("b", LockMode::Exclusive)
                 });
                 fixture.open_stream(one);
                 one

@@ -2,7 +2,7 @@
 
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
-use crate::lock::{Found, Hint, Input, LockDocument, Operation, Outcome, Standing, Want};
+use crate::lock::{Found, Hint, Input, LockDocument, LockMode, Operation, Outcome, Standing};
 
 fn joined(operation: &Operation) -> &crate::lock::Joining {
     match operation {
@@ -65,7 +65,7 @@ fn a_hint_makes_a_grantee_confirm_and_grants_nothing() {
 fn a_grant_that_a_read_shows_gives_authority_too() {
     let mut fixture = Fixture::empty();
     fixture.streams = false;
-    let [a, b] = ["a", "b"].map(|name| fixture.come(name, Want::Exclusive));
+    let [a, b] = ["a", "b"].map(|name| fixture.come(name, LockMode::Exclusive));
     fixture.release(a);
     assert!(!fixture.document().holders[0].is_confirmed());
     let joined = fixture.now;
@@ -134,8 +134,8 @@ fn the_late_rejection_of_an_overtaken_renewal_means_nothing() {
 #[test]
 fn a_read_from_before_the_claim_was_known_does_not_prove_it_absent() {
     let mut fixture = Fixture::empty();
-    fixture.come("a", Want::Exclusive);
-    let b = fixture.enter(options("b", Want::Exclusive));
+    fixture.come("a", LockMode::Exclusive);
+    let b = fixture.enter(options("b", LockMode::Exclusive));
     let claim = fixture.claim(b);
     let (join_call, join) = fixture.take(b);
     fixture.reply(b, join_call, Outcome::Unknown);

@@ -196,19 +196,19 @@ impl MongoLockStore {
                 revision,
                 mine,
                 seen,
-                at_least,
+                min_hold,
             } => {
                 let (mine, renewal) = (mine.as_slice(), (*claim, *revision));
-                update::renew(name, renewal, mine, (*seen, *at_least), now)
+                update::renew(name, renewal, mine, (*seen, *min_hold), now)
             }
             Operation::Keep {
                 claim,
                 revision,
                 mine,
-                at_least,
+                min_hold,
                 success,
             } => {
-                let kept = (*at_least, success.as_ref());
+                let kept = (*min_hold, success.as_ref());
                 update::keep(name, (*claim, *revision), mine, kept, now)
             }
             Operation::Leave {
@@ -379,7 +379,7 @@ impl MongoLocks {
 mod tests {
     use super::*;
     use leasehold_core::election::{Declared, Identity, Revision, Session, Token, WallMillis};
-    use leasehold_core::lock::{Entry, EntryOwner, LockDocument, Mode};
+    use leasehold_core::lock::{Entry, EntryMode, EntryOwner, LockDocument};
 
     #[test]
     fn on_another_product_a_grant_is_confirmed_first_and_a_held_lock_stays_held() {
@@ -391,14 +391,14 @@ mod tests {
                 acquired_at: WallMillis(0),
                 renewed_at: WallMillis(0),
             },
-            mode: Mode::Shared,
+            mode: EntryMode::Shared,
             revision: Revision::from_bytes([revision; 16]),
             lease_duration: Declared { millis: 24_000 },
             token: Token::new(7),
             granted_revision: granted.map(|granted| Revision::from_bytes([granted; 16])),
             slot: None,
-            at_least: std::time::Duration::ZERO,
-            is_over: false,
+            min_hold: std::time::Duration::ZERO,
+            work_done: false,
         };
         let (granted, confirmed) = (entry(3, Some(3)), entry(4, Some(3)));
         assert!(granted.unconfirmed_grant().is_some());

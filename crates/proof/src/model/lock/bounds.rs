@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lock::{AtLeast, Slots, Want};
+use crate::lock::{LockMode, MinHold, Slots};
 use crate::proof::model::pace::Pace;
 
 /// Bounds of one exploration. Time is not one of them, because states are compared with their
@@ -34,11 +34,11 @@ pub(crate) struct Seat {
     /// Clock rate and durations.
     pub(crate) pace: Pace,
     /// Requested mode.
-    pub(crate) want: Want,
+    pub(crate) mode: LockMode,
     /// True if the processes do not wait.
     pub(crate) non_blocking: bool,
     /// Least time for which a place stays taken.
-    pub(crate) at_least: AtLeast,
+    pub(crate) min_hold: MinHold,
     /// True if work is skipped once it has succeeded.
     pub(crate) once: bool,
 }
@@ -82,12 +82,12 @@ impl Kind {
 
 impl Seat {
     /// Returns a machine whose clock advances by so many milliseconds in each tick.
-    pub(crate) const fn of(milliseconds_per_tick: u64, want: Want) -> Self {
+    pub(crate) const fn of(milliseconds_per_tick: u64, mode: LockMode) -> Self {
         Self {
             pace: Pace::of(milliseconds_per_tick),
-            want,
+            mode,
             non_blocking: false,
-            at_least: AtLeast::NONE,
+            min_hold: MinHold::NONE,
             once: false,
         }
     }
@@ -98,9 +98,9 @@ impl Seat {
     }
 
     /// The same, with a least time for its places.
-    pub(crate) fn keeping(self, at_least: Duration) -> Self {
+    pub(crate) fn keeping(self, min_hold: Duration) -> Self {
         Self {
-            at_least: AtLeast::new(at_least).expect("short"),
+            min_hold: MinHold::new(min_hold).expect("short"),
             ..self
         }
     }
@@ -108,17 +108,17 @@ impl Seat {
 
 impl Seat {
     /// Returns a machine whose ticks are short enough to see provisional authority pass.
-    pub(crate) const fn of_grants(milliseconds_per_tick: u64, want: Want) -> Self {
+    pub(crate) const fn of_grants(milliseconds_per_tick: u64, mode: LockMode) -> Self {
         Self {
             pace: Pace::with_short_calls(milliseconds_per_tick),
-            ..Self::of(milliseconds_per_tick, want)
+            ..Self::of(milliseconds_per_tick, mode)
         }
     }
 }
 
 /// Returns a request for one of these slots.
-pub(crate) fn slot(slots: u32) -> Want {
-    Want::Slot(Slots::new(slots).expect("a legal number"))
+pub(crate) fn slot(slots: u32) -> LockMode {
+    LockMode::Slot(Slots::new(slots).expect("a legal number"))
 }
 
 impl Bounds {

@@ -1,7 +1,7 @@
 //! Goal: merging states with the same canonical form loses no behavior. Method: as for the
 //! election.
 
-use crate::lock::Want::{Exclusive, Shared};
+use crate::lock::LockMode::{Exclusive, Shared};
 use crate::proof::model::lock::bounds::{Bounds, slot};
 use crate::proof::model::lock::cases::{THREE, TWO, apart, grants};
 use crate::proof::model::lock::properties::Exploration;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lock::Want::{self, Exclusive, Shared};
+use crate::lock::LockMode::{self, Exclusive, Shared};
 use crate::proof::model::exploration::{self, Figures, explore};
 use crate::proof::model::lock::bounds::{Bounds, Kind, Seat, slot};
 use crate::proof::model::lock::properties::Exploration;
@@ -27,12 +27,12 @@ pub(crate) const REACHED_MAX: usize = 400_000_000;
 
 /// The first clock at the slow end of the permitted ratio, and the second at the fast end. Authority
 /// lasts two ticks of the first, and others wait two ticks of the second.
-pub(crate) const fn apart(wants: [Want; 2]) -> [Seat; 2] {
+pub(crate) const fn apart(wants: [LockMode; 2]) -> [Seat; 2] {
     [Seat::of(1500, wants[0]), Seat::of(2000, wants[1])]
 }
 
 /// One clock is slower than the others.
-pub(crate) const fn three(wants: [Want; 3]) -> [Seat; 3] {
+pub(crate) const fn three(wants: [LockMode; 3]) -> [Seat; 3] {
     [
         Seat::of(1500, wants[0]),
         Seat::of(2000, wants[1]),

@@ -2,7 +2,7 @@
 //! in every run within the bounds. The model is also shown to be effective: it reaches its
 //! milestones, and finds two holders if the clocks are further apart than the protocol allows.
 
-use crate::lock::Want::Exclusive;
+use crate::lock::LockMode::Exclusive;
 use crate::proof::model::exploration::Case as _;
 use crate::proof::model::lock::bounds::Seat;
 use crate::proof::model::lock::cases::{beyond_the_ratio, short};

@@ -144,10 +144,10 @@ impl Machine {
         self.monitor = Monitor::remembering(&observations);
         let options = Options {
             identity: self.identity.clone(),
-            want: self.seat.want,
+            mode: self.seat.mode,
             timings: self.seat.pace.timings(),
             non_blocking: self.seat.non_blocking,
-            at_least: self.seat.at_least,
+            min_hold: self.seat.min_hold,
             once_per: self.seat.once.then(|| OncePer {
                 period: Duration::MAX,
                 key: WorkKey::default(),
@@ -206,7 +206,7 @@ impl Machine {
         let contender = self.contender.as_ref()?;
         let authority = contender.authority_at(self.clock(ticks));
         authority.map(|_| Held {
-            want: self.seat.want,
+            mode: self.seat.mode,
             slot: contender.status().slot,
         })
     }

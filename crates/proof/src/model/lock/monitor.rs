@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::election::{Authority, BootTime, CallId, Claim, Declared, Revision, Token};
 use crate::lock::{
-    EntryState, Grant, LockDocument, Observations, Operation, Outcome, Seen, Standing, Status,
+    EntryState, EntryVersion, Grant, LockDocument, Observations, Operation, Outcome, Standing,
+    Status,
 };
 use crate::proof::model::lock::canonical::revision_of;
 use crate::proof::model::lock::store::{Store, has_claim, lock_of};
@@ -54,11 +55,11 @@ struct Place {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Sighting {
-    seen: Seen,
+    seen: EntryVersion,
     holds: bool,
     confirmed: bool,
     lease_duration: Declared,
-    is_over: bool,
+    work_done: bool,
     since: BootTime,
     kept_until: Option<BootTime>,
 }
@@ -92,14 +93,14 @@ pub(crate) struct Sending<'a> {
 impl Sighting {
     fn of(claim: Claim, entry: &ObservedEntry<BootTime>) -> Self {
         Self {
-            seen: Seen {
+            seen: EntryVersion {
                 claim,
                 revision: entry.revision,
             },
             holds: entry.holds,
             confirmed: entry.confirmed,
             lease_duration: entry.lease_duration,
-            is_over: entry.is_over,
+            work_done: entry.work_done,
             since: entry.since,
             kept_until: entry.kept_until,
         }
@@ -111,8 +112,8 @@ impl Sighting {
             holds: self.holds,
             confirmed: self.confirmed,
             lease_duration: self.lease_duration,
-            at_least: Duration::ZERO,
-            is_over: self.is_over,
+            min_hold: Duration::ZERO,
+            work_done: self.work_done,
             since: self.since,
             kept_until: self.kept_until,
         }
@@ -123,14 +124,14 @@ impl Monitor {
     /// Creates the notes about a process that starts with the observations of an earlier one.
     pub(crate) fn remembering(observations: &Observations) -> Self {
         let shown = observations.iter().map(|(claim, observation)| Sighting {
-            seen: Seen {
+            seen: EntryVersion {
                 claim,
                 revision: observation.revision,
             },
             holds: observation.state != EntryState::Waiting,
             confirmed: matches!(observation.state, EntryState::Held | EntryState::Kept),
             lease_duration: observation.lease_duration,
-            is_over: observation.state == EntryState::Kept,
+            work_done: observation.state == EntryState::Kept,
             since: observation.since,
             kept_until: observation.kept_until,
         });
@@ -341,7 +342,7 @@ impl Monitor {
     }
 
     /// Returns true if the eviction of this entry is due, or cannot match.
-    fn is_due(&self, pair: Seen, sending: Sending<'_>) -> bool {
+    fn is_due(&self, pair: EntryVersion, sending: Sending<'_>) -> bool {
         let due = |sighting: &Sighting| {
             let eviction = evictions_are_due::Eviction {
                 pair,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lock::Want::{Exclusive, Shared};
+use crate::lock::LockMode::{Exclusive, Shared};
 use crate::lock::mutation::Mutation;
 use crate::proof::model::exploration::{Figures, explore};
 use crate::proof::model::lock::bounds::{Bounds, Kind, Seat, slot};

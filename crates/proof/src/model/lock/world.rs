@@ -377,7 +377,7 @@ impl World {
         };
         let mut held = self.held();
         held.push(Held {
-            want: first.seat.want,
+            mode: first.seat.mode,
             slot: None,
         });
         exclusion::check(&held).is_none()

@@ -4,7 +4,7 @@
 use super::entries::all;
 use crate::election::Claim;
 use crate::lock::mutation::planted;
-use crate::lock::{Entry, Found, LockDocument, Mode, Operation, Outcome, Seen};
+use crate::lock::{Entry, EntryMode, EntryVersion, Found, LockDocument, Operation, Outcome};
 use crate::reference::lock::{self as reference, By, Performed};
 
 pub(crate) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
@@ -104,7 +104,7 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
             })
         }
         Operation::Evict { entries, .. } if planted!(NoGrantInSweep) => {
-            let unchanged = |pair: &&Seen| {
+            let unchanged = |pair: &&EntryVersion| {
                 all(lock).any(|e| (e.claim, e.revision) == (pair.claim, pair.revision))
             };
             let gone: Vec<_> = entries.iter().filter(unchanged).map(|p| p.claim).collect();
@@ -120,9 +120,9 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
             ending,
             seen,
         } if planted!(SweepWithoutRevision) => {
-            let stored = |pair: &Seen| {
+            let stored = |pair: &EntryVersion| {
                 let entry = all(lock).find(|entry| entry.claim == pair.claim);
-                entry.map_or(*pair, |entry| Seen {
+                entry.map_or(*pair, |entry| EntryVersion {
                     revision: entry.revision,
                     ..*pair
                 })
@@ -140,11 +140,14 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
         }
         Operation::Join { entry, .. }
             if planted!(SharedOvertakes)
-                && entry.mode == Mode::Shared
+                && entry.mode == EntryMode::Shared
                 && lock.slots == 0
                 && !lock.queue.is_empty()
                 && !there(entry.claim)
-                && lock.holders.iter().all(|held| held.mode == Mode::Shared) =>
+                && lock
+                    .holders
+                    .iter()
+                    .all(|held| held.mode == EntryMode::Shared) =>
         {
             let waiting = std::mem::take(&mut lock.queue);
             let mut alone = Found::Lock(lock.clone());

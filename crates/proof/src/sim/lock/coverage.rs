@@ -61,11 +61,11 @@ impl Path {
             Effect::Exit(End::Skipped { .. }) => Some(Self::Skipped),
             Effect::Exit(_) => Some(Self::Ended),
             Effect::Notice(Notice::PlaceLost) => Some(Self::PlaceLost),
-            Effect::Notice(Notice::Swept {
+            Effect::Notice(Notice::Evicted {
                 state: EntryState::Kept,
                 ..
             }) => Some(Self::Kept),
-            Effect::Notice(Notice::Swept { .. }) => Some(Self::Evicted),
+            Effect::Notice(Notice::Evicted { .. }) => Some(Self::Evicted),
             Effect::Notice(_) | Effect::Call { .. } | Effect::Watch(_) => None,
         }
     }

@@ -14,8 +14,8 @@ pub(crate) struct ObservedEntry<T> {
     pub(crate) confirmed: bool,
     pub(crate) lease_duration: Declared,
     /// Least time as last declared.
-    pub(crate) at_least: Duration,
-    pub(crate) is_over: bool,
+    pub(crate) min_hold: Duration,
+    pub(crate) work_done: bool,
     /// Time since which it is unchanged.
     pub(crate) since: T,
     /// End of its least time from then on, if it has one.
@@ -25,7 +25,7 @@ pub(crate) struct ObservedEntry<T> {
 impl<T> ObservedEntry<T> {
     /// Returns the time for which others wait while it stays unchanged.
     pub(crate) fn declared(&self) -> Duration {
-        self.at_least.max(self.lease_duration.duration())
+        self.min_hold.max(self.lease_duration.duration())
     }
 }
 
@@ -59,16 +59,16 @@ pub(crate) fn shown<T: Instant>(lock: &LockDocument, now: T, before: &Entries<T>
     let holding = lock.holders.len();
     let each = all(lock).enumerate().map(|(place, entry)| {
         let confirmed = place < holding && entry.is_confirmed();
-        let keeps = confirmed && entry.at_least > Duration::ZERO;
+        let keeps = confirmed && entry.min_hold > Duration::ZERO;
         let mut now = ObservedEntry {
             revision: entry.revision,
             holds: place < holding,
             confirmed: entry.is_confirmed(),
             lease_duration: entry.lease_duration,
-            at_least: entry.at_least,
-            is_over: entry.is_over,
+            min_hold: entry.min_hold,
+            work_done: entry.work_done,
             since: now,
-            kept_until: keeps.then(|| now.after(entry.at_least)),
+            kept_until: keeps.then(|| now.after(entry.min_hold)),
         };
         if let Some(before) = before.get(&entry.claim) {
             let state = |shown: &ObservedEntry<T>| (shown.revision, shown.holds, shown.confirmed);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
-use crate::lock::{Entry, EntryOwner, Mode};
+use crate::lock::{Entry, EntryMode, EntryOwner};
 
 pub(super) fn claim(number: u8) -> Claim {
     Claim::from_bytes([number; 16])
@@ -18,7 +18,7 @@ pub(super) fn token(number: i64) -> Token {
 }
 
 /// Returns an entry without a token, whose revision has the same number as its claim.
-pub(super) fn entry(number: u8, mode: Mode) -> Entry {
+pub(super) fn entry(number: u8, mode: EntryMode) -> Entry {
     Entry {
         claim: claim(number),
         owner: EntryOwner {
@@ -33,12 +33,12 @@ pub(super) fn entry(number: u8, mode: Mode) -> Entry {
         token: None,
         granted_revision: None,
         slot: None,
-        at_least: Duration::ZERO,
-        is_over: false,
+        min_hold: Duration::ZERO,
+        work_done: false,
     }
 }
 
-pub(super) fn held(number: u8, mode: Mode, with: i64) -> Entry {
+pub(super) fn held(number: u8, mode: EntryMode, with: i64) -> Entry {
     Entry {
         token: Some(token(with)),
         ..entry(number, mode)

@@ -3,8 +3,8 @@
 use super::fixture::{claim, entry, held, revision, token};
 use crate::election::{Claim, Declared, Identity, Session, Token, WallMillis};
 use crate::lock::{
-    Ending, Entry, Found, Grant, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome,
-    QUEUE_MAX, Seen, Writer,
+    Ending, Entry, EntryMode, EntryVersion, Found, Grant, HOLDERS_MAX, Joining, LockDocument,
+    Operation, Outcome, QUEUE_MAX, Writer,
 };
 use crate::reference::lock::{By, Performed, apply, grantable, next};
 
@@ -32,7 +32,7 @@ fn applies(stored: &mut Found, operation: &Operation) -> bool {
     matches!(perform(stored, operation).outcome, Outcome::Applied(_))
 }
 
-fn join(number: u8, mode: Mode, slots: u32) -> Operation {
+fn join(number: u8, mode: EntryMode, slots: u32) -> Operation {
     Operation::Join {
         entry: Joining {
             claim: claim(number),
@@ -85,8 +85,8 @@ fn places(stored: &Found) -> (Vec<(u8, Option<i64>)>, Vec<u8>) {
     )
 }
 
-const X: Mode = Mode::Exclusive;
-const S: Mode = Mode::Shared;
+const X: EntryMode = EntryMode::Exclusive;
+const S: EntryMode = EntryMode::Shared;
 
 #[test]
 fn a_join_of_a_free_lock_is_its_own_confirmation() {
@@ -165,10 +165,10 @@ fn a_waiting_writer_lets_no_reader_past() {
 
 #[test]
 fn slots_are_filled_up_to_their_number() {
-    let slot = |n| entry(n, Mode::Slot);
+    let slot = |n| entry(n, EntryMode::Slot);
     let mut stored = lock(
         2,
-        vec![held(1, Mode::Slot, 6), held(2, Mode::Slot, 7)],
+        vec![held(1, EntryMode::Slot, 6), held(2, EntryMode::Slot, 7)],
         vec![slot(3), slot(4)],
     );
     perform(&mut stored, &leave(2));
@@ -177,8 +177,8 @@ fn slots_are_filled_up_to_their_number() {
 
 #[test]
 fn the_number_of_slots_changes_only_while_the_lock_is_empty() {
-    let mut stored = lock(2, vec![held(1, Mode::Slot, 7)], vec![]);
-    for other in [join(2, Mode::Slot, 3), join(2, X, 0)] {
+    let mut stored = lock(2, vec![held(1, EntryMode::Slot, 7)], vec![]);
+    for other in [join(2, EntryMode::Slot, 3), join(2, X, 0)] {
         assert!(!applies(&mut stored, &other));
     }
     perform(&mut stored, &leave(1));
@@ -201,7 +201,11 @@ fn a_try_joins_only_where_it_is_granted() {
     assert_eq!(full.len(), HOLDERS_MAX);
     let stranger = join(0x81, S, 0);
     let fewer = full[..127].to_vec();
-    let slots = |n: u8| (1..=n).map(|n| held(n, Mode::Slot, 7)).collect::<Vec<_>>();
+    let slots = |n: u8| {
+        (1..=n)
+            .map(|n| held(n, EntryMode::Slot, 7))
+            .collect::<Vec<_>>()
+    };
     for (stored, operation, granted) in [
         (lock(0, vec![], vec![]), join(9, X, 0), true),
         (lock(0, vec![held(1, S, 7)], vec![]), join(9, X, 0), false),
@@ -212,8 +216,12 @@ fn a_try_joins_only_where_it_is_granted() {
             join(9, S, 0),
             false,
         ),
-        (lock(3, slots(2), vec![]), join(9, Mode::Slot, 3), true),
-        (lock(3, slots(3), vec![]), join(9, Mode::Slot, 3), false),
+        (lock(3, slots(2), vec![]), join(9, EntryMode::Slot, 3), true),
+        (
+            lock(3, slots(3), vec![]),
+            join(9, EntryMode::Slot, 3),
+            false,
+        ),
         (lock(0, fewer, vec![]), stranger.clone(), true),
         (lock(0, full, vec![]), stranger, false),
     ] {
@@ -253,7 +261,7 @@ fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
         revision: revision(9),
         mine: mine.iter().copied().map(revision).collect(),
         seen: token(20),
-        at_least: None,
+        min_hold: None,
     };
     let mut stored = lock(0, vec![held(2, X, 7)], vec![entry(1, X)]);
     assert!(!applies(&mut stored, &renew(&[8])));
@@ -281,7 +289,7 @@ fn a_confirmation_keeps_a_token_above_all_that_its_owner_knows() {
         revision: revision(9),
         mine: vec![revision(1)],
         seen: token(7),
-        at_least: None,
+        min_hold: None,
     };
     perform(&mut stored, &renew);
     assert_eq!(places(&stored), (vec![(1, Some(8))], vec![]));
@@ -296,7 +304,7 @@ fn a_grant_of_an_older_version_gets_its_token_from_its_owner() {
         revision: revision(9),
         mine: vec![revision(1)],
         seen: token(20),
-        at_least: None,
+        min_hold: None,
     };
     perform(&mut stored, &renew);
     assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
@@ -313,7 +321,7 @@ fn slots(stored: &Found) -> Vec<(u8, Option<u32>)> {
 fn each_holder_gets_the_lowest_free_slot() {
     let mut stored = lock(3, vec![], vec![]);
     for number in 1..=4 {
-        perform(&mut stored, &join(number, Mode::Slot, 3));
+        perform(&mut stored, &join(number, EntryMode::Slot, 3));
     }
     assert_eq!(slots(&stored), [(1, Some(0)), (2, Some(1)), (3, Some(2))]);
     // All have the same name, so the owner of the free slot comes back.
@@ -338,18 +346,18 @@ fn an_owner_that_comes_back_gets_its_slot_if_it_is_free() {
     };
     let mut stored = lock(3, vec![], vec![]);
     for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
-        by(name, &mut stored, &join(number, Mode::Slot, 3));
+        by(name, &mut stored, &join(number, EntryMode::Slot, 3));
     }
     for number in [1, 2, 3] {
         perform(&mut stored, &leave(number));
     }
-    by("c", &mut stored, &join(4, Mode::Slot, 3));
-    by("d", &mut stored, &join(5, Mode::Slot, 3));
-    by("b", &mut stored, &join(6, Mode::Slot, 3));
+    by("c", &mut stored, &join(4, EntryMode::Slot, 3));
+    by("d", &mut stored, &join(5, EntryMode::Slot, 3));
+    by("b", &mut stored, &join(6, EntryMode::Slot, 3));
     assert_eq!(slots(&stored), [(4, Some(2)), (5, Some(0)), (6, Some(1))]);
     // Its slot is taken by another one meanwhile.
     perform(&mut stored, &leave(4));
-    by("a", &mut stored, &join(7, Mode::Slot, 3));
+    by("a", &mut stored, &join(7, EntryMode::Slot, 3));
     assert_eq!(slots(&stored), [(5, Some(0)), (6, Some(1)), (7, Some(2))]);
 }
 
@@ -357,15 +365,15 @@ fn an_owner_that_comes_back_gets_its_slot_if_it_is_free() {
 fn a_grant_of_an_older_version_gets_its_slot_from_its_owner() {
     let taken = Entry {
         slot: Some(0),
-        ..held(2, Mode::Slot, 7)
+        ..held(2, EntryMode::Slot, 7)
     };
-    let mut stored = lock(2, vec![entry(1, Mode::Slot), taken], vec![]);
+    let mut stored = lock(2, vec![entry(1, EntryMode::Slot), taken], vec![]);
     let renew = Operation::Renew {
         claim: claim(1),
         revision: revision(9),
         mine: vec![revision(1)],
         seen: Token::ZERO,
-        at_least: None,
+        min_hold: None,
     };
     perform(&mut stored, &renew);
     assert_eq!(slots(&stored), [(1, Some(1)), (2, Some(0))]);
@@ -376,7 +384,7 @@ fn an_eviction_removes_what_is_unchanged_and_confirms_its_writer() {
     let evict = |pairs: &[(u8, u8)], me: Option<u8>| Operation::Evict {
         entries: pairs
             .iter()
-            .map(|(c, r)| Seen {
+            .map(|(c, r)| EntryVersion {
                 claim: claim(*c),
                 revision: revision(*r),
             })

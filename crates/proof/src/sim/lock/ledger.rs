@@ -93,8 +93,8 @@ impl Ledger {
             holds: observation.state != EntryState::Waiting,
             confirmed: matches!(observation.state, EntryState::Held | EntryState::Kept),
             lease_duration: observation.lease_duration,
-            at_least: Duration::ZERO,
-            is_over: observation.state == EntryState::Kept,
+            min_hold: Duration::ZERO,
+            work_done: observation.state == EntryState::Kept,
             since: observation.since,
             kept_until: observation.kept_until,
         };

@@ -13,7 +13,7 @@ use super::network::{Committed, Writer};
 use super::world::World;
 use crate::election::{BootTime, CallId, Claim, Revision, Token};
 use crate::lock::{
-    End, Found, LockDocument, Loss, Notice, OncePer, Operation, Seen, Standing, WorkKey,
+    End, EntryVersion, Found, LockDocument, Loss, Notice, OncePer, Operation, Standing, WorkKey,
 };
 use crate::proof::sim::MS;
 use crate::proof::sim::invariants::{Violation, violation};
@@ -111,7 +111,7 @@ impl World {
             let p = &self.processes[*id];
             let authority = p.contender.authority_at(self.clock(*id))?;
             let held = exclusion::Held {
-                want: p.options.want,
+                mode: p.options.mode,
                 slot: p.contender.status().slot.filter(|_| !self.is_older(*id)),
             };
             Some((held, self.excused_by(*id, authority)))
@@ -166,12 +166,12 @@ impl World {
 
     /// Notes the place that a process has acquired, if it keeps it for a least time.
     pub(super) fn note_place(&mut self, process: usize, claim: Claim) {
-        let at_least = self.processes[process].options.at_least.get();
+        let min_hold = self.processes[process].options.min_hold.get();
         let observer = &mut self.own.observer;
         let since = observer.entries.get(&claim).map(|entry| entry.since);
-        if at_least > Duration::ZERO {
+        if min_hold > Duration::ZERO {
             let since = since.unwrap_or(self.now);
-            observer.places.insert(claim, (since, at_least));
+            observer.places.insert(claim, (since, min_hold));
         }
     }
 
@@ -186,9 +186,9 @@ impl World {
         let stays = |claim: &Claim| after.holders.iter().any(|entry| entry.claim == *claim);
         let places = &self.own.observer.places;
         let early = before.holders.iter().find_map(|entry| {
-            let (since, at_least) = *places.get(&entry.claim)?;
+            let (since, min_hold) = *places.get(&entry.claim)?;
             let taken = Duration::from_nanos(self.now - since);
-            (!stays(&entry.claim)).then(|| places_are_kept::check(taken, at_least))?
+            (!stays(&entry.claim)).then(|| places_are_kept::check(taken, min_hold))?
         });
         self.forget_removed_places(before, after);
         if !self.is_older(by) {
@@ -259,7 +259,7 @@ impl World {
 
     /// Checks the eviction of an entry. Of the twins of a forked machine, the one that has sent its
     /// revision is its owner.
-    fn check_eviction(&mut self, evicted: Seen) {
+    fn check_eviction(&mut self, evicted: EntryVersion) {
         let owner = self.live.iter().copied().find(|id| {
             let p = &self.processes[*id];
             let leaves = matches!(p.contender.status().standing, Standing::Leaving);
@@ -323,7 +323,7 @@ impl World {
                 let evidence = format!("p{process} says {notice:?}");
                 self.found(violation("notices are true", evidence));
             }
-            Notice::Swept { .. }
+            Notice::Evicted { .. }
             | Notice::QueueFull
             | Notice::InvalidLeaseDuration { .. }
             | Notice::TokensExhausted => {}

@@ -84,7 +84,7 @@ pub(super) fn read(outcome: Outcome) -> Outcome {
             let LockDocument { holders, queue, .. } = &mut lock;
             for entry in holders.iter_mut().chain(queue) {
                 entry.granted_revision = None;
-                (entry.at_least, entry.is_over) = (Duration::ZERO, false);
+                (entry.min_hold, entry.work_done) = (Duration::ZERO, false);
                 // The state machine demands a number, which an older version does not know.
                 entry.slot = Some(0);
             }
@@ -107,7 +107,7 @@ pub(super) fn hint(hint: Hint) -> Hint {
 fn an_older_release_grants_without_a_token_and_a_new_one_with() {
     use super::fixture::{entry, held, token};
     use crate::election::{Identity, Token, WallMillis};
-    use crate::lock::Mode;
+    use crate::lock::EntryMode;
 
     let identity = Identity::new("a").expect("legal");
     let by = By {
@@ -118,8 +118,8 @@ fn an_older_release_grants_without_a_token_and_a_new_one_with() {
     let before = Found::Lock(LockDocument {
         token: token(7),
         slots: 0,
-        holders: vec![held(1, Mode::Exclusive, 7)],
-        queue: vec![entry(2, Mode::Exclusive)],
+        holders: vec![held(1, EntryMode::Exclusive, 7)],
+        queue: vec![entry(2, EntryMode::Exclusive)],
         ..LockDocument::default()
     });
     let leave = Operation::Leave {

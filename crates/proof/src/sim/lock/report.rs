@@ -77,7 +77,7 @@ pub(super) fn seat(seat: &Seat) -> String {
     format!(
         "{}: {:?}, lease_duration {:?}, clock at {:.3}, {}",
         seat.identity,
-        seat.want,
+        seat.mode,
         seat.timings.lease_duration(),
         seat.clock.rate as f64 / 1000.0,
         follows(seat.streams),

@@ -7,7 +7,9 @@ use super::faults::Fault;
 use super::process::Process;
 use super::world::World;
 use crate::election::{Identity, Timings, Token};
-use crate::lock::{AtLeast, Input, Observations, OncePer, Options, Slots, Want, WorkKey, scaled};
+use crate::lock::{
+    Input, LockMode, MinHold, Observations, OncePer, Options, Slots, WorkKey, scaled,
+};
 use crate::proof::sim::clock::Clock;
 use crate::proof::sim::ids::Ids;
 use crate::proof::sim::rng::Rng;
@@ -29,9 +31,9 @@ pub(super) struct Seat {
     pub(super) older: bool,
     pub(super) watch_first: bool,
     pub(super) timings: Timings,
-    pub(super) want: Want,
+    pub(super) mode: LockMode,
     pub(super) impatient: bool,
-    pub(super) at_least: AtLeast,
+    pub(super) min_hold: MinHold,
     pub(super) once_per: Option<OncePer>,
     pub(super) token_remembered: Token,
     /// Observations of its processes. Each process starts with those of the one before.
@@ -68,7 +70,7 @@ impl World {
         let keeps = self.strikes(build.one_in(3), Fault::LeastTime);
         // Short jobs would wait for each other's places all the time.
         let longest = if self.own.brisk { 1_000 } else { 30_000 };
-        let at_least = Duration::from_millis(build.between(100, longest));
+        let min_hold = Duration::from_millis(build.between(100, longest));
         let once = self.strikes(build.one_in(2), Fault::OncePer);
         let once_per = once.then(|| OncePer {
             period: Duration::from_millis(build.between(1_000, 60_000)),
@@ -76,13 +78,13 @@ impl World {
         });
         let slot = |number: u64| {
             let number = u32::try_from(number).expect("few");
-            Want::Slot(Slots::new(number).expect("one at least"))
+            LockMode::Slot(Slots::new(number).expect("one at least"))
         };
-        let want = match kind {
+        let mode = match kind {
             _ if wrong => slot(number),
-            0 => Want::Exclusive,
-            1 if reads => Want::Shared,
-            1 => Want::Exclusive,
+            0 => LockMode::Exclusive,
+            1 if reads => LockMode::Shared,
+            1 => LockMode::Exclusive,
             _ => slot(slots),
         };
         let name = char::from(b'a' + u8::try_from(seat).expect("few seats"));
@@ -99,13 +101,13 @@ impl World {
             older,
             watch_first,
             timings,
-            want,
+            mode,
             impatient,
-            at_least: match keeps && !older {
-                true => AtLeast::new(at_least).expect("short"),
-                false => AtLeast::NONE,
+            min_hold: match keeps && !older {
+                true => MinHold::new(min_hold).expect("short"),
+                false => MinHold::NONE,
             },
-            once_per: once_per.filter(|_| want == Want::Exclusive && !older),
+            once_per: once_per.filter(|_| mode == LockMode::Exclusive && !older),
             token_remembered: Token::ZERO,
             observations: Observations::default(),
             done: Vec::new(),
@@ -125,8 +127,8 @@ impl World {
         let s = &self.machines[seat];
         let options = Options {
             identity: s.identity.clone(),
-            want: s.want,
-            at_least: s.at_least,
+            mode: s.mode,
+            min_hold: s.min_hold,
             once_per: s.once_per.clone(),
             timings: s.timings,
             non_blocking: s.impatient && roll == 0,

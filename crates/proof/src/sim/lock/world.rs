@@ -246,8 +246,8 @@ impl World {
         let authority = p.contender.authority_at(now);
         let violation = p.ledger.after(authority, &status);
         self.found(violation);
-        let want = self.processes[process].options.want;
-        while let Some(effect) = flawed::next_effect(&mut self.processes[process].contender, want) {
+        let mode = self.processes[process].options.mode;
+        while let Some(effect) = flawed::next_effect(&mut self.processes[process].contender, mode) {
             self.perform(process, effect);
         }
     }

@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use super::super::any_bson::{corpus, fields, value};
 use super::document;
 use leasehold_core::election::{Claim, Declared, Identity, Revision, Session, Token};
-use leasehold_core::lock::{Found, Joining, Mode, SLOTS_MAX};
+use leasehold_core::lock::{EntryMode, Found, Joining, SLOTS_MAX};
 
 fn entry() -> Document {
     let joining = Joining {
         claim: Claim::from_bytes([1; 16]),
         session: Session::from_bytes([2; 16]),
-        mode: Mode::Shared,
+        mode: EntryMode::Shared,
         revision: Revision::from_bytes([3; 16]),
         slots: 0,
         lease_duration: Declared { millis: 24_000 },

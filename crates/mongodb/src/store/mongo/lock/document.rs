@@ -13,12 +13,12 @@ use super::super::document::{
 };
 use leasehold_core::election::{Claim, Identity, Revision, Session, Token, WallMillis};
 use leasehold_core::lock::{
-    AT_LEAST_MAX, Entry, EntryOwner, Found, Joining, LockDocument, Mode, SLOTS_MAX, SUCCESSES_MAX,
-    Success, WorkKey,
+    Entry, EntryMode, EntryOwner, Found, Joining, LockDocument, MIN_HOLD_MAX, SLOTS_MAX,
+    SUCCESSES_MAX, Success, WorkKey,
 };
 
 /// Field of an entry: the minimum hold of its place in milliseconds, from the owner's last write on.
-pub(super) const AT_LEAST: &str = "at_least_ms";
+pub(super) const MIN_HOLD: &str = "at_least_ms";
 /// Field of an entry: true once the work has ended before that time.
 pub(super) const OVER: &str = "over";
 /// Field of an entry whose work is over: when the work ended, by the clock of the server.
@@ -135,8 +135,8 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
         token,
         granted_revision: granted_revision(fields),
         slot: slot(fields),
-        at_least: at_least(fields, now),
-        is_over: is_over(fields),
+        min_hold: min_hold(fields, now),
+        work_done: work_done(fields),
     })
 }
 
@@ -158,10 +158,10 @@ fn slot(fields: &Document) -> Option<u32> {
 /// If the work is over, the rest is calculated for `now`, by the clock of the server. Otherwise a
 /// job that starts in an empty container each time would never observe its end. An entry whose work
 /// is over gives no authority, so exclusion does not depend on that clock.
-fn at_least(fields: &Document, now: Option<DateTime>) -> Duration {
-    let millis = fields.get(AT_LEAST).and_then(integer).unwrap_or(0);
+fn min_hold(fields: &Document, now: Option<DateTime>) -> Duration {
+    let millis = fields.get(MIN_HOLD).and_then(integer).unwrap_or(0);
     let over_at = fields.get_datetime(OVER_AT).ok();
-    let over_at = over_at.filter(|_| is_over(fields));
+    let over_at = over_at.filter(|_| work_done(fields));
     let passed = now.zip(over_at).map(|(now, over)| {
         let passed = now
             .timestamp_millis()
@@ -169,10 +169,10 @@ fn at_least(fields: &Document, now: Option<DateTime>) -> Duration {
         passed.max(0)
     });
     let rest = millis.saturating_sub(passed.unwrap_or(0));
-    Duration::from_millis(u64::try_from(rest).unwrap_or(0)).min(AT_LEAST_MAX)
+    Duration::from_millis(u64::try_from(rest).unwrap_or(0)).min(MIN_HOLD_MAX)
 }
 
-fn is_over(fields: &Document) -> bool {
+fn work_done(fields: &Document) -> bool {
     matches!(fields.get_bool(OVER), Ok(true))
 }
 
@@ -182,8 +182,8 @@ pub(super) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-fn mode(word: &str) -> Option<Mode> {
-    let modes = [Mode::Exclusive, Mode::Shared, Mode::Slot];
+fn mode(word: &str) -> Option<EntryMode> {
+    let modes = [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot];
     modes.into_iter().find(|mode| mode.as_str() == word)
 }
 
@@ -252,7 +252,7 @@ fn every_entry(condition: Bson) -> Bson {
 }
 
 fn is_entry() -> Bson {
-    let modes = [Mode::Exclusive, Mode::Shared, Mode::Slot].map(Mode::as_str);
+    let modes = [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot].map(EntryMode::as_str);
     all([
         is("$$entry", &["object"]),
         is_uuid("$$entry.claim"),

@@ -5,7 +5,7 @@ use mongodb::bson::{Bson, Document, doc};
 use super::super::document::uuid;
 use super::document::{holders, some_entry};
 use leasehold_core::election::{Claim, Token};
-use leasehold_core::lock::Mode;
+use leasehold_core::lock::EntryMode;
 
 /// True for a lock with slots.
 pub(super) fn has_slots() -> Document {
@@ -23,7 +23,7 @@ pub(super) fn is_claim(claim: Claim) -> Bson {
 
 /// True if any holder is not shared.
 pub(super) fn held_alone() -> Bson {
-    let other = doc! { "$ne": ["$$entry.mode", Mode::Shared.as_str()] };
+    let other = doc! { "$ne": ["$$entry.mode", EntryMode::Shared.as_str()] };
     some_entry(holders(), other.into())
 }
 

@@ -5,7 +5,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use super::super::document::uuid;
 use super::expressions::{count, free_slots, has_slots, held_alone, is_claim, is_empty, not};
 use leasehold_core::election::Token;
-use leasehold_core::lock::{HOLDERS_MAX, Mode, Writer};
+use leasehold_core::lock::{EntryMode, HOLDERS_MAX, Writer};
 
 /// The lists of the document, which the previous stage has set.
 const HOLDERS: &str = "$holders";
@@ -151,7 +151,7 @@ fn grantable() -> Bson {
     let places = |most: Bson| doc! { "$max": [0, { "$subtract": [most, holding.clone()] }] };
     let head = doc! { "$arrayElemAt": [QUEUE, 0] };
     let is_reader = doc! { "$map": {
-        "input": QUEUE, "as": "entry", "in": { "$eq": ["$$entry.mode", Mode::Shared.as_str()] },
+        "input": QUEUE, "as": "entry", "in": { "$eq": ["$$entry.mode", EntryMode::Shared.as_str()] },
     } };
     // The number of readers before the first other entry, or all entries.
     let readers = doc! { "$let": {
@@ -168,7 +168,7 @@ fn grantable() -> Bson {
             { "case": { "$gt": [slots.clone(), 0] }, "then": {
                 "$min": [waiting, places(slots.into())],
             } },
-            { "case": { "$eq": [head_mode, Mode::Shared.as_str()] }, "then": shared },
+            { "case": { "$eq": [head_mode, EntryMode::Shared.as_str()] }, "then": shared },
         ],
         "default": alone,
     } }

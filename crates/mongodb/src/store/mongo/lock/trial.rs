@@ -4,7 +4,7 @@ use mongodb::bson::{DateTime, Document};
 
 use super::{document, update};
 use leasehold_core::election::{Claim, Declared, Identity, Revision, Session, Token};
-use leasehold_core::lock::{Joining, Mode};
+use leasehold_core::lock::{EntryMode, Joining};
 
 /// Lease duration of both contenders.
 const DURATION: Declared = Declared { millis: 24_000 };
@@ -19,7 +19,7 @@ pub(in crate::store::mongo) fn contention(
     let contender = |number| Joining {
         claim: Claim::from_bytes([number; 16]),
         session: Session::from_bytes([number; 16]),
-        mode: Mode::Exclusive,
+        mode: EntryMode::Exclusive,
         revision: Revision::from_bytes([number; 16]),
         slots: 0,
         lease_duration: DURATION,

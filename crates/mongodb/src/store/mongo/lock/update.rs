@@ -9,7 +9,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::super::document::{uuid, uuids};
 use super::document::{
-    AT_LEAST, OVER, OVER_AT, all, everybody, holders, joining, milliseconds, ours, queue,
+    MIN_HOLD, OVER, OVER_AT, all, everybody, holders, joining, milliseconds, ours, queue,
     some_entry,
 };
 use super::expressions::{
@@ -19,7 +19,8 @@ use super::expressions::{
 use super::granting::grant;
 use leasehold_core::election::{Claim, Identity, Revision, Token};
 use leasehold_core::lock::{
-    Ending, HOLDERS_MAX, Joining, Mode, QUEUE_MAX, SUCCESSES_MAX, Seen, WorkKey, Writer,
+    Ending, EntryMode, EntryVersion, HOLDERS_MAX, Joining, QUEUE_MAX, SUCCESSES_MAX, WorkKey,
+    Writer,
 };
 
 /// Entries kept in the history.
@@ -50,9 +51,9 @@ pub(super) fn join(
     if non_blocking {
         conditions.push(is_empty(queue()));
         conditions.push(match entry.mode {
-            Mode::Exclusive => is_empty(holders()),
-            Mode::Shared => all([not(held_alone()), below(holders(), count(HOLDERS_MAX))]),
-            Mode::Slot => below(holders(), slots),
+            EntryMode::Exclusive => is_empty(holders()),
+            EntryMode::Shared => all([not(held_alone()), below(holders(), count(HOLDERS_MAX))]),
+            EntryMode::Slot => below(holders(), slots),
         });
     }
     // Literal, because an identity may begin with a dollar sign.
@@ -82,7 +83,7 @@ pub(super) fn renew(
     name: &str,
     (claim, revision): (Claim, Revision),
     mine: &[Revision],
-    (seen, at_least): (Token, Option<Duration>),
+    (seen, min_hold): (Token, Option<Duration>),
     now: DateTime,
 ) -> Write {
     let is_mine = is_mine(claim, mine);
@@ -93,8 +94,8 @@ pub(super) fn renew(
     let without_token = any([not(has_token("$$entry")), used]);
     let unconfirmed = all([is_mine.clone(), without_token.clone()]);
     let mut renewed = stamped(revision, now);
-    if let Some(at_least) = at_least {
-        renewed.insert(AT_LEAST, milliseconds(at_least));
+    if let Some(min_hold) = min_hold {
+        renewed.insert(MIN_HOLD, milliseconds(min_hold));
     }
     let mut confirmed = renewed.clone();
     let token = doc! { "$cond": [without_token, next_token(highest(seen)), "$$entry.token"] };
@@ -113,17 +114,17 @@ pub(super) fn renew(
     (ours(name, some_entry(everybody(), is_mine)), vec![update])
 }
 
-/// Marks the entry of a holder whose work has ended, and whose place stays taken for `at_least`.
+/// Marks the entry of a holder whose work has ended, and whose place stays taken for `min_hold`.
 pub(super) fn keep(
     name: &str,
     (claim, revision): (Claim, Revision),
     mine: &[Revision],
-    (at_least, success): (Duration, Option<&WorkKey>),
+    (min_hold, success): (Duration, Option<&WorkKey>),
     now: DateTime,
 ) -> Write {
     let is_mine = is_mine(claim, mine);
     let mut fields = stamped(revision, now);
-    fields.insert(AT_LEAST, milliseconds(at_least));
+    fields.insert(MIN_HOLD, milliseconds(min_hold));
     fields.insert(OVER, true);
     // By the clock of the server, since later readers compare it with that clock.
     fields.insert(OVER_AT, "$$NOW");
@@ -175,13 +176,13 @@ fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
 /// Evicts the entries that are unchanged since they were seen, and grants.
 pub(super) fn sweep(
     name: &str,
-    entries: &[Seen],
+    entries: &[EntryVersion],
     (ending, me): (Ending, Option<Writer>),
     seen: Token,
     now: DateTime,
 ) -> Write {
-    let pair = |seen: &Seen| {
-        let Seen { claim, revision } = seen;
+    let pair = |seen: &EntryVersion| {
+        let EntryVersion { claim, revision } = seen;
         Bson::from(doc! { "claim": uuid(claim.bytes()), "revision": uuid(revision.bytes()) })
     };
     let pairs: Vec<_> = entries.iter().map(pair).collect();

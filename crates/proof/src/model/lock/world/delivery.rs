@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::World;
 use crate::election::{CallId, Claim, Token};
-use crate::lock::{Effect, End, EntryState, Hint, Input, Loss, Notice, Operation, Outcome, Want};
+use crate::lock::{
+    Effect, End, EntryState, Hint, Input, LockMode, Loss, Notice, Operation, Outcome,
+};
 use crate::proof::flawed::lock as flawed;
 use crate::proof::model::lock::bounds::Bounds;
 use crate::proof::model::lock::machine::{Machine, Place, Stream, draw};
@@ -104,7 +106,7 @@ impl World {
                 .monitor
                 .granted(contender.claim(), *grant, renew_deadline);
         }
-        let want = machine.seat.want;
+        let mode = machine.seat.mode;
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             let claim = contender.claim();
@@ -113,7 +115,7 @@ impl World {
             let authority = contender.authority_at(now);
             let broken = machine.monitor.after(contender.claim(), authority);
             self.broken = self.broken.or(broken);
-            while let Some(effect) = flawed::next_effect(&mut contender, want) {
+            while let Some(effect) = flawed::next_effect(&mut contender, mode) {
                 match effect {
                     Effect::Call { id, operation } => {
                         let holds = authority.is_some();
@@ -195,7 +197,7 @@ impl World {
         let machine = self.machine(index);
         machine.works = true;
         // Several readers, or holders of slots, may receive their replies in another order.
-        let in_order = machine.seat.want != Want::Exclusive || token > self.token_held;
+        let in_order = machine.seat.mode != LockMode::Exclusive || token > self.token_held;
         if !in_order {
             self.broken = self.broken.or(Some("I3"));
         }
@@ -225,7 +227,7 @@ impl World {
 
     fn noticed(&mut self, index: usize, claim: Claim, notice: &Notice) {
         match notice {
-            Notice::Swept { state, .. } => self.milestones.push(match state {
+            Notice::Evicted { state, .. } => self.milestones.push(match state {
                 EntryState::Held => Milestone::HolderSwept,
                 EntryState::Kept => Milestone::KeptPlaceSwept,
                 EntryState::Granted => Milestone::GranteeSwept,

@@ -38,10 +38,10 @@ impl World {
                 place.claim == entry.claim
                     && (place.acquired || place.revision == Some(entry.revision))
             };
-            if self.places.iter().any(known) || entry.at_least == Duration::ZERO {
+            if self.places.iter().any(known) || entry.min_hold == Duration::ZERO {
                 continue;
             }
-            let until = ticks + in_ticks(&self.machines, entry.at_least);
+            let until = ticks + in_ticks(&self.machines, entry.min_hold);
             self.places.retain(|place| place.claim != entry.claim);
             self.places.push(KeptPlace {
                 claim: entry.claim,
@@ -55,15 +55,15 @@ impl World {
     /// Notes that a process has acquired, if it keeps its place for a least time.
     pub(super) fn place_acquired(&mut self, index: usize, claim: Claim) {
         let mut places = self.places.iter_mut();
-        let at_least = self.machines[index].seat.at_least.get();
+        let min_hold = self.machines[index].seat.min_hold.get();
         if let Some(place) = places.find(|place| place.claim == claim) {
             place.acquired = true;
-        } else if at_least > Duration::ZERO {
+        } else if min_hold > Duration::ZERO {
             // The write by which it acquired should have declared it.
             self.places.push(KeptPlace {
                 claim,
                 revision: None,
-                until: self.ticks + in_ticks(&self.machines, at_least),
+                until: self.ticks + in_ticks(&self.machines, min_hold),
                 acquired: true,
             });
         }

@@ -3,7 +3,7 @@
 
 use super::{Violation, explain, violation, with};
 use crate::election::{Claim, Token};
-use crate::lock::{Entry, HOLDERS_MAX, LockDocument, Mode, QUEUE_MAX};
+use crate::lock::{Entry, EntryMode, HOLDERS_MAX, LockDocument, QUEUE_MAX};
 use crate::proof::sim::lock::entries::all;
 use crate::proof::sim::lock::fixture::{entry, held};
 use crate::reference::lock::grantable;
@@ -142,7 +142,7 @@ fn broken(before: &LockDocument, after: &LockDocument) -> Option<&'static str> {
     check(before, after).map(|violation| violation.invariant)
 }
 
-const X: Mode = Mode::Exclusive;
+const X: EntryMode = EntryMode::Exclusive;
 
 #[test]
 fn the_documents_of_the_protocol_are_accepted() {
@@ -186,8 +186,8 @@ fn queue_jumping_is_found() {
     assert_eq!(broken(&before, &passed), Some("overtaking"));
     let turned = lock(7, std::slice::from_ref(&a), &[c, b.clone()]);
     assert_eq!(broken(&before, &turned), Some("overtaking"));
-    let reader = held(4, Mode::Shared, 8);
-    let held = held(1, Mode::Shared, 7);
+    let reader = held(4, EntryMode::Shared, 8);
+    let held = held(1, EntryMode::Shared, 7);
     let before = lock(7, std::slice::from_ref(&held), std::slice::from_ref(&b));
     let passed = lock(8, &[held, reader], &[b]);
     assert_eq!(broken(&before, &passed), Some("overtaking"));
@@ -209,7 +209,9 @@ fn slots_that_change_under_a_holder_are_found() {
     let after = with(before.clone(), |it| it.slots = 2);
     assert_eq!(broken(&before, &after), Some("slots stay"));
     let empty = lock(7, &[], &[]);
-    let taken = with(lock(8, &[held(1, Mode::Slot, 8)], &[]), |it| it.slots = 2);
+    let taken = with(lock(8, &[held(1, EntryMode::Slot, 8)], &[]), |it| {
+        it.slots = 2
+    });
     assert_eq!(broken(&empty, &taken), None);
 }
 
@@ -218,7 +220,7 @@ fn slots_that_two_have_or_that_change_are_found() {
     let of = |slots: &[u32]| {
         let holders = slots.iter().zip(1..).map(|(slot, number)| Entry {
             slot: Some(*slot),
-            ..held(number, Mode::Slot, i64::from(number))
+            ..held(number, EntryMode::Slot, i64::from(number))
         });
         let holders: Vec<_> = holders.collect();
         with(lock(7, &holders, &[]), |it| it.slots = 3)
@@ -238,7 +240,7 @@ fn a_claim_that_is_there_twice_is_found() {
 
 #[test]
 fn too_many_are_found() {
-    let many = |n: usize| vec![held(1, Mode::Shared, 1); n];
+    let many = |n: usize| vec![held(1, EntryMode::Shared, 1); n];
     assert_eq!(bounds(&lock(7, &many(256), &many(512))), None);
     assert!(bounds(&lock(7, &many(257), &[])).is_some());
     assert!(bounds(&lock(7, &[], &many(513))).is_some());

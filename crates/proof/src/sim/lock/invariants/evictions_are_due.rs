@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::{Violation, require, with};
 use crate::election::{BootTime, Claim, Declared, Revision};
-use crate::lock::Seen;
+use crate::lock::EntryVersion;
 use crate::proof::sim::lock::entries::ObservedEntry;
 
 /// One entry of an eviction at the time it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Eviction {
-    pub(crate) pair: Seen,
+    pub(crate) pair: EntryVersion,
     /// The entry as last shown to its sender.
     pub(crate) shown: Option<ObservedEntry<BootTime>>,
     pub(crate) at: BootTime,
@@ -21,7 +21,7 @@ pub(crate) struct Eviction {
 pub(crate) fn check(eviction: Eviction) -> Option<Violation> {
     let due = |shown: ObservedEntry<BootTime>| {
         let granted = shown.holds && !shown.confirmed;
-        let wait = if shown.is_over {
+        let wait = if shown.work_done {
             Duration::ZERO
         } else if granted {
             let share = shown.lease_duration.duration() / 8;
@@ -37,7 +37,7 @@ pub(crate) fn check(eviction: Eviction) -> Option<Violation> {
 }
 
 fn eviction(holds: bool, confirmed: bool, after: u64) -> Eviction {
-    let pair = Seen {
+    let pair = EntryVersion {
         claim: Claim::from_bytes([1; 16]),
         revision: Revision::from_bytes([1; 16]),
     };
@@ -48,8 +48,8 @@ fn eviction(holds: bool, confirmed: bool, after: u64) -> Eviction {
             holds,
             confirmed,
             lease_duration: Declared { millis: 24_000 },
-            at_least: Duration::ZERO,
-            is_over: false,
+            min_hold: Duration::ZERO,
+            work_done: false,
             since: BootTime::from_nanos(0),
             kept_until: None,
         }),
@@ -82,7 +82,7 @@ fn an_eviction_that_is_early_or_of_another_revision_is_found() {
         let mut kept = eviction(true, true, after);
         if let Some(shown) = &mut kept.shown {
             let until = BootTime::from_nanos(0) + Duration::from_secs(30);
-            (shown.is_over, shown.kept_until) = (true, Some(until));
+            (shown.work_done, shown.kept_until) = (true, Some(until));
         }
         kept
     };

@@ -4,24 +4,24 @@
 use std::collections::BTreeSet;
 
 use super::{Violation, explain};
-use crate::lock::{Slots, Want};
+use crate::lock::{LockMode, Slots};
 
 /// A process with authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Held {
-    pub(crate) want: Want,
+    pub(crate) mode: LockMode,
     /// Number of its slot; `None` without slots, and for an older version.
     pub(crate) slot: Option<u32>,
 }
 
 /// Checks all processes that have authority at one instant.
 pub(crate) fn check(held: &[Held]) -> Option<Violation> {
-    let wants: Vec<Want> = held.iter().map(|held| held.want).collect();
+    let wants: Vec<LockMode> = held.iter().map(|held| held.mode).collect();
     let fits = match &wants[..] {
         [] | [_] => true,
-        [Want::Exclusive, ..] => false,
-        [first @ Want::Shared, rest @ ..] => rest.iter().all(|other| other == first),
-        [first @ Want::Slot(slots), rest @ ..] => {
+        [LockMode::Exclusive, ..] => false,
+        [first @ LockMode::Shared, rest @ ..] => rest.iter().all(|other| other == first),
+        [first @ LockMode::Slot(slots), rest @ ..] => {
             rest.iter().all(|other| other == first)
                 && u32::try_from(held.len()).is_ok_and(|held| held <= slots.get())
         }
@@ -29,7 +29,7 @@ pub(crate) fn check(held: &[Held]) -> Option<Violation> {
     let mut slots = BTreeSet::new();
     let own_slots = held.iter().all(|held| {
         let slot = held.slot.is_none_or(|slot| slots.insert(slot));
-        slot && held.slot.is_none_or(|slot| slot < held.want.slots())
+        slot && held.slot.is_none_or(|slot| slot < held.mode.slots())
     });
     explain(fits && own_slots, "exclusion", || {
         format!("all at once: {held:?}")
@@ -53,17 +53,17 @@ pub(crate) fn check_twins(held: &[(Held, Option<usize>)]) -> Option<Violation> {
     (!excused.into_iter().any(fits)).then_some(violation)
 }
 
-fn of(slots: u32) -> Want {
-    Want::Slot(Slots::new(slots).expect("legal"))
+fn of(slots: u32) -> LockMode {
+    LockMode::Slot(Slots::new(slots).expect("legal"))
 }
 
-fn each<const N: usize>(wants: [Want; N]) -> [Held; N] {
-    wants.map(|want| Held { want, slot: None })
+fn each<const N: usize>(wants: [LockMode; N]) -> [Held; N] {
+    wants.map(|mode| Held { mode, slot: None })
 }
 
 fn slots<const N: usize>(numbers: [u32; N]) -> [Held; N] {
     let held = |slot| Held {
-        want: of(3),
+        mode: of(3),
         slot: Some(slot),
     };
     numbers.map(held)
@@ -72,8 +72,8 @@ fn slots<const N: usize>(numbers: [u32; N]) -> [Held; N] {
 #[test]
 fn compatible_holders_hold_together() {
     assert_eq!(check(&[]), None);
-    assert_eq!(check(&each([Want::Exclusive])), None);
-    assert_eq!(check(&each([Want::Shared; 5])), None);
+    assert_eq!(check(&each([LockMode::Exclusive])), None);
+    assert_eq!(check(&each([LockMode::Shared; 5])), None);
     assert_eq!(check(&each([of(3); 3])), None);
     assert_eq!(check(&slots([2, 0, 1])), None);
 }
@@ -81,7 +81,7 @@ fn compatible_holders_hold_together() {
 #[test]
 fn one_twin_of_each_fork_need_not_count() {
     let held = |forks: &[Option<usize>]| {
-        let held = |fork: &Option<usize>| (each([Want::Exclusive])[0], *fork);
+        let held = |fork: &Option<usize>| (each([LockMode::Exclusive])[0], *fork);
         check_twins(&forks.iter().map(held).collect::<Vec<_>>())
     };
     assert_eq!(held(&[Some(0), Some(0)]), None);
@@ -94,11 +94,11 @@ fn one_twin_of_each_fork_need_not_count() {
 
 #[test]
 fn others_are_found() {
-    assert!(check(&each([Want::Exclusive; 2])).is_some());
-    assert!(check(&each([Want::Shared, Want::Exclusive])).is_some());
+    assert!(check(&each([LockMode::Exclusive; 2])).is_some());
+    assert!(check(&each([LockMode::Shared, LockMode::Exclusive])).is_some());
     assert!(check(&each([of(3); 4])).is_some());
     assert!(check(&each([of(2), of(3)])).is_some());
-    assert!(check(&each([of(2), Want::Shared])).is_some());
+    assert!(check(&each([of(2), LockMode::Shared])).is_some());
     assert!(check(&slots([1, 1])).is_some());
     assert!(check(&slots([0, 3])).is_some());
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::{Violation, explain};
 
 /// Checks a place that was acquired and is now given up. `taken` is the time since that write.
-pub(crate) fn check(taken: Duration, at_least: Duration) -> Option<Violation> {
-    explain(taken >= at_least, "places are kept", || {
-        format!("given up after {taken:?} of {at_least:?}")
+pub(crate) fn check(taken: Duration, min_hold: Duration) -> Option<Violation> {
+    explain(taken >= min_hold, "places are kept", || {
+        format!("given up after {taken:?} of {min_hold:?}")
     })
 }
 
