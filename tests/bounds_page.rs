@@ -45,7 +45,7 @@ const OTHERS: &[(&str, &[&str])] = &[
         "crates/core/src/election/timings.rs",
         &["LEASE_DURATION_MAX"],
     ),
-    ("crates/core/src/lock/document.rs", &["AT_LEAST_MAX"]),
+    ("crates/core/src/lock/document.rs", &["MIN_HOLD_MAX"]),
     ("crates/cli/src/values.rs", &["TIMEOUT_MAX"]),
     ("crates/operate/src/check.rs", &["TIMEOUT_MAX"]),
     ("crates/job/src/arguments.rs", &["PERIOD_MAX", "WAIT_MAX"]),
