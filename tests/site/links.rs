@@ -133,6 +133,32 @@ fn every_path_that_a_review_would_open_exists() {
 }
 
 #[test]
+fn every_file_of_the_architecture_exists() {
+    let below = [
+        "",
+        "crates/mongodb/src",
+        "crates/core/src",
+        "crates/guard/src",
+        "crates/operate/src",
+        "src",
+    ];
+    let page = text("docs/architecture.md");
+    let names = page.split('`').skip(1).step_by(2);
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for name in names.filter(|name| name.ends_with(".rs") && !name.contains(' ')) {
+        seen += 1;
+        if !below
+            .iter()
+            .any(|room| root().join(room).join(name).exists())
+        {
+            wrong.push(name);
+        }
+    }
+    assert!(seen > 50, "{seen}");
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
 fn links_that_lead_nowhere_are_found() {
     assert_eq!(error("README.md", "docs/locks.md#waiting"), None);
     for wrong in ["docs/lock.md", "docs/locks.md#wait", "#no-such-heading"] {
