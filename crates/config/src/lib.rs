@@ -17,6 +17,7 @@
 //! ```
 
 mod choice;
+mod differences;
 mod error;
 mod load;
 mod profile;
@@ -37,6 +38,7 @@ pub use choice::{
     KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopScope,
     StopSignal, Watch,
 };
+pub use differences::Difference;
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
 pub use rendered_for::{Contended, Misplaced, Placement, RENDER_AGAIN, RenderedFor};
@@ -48,6 +50,7 @@ pub use secret::{MASK, Secret, UriError, UriSource, looks_secret, shown, shown_p
 pub use value::duration;
 pub use workload::{HealthCheck, HealthConfig, HooksConfig, WorkloadConfig};
 
+use differences::LoadedValues;
 use leasehold_core::election::{Identity, LeaseName, Timings};
 
 /// The validated configuration of a daemon.
@@ -75,6 +78,7 @@ pub struct Config {
     pub hooks: HooksConfig,
     /// Logs.
     pub log: LogConfig,
+    values: LoadedValues,
 }
 
 /// Configuration of commands that use the store but are not a daemon.
@@ -165,264 +169,4 @@ pub struct LogConfig {
     pub level: LogLevel,
     /// Format of log lines.
     pub format: LogFormat,
-}
-
-/// A key whose value differs between two configurations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Difference {
-    /// The key.
-    pub key: &'static Key,
-    /// Effect of a reload on it.
-    pub reload: Reload,
-}
-
-impl Config {
-    /// Returns the keys that a reload to `new` would change, in the order of the documentation. The
-    /// contents of a `uri_file` are not compared, because the file is read at each connection.
-    pub fn differences(&self, new: &Self) -> Vec<Difference> {
-        let (old_values, new_values) = (self.comparable(), new.comparable());
-        KEYS.iter()
-            .filter(|key| {
-                let of = |values: &[(&str, String)]| {
-                    values
-                        .iter()
-                        .find(|(path, _)| *path == key.path())
-                        .map(|(_, value)| value.clone())
-                };
-                of(&old_values) != of(&new_values)
-            })
-            .map(|key| Difference {
-                key,
-                reload: key.reload,
-            })
-            .collect()
-    }
-
-    /// Returns every key with its value in a comparable form. The result contains the connection
-    /// string, so it must not leave this module.
-    fn comparable(&self) -> Vec<(&'static str, String)> {
-        let Self {
-            lease:
-                LeaseConfig {
-                    name,
-                    timings,
-                    handoff_delay,
-                    prefer,
-                    prefer_interval,
-                    profile,
-                },
-            identity,
-            priority,
-            address,
-            mongodb:
-                MongoConfig {
-                    uri,
-                    database,
-                    collection,
-                    heartbeat,
-                    watch,
-                },
-            status_directory,
-            http: HttpConfig { listen, ready_when },
-            kubernetes:
-                KubernetesConfig {
-                    enabled,
-                    pod_name,
-                    pod_uid,
-                    placement:
-                        Placement {
-                            namespace: pod_namespace,
-                            account: pod_account,
-                            rendered_for,
-                        },
-                    credentials,
-                    label_prefix,
-                    label_wait,
-                    demote_others,
-                    events,
-                },
-            workload:
-                WorkloadConfig {
-                    stop_signal,
-                    stop_scope,
-                    stop_grace,
-                    linger,
-                    on_exit,
-                    ends_first,
-                    health,
-                },
-            hooks:
-                HooksConfig {
-                    on_lead,
-                    on_step_down,
-                    on_step_down_stops_workload,
-                    timeout,
-                },
-            log: LogConfig { level, format },
-        } = self;
-        let looks = |of: fn(&HealthConfig) -> String| {
-            // Without a check, the other keys have no effect.
-            health.as_ref().map_or(String::new(), of)
-        };
-        let (inline, file) = match uri {
-            UriSource::Inline(secret) => (secret.expose().to_owned(), String::new()),
-            UriSource::File(path) | UriSource::Pipe(path, _) => {
-                (String::new(), format!("{path:?}"))
-            }
-        };
-        vec![
-            ("lease.name", name.to_string()),
-            ("lease.profile", profile.to_string()),
-            (
-                "lease.lease_duration",
-                format!("{:?}", timings.lease_duration()),
-            ),
-            (
-                "lease.renew_deadline",
-                format!("{:?}", timings.renew_deadline()),
-            ),
-            (
-                "lease.renew_interval",
-                format!("{:?}", timings.renew_interval()),
-            ),
-            (
-                "lease.retry_interval",
-                format!("{:?}", timings.retry_interval()),
-            ),
-            ("lease.handoff_delay", format!("{handoff_delay:?}")),
-            ("lease.prefer", prefer.to_string()),
-            ("lease.prefer_interval", format!("{prefer_interval:?}")),
-            ("identity.name", identity.to_string()),
-            ("identity.priority", priority.to_string()),
-            ("identity.address", format!("{address:?}")),
-            ("mongodb.uri", inline),
-            ("mongodb.uri_file", file),
-            ("mongodb.database", database.clone()),
-            ("mongodb.collection", collection.clone()),
-            (
-                "mongodb.operation_timeout",
-                format!("{:?}", timings.operation_timeout()),
-            ),
-            ("mongodb.heartbeat", format!("{heartbeat:?}")),
-            ("mongodb.watch", watch.to_string()),
-            ("status.directory", format!("{status_directory:?}")),
-            ("http.listen", format!("{listen:?}")),
-            ("http.ready_when", ready_when.to_string()),
-            ("kubernetes.enabled", enabled.to_string()),
-            ("kubernetes.pod_name", format!("{pod_name:?}")),
-            ("kubernetes.pod_namespace", format!("{pod_namespace:?}")),
-            ("kubernetes.pod_uid", format!("{pod_uid:?}")),
-            ("kubernetes.pod_account", format!("{pod_account:?}")),
-            ("kubernetes.rendered_for", format!("{rendered_for:?}")),
-            ("kubernetes.credentials", format!("{credentials:?}")),
-            ("kubernetes.label_prefix", label_prefix.clone()),
-            ("kubernetes.label_wait", format!("{label_wait:?}")),
-            ("kubernetes.demote_others", demote_others.to_string()),
-            ("kubernetes.events", events.to_string()),
-            ("workload.stop_signal", stop_signal.to_string()),
-            ("workload.stop_scope", stop_scope.to_string()),
-            ("workload.stop_grace", format!("{stop_grace:?}")),
-            ("workload.linger", format!("{linger:?}")),
-            ("workload.loss_grace", format!("{:?}", timings.loss_grace())),
-            ("workload.on_exit", on_exit.to_string()),
-            ("workload.ends_first", ends_first.to_string()),
-            (
-                "workload.health.url",
-                looks(|health| match &health.check {
-                    HealthCheck::Url(url) => url.clone(),
-                    HealthCheck::Command(_) => String::new(),
-                }),
-            ),
-            (
-                "workload.health.command",
-                looks(|health| match &health.check {
-                    HealthCheck::Url(_) => String::new(),
-                    HealthCheck::Command(command) => format!("{command:?}"),
-                }),
-            ),
-            (
-                "workload.health.period",
-                looks(|health| format!("{:?}", health.period)),
-            ),
-            (
-                "workload.health.timeout",
-                looks(|health| format!("{:?}", health.timeout)),
-            ),
-            (
-                "workload.health.failures",
-                looks(|health| health.failures.to_string()),
-            ),
-            ("hooks.on_lead", format!("{on_lead:?}")),
-            ("hooks.on_step_down", format!("{on_step_down:?}")),
-            (
-                "hooks.on_step_down_stops_workload",
-                on_step_down_stops_workload.to_string(),
-            ),
-            ("hooks.timeout", format!("{timeout:?}")),
-            ("log.level", level.to_string()),
-            ("log.format", format.to_string()),
-        ]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(changes: &[(&str, &str)]) -> Config {
-        let base = [
-            ("lease.name", "orders"),
-            ("mongodb.uri", "mongodb://h"),
-            ("identity.name", "a"),
-        ];
-        let flags = base
-            .iter()
-            .chain(changes)
-            .map(|(path, value)| (find(path).expect("a key"), (*value).to_owned()))
-            .collect();
-        let sources = Sources {
-            flags,
-            ..Sources::default()
-        };
-        sources.load().config().expect("valid")
-    }
-
-    #[test]
-    fn every_key_is_compared() {
-        let config = with(&[]);
-        let compared: Vec<_> = config
-            .comparable()
-            .into_iter()
-            .map(|(path, _)| path)
-            .collect();
-        let keys: Vec<_> = KEYS.iter().map(Key::path).collect();
-        assert_eq!(compared, keys);
-        assert_eq!(config.differences(&config), []);
-    }
-
-    #[test]
-    fn differences_say_what_a_reload_does() {
-        let differences = |changes| -> Vec<_> {
-            with(&[])
-                .differences(&with(changes))
-                .into_iter()
-                .map(|d| (d.key.path(), d.reload))
-                .collect()
-        };
-        let owned = |path: &str, reload| (path.to_owned(), reload);
-        assert_eq!(
-            differences(&[
-                ("log.level", "debug"),
-                ("lease.lease_duration", "30s"),
-                ("http.listen", ""),
-                ("mongodb.uri", "mongodb://other"),
-            ]),
-            [
-                owned("lease.lease_duration", Reload::NextClaim),
-                owned("mongodb.uri", Reload::Now),
-                owned("http.listen", Reload::Restart),
-                owned("log.level", Reload::Now),
-            ]
-        );
-    }
 }

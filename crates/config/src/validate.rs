@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::choice::{KubernetesEnabled, LogFormat, LogLevel, Prefer, Profile, ReadyWhen, Watch};
+use super::differences::LoadedValues;
 use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
 use super::rendered_for::{Placement, RenderedFor};
@@ -332,6 +333,7 @@ impl Checked {
             workload: self.workload()?,
             hooks: self.hooks()?,
             log: self.log()?,
+            values: LoadedValues(self.0.settings.clone()),
         })
     }
 

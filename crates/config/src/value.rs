@@ -40,6 +40,17 @@ pub(super) fn check(kind: ValueType, text: &str) -> Result<(), String> {
     }
 }
 
+/// Returns a text that is equal for equal values.
+pub(super) fn canonical(kind: ValueType, text: &str) -> String {
+    match kind {
+        ValueType::Duration { min, max } => format!("{:?}", duration(text, min, max)),
+        ValueType::Count { min, max } => format!("{:?}", count(text, min, max)),
+        ValueType::Command => format!("{:?}", command(text)),
+        ValueType::Listen => format!("{:?}", listen(text)),
+        _ => text.to_owned(),
+    }
+}
+
 /// Parses `true` or `false`.
 pub(super) fn flag(text: &str) -> Result<bool, String> {
     match text {

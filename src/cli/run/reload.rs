@@ -120,6 +120,7 @@ impl Reloader {
         self.log.set_level(new.log.level.filter());
         self.ready_when.send_replace(new.http.ready_when.into());
         self.uri.send_replace(new.mongodb.uri.clone());
+        self.current.applied(&new);
         self.current.mongodb.uri = new.mongodb.uri;
         self.current.log.level = new.log.level;
         self.current.http.ready_when = new.http.ready_when;
