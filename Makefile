@@ -160,7 +160,7 @@ MUTANTS_VERSION := 27.1.0
 
 # cargo-mutants exits with 2 if a mutant survived and with 3 after a timeout:
 # these need a human decision, so only the other codes are failures.
-mutants: ## mutants that the election's unit tests do not catch (about 40 minutes; FILE=lead.rs for one file)
+mutants: ## mutants that the election's unit tests do not catch (about 40 minutes; FILE=tenure.rs for one file)
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
 	  echo "make mutants needs cargo-mutants: $(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked" >&2; exit 1; }
 	@rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)

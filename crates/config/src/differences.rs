@@ -1,4 +1,4 @@
-//! What differs between two configurations, key by key, as they were loaded.
+//! Differences between two configurations, key by key, as they were loaded.
 
 use std::fmt;
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_another_form_is_no_difference() {
+    fn a_value_in_another_form_is_equal() {
         let minute = with(&[("workload.stop_grace", "60s"), ("http.listen", ":9402")]);
         let same = [
             ("workload.stop_grace", "1m"),

@@ -1,5 +1,5 @@
-//! The kernel that leases and locks share: store calls and effects, random delays, and the writes of
-//! a claim.
+//! The part that leases and locks share: effects, ids of store calls, and random delays. Only locks
+//! use the list of sent writes, because a lease forgets older writes earlier.
 //!
 //! Nothing here knows a document, an operation or a rule of either protocol.
 

@@ -1,8 +1,8 @@
 //! The election itself, without IO: no clock, no network, no task.
 //!
 //! [`Election`] is a state machine. The simulator drives the same type that the daemon ships. Each
-//! part of its state is a type with private fields, whose methods return what they want done; only
-//! this file applies it.
+//! part of its state is a type of its own. A part changes only itself and requests effects; what
+//! concerns another part it returns, and this file applies it.
 //!
 //! The rules of the protocol, and the reasons why they are safe, are in `docs/protocol.md`.
 
@@ -34,7 +34,6 @@ mod supervise;
 mod tenure;
 mod time;
 mod timings;
-mod turn;
 mod view;
 mod waits;
 mod write;
@@ -50,7 +49,9 @@ pub use status::*;
 pub use time::BootTime;
 pub use timings::*;
 
+use crate::claim::{Turn, earliest};
 use contend::Contender;
+use effect::Effects;
 use leadership::AfterWrite;
 use prefer::GiveWay;
 use publication::Publication;
@@ -59,13 +60,13 @@ use state::{CauseOfLoss, LostClaim, State};
 use stopping::Stopping;
 use supervise::{WorkloadState, drain_time};
 use tenure::RenewalReply;
-use turn::{Outbox, Turn, earliest};
 
 /// One candidate for one lease.
 ///
 /// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect), in order
 /// and before the next input; arm a timer for [`next_wakeup`](Self::next_wakeup), at which
-/// [`Input::Tick`] is due; publish [`status`](Self::status). Time must not go backwards.
+/// [`Input::Tick`] is due; publish [`status`](Self::status). An earlier time than in the call before
+/// counts as the time of that call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     contender: Contender,
@@ -74,7 +75,10 @@ pub struct Election {
     /// Set by [`Input::Shutdown`].
     shutdown: Option<Shutdown>,
     publication: Publication,
-    outbox: Outbox,
+    wakeup: Option<BootTime>,
+    // Next to `now`, because the model's canonical form leaves out a counter that stands before an
+    // instant, such as the number of calls.
+    outbox: Effects,
     now: BootTime,
 }
 
@@ -89,7 +93,8 @@ impl Election {
             state: State::Contending,
             workload: WorkloadState::new(candidate.supervises),
             shutdown: None,
-            outbox: Outbox::new(now),
+            wakeup: Some(now),
+            outbox: Effects::new(),
             now,
         }
     }
@@ -123,7 +128,7 @@ impl Election {
 
     /// Returns the instant at which an [`Input::Tick`] is due unless another input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
-        self.outbox.wakeup()
+        self.wakeup
     }
 
     /// Returns the status to publish. Evaluate it with [`Status::at`] before showing it.
@@ -302,7 +307,7 @@ impl Election {
             .answers_until()
             .filter(|at| *at > turn.now);
         let silent = silent.filter(|_| self.state.contends());
-        self.outbox.wake_at(earliest([next, silent]));
+        self.wakeup = earliest([next, silent]);
     }
 
     /// Does everything that is due without a claim that leads; returns the next wakeup.
@@ -481,7 +486,8 @@ impl Election {
     /// Checks invariants that only a bug can break. A daemon that fails here exits. Its files and
     /// its claim carry deadlines, so readers and contenders continue without it.
     fn check_invariants(&self) {
-        self.outbox.check_invariants(self.now);
+        let awake = self.wakeup.is_none_or(|at| at > self.now);
+        assert!(awake, "due at once again after all that was due was done");
         self.contender.check_invariants(&self.state);
         let token_highest = self.contender.view.token_highest();
         self.publication.check_invariants(self.now, token_highest);

@@ -3,7 +3,8 @@
 //!
 //! [`elector`] provides a candidate for a lease as a value and [`locker`] a lock as a value.
 //! [`fenced`] lets a document reject late writes of a former holder. [`store`] keeps leases and
-//! locks in MongoDB; the state machines of `leasehold_core` contain the rules. [`uri`] checks connection strings.
+//! locks in MongoDB; the state machines of `leasehold_core` contain the rules. [`uri`] checks
+//! connection strings.
 //!
 //! Limit: an effect that is in progress when authority ends is not stopped. Send the fencing token
 //! with each effect, and let the receiver reject a token lower than one it has seen ([`fenced`]).
@@ -13,7 +14,7 @@
 //! version only. The first is inputs, effects and the status of the state machines
 //! (`leasehold_core`), except [`Reason`](election::Reason) and [`Loss`](lock::Loss), because a
 //! program must decide about each new value. The second is records for observers
-//! ([`calls::Answered`], [`locker::Finished`], [`store::StoreInfo`]) and answers of a
+//! ([`calls::AnsweredCall`], [`locker::Finished`], [`store::StoreInfo`]) and answers of a
 //! [`store::Store`], because tests of programs and other stores build them. The third is
 //! [`store::mongo::operators`] and [`store::mongo::probe`], because an operator's command shows
 //! each of their values in its own way.

@@ -5,17 +5,17 @@ use std::collections::VecDeque;
 use crate::election::CallId;
 
 /// Requested effects that the host has not taken yet, and the number of calls among all of them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Outbox<E> {
-    calls: u64,
     effects: VecDeque<E>,
+    calls: u64,
 }
 
 impl<E> Outbox<E> {
     pub(crate) fn new() -> Self {
         Self {
-            calls: 0,
             effects: VecDeque::new(),
+            calls: 0,
         }
     }
 
@@ -39,6 +39,10 @@ impl<E> Outbox<E> {
 
     pub(crate) fn push(&mut self, effect: E) {
         self.effects.push_back(effect);
+    }
+
+    pub(crate) fn extend(&mut self, effects: impl IntoIterator<Item = E>) {
+        self.effects.extend(effects);
     }
 
     /// Takes the oldest effect.

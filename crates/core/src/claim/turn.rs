@@ -21,6 +21,12 @@ impl Turn<'_> {
         self.scaled(duration, JITTER_PERCENT * 10)
     }
 
+    /// Returns a random duration between zero and `most`, both included.
+    pub(crate) fn up_to(&mut self, most: Duration) -> Duration {
+        let nanos = most.as_nanos() + 1;
+        Duration::from_nanos(u64::try_from(self.random.bits() % nanos).unwrap_or(0))
+    }
+
     /// Returns `duration` times 80 %, plus up to `spread` per mille.
     fn scaled(&mut self, duration: Duration, spread: u32) -> Duration {
         let drawn = self.random.bits() % (u128::from(spread) + 1);

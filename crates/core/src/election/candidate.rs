@@ -7,7 +7,7 @@ use super::input::Tunables;
 use super::lease::{Claim, Declared, Identity, Revision, Session, Token};
 use super::time::BootTime;
 use super::timings::Timings;
-use super::turn::Turn;
+use crate::claim::Turn;
 
 /// Identity and behavior of a candidate: [`Candidate::new`] and assignments to the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

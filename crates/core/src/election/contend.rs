@@ -7,6 +7,7 @@
 use super::candidate::{Candidate, Participant};
 use super::claims::{EndedClaim, OpenClaims, RejectedClaim};
 use super::decide::{Decision, Situation};
+use super::effect::Effects;
 use super::effect::{CallId, Effect, Notice};
 use super::input::{Found, Outcome, Watch};
 use super::leadership::AfterWrite;
@@ -17,10 +18,10 @@ use super::standby::Registration;
 use super::state::State;
 use super::supervise::WorkloadState;
 use super::time::BootTime;
-use super::turn::{Outbox, Turn, earliest};
 use super::view::{Plausible, View};
 use super::waits::Waits;
 use super::write::{WriteInFlight, WriteReply};
+use crate::claim::{Turn, earliest};
 
 /// A candidate, apart from a claim that leads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -112,7 +113,7 @@ impl Contender {
     }
 
     /// Handles a change event without a claim.
-    pub(super) fn changed(&mut self, lease: Lease, outbox: &mut Outbox, turn: &mut Turn<'_>) {
+    pub(super) fn changed(&mut self, lease: Lease, outbox: &mut Effects, turn: &mut Turn<'_>) {
         if self.reads.is_late() {
             if self.view.is_older_than(&lease) {
                 self.reads.read_at(turn.now);
@@ -134,12 +135,12 @@ impl Contender {
     }
 
     /// Sends a read if one is due.
-    pub(super) fn read_if_due(&mut self, outbox: &mut Outbox, now: BootTime) {
+    pub(super) fn read_if_due(&mut self, outbox: &mut Effects, now: BootTime) {
         self.reads.send_if_due(&self.view, outbox, now);
     }
 
     /// Applies the content of a reply or of a trusted event to the view.
-    pub(super) fn observe(&mut self, found: Found, outbox: &mut Outbox, turn: &mut Turn<'_>) {
+    pub(super) fn observe(&mut self, found: Found, outbox: &mut Effects, turn: &mut Turn<'_>) {
         if let Found::Lease(lease) = &found {
             if self.claims.forget_superseded(lease, self.record.claim()) {
                 outbox.push(self.record.set(None, &self.view));
@@ -162,7 +163,7 @@ impl Contender {
     pub(super) fn observe_written(
         &mut self,
         found: Found,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) {
         if self.view.judge(&found) == Plausible::Yes {
@@ -175,7 +176,7 @@ impl Contender {
     }
 
     /// Applies the reply to a renewal of the claim that leads.
-    pub(super) fn renewed(&mut self, lease: &Lease, outbox: &mut Outbox, turn: &mut Turn<'_>) {
+    pub(super) fn renewed(&mut self, lease: &Lease, outbox: &mut Effects, turn: &mut Turn<'_>) {
         let found = Found::Lease(lease.clone());
         if self.view.judge(&found) == Plausible::Yes {
             self.observe(found, outbox, turn);
@@ -190,7 +191,7 @@ impl Contender {
         &mut self,
         seen: Token,
         found: Option<Token>,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) {
         let wait = if planted!(OwnQuarantine) {
@@ -208,7 +209,7 @@ impl Contender {
     pub(super) fn read_reply(
         &mut self,
         outcome: Outcome,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> Option<ReadDocument> {
         match self.reads.reply(outcome, &self.view, &self.me, turn) {
@@ -232,7 +233,7 @@ impl Contender {
         &mut self,
         read: &ReadDocument,
         contends: bool,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> bool {
         let (reads, view) = (&mut self.reads, &self.view);
@@ -247,7 +248,7 @@ impl Contender {
 
     /// Checks by a read why a claim was rejected. A process on a cloned directory may lead with it,
     /// so the record no longer proves anything to the next process.
-    pub(super) fn check(&mut self, rejected: RejectedClaim, outbox: &mut Outbox) {
+    pub(super) fn check(&mut self, rejected: RejectedClaim, outbox: &mut Effects) {
         outbox.push(self.record.set(None, &self.view));
         self.checking = Some(rejected);
     }
@@ -258,7 +259,7 @@ impl Contender {
     pub(super) fn observe_read(
         &mut self,
         found: Found,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> bool {
         let checking = self.checking.take();
@@ -278,7 +279,7 @@ impl Contender {
         call: CallId,
         outcome: Outcome,
         shutting_down: bool,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> AfterWrite {
         let Some(write) = self.write.take_if(|write| write.call() == call) else {
@@ -321,7 +322,7 @@ impl Contender {
         &mut self,
         found: &Found,
         overtaken: bool,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) -> AfterWrite {
         let (seen, found) = match (self.view.judge(found), found) {
@@ -359,7 +360,7 @@ impl Contender {
     pub(super) fn decide(
         &mut self,
         workload: &WorkloadState,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> Option<Decision> {
         if !self.is_busy() {
@@ -374,7 +375,7 @@ impl Contender {
     pub(super) fn carry_out(
         &mut self,
         decision: Option<Decision>,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         let mut wait = None;
@@ -420,7 +421,12 @@ impl Contender {
     }
 
     /// Sends a release. From now on the claim is ended (for all callers it already was).
-    pub(super) fn release(&mut self, ended: &EndedClaim, outbox: &mut Outbox, turn: &mut Turn<'_>) {
+    pub(super) fn release(
+        &mut self,
+        ended: &EndedClaim,
+        outbox: &mut Effects,
+        turn: &mut Turn<'_>,
+    ) {
         self.claims.releasing(ended);
         self.reads.drop_in_flight();
         self.write = Some(WriteInFlight::release(ended, outbox, turn));
@@ -428,7 +434,7 @@ impl Contender {
 
     /// Registers this candidate if the holder has no standby, or a standby with a lower priority,
     /// and withdraws its registration if it cannot lead. Returns the next instant.
-    fn stand_by(&mut self, outbox: &mut Outbox, turn: &mut Turn<'_>) -> Option<BootTime> {
+    fn stand_by(&mut self, outbox: &mut Effects, turn: &mut Turn<'_>) -> Option<BootTime> {
         let (registration, view) = (&mut self.registration, &mut self.view);
         if self.waits.is_unhealthy() && registration.withdraw(&self.me, view, outbox) {
             return None;
@@ -470,7 +476,7 @@ impl Contender {
     pub(super) fn withdraw_before_exit(
         &mut self,
         by: BootTime,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) -> Option<BootTime> {
         if self.reads.is_suspicious() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::lease::{Claim, Declared, Identity, Reservation, Revision, Session, Token, WallMillis};
 use super::status::{Reason, Role};
 use super::time::BootTime;
+use crate::claim::Outbox;
 pub use crate::deadline_policy::Terms;
 
 /// Identifies a call, so that even a late reply can be matched to it.
@@ -323,5 +324,19 @@ pub enum Notice {
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Effects of an election that the host has not taken yet.
+pub(super) type Effects = Outbox<Effect>;
+
+impl Effects {
+    /// Requests an operation, and returns the id of its call.
+    pub(super) fn send(&mut self, operation: Operation) -> CallId {
+        self.call(|id| Effect::Call { id, operation })
+    }
+
+    pub(super) fn notice(&mut self, notice: Notice) {
+        self.push(Effect::Notice(notice));
     }
 }

@@ -4,6 +4,7 @@
 
 use super::claims::{EndedClaim, Overtaken, RejectedClaim};
 use super::contend::Contender;
+use super::effect::Effects;
 use super::effect::{Effect, Notice};
 use super::input::Found;
 use super::lease::{Reservation, Token};
@@ -15,8 +16,8 @@ use super::stopping::Stopped;
 use super::supervise::WorkloadState;
 use super::tenure::Tenure;
 use super::time::BootTime;
-use super::turn::{Outbox, Turn};
 use super::write::Acquired;
+use crate::claim::Turn;
 
 /// Result of the reply to a write.
 pub(super) enum AfterWrite {
@@ -31,7 +32,7 @@ impl Contender {
         &mut self,
         acquired: Acquired,
         shutting_down: bool,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> AfterWrite {
         let Acquired {
@@ -90,7 +91,7 @@ impl Contender {
     pub(super) fn give_way(
         &mut self,
         state: &State,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) -> GiveWay {
         let Some(tenure) = state.leading() else {
@@ -149,7 +150,7 @@ impl Contender {
         cause: CauseOfLoss,
         ended: EndedClaim,
         workload: &WorkloadState,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) {
         match cause {

@@ -11,12 +11,12 @@
 use std::time::Duration;
 
 use super::candidate::Participant;
+use super::effect::Effects;
 use super::effect::{CallId, Notice, Operation};
 use super::input::Outcome;
 use super::lease::{RESERVATION_DEFAULT, Reservation, Session, Standby};
 use super::tenure::Tenure;
 use super::time::BootTime;
-use super::turn::Outbox;
 use super::view::View;
 
 /// Minimum time that a standby has to register again: two polls and two random delays, because a
@@ -67,7 +67,7 @@ impl Preference {
         tenure: &Tenure,
         view: &View,
         me: &Participant,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) -> GiveWay {
         let Some(interval) = me.tunables.prefer_interval else {
@@ -114,7 +114,7 @@ impl Preference {
         if due > now {
             return GiveWay::Wait(Some(due));
         }
-        self.step = Step::Asking(outbox.call(Operation::Withdraw { session }));
+        self.step = Step::Asking(outbox.send(Operation::Withdraw { session }));
         GiveWay::Wait(None)
     }
 

@@ -4,14 +4,15 @@
 //! linearizable read confirms it.
 
 use super::candidate::Participant;
+use super::effect::Effects;
 use super::effect::{CallId, Effect, Operation};
 use super::input::{Found, Outcome, Watch};
 use super::lease::{Lease, Token};
 use super::phase::{Phase, renewal_interval};
 use super::time::BootTime;
 use super::timings::Timings;
-use super::turn::{Outbox, Turn};
 use super::view::{Document, Plausible, View};
+use crate::claim::Turn;
 
 /// The reads of the document, and the source of changes in between.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -219,19 +220,19 @@ impl Reads {
     }
 
     /// Sends a read if one is due and none is in flight.
-    pub(super) fn send_if_due(&mut self, view: &View, outbox: &mut Outbox, now: BootTime) {
+    pub(super) fn send_if_due(&mut self, view: &View, outbox: &mut Effects, now: BootTime) {
         if self.next().is_some_and(|due| due <= now) {
             self.send(false, view, outbox, now);
         }
     }
 
-    fn send(&mut self, checks_stream: bool, view: &View, outbox: &mut Outbox, now: BootTime) {
+    fn send(&mut self, checks_stream: bool, view: &View, outbox: &mut Effects, now: BootTime) {
         let confirm = self.suspicious;
         if let Some(phase) = self.following.phase() {
             phase.asks(now);
         }
         self.in_flight = Some(Reading {
-            call: outbox.call(Operation::Read { confirm }),
+            call: outbox.send(Operation::Read { confirm }),
             confirm,
             token_known: view.document_token(),
             checks_stream,
@@ -248,7 +249,7 @@ impl Reads {
         &mut self,
         view: &View,
         timings: &Timings,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) -> Option<BootTime> {
         if !self.following.is_open() || self.in_flight.is_some() || self.due.is_some() {

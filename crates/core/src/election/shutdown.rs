@@ -1,10 +1,11 @@
 //! The last phase of a candidate that was asked to shut down and no longer leads.
 
 use super::contend::Contender;
+use super::effect::Effects;
 use super::effect::Notice;
 use super::supervise::{DrainAfterLoss, WorkloadState};
 use super::time::BootTime;
-use super::turn::{Outbox, Turn, earliest};
+use crate::claim::{Turn, earliest};
 
 /// Progress of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -40,7 +41,7 @@ impl Shutdown {
         &mut self,
         contender: &mut Contender,
         workload: &WorkloadState,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> LastStep {
         let now = turn.now;
@@ -96,7 +97,7 @@ impl Shutdown {
 fn wait(
     until: Option<BootTime>,
     contender: &mut Contender,
-    outbox: &mut Outbox,
+    outbox: &mut Effects,
     now: BootTime,
 ) -> LastStep {
     contender.read_if_due(outbox, now);

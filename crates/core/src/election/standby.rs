@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::candidate::Participant;
 use super::claims::OpenClaims;
+use super::effect::Effects;
 use super::effect::{CallId, Operation};
 use super::input::Outcome;
 use super::lease::{
@@ -19,9 +20,9 @@ use super::lease::{
 use super::prefer::{GiveWay, Preference};
 use super::tenure::Tenure;
 use super::time::BootTime;
-use super::turn::{Outbox, Turn};
 use super::view::View;
 use super::waits::{SPREAD_MAX, Waits};
+use crate::claim::Turn;
 
 /// Maximum random delay before a follower registers, in units of [`SPREAD_MAX`]: 2 s, so that one of
 /// many is first and the others see it.
@@ -93,7 +94,7 @@ impl Registration {
         tenure: &Tenure,
         view: &View,
         me: &Participant,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) -> GiveWay {
         self.preference.give_way(tenure, view, me, outbox, now)
@@ -126,7 +127,7 @@ impl Registration {
         &mut self,
         vacancy: Option<Vacancy>,
         me: &Participant,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         let Some(vacancy) = vacancy else {
@@ -142,7 +143,7 @@ impl Registration {
             return Some(due);
         }
         let Vacancy { holder, replaces } = vacancy;
-        let call = outbox.call(Operation::Register {
+        let call = outbox.send(Operation::Register {
             holder,
             session: me.session,
             priority: me.priority,
@@ -160,12 +161,12 @@ impl Registration {
         &mut self,
         me: &Participant,
         view: &mut View,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
     ) -> bool {
         let session = me.session;
         let withdraws = view.is_standby(session) && self.call.is_none();
         if withdraws {
-            let call = outbox.call(Operation::Withdraw { session });
+            let call = outbox.send(Operation::Withdraw { session });
             self.call = Some((call, None));
             // Assumed, so that it is sent once. If it failed, the next read shows the registration.
             view.note_standby(None);
@@ -180,7 +181,7 @@ impl Registration {
         by: BootTime,
         me: &Participant,
         view: &mut View,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) -> Option<BootTime> {
         if !view.is_standby(me.session) && self.call.is_none() {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::effect::Effect;
+use super::effect::Effects;
 use super::input::Found;
 use super::lease::{Identity, Lease, RequestKind, Reservation};
 use super::status::Reason;
@@ -12,7 +13,6 @@ use super::stopping::{Stopped, Stopping};
 use super::supervise::WorkloadState;
 use super::tenure::Tenure;
 use super::time::BootTime;
-use super::turn::Outbox;
 
 /// State of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -124,7 +124,7 @@ impl State {
         &mut self,
         workload: &WorkloadState,
         shutting_down: bool,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) -> (Option<BootTime>, bool) {
         let Self::Stopping(stopping) = self else {

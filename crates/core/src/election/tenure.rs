@@ -4,13 +4,14 @@
 //! decides by a reply's document only whether it still names the claim.
 
 use super::claims::{Attempt, EndedClaim};
+use super::effect::Effects;
 use super::effect::{CallId, HistoryEntry, Operation};
 use super::input::{Found, Outcome};
 use super::lease::{Claim, Identity, Lease, Reservation, Revision, Token, WallMillis};
 use super::status::Reason;
 use super::time::BootTime;
 use super::timings::Timings;
-use super::turn::{Outbox, Turn};
+use crate::claim::Turn;
 
 /// Maximum number of unresolved renewals kept for the filter. A claim sends at most one per
 /// `retry_interval`; at the defaults 18 fit before the deadline. Beyond the limit the oldest is
@@ -163,7 +164,7 @@ impl Tenure {
     }
 
     /// Sends a renewal if one is due.
-    pub(super) fn renew_if_due(&mut self, outbox: &mut Outbox, turn: &mut Turn<'_>) {
+    pub(super) fn renew_if_due(&mut self, outbox: &mut Effects, turn: &mut Turn<'_>) {
         if self.next_renewal().is_none_or(|due| due > turn.now) {
             return;
         }
@@ -171,7 +172,7 @@ impl Tenure {
         if planted!(RevisionKept) {
             revision = self.acknowledged;
         }
-        let call = outbox.call(Operation::Renew {
+        let call = outbox.send(Operation::Renew {
             claim: self.claim,
             revision,
             chain: self.chain(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::lease::{Lease, Session, Token};
 use super::time::BootTime;
-use super::turn::Turn;
+use crate::claim::Turn;
 
 /// Spread (maximum random delay) after the first lost race, and the largest spread. If one event
 /// wakes fifty candidates, one of fifty writes succeeds; the losers spread out at the next release.

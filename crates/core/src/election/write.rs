@@ -4,12 +4,13 @@
 
 use super::claims::{Attempt, EndedClaim, OpenClaims};
 use super::decide::Predecessor;
+use super::effect::Effects;
 use super::effect::{Acquisition, CallId, HistoryEntry, Operation};
 use super::input::{Found, Outcome};
 use super::lease::{Claim, Lease, Revision, Token};
 use super::time::BootTime;
 use super::timings::Timings;
-use super::turn::{Outbox, Turn};
+use crate::claim::Turn;
 
 /// The write in flight, at most one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,10 +67,10 @@ pub(super) struct Acquired {
 }
 
 impl WriteInFlight {
-    pub(super) fn create(token: Token, outbox: &mut Outbox, turn: &mut Turn<'_>) -> Self {
+    pub(super) fn create(token: Token, outbox: &mut Effects, turn: &mut Turn<'_>) -> Self {
         let revision = Revision::random(turn.random);
         Self::Creating {
-            call: outbox.call(Operation::Create { revision, token }),
+            call: outbox.send(Operation::Create { revision, token }),
             revision,
             overtaken: false,
         }
@@ -81,12 +82,12 @@ impl WriteInFlight {
         (lease, ended): (&Lease, Option<HistoryEntry>),
         from: Predecessor,
         timings: Timings,
-        outbox: &mut Outbox,
+        outbox: &mut Effects,
         now: BootTime,
     ) -> Self {
         let (claim, revision, token) = (acquisition.claim, acquisition.revision, acquisition.token);
         let holder = lease.holder.as_ref().map(|holder| holder.claim);
-        let call = outbox.call(match holder.zip(ended) {
+        let call = outbox.send(match holder.zip(ended) {
             Some((holder, ended)) => Operation::TakeOver {
                 acquisition,
                 holder,
@@ -108,9 +109,9 @@ impl WriteInFlight {
         Self::Acquiring { attempt, from }
     }
 
-    pub(super) fn adopt(attempt: Attempt, outbox: &mut Outbox, turn: &mut Turn<'_>) -> Self {
+    pub(super) fn adopt(attempt: Attempt, outbox: &mut Effects, turn: &mut Turn<'_>) -> Self {
         let revision = Revision::random(turn.random);
-        let call = outbox.call(Operation::Renew {
+        let call = outbox.send(Operation::Renew {
             claim: attempt.claim,
             revision,
             chain: attempt.chain.clone(),
@@ -123,8 +124,8 @@ impl WriteInFlight {
         }
     }
 
-    pub(super) fn release(ended: &EndedClaim, outbox: &mut Outbox, turn: &mut Turn<'_>) -> Self {
-        let call = outbox.call(Operation::Release {
+    pub(super) fn release(ended: &EndedClaim, outbox: &mut Effects, turn: &mut Turn<'_>) -> Self {
+        let call = outbox.send(Operation::Release {
             claim: ended.claim,
             revision: Revision::random(turn.random),
             chain: ended.chain.clone(),

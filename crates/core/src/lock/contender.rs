@@ -44,7 +44,8 @@ use work::Work;
 ///
 /// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect); arm a timer
 /// for [`next_wakeup`](Self::next_wakeup); publish [`status`](Self::status). Check
-/// [`authority_at`](Self::authority_at) before each effect of the work. Time must not go backwards.
+/// [`authority_at`](Self::authority_at) before each effect of the work. An earlier time than in the call before counts as
+/// the time of that call.
 #[derive(Debug, Clone)]
 pub struct LockContender {
     state: State,

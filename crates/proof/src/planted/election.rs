@@ -374,7 +374,7 @@ impl super::Election {
     }
 
     /// Lets a claim that was found lead as if its renewal had been acknowledged.
-    pub(super) fn lead_unrenewed(&mut self, attempt: Attempt, turn: &mut super::turn::Turn<'_>) {
+    pub(super) fn lead_unrenewed(&mut self, attempt: Attempt, turn: &mut crate::claim::Turn<'_>) {
         let lease = self.contender.view.lease().cloned();
         let acquired = Acquired {
             revision: attempt.chain[0],

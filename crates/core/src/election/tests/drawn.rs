@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::harness::*;
-use crate::election::turn::Turn;
+use crate::claim::Turn;
 use crate::election::*;
 
 /// A random source that always returns the same value.
