@@ -26,10 +26,11 @@ use crate::publish::render::Identification;
 use crate::publish::{StoreError, StoreInfo, Surface};
 use leasehold_http::{Answer, Client, HTTP_LISTEN, Site};
 
-/// Maximum number of event streams and waiting long polls. A workload, a dashboard and some people
-/// with browsers need fewer than 10. Each takes a connection in addition to the
+/// Maximum number of event streams and waiting long polls. A workload and a dashboard need
+/// fewer than 10. Each takes a connection in addition to the
 /// [`CONNECTIONS_MAX`], so 32 take at most 32 × 48 KiB = 1.5 MiB.
 pub const STREAMS_MAX: usize = 32;
+
 /// Condition for `/readyz` to report ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadyWhen {

@@ -46,7 +46,7 @@ pub enum Invocation {
     Status(status::StatusArgs),
     /// Examine the installation that run would use, without changing anything
     Check(check::CheckArgs),
-    /// Ask every replica of a lease over HTTP: exit 0 if one leads and all use one MongoDB
+    /// Ask every replica of a lease over HTTP: exit 0 if exactly one leads and all use one MongoDB
     /// collection
     Replicas(replicas::ReplicasArgs),
     /// Print the effective configuration and where each value came from

@@ -1,5 +1,4 @@
-//! The command line as a whole, and what the arguments of the commands share. The arguments of a
-//! command are next to it.
+//! The command line as a whole. The arguments of a command are next to the command.
 
 #[cfg(test)]
 mod tests;

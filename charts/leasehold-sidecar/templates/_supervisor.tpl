@@ -115,7 +115,7 @@ renamed the objects (kubernetes.rendered_for).
 {{- $unused := list "lease.handoff_delay" "lease.prefer" "lease.prefer_interval" "identity.priority" "identity.address" "mongodb.watch" "workload.on_exit" -}}
 {{- range $key, $_ := include "leasehold.settings" . | fromJson -}}
 {{- if or (has $key $unused) (hasPrefix "workload.health." $key) (not (has (splitList "." $key | first) (list "lease" "identity" "mongodb" "workload" "log"))) -}}
-{{- fail (printf "leasehold: leave out leasehold.config.%s: a Job in mode supervisor runs under a lock, where it has no effect" $key) -}}
+{{- fail (printf "leasehold: leave out leasehold.config.%s: it has no effect on a lock, and a Job in mode supervisor runs under a lock" $key) -}}
 {{- end -}}
 {{- end -}}
 - --mongodb-uri-file=/etc/leasehold/mongodb/uri

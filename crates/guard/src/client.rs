@@ -13,8 +13,8 @@
 //! leader; its descendants are left running, as is everything in a frozen cgroup or in
 //! uninterruptible sleep. A command that changes its user or gains privileges (setuid, setpriv)
 //! loses its parent-death signal and is left too. The next daemon on the status directory does not
-//! take over the claim of a command that may survive; the fencing token protects against candidates
-//! elsewhere. A command with more privileges than the daemon cannot be signalled.
+//! take over the claim of a command that may survive before the lease expires; the fencing token protects
+//! against candidates elsewhere. A command with more privileges than the daemon cannot be signalled.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -39,8 +39,8 @@ pub use self::streams::Streams;
 use self::places::{Activity, Lasting, Places};
 use leasehold_host::occupant::{self, named};
 
-/// Maximum number of simultaneous connections, apart from event streams. Probes, a scraper, the workload and a person with a
-/// browser keep fewer than 10. With [`BUFFER_BYTES_MAX`] for reading, as much for writing and an
+/// Maximum number of simultaneous connections, apart from event streams. Probes, a scraper, the
+/// workload and a browser keep fewer than 10. With [`BUFFER_BYTES_MAX`] for reading, as much for writing and an
 /// answer of at most 32 KiB (all metrics), 64 connections take at most 64 × 48 KiB = 3 MiB. Beyond
 /// the limit, an older connection is evicted.
 pub const CONNECTIONS_MAX: usize = 64;

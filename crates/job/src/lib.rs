@@ -5,8 +5,7 @@
 //! which the simpler `Lock` is built, because it logs each reply of MongoDB and remembers
 //! observations for the next job.
 //!
-//! A job never contends for a lease, and shares nothing with the daemon but the library and the
-//! supervision of a command.
+//! A job never contends for a lease, and knows nothing of the daemon.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! The tools of operators: they list, explain, request, repair, check and serve a page, for leases and
 //! for locks.
 //!
-//! A tool never contends for a lease or a lock, and does not run a command. The daemon is another
-//! process, which it asks over HTTP or through MongoDB.
+//! A tool never contends for a lease or a lock, and does not run a command. It knows the
+//! daemon, another process, by status files, HTTP and the documents in MongoDB.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The status of a candidate: how it is written, the directory that it is written to, and how it is
-//! read. The daemon writes it, and `status`, `check` and `replicas` read it.
+//! The status of a candidate: the formats of its files, and the directory that they are in. The daemon
+//! writes them, and `status` and `check` read them.
 //!
 //! Nothing here decides who leads, waits for a change, or contacts MongoDB. Rendering is pure, so
 //! that the files and the answers over HTTP are the same text.

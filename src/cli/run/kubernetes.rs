@@ -1,4 +1,4 @@
-//! Detects if this process runs in a cluster, and in which pod.
+//! Decides if this daemon publishes on its pod, and starts to.
 
 use std::io;
 

@@ -14,7 +14,7 @@ pub use crate::deadline_policy::Terms;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CallId(pub u64);
 
-/// An action for the runner. Effects must be carried out in order.
+/// An action for the event loop. Effects must be carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Effect {

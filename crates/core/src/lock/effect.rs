@@ -8,7 +8,7 @@ use super::status::{End, Loss};
 use crate::claim::Outbox;
 use crate::election::{BootTime, CallId, Claim, Identity, Session, Token};
 
-/// An effect that the runner must carry out, in order.
+/// An effect that the event loop must carry out, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Effect {

@@ -83,7 +83,7 @@ pub(super) async fn await_renewals(
     }
 }
 
-/// Returns true if standard output is a terminal and NO_COLOR is unset.
+/// Returns true if standard output is a terminal and NO_COLOR is unset or empty.
 pub(super) fn color() -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !unwanted

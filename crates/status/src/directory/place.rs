@@ -223,7 +223,7 @@ pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// Returns true if other users can rename entries of a directory that they do not own.
+/// Returns true if other users can rename entries of others in a directory.
 fn can_be_replaced_in(directory: &Path) -> bool {
     const STICKY: u32 = 0o1000;
     fs::metadata(directory).is_ok_and(|found| {

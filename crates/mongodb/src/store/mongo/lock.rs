@@ -119,7 +119,7 @@ impl MongoLockStore {
     /// dropped.
     pub async fn watch(self, claim: Claim) {
         let store = self;
-        // Never notified: to follow again, the runner drops this future and creates another one.
+        // Never notified: to follow again, the event loop drops this future and creates another one.
         let never = Notify::new();
         follow::watch(ClaimFollower { store, claim }, &never).await;
     }

@@ -1,4 +1,4 @@
-//! A status directory and its writing thread, as in `publish/file.rs` and `publish/directory.rs`:
+//! A status directory and its writing thread, as in `publish/file.rs` and `crates/status/src/directory.rs`:
 //! newest status first, one write at a time, and a flush is answered by a round that began after it
 //! was requested.
 

@@ -1,6 +1,6 @@
-//! One candidate's process as driven by the runner: one input at a time, the status published
+//! One candidate's process as driven by the event loop: one input at a time, the status published
 //! before the effects, and calls that are never dropped. Inputs that arrive while the process does
-//! not run wait in the order of the runner's `select!`.
+//! not run wait in the order of the event loop's `select!`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::proof::sim::rng::Rng;
 /// As in `calls.rs` of `leasehold-mongodb`.
 pub(super) const CALLS_MAX: usize = 16;
 
-/// The order in which the runner takes pending inputs. The timer precedes all of them.
+/// The order in which the event loop takes pending inputs. The timer precedes all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     Demoted,
@@ -211,7 +211,7 @@ impl Process {
         self.stream.opening
     }
 
-    /// Queues an input for the runner.
+    /// Queues an input for the event loop.
     pub(super) fn deliver(&mut self, class: Class, input: Input) {
         let place = self.inbox.iter().take_while(|(c, _)| *c <= class).count();
         self.inbox.insert(place, (class, input));

@@ -12,7 +12,7 @@ use crate::election::{Input, Token, Watch};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// As in `publish/directory/predecessor.rs`.
+/// As in `crates/status/src/directory/predecessor.rs`.
 const CHILD_AWAITED_MAX: u64 = SECOND;
 
 impl World {
@@ -71,7 +71,7 @@ impl World {
         }
         let record = memory;
         // The proof is valid only if the status files of the previous process could be removed, as
-        // in `publish/directory.rs`.
+        // in `crates/status/src/directory.rs`.
         let dir = &mut self.own.directories[directory];
         if matches!(dir.health, Health::Hangs | Health::ReadOnly) {
             memory.claim = memory.claim.filter(|_| planted!(ProofBesideOldFiles));
@@ -113,7 +113,7 @@ impl World {
     }
 
     /// Returns true while a new daemon waits for the child of a killed guard, as in
-    /// `publish/directory/predecessor.rs`: the lock of the claim is free before the kernel ends the
+    /// `crates/status/src/directory/predecessor.rs`: the lock of the claim is free before the kernel ends the
     /// child.
     fn may_yet_end(&mut self, directory: usize) -> bool {
         let now = self.now;

@@ -1,4 +1,4 @@
-//! A contending process: the shipped state machine, with models of the runner and the driver around
+//! A contending process: the shipped state machine, with models of the event loop and the driver around
 //! it.
 
 use std::collections::VecDeque;
