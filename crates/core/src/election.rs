@@ -110,8 +110,13 @@ impl Election {
         };
         // Expiry comes first, for every input. A claim ends at its deadline, so an acknowledgement
         // that waited in a frozen process is late.
-        self.expire(&mut turn);
-        self.apply(input, &mut turn);
+        if planted!(AcknowledgedAfterDeadline) {
+            self.apply(input, &mut turn);
+            self.expire(&mut turn);
+        } else {
+            self.expire(&mut turn);
+            self.apply(input, &mut turn);
+        }
         self.advance(&mut turn);
         self.outbox.extend(self.contender.record_view());
         let (shutting_down, drain) = (self.shutdown.is_some(), self.workload.drain());

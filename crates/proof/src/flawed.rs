@@ -2,5 +2,4 @@
 //! instants than a host that observes the rule would pass. A bug belongs here if it can, so that the
 //! rules are read without it.
 
-pub(crate) mod election;
 pub(crate) mod lock;

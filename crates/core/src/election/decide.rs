@@ -168,7 +168,8 @@ impl Situation<'_> {
         } else {
             // The wait is the holder's own declared duration, counted on this candidate's clock
             // from when it first saw the revision.
-            let expires = self.view.seen() + holder.lease_duration.duration();
+            let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
+            let expires = self.view.seen() + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.registration.head_start_of_others(lease, self.me)
         };
         let at = expires.max(self.gate());

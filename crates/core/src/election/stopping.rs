@@ -136,6 +136,9 @@ impl Stopping {
         shutting_down: bool,
         now: BootTime,
     ) -> (Option<BootTime>, bool) {
+        if planted!(ReleaseBeforeFiles) {
+            self.files = Files::Demoted;
+        }
         if let Files::Asked { until } = self.files {
             if until > now {
                 return (Some(until), false);

@@ -215,7 +215,10 @@ impl Tenure {
             Outcome::Rejected => (self.rejected(call), None),
             Outcome::Failed => (self.unanswered(call, false, retry_at), None),
             Outcome::Unknown if planted!(UnknownAsApplied) => (self.applied(call), None),
-            Outcome::Applied(_) | Outcome::Unknown => (self.unanswered(call, true, retry_at), None),
+            Outcome::Applied(_) | Outcome::Unknown => {
+                let maybe_sent = !planted!(UnknownAsFailed);
+                (self.unanswered(call, maybe_sent, retry_at), None)
+            }
         };
         match (renewed, lease) {
             (Renewed::Extended, Some(lease)) => {

@@ -13,7 +13,7 @@ use super::invariants::Violation;
 /// No planted bug may need more seeds than this.
 const SEEDS_MAX: u64 = 2_000;
 /// Maximum number of places in the shipped logic where a rule can be broken.
-const SITES_MAX: usize = 35;
+const SITES_MAX: usize = 55;
 
 /// A rule that can be broken on purpose.
 pub(crate) trait Bug: Copy + Debug + Sync + 'static {

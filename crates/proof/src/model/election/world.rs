@@ -9,7 +9,6 @@ use crate::election::{
     Effect, Found, Identity, Input, Lease, Notice, Operation, Outcome, Reason, Request,
     RequestKind, Reservation, Role, Token, Watch,
 };
-use crate::proof::flawed::election as flawed;
 use crate::proof::model::canonical::Canonical;
 use crate::proof::model::election::action::Action;
 use crate::proof::model::election::bounds::{Bounds, RESERVATION, tunables};
@@ -372,11 +371,10 @@ impl World {
         let Some(mut election) = machine.election.take() else {
             return;
         };
-        let own = machine.pace.timings().lease_duration();
         let mut inputs = vec![input];
         let mut exited = false;
         while let Some(input) = inputs.pop() {
-            flawed::handle(&mut election, own, now, input, &mut draw(&mut drawn));
+            election.handle(now, input, &mut draw(&mut drawn));
             while let Some(effect) = election.next_effect() {
                 match effect {
                     Effect::Call { id, operation } => {

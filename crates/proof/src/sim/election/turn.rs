@@ -6,7 +6,6 @@ use super::files::{Health, RecoveredState, Round, Says};
 use super::process::{Class, Cut};
 use crate::election::mutation::planted;
 use crate::election::{Authority, CallId, Effect, Input, Notice, Outcome, Status};
-use crate::proof::flawed::election as flawed;
 use crate::proof::sim::MS;
 
 /// Returns the call that an input acknowledges, if any.
@@ -74,8 +73,7 @@ impl World {
             Input::StepDown if planted!(SignalLostWhileAcquiring) && !p.facts.holds => Input::Tick,
             input => input,
         };
-        let own = p.tunables.timings.lease_duration();
-        flawed::handle(&mut p.election, own, now, input, p.random.at(now));
+        p.election.handle(now, input, p.random.at(now));
         let after = valid_until(p.election.status());
         p.leads_now = after.is_some();
         self.after_turn(process, now, before, after, acknowledged);
@@ -127,18 +125,7 @@ impl World {
             match effect {
                 Effect::Call { id, operation } => self.send(process, id, operation),
                 Effect::ReopenStream => self.stream_reopens(process),
-                Effect::Demote => {
-                    let p = &mut self.processes[process];
-                    p.files.flush();
-                    if planted!(ReleaseBeforeFiles) {
-                        let (shown, label_pending) = (true, false);
-                        let input = Input::Demoted {
-                            shown,
-                            label_pending,
-                        };
-                        p.deliver(Class::Demoted, input);
-                    }
-                }
+                Effect::Demote => self.processes[process].files.flush(),
                 Effect::Workload(order) => self.order(process, order),
                 Effect::Remember {
                     claim,
