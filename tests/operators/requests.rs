@@ -96,7 +96,7 @@ async fn a_transfer_to_an_identity_that_is_not_a_candidate_writes_no_request() {
         1,
         &[
             "x is not a candidate",
-            "these did: a, b",
+            "answers came from: a, b",
             "no request written",
         ],
     );
