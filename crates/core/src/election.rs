@@ -76,8 +76,7 @@ pub struct Election {
     shutdown: Option<Shutdown>,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // Next to `now`, because the model's canonical form leaves out a counter that stands before an
-    // instant, such as the number of calls.
+    // Before `now`, because the model's canonical form leaves out a counter before an instant.
     outbox: Effects,
     now: BootTime,
 }

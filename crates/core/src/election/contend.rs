@@ -491,7 +491,6 @@ impl Contender {
         (self.write, self.checking) = (None, None);
     }
 
-    /// Checks invariants that only a bug can break.
     pub(super) fn check_invariants(&self, state: &State) {
         self.reads
             .check_invariants(state.contends() && !self.is_busy());
