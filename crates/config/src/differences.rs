@@ -103,6 +103,16 @@ mod tests {
     }
 
     #[test]
+    fn a_change_that_needs_a_restart_is_reported_by_each_reload() {
+        let mut current = with(&[]);
+        let new = with(&[("log.level", "debug"), ("http.listen", "")]);
+        current.applied(&new);
+        let left = current.differences(&new);
+        let keys: Vec<_> = left.iter().map(|it| it.key.path()).collect();
+        assert_eq!(keys, ["http.listen"]);
+    }
+
+    #[test]
     fn differences_say_what_a_reload_does() {
         let differences = |changes| -> Vec<_> {
             with(&[])
