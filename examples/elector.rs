@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use leasehold_mongodb::election::{Authority, Identity, LeaseName};
+use leasehold_mongodb::election::{Authority, Identity, ResourceName};
 use leasehold_mongodb::elector::{Elector, ElectorOptions};
 use leasehold_mongodb::store::mongo::StoreOptions;
 
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let uri = std::env::args().nth(1).ok_or("usage: elector URI")?;
     let identity = Identity::new(format!("elector-{}", std::process::id()))?;
     let store = StoreOptions::new(uri, identity);
-    let mut options = ElectorOptions::new(store, LeaseName::new("example-elector")?);
+    let mut options = ElectorOptions::new(store, ResourceName::new("example-elector")?);
     // The work below is over before `stop` is called, so the release need not wait for it.
     options.workload_ends_first = true;
     options.handoff_delay = Duration::ZERO;

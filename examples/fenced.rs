@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use leasehold_mongodb::election::{Identity, LeaseName};
+use leasehold_mongodb::election::{Identity, ResourceName};
 use leasehold_mongodb::fenced::{self, Fence, FencedError};
 use leasehold_mongodb::locker::Lock;
 use leasehold_mongodb::store::mongo::StoreOptions;
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     orders.insert_one(order.clone()).await?;
 
     let identity = Identity::new(format!("fenced-{}", std::process::id()))?;
-    let name = LeaseName::new("example-fenced")?;
+    let name = ResourceName::new("example-fenced")?;
     let lock = Lock::new(StoreOptions::new(uri, identity), name.clone());
     let first = lock.acquire_within(PATIENCE).await?;
     let old_token = first.authority().ok_or("the lock was lost")?.token;

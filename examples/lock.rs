@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use leasehold_mongodb::election::{Identity, LeaseName};
+use leasehold_mongodb::election::{Identity, ResourceName};
 use leasehold_mongodb::locker::{Lock, LockError};
 use leasehold_mongodb::store::mongo::StoreOptions;
 
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let uri = std::env::args().nth(1).ok_or("usage: lock URI")?;
     let identity = Identity::new(format!("lock-{}", std::process::id()))?;
     let store = StoreOptions::new(uri, identity);
-    let lock = Lock::new(store, LeaseName::new("example-lock")?);
+    let lock = Lock::new(store, ResourceName::new("example-lock")?);
     let guard = match lock.acquire_within(PATIENCE).await {
         Ok(guard) => guard,
         Err(LockError::TimedOut) => return Err("another process holds the lock".into()),

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use leasehold_mongodb::election::{Identity, LeaseName};
+use leasehold_mongodb::election::{Identity, ResourceName};
 use leasehold_mongodb::locker::Lock;
 use leasehold_mongodb::store::mongo::StoreOptions;
 use mongodb::Client;
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let identity = Identity::new(format!("own-client-{}", std::process::id()))?;
     // The connection string is the one that the client was created with.
     let store = StoreOptions::new(uri, identity).with_client(client.clone());
-    let lock = Lock::new(store, LeaseName::new("example-own-client")?);
+    let lock = Lock::new(store, ResourceName::new("example-own-client")?);
     for page in 1..=3 {
         let guard = lock.acquire_within(Duration::from_secs(60)).await?;
         if let Some(authority) = guard.authority() {

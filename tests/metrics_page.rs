@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 
 use leasehold::clock::boot_now;
-use leasehold::election::{HolderView, Identity, LeaseName, Role, Session, Status, Token};
+use leasehold::election::{HolderView, Identity, ResourceName, Role, Session, Status, Token};
 use leasehold::publish::StoreInfo;
 use leasehold::publish::kubernetes::{LabelInSync, LabelState};
 use leasehold::publish::metrics::Metrics;
@@ -26,7 +26,7 @@ const END: &str = "<!-- end of table -->";
 /// A scrape in which every metric has a series.
 fn full_scrape() -> Metrics {
     let who = Identification {
-        lease: LeaseName::new("orders").unwrap(),
+        lease: ResourceName::new("orders").unwrap(),
         identity: Identity::new("me").unwrap(),
         boot_id: None,
     };

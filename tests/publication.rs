@@ -17,7 +17,7 @@ use std::time::Duration;
 use leasehold::cli::status::{Verdict, look};
 use leasehold::clock::{boot_id, boot_now};
 use leasehold::election::{
-    Authority, Claim, Identity, LeaseName, Role, Session, Status, TimingSettings, Timings, Token,
+    Authority, Claim, Identity, ResourceName, Role, Session, Status, TimingSettings, Timings, Token,
 };
 use leasehold::publish::Surface;
 use leasehold::publish::directory::{DirectoryError, RecoveredState, StatusDirectory};
@@ -35,8 +35,8 @@ struct Published {
     metrics: Metrics,
 }
 
-fn orders() -> LeaseName {
-    LeaseName::new("orders").unwrap()
+fn orders() -> ResourceName {
+    ResourceName::new("orders").unwrap()
 }
 
 /// Returns durations with the refresh interval as renew_interval.
@@ -57,7 +57,7 @@ fn publish(path: &Path, first: Status) -> Published {
     let (sender, status) = watch::channel(first);
     let (_, store) = watch::channel(None);
     let who = Identification {
-        lease: LeaseName::new("orders").unwrap(),
+        lease: ResourceName::new("orders").unwrap(),
         identity: Identity::new("me").unwrap(),
         boot_id: boot_id().unwrap(),
     };

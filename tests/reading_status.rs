@@ -15,7 +15,7 @@ use std::time::Duration;
 use leasehold::cli::status::look;
 use leasehold::clock;
 use leasehold::election::{
-    Authority, HolderView, Identity, LeaseName, Role, Session, Status, Token,
+    Authority, HolderView, Identity, ResourceName, Role, Session, Status, Token,
 };
 use leasehold::publish::render::{ClockPair, Identification, render};
 use leasehold_testbed::documented::{code_block, go_program};
@@ -41,7 +41,7 @@ struct Case {
 /// Directories in every state that a reader can find.
 fn cases(place: &Path) -> Vec<Case> {
     let who = |boot_id: Option<String>| Identification {
-        lease: LeaseName::new("orders").unwrap(),
+        lease: ResourceName::new("orders").unwrap(),
         // The quotes must survive the shell, and the command in it must not run.
         identity: Identity::new("it's $(exit 3) \"me\"").unwrap(),
         boot_id,

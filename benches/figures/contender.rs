@@ -2,7 +2,7 @@
 //! measures the cost of a program around it.
 
 use leasehold::clock;
-use leasehold::election::{Identity, LeaseName, Timings, Token};
+use leasehold::election::{Identity, ResourceName, Timings, Token};
 use leasehold::lock::{
     Effect, End, Input, LockContender, LockMode, MinHold, Observations, Options,
 };
@@ -29,7 +29,7 @@ impl Warm {
         let timings = Timings::default();
         let options = StoreOptions::new(uri, identity.clone());
         let (news_sender, news) = mpsc::channel(1);
-        let name = LeaseName::new(lock).expect("a word");
+        let name = ResourceName::new(lock).expect("a word");
         let (store, _) = MongoLockStore::new(options, name, news_sender);
         let options = Options {
             identity,

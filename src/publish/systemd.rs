@@ -15,7 +15,7 @@ use sd_notify::NotifyState;
 use tracing::warn;
 
 use super::render::{authority_at, leader_name_at};
-use crate::election::{BootTime, Identity, LeaseName, Role, Status};
+use crate::election::{BootTime, Identity, ResourceName, Role, Status};
 
 /// The environment variable with systemd's socket.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
@@ -71,7 +71,7 @@ impl Systemd {
     }
 
     /// Shows the candidate's state in `systemctl status`. Sends only changes.
-    pub fn show(&mut self, status: &Status, lease: &LeaseName, me: &Identity, now: BootTime) {
+    pub fn show(&mut self, status: &Status, lease: &ResourceName, me: &Identity, now: BootTime) {
         let line = describe(status, lease, me, now);
         if line != self.line {
             self.send(&[NotifyState::Status(&line)]);
@@ -130,7 +130,7 @@ impl Channel {
 }
 
 /// Returns one line for humans, without the remaining time, which would change constantly.
-fn describe(status: &Status, lease: &LeaseName, me: &Identity, now: BootTime) -> String {
+fn describe(status: &Status, lease: &ResourceName, me: &Identity, now: BootTime) -> String {
     if let Some(authority) = authority_at(status, now) {
         return format!("leader of {lease}, token {}", authority.token);
     }
@@ -150,7 +150,7 @@ mod tests {
     use crate::election::HolderView;
     use crate::publish::fixture::{at, leader, status, token, who};
 
-    fn names() -> (LeaseName, Identity) {
+    fn names() -> (ResourceName, Identity) {
         let who = who("me");
         (who.lease, who.identity)
     }

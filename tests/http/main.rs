@@ -22,7 +22,7 @@ use std::time::Duration;
 use leasehold::admin::{Admin, AdminState, ReadyWhen, Streams};
 use leasehold::clock::boot_now;
 use leasehold::election::{
-    Authority, HolderView, Identity, LeaseName, Role, Session, Status, Token,
+    Authority, HolderView, Identity, ResourceName, Role, Session, Status, Token,
 };
 use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
@@ -89,7 +89,7 @@ fn serve(first: Status, ready_when: ReadyWhen) -> Served {
 
 fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served {
     let who = Identification {
-        lease: LeaseName::new("orders").unwrap(),
+        lease: ResourceName::new("orders").unwrap(),
         identity: Identity::new("me").unwrap(),
         boot_id: Some("b1".to_owned()),
     };

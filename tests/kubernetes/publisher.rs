@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
-use leasehold::election::{Authority, BootTime, Identity, LeaseName, Role, Session, Status, Token};
+use leasehold::election::{
+    Authority, BootTime, Identity, ResourceName, Role, Session, Status, Token,
+};
 use leasehold::publish::Surface;
 use leasehold::publish::kubernetes::{Access, Api, Kubernetes, KubernetesOptions, Pod, Tasks};
 use leasehold::publish::metrics::Metrics;
@@ -58,7 +60,7 @@ impl Publisher {
             repair_interval,
         };
         let who = Identification {
-            lease: LeaseName::new(LEASE).unwrap(),
+            lease: ResourceName::new(LEASE).unwrap(),
             identity: Identity::new(pod.name_any()).unwrap(),
             boot_id: None,
         };

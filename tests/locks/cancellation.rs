@@ -6,7 +6,7 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold::election::LeaseName;
+use leasehold::election::ResourceName;
 use leasehold::elector::{Elector, ElectorOptions};
 use leasehold::lock::{Operation, WorkKey};
 use leasehold::locker::{Lock, LockGuard, Locker, LockerOptions, NoLockSurfaces};
@@ -19,8 +19,8 @@ use crate::fixture::{LONG, NAME, applied, read, shared_stage, store, store_optio
 /// More polls than any of the futures needs.
 const POLLS_MAX: usize = 200;
 
-fn name() -> LeaseName {
-    LeaseName::new(NAME).expect("legal")
+fn name() -> ResourceName {
+    ResourceName::new(NAME).expect("legal")
 }
 
 /// Polls a future at most this many times, and then drops it.
@@ -150,7 +150,7 @@ async fn a_dropped_stop_releases_the_lease() {
     let leases = leases.collection::<Document>(stage.collection());
     let free = doc! { "_id": "dropped-stop", "holder": null };
     for polls in 1..POLLS_MAX {
-        let lease = LeaseName::new("dropped-stop").expect("legal");
+        let lease = ResourceName::new("dropped-stop").expect("legal");
         let mut options = ElectorOptions::new(store_options(&stage, "a"), lease);
         options.handoff_delay = Duration::ZERO;
         let elector = Elector::start(options);

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use leasehold::election::LeaseName;
+use leasehold::election::ResourceName;
 use leasehold::lock::WorkKey;
 use leasehold::locker::{Lock, LockError};
 use mongodb::bson::{DateTime, doc};
 
 use crate::fixture::{LONG, NAME, eventually, read, shared_stage, store, store_options, stored};
 
-fn name() -> LeaseName {
-    LeaseName::new(NAME).expect("legal")
+fn name() -> ResourceName {
+    ResourceName::new(NAME).expect("legal")
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::election::LeaseName;
+use leasehold::election::ResourceName;
 use leasehold::elector::{Elector, ElectorError, ElectorOptions};
 use leasehold_testbed::Stage;
 
@@ -14,7 +14,7 @@ use crate::fixture::{NAME, shared_stage, store_options, stored};
 async fn leading(stage: &Stage, uri: String) -> Elector {
     let mut store = store_options(stage, "a");
     store.uri = Arc::new(move || Ok(uri.clone()));
-    let mut options = ElectorOptions::new(store, LeaseName::new(NAME).expect("legal"));
+    let mut options = ElectorOptions::new(store, ResourceName::new(NAME).expect("legal"));
     options.handoff_delay = Duration::ZERO;
     let elector = Elector::start(options);
     let mut status = elector.status();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::election::LeaseName;
+use leasehold::election::ResourceName;
 use leasehold::lock::{Loss, Operation, WorkKey};
 use leasehold::locker::{Lock, LockError, Locker, LockerOptions, NoLockSurfaces};
 use leasehold_testbed::Stage;
@@ -12,8 +12,8 @@ use crate::fixture::{
     LONG, NAME, applied, eventually, read, shared_stage, store, store_options, token,
 };
 
-fn name() -> LeaseName {
-    LeaseName::new(NAME).expect("legal")
+fn name() -> ResourceName {
+    ResourceName::new(NAME).expect("legal")
 }
 
 fn lock(stage: &Stage, identity: &str) -> Lock {

@@ -3,7 +3,7 @@
 //! Method: a holder in a runtime that is no longer driven, which is equivalent to a process that
 //! was stopped between its check and its write.
 
-use leasehold::election::{LeaseName, Token};
+use leasehold::election::{ResourceName, Token};
 use leasehold::fenced::{self, Fence, FencedError};
 use leasehold::lock::Slots;
 use leasehold::locker::{Lock, LockGuard};
@@ -15,7 +15,7 @@ use crate::fixture::{LONG, NAME, shared_stage, store_options, token};
 use crate::library::short;
 
 fn lock(stage: &Stage, identity: &str) -> Lock {
-    let name = LeaseName::new(NAME).expect("legal");
+    let name = ResourceName::new(NAME).expect("legal");
     let mut options = store_options(stage, identity);
     options.timings = short();
     Lock::new(options, name)
@@ -38,7 +38,7 @@ fn set(value: i32) -> Document {
 }
 
 fn fence(token: Token) -> Fence {
-    Fence::new(LeaseName::new(NAME).expect("legal"), token)
+    Fence::new(ResourceName::new(NAME).expect("legal"), token)
 }
 
 fn holds(guard: &LockGuard) -> Token {
@@ -156,7 +156,7 @@ async fn a_document_that_another_lock_fences_is_refused() {
     let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });
     insert.await.expect("inserted");
     let one = doc! { "_id": 1 };
-    let other = Fence::new(LeaseName::new("other").expect("legal"), token(3));
+    let other = Fence::new(ResourceName::new("other").expect("legal"), token(3));
     let written = fenced::update_one(&orders, one.clone(), set(1), &other).await;
     written.expect("the first");
     // Its token is higher, and means nothing.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::{
-    Claim, Declared, Identity, LeaseName, Revision, Session, TimingSettings, Timings, Token,
+    Claim, Declared, Identity, ResourceName, Revision, Session, TimingSettings, Timings, Token,
     WallMillis,
 };
 use leasehold::lock::{
@@ -68,7 +68,7 @@ pub(crate) fn store_over(
     name: &str,
 ) -> (MongoLockStore, mpsc::Receiver<StoreEvent<ClaimHint>>) {
     let (sender, news) = mpsc::channel(NEWS_MAX);
-    let name = LeaseName::new(name).expect("legal");
+    let name = ResourceName::new(name).expect("legal");
     (MongoLockStore::new(options, name, sender).0, news)
 }
 

@@ -14,7 +14,7 @@ use crate::fixture::{
     LONG, NAME, applied, claim, eventually, join, leave, read, shared_stage, store, store_options,
     stored, token,
 };
-use leasehold::election::LeaseName;
+use leasehold::election::ResourceName;
 use leasehold::lock::{EntryMode, Operation};
 
 /// Acquisitions among which one must be quicker than the delay of its confirmation. On busy cores
@@ -43,7 +43,7 @@ impl Operations {
 
 fn contender(stage: &Stage) -> (Locker, Operations) {
     let operations = Operations::default();
-    let name = LeaseName::new(NAME).expect("legal");
+    let name = ResourceName::new(NAME).expect("legal");
     let options = LockerOptions::new(store_options(stage, "b"), name);
     let locker = Locker::start(options, operations.clone()).expect("legal options");
     (locker, operations)

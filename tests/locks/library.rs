@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::election::{LeaseName, TimingSettings, Timings, Token};
+use leasehold::election::{ResourceName, TimingSettings, Timings, Token};
 use leasehold::lock::{
     LockMode, Loss, MinHold, Operation, Slots, Standing, Status, WorkKey, scaled,
 };
@@ -27,7 +27,7 @@ fn lock(stage: &Stage, identity: &str) -> Lock {
 fn lock_with(stage: &Stage, identity: &str, timings: Timings) -> Lock {
     let mut options = store_options(stage, identity);
     options.timings = timings;
-    Lock::new(options, LeaseName::new(NAME).expect("legal"))
+    Lock::new(options, ResourceName::new(NAME).expect("legal"))
 }
 
 async fn acquire(lock: &Lock) -> LockGuard {
@@ -111,7 +111,7 @@ async fn a_store_that_does_not_answer_is_not_taken_for_a_holder() {
     let stage = shared_stage().await;
     let mut nowhere = store_options(&stage, "a");
     nowhere.uri = Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned()));
-    let lock = Lock::new(nowhere, LeaseName::new(NAME).expect("legal"));
+    let lock = Lock::new(nowhere, ResourceName::new(NAME).expect("legal"));
     let acquired = lock.acquire_within(SHORTLY).await;
     match acquired {
         Err(LockError::Unreachable { failure }) => assert!(failure.is_some()),
@@ -298,7 +298,7 @@ async fn a_place_with_a_least_time_outlives_its_guard() {
 async fn abandoned_slot(stage: &Stage, timings: Timings) {
     let mut store = store_options(stage, "killed");
     store.timings = timings;
-    let name = LeaseName::new(NAME).expect("legal");
+    let name = ResourceName::new(NAME).expect("legal");
     let mut options = LockerOptions::new(store, name);
     options.mode = LockMode::Slot(slots(2));
     let locker = Locker::start(options, NoLockSurfaces).expect("legal options");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::election::LeaseName;
+use leasehold::election::ResourceName;
 use leasehold::lock::{End, Loss, MinHold, Operation, Standing, Status};
 use leasehold::locker::{Lock, Locker, LockerOptions, NoLockSurfaces};
 
@@ -14,8 +14,8 @@ fn hour() -> MinHold {
     MinHold::new(Duration::from_secs(3600)).expect("short")
 }
 
-fn name() -> LeaseName {
-    LeaseName::new(NAME).expect("legal")
+fn name() -> ResourceName {
+    ResourceName::new(NAME).expect("legal")
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold::election::{LeaseName, Timings};
+use leasehold::election::{ResourceName, Timings};
 use leasehold::elector::{Elector, ElectorOptions};
 use leasehold::lock::{LockMode, OncePer, WorkKey};
 use leasehold::locker::{Lock, LockError, Locker, LockerOptions, NoLockSurfaces};
@@ -23,8 +23,8 @@ use tokio::task::JoinSet;
 
 use crate::fixture::{LONG, NAME, eventually, read, shared_stage, store, store_options};
 
-fn name() -> LeaseName {
-    LeaseName::new(NAME).expect("legal")
+fn name() -> ResourceName {
+    ResourceName::new(NAME).expect("legal")
 }
 
 /// Returns the ids of the connections whose client has this application name.
@@ -221,7 +221,7 @@ async fn a_lock_and_a_lease_use_the_programs_own_client_and_leave_it_open() {
     next.expect("it is granted").release().await.expect("held");
     let mut options = ElectorOptions::new(
         own.options(&stage, "uses-own"),
-        LeaseName::new("own-client").expect("legal"),
+        ResourceName::new("own-client").expect("legal"),
     );
     options.handoff_delay = Duration::ZERO;
     let elector = Elector::start(options);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::election::LeaseName;
+use leasehold::election::ResourceName;
 use leasehold::lock::{Loss, Operation, WorkKey};
 use leasehold::locker::{Lock, LockError};
 
@@ -13,7 +13,7 @@ use crate::library::short;
 #[tokio::test]
 async fn the_success_of_a_lock_that_was_broken_meanwhile_is_refused() {
     let stage = shared_stage().await;
-    let name = LeaseName::new(NAME).expect("legal");
+    let name = ResourceName::new(NAME).expect("legal");
     let hour = Duration::from_secs(3600);
     let lock = Lock::new(store_options(&stage, "a"), name).once_per(hour, WorkKey::default());
     let guard = lock.acquire_within(LONG).await;
@@ -40,7 +40,7 @@ async fn a_success_that_the_store_does_not_confirm_is_not_claimed() {
     let mut options = store_options(&stage, "a");
     options.uri = Arc::new(move || Ok(uri.clone()));
     options.timings = short();
-    let name = LeaseName::new(NAME).expect("legal");
+    let name = ResourceName::new(NAME).expect("legal");
     let guard = Lock::new(options, name).acquire_within(LONG).await;
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));
     proxy.stall();

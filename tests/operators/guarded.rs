@@ -2,7 +2,7 @@
 //! over another operator's action, not into a document of another shape. No action changes the
 //! revision.
 
-use leasehold::election::{Identity, LeaseName};
+use leasehold::election::{Identity, ResourceName};
 use leasehold::randomness::KernelRandomness;
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::operators::{
@@ -22,7 +22,7 @@ fn collection(stage: &Stage) -> MongoCollection {
     MongoCollection::new(options)
 }
 
-async fn seen(collection: &MongoCollection, name: &LeaseName) -> LeaseRecord {
+async fn seen(collection: &MongoCollection, name: &ResourceName) -> LeaseRecord {
     let entry = collection.read(name.as_str()).await.expect("it is read");
     match entry.expect("it exists").content {
         Content::Lease(lease) => *lease,
@@ -52,7 +52,7 @@ fn action(kind: ActionKind) -> OperatorAction {
 async fn a_request_reaches_no_other_leader_than_the_one_that_was_seen() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
-    let lease = LeaseName::new(name(&stage).await).expect("legal");
+    let lease = ResourceName::new(name(&stage).await).expect("legal");
     let collection = collection(&stage);
     let before = seen(&collection, &lease).await;
     a.term_and_exit(LONG).await;
@@ -73,7 +73,7 @@ async fn a_request_reaches_no_other_leader_than_the_one_that_was_seen() {
 async fn an_action_is_not_written_over_another_and_changes_no_revision() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
-    let lease = LeaseName::new(name(&stage).await).expect("legal");
+    let lease = ResourceName::new(name(&stage).await).expect("legal");
     let collection = collection(&stage);
     a.kill();
     let first = seen(&collection, &lease).await;
@@ -111,7 +111,7 @@ async fn an_action_is_not_written_over_another_and_changes_no_revision() {
 async fn i11_no_action_is_written_into_a_document_of_another_shape() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
-    let lease = LeaseName::new(name(&stage).await).expect("legal");
+    let lease = ResourceName::new(name(&stage).await).expect("legal");
     let collection = collection(&stage);
     a.kill();
     let lease_seen = seen(&collection, &lease).await;
@@ -138,7 +138,7 @@ async fn i11_no_action_is_written_into_a_document_of_another_shape() {
 async fn only_the_latest_actions_are_kept() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
-    let lease = LeaseName::new(name(&stage).await).expect("legal");
+    let lease = ResourceName::new(name(&stage).await).expect("legal");
     let collection = collection(&stage);
     a.kill();
     let seen_first = seen(&collection, &lease).await;
@@ -158,7 +158,7 @@ async fn only_the_latest_actions_are_kept() {
 async fn a_read_that_is_not_answered_is_reported_and_the_lease_is_not_deleted() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
-    let lease = LeaseName::new(name(&stage).await).expect("legal");
+    let lease = ResourceName::new(name(&stage).await).expect("legal");
     a.kill();
     let proxy = stage.set().proxy();
     let identity = Identity::new("operator").expect("legal");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::election::{Identity, LeaseName, TimingSettings, Timings};
+use leasehold::election::{Identity, ResourceName, TimingSettings, Timings};
 use leasehold::store::mongo::{MongoStore, StoreOptions};
 pub(crate) use leasehold_testbed::leader_of;
 pub(crate) use leasehold_testbed::wait::{LONG, eventually, throughout};
@@ -99,6 +99,6 @@ pub(crate) fn patient_store(
         ..TimingSettings::default()
     });
     options.timings = timings.expect("they keep the rules");
-    let lease = LeaseName::new(lease).expect("legal");
+    let lease = ResourceName::new(lease).expect("legal");
     MongoStore::new(options, lease, mpsc::channel(1).0).0
 }

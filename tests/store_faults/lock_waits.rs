@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold::election::{Identity, LeaseName, Timings};
+use leasehold::election::{Identity, ResourceName, Timings};
 use leasehold::lock::scaled;
 use leasehold::locker::{Lock, LockError, LockGuard};
 use leasehold::store::mongo::StoreOptions;
@@ -26,7 +26,7 @@ fn lock(stage: &Stage, name: &str) -> Lock {
     options.database = stage.database().to_owned();
     options.collection = stage.collection().to_owned();
     options.timings = scaled(&Timings::default(), LEASE).expect("they keep the rules");
-    Lock::new(options, LeaseName::new(name).expect("legal"))
+    Lock::new(options, ResourceName::new(name).expect("legal"))
 }
 
 #[track_caller]

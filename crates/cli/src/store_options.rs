@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
     use leasehold_config::{Watch, duration, find};
-    use leasehold_core::election::LeaseName;
+    use leasehold_core::election::ResourceName;
     use leasehold_mongodb::elector::ElectorOptions;
     use leasehold_mongodb::store::mongo::WatchMode;
 
@@ -80,7 +80,7 @@ mod tests {
     fn the_library_has_the_defaults_of_the_configuration() {
         let identity = Identity::new("a").expect("legal");
         let store = StoreOptions::new("mongodb://localhost", identity);
-        let options = ElectorOptions::new(store, LeaseName::new("orders").expect("legal"));
+        let options = ElectorOptions::new(store, ResourceName::new("orders").expect("legal"));
         let default = |key| find(key).expect("it is in the table").default();
         let time = |key| duration(default(key), Duration::ZERO, Duration::MAX);
         let ElectorOptions {

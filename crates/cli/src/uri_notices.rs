@@ -5,18 +5,18 @@ use std::sync::{Mutex, PoisonError};
 
 use tracing::{debug, info, warn};
 
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 use leasehold_mongodb::uri::{ConnectionUri, Treatment, UriNotice};
 
 /// The notices that this process has logged.
 pub struct UriNotices {
-    lease: LeaseName,
+    lease: ResourceName,
     logged: Mutex<BTreeSet<UriNotice>>,
 }
 
 impl UriNotices {
     /// Creates the log of a lease.
-    pub fn new(lease: LeaseName) -> Self {
+    pub fn new(lease: ResourceName) -> Self {
         Self {
             lease,
             logged: Mutex::default(),
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_notice_is_logged_once() {
-        let notices = UriNotices::new(LeaseName::new("orders").expect("legal"));
+        let notices = UriNotices::new(ResourceName::new("orders").expect("legal"));
         let uri = |text: &str| ConnectionUri::parse(text).expect("a connection string");
         let of = |text: &str| {
             let unlogged = notices.unlogged(&uri(text)).into_iter();

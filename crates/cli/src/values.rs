@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use leasehold_config::duration;
-use leasehold_core::election::{Identity, LeaseName, NameError};
+use leasehold_core::election::{Identity, NameError, ResourceName};
 
 /// Minimum of `--timeout`: with less, MongoDB would seem unreachable.
 const TIMEOUT_MIN: Duration = Duration::from_millis(100);
@@ -75,8 +75,8 @@ pub fn timeout(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// A description of the accepted names.
-pub fn name(text: &str) -> Result<LeaseName, String> {
-    LeaseName::new(text).map_err(expected)
+pub fn name(text: &str) -> Result<ResourceName, String> {
+    ResourceName::new(text).map_err(expected)
 }
 
 /// Parses the name of a candidate or a person.

@@ -51,7 +51,7 @@ pub use value::duration;
 pub use workload::{HealthCheck, HealthConfig, HooksConfig, WorkloadConfig};
 
 use differences::LoadedValues;
-use leasehold_core::election::{Identity, LeaseName, Timings};
+use leasehold_core::election::{Identity, ResourceName, Timings};
 
 /// The validated configuration of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct LockConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseConfig {
     /// The lease.
-    pub name: LeaseName,
+    pub name: ResourceName,
     /// The durations of the next claim.
     pub timings: Timings,
     /// Time given to the workload at a graceful step-down.

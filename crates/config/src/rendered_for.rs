@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 
 /// Namespace and service account that the manifests of this pod were rendered for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl RenderedFor {
 
     /// True if a lease is named after the rendered namespace. The charts name a lease so by default,
     /// and pods that were moved from there would all contend for that one lease.
-    fn names(&self, lease: &LeaseName) -> bool {
+    fn names(&self, lease: &ResourceName) -> bool {
         let rest = lease.as_str().strip_prefix(&self.namespace);
         rest.is_some_and(|rest| rest.starts_with('.'))
     }
@@ -130,7 +130,7 @@ impl Placement {
     ///
     /// # Errors
     /// [`Misplaced`], an error of configuration.
-    pub fn check(&self, kind: Contended, name: &LeaseName) -> Result<(), Misplaced> {
+    pub fn check(&self, kind: Contended, name: &ResourceName) -> Result<(), Misplaced> {
         match self.moved() {
             Some(rendered) if rendered.names(name) => Err(Misplaced {
                 kind,
@@ -174,7 +174,7 @@ mod tests {
             ("shop", false),
         ] {
             assert_eq!(
-                rendered.names(&LeaseName::new(lease).unwrap()),
+                rendered.names(&ResourceName::new(lease).unwrap()),
                 named,
                 "{lease}"
             );

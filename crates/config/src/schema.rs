@@ -50,7 +50,7 @@ pub enum Reload {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueType {
     /// The name of a lease, or empty.
-    LeaseName,
+    ResourceName,
     /// The identity of a candidate, or empty.
     Identity,
     /// One line of free text, or empty.
@@ -97,7 +97,7 @@ impl ValueType {
     /// Returns the placeholder of a value in `--help`.
     pub const fn placeholder(self) -> &'static str {
         match self {
-            Self::LeaseName | Self::Database | Self::Collection => "NAME",
+            Self::ResourceName | Self::Database | Self::Collection => "NAME",
             Self::Identity => "ID",
             Self::Line => "TEXT",
             Self::Uri => "URI",
@@ -287,7 +287,7 @@ macro_rules! keys {
 /// All keys, in the order of `config/default.toml`.
 pub static KEYS: &[Key] = keys! {
     "lease" {
-        "name", ValueType::LeaseName, Restart,
+        "name", ValueType::ResourceName, Restart,
             "The lease to contend for (required by run)";
         "profile", ValueType::OneOf(Profile::WORDS), NextClaim,
             "Set of default durations: steady, brisk or fast";

@@ -15,7 +15,7 @@ use super::secret::{Secret, UriSource};
 use super::{
     Config, HttpConfig, KubernetesConfig, LeaseConfig, LockConfig, LogConfig, MongoConfig, value,
 };
-use leasehold_core::election::{Identity, LeaseName, TimingSettings, Timings};
+use leasehold_core::election::{Identity, ResourceName, TimingSettings, Timings};
 
 impl Loaded {
     /// Returns the configuration of a daemon. A lease and a connection string are required, and the
@@ -194,14 +194,14 @@ impl Checked {
         None
     }
 
-    fn lease_name(&mut self) -> Option<LeaseName> {
+    fn lease_name(&mut self) -> Option<ResourceName> {
         if self.is_unset("lease.name") {
             self.missing(
                 "lease.name",
                 "set --lease NAME, LEASEHOLD_LEASE__NAME, or name in the section [lease] of a file",
             );
         }
-        LeaseName::new(self.text("lease.name")?).ok()
+        ResourceName::new(self.text("lease.name")?).ok()
     }
 
     /// Resolves two keys that exclude each other: the one of the later layer takes precedence. Both
@@ -308,7 +308,7 @@ impl Checked {
     fn assemble(
         &self,
         timings: Option<Timings>,
-        name: Option<LeaseName>,
+        name: Option<ResourceName>,
         uri: Option<UriSource>,
     ) -> Option<Config> {
         Some(Config {

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::rendered_for::RenderedFor;
 use super::schema::ValueType;
-use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName, NameError};
+use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, NameError, ResourceName};
 pub use leasehold_host::duration::parse_duration as duration;
 pub(super) use leasehold_host::duration::unit_is_missing;
 use leasehold_mongodb::uri::ConnectionUri;
@@ -14,7 +14,7 @@ use leasehold_mongodb::uri::ConnectionUri;
 /// Checks a value. The error describes the accepted values.
 pub(super) fn check(kind: ValueType, text: &str) -> Result<(), String> {
     match kind {
-        ValueType::LeaseName => optional(text, |text| name(LeaseName::new(text))),
+        ValueType::ResourceName => optional(text, |text| name(ResourceName::new(text))),
         ValueType::Identity => optional(text, |text| name(Identity::new(text))),
         ValueType::Line => optional(text, line),
         ValueType::Uri => optional(text, |text| {
@@ -256,8 +256,8 @@ mod tests {
 
     #[test]
     fn names_are_not_numbers() {
-        assert_accepted(ValueType::LeaseName, &["007"]);
-        assert_refused(ValueType::LeaseName, &["-7"], "");
+        assert_accepted(ValueType::ResourceName, &["007"]);
+        assert_refused(ValueType::ResourceName, &["-7"], "");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use clap::Args;
 use leasehold_cli::keys::{Configuration, HolderKeys, useless_without_command};
 use leasehold_cli::values::{between, expected, name, whole};
 use leasehold_config::duration;
-use leasehold_core::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, LeaseName};
+use leasehold_core::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, ResourceName};
 use leasehold_core::lock::{LockMode, MIN_HOLD_MAX, MinHold, OncePer, SLOTS_MAX, Slots, WorkKey};
 use leasehold_host::exit;
 
@@ -63,7 +63,7 @@ pub struct LockArgs {
     pub(crate) configuration: Configuration<HolderKeys>,
     /// Name of the lock
     #[arg(value_parser = name)]
-    pub(crate) name: LeaseName,
+    pub(crate) name: ResourceName,
     /// Acquire a shared lock
     #[arg(short, long, conflicts_with_all = ["slots", "exclusive"])]
     shared: bool,

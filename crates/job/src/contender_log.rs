@@ -9,7 +9,7 @@ use tracing::{debug, error, info, warn};
 use super::observation_cache::ObservationCache;
 use super::store_answers::{StoreAnswers, seconds};
 use leasehold_cli::UNSUPPORTED;
-use leasehold_core::election::{BootTime, Identity, LeaseName, Token};
+use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
 use leasehold_core::lock::{EntryState, Loss, Notice, QUEUE_MAX};
 use leasehold_host::log::millis;
 use leasehold_mongodb::calls::AnsweredCall;
@@ -18,7 +18,7 @@ use leasehold_mongodb::store::Failure;
 
 /// Logs the events of a contender.
 pub(super) struct ContenderLog {
-    pub(super) lock: LeaseName,
+    pub(super) lock: ResourceName,
     pub(super) identity: Identity,
     pub(super) cache: ObservationCache,
     /// True if the acquisition is logged at level info.

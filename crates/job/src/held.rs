@@ -16,7 +16,7 @@ use super::piped::{HELD_AT_TERMINAL, print_line};
 use super::standard_input;
 use super::{Job, LockArgs};
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, LeaseName, Timings, Token};
+use leasehold_core::election::{BootTime, ResourceName, Timings, Token};
 use leasehold_core::lock::{End as LockEnd, Standing, Status};
 use leasehold_guard::{CommandEnd, Orphans, Terms, without_ours};
 use leasehold_host::cause::{not_executed, process_limit};
@@ -307,7 +307,7 @@ fn never_began(finished: &SupervisedEnd, stopped: bool) -> bool {
 
 /// Returns the variables of the innermost lock. A lock without slots keeps the slot variable of an
 /// outer lock.
-fn variables(lock: &LeaseName, token: i64, slot: Option<u32>) -> Vec<(&'static str, String)> {
+fn variables(lock: &ResourceName, token: i64, slot: Option<u32>) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("LEASEHOLD_LOCK", lock.to_string()),
         ("LEASEHOLD_TOKEN", token.to_string()),
@@ -318,7 +318,7 @@ fn variables(lock: &LeaseName, token: i64, slot: Option<u32>) -> Vec<(&'static s
 }
 
 /// Returns the line that tells a program without a command that the lock is held.
-pub(super) fn held_line(lock: &LeaseName, token: i64, slot: Option<u32>) -> String {
+pub(super) fn held_line(lock: &ResourceName, token: i64, slot: Option<u32>) -> String {
     let mut line = serde_json::json!({ "lock": lock.as_str(), "token": token });
     if let Some(slot) = slot {
         line["slot"] = slot.into();
@@ -355,7 +355,7 @@ fn terms(status: &Status, timings: &Timings) -> Option<Terms> {
 /// waits until standard input closes.
 pub(super) fn run_within(
     command: &[OsString],
-    lock: &LeaseName,
+    lock: &ResourceName,
     held: &Held,
     voice: &JobMessages,
 ) -> u8 {

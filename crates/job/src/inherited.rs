@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::deadline;
 use leasehold_config::{MongoConfig, UriSource};
-use leasehold_core::election::{LeaseName, Token};
+use leasehold_core::election::{ResourceName, Token};
 use leasehold_core::lock::{EntryMode, LockMode};
 use leasehold_guard::survivors::Stat;
 
@@ -46,7 +46,7 @@ pub(super) struct Inherited(Vec<Held>);
 impl Held {
     /// Describes a lock that this process holds.
     pub(super) fn by_this_process(
-        lock: &LeaseName,
+        lock: &ResourceName,
         store: &str,
         want: LockMode,
         (token, slot): (Token, Option<u32>),
@@ -102,7 +102,7 @@ impl Inherited {
 
     /// Returns this lock if an ancestor of this process holds it. Without `store`, locks of any
     /// store match.
-    pub(super) fn of(&self, lock: &LeaseName, store: Option<&str>) -> Option<&Held> {
+    pub(super) fn of(&self, lock: &ResourceName, store: Option<&str>) -> Option<&Held> {
         let named = |held: &&Held| {
             held.lock == lock.as_str() && store.is_none_or(|store| held.store == store)
         };
@@ -157,7 +157,7 @@ mod tests {
 
     /// A lock of the parent of this process, as if this process were the guard.
     fn held() -> Held {
-        let name = LeaseName::new("jobs").expect("legal");
+        let name = ResourceName::new("jobs").expect("legal");
         let parent = stat(own_id()).expect("it is in /proc").parent;
         let started = stat(parent).expect("it is in /proc").started;
         let held = Held::by_this_process(&name, "h/d.c", LockMode::Exclusive, (Token::ZERO, None));
@@ -185,10 +185,10 @@ mod tests {
         let inherited = Inherited(vec![held()]);
         let _alone = ALONE.lock();
         let _deadline = Deadline::new().expect("a memfd");
-        let name = LeaseName::new("jobs").expect("legal");
+        let name = ResourceName::new("jobs").expect("legal");
         assert!(inherited.of(&name, Some("h/d.c")).is_some());
         assert!(inherited.of(&name, Some("h/d.other")).is_none());
-        let other = LeaseName::new("other").expect("legal");
+        let other = ResourceName::new("other").expect("legal");
         assert!(inherited.of(&other, None).is_none());
     }
 

@@ -40,7 +40,7 @@ use leasehold_cli::store_options::{self, stopping};
 use leasehold_cli::trace::{self, TraceError};
 use leasehold_clock as clock;
 use leasehold_config::{ConfigError, Contended, LockConfig, Misplaced};
-use leasehold_core::election::{LeaseName, TimingError, Timings};
+use leasehold_core::election::{ResourceName, TimingError, Timings};
 use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
 use leasehold_guard::prerequisites::{MissingPrerequisite, prerequisites};
@@ -83,7 +83,7 @@ pub enum LockCommandError {
     )]
     Input {
         /// The lock.
-        lock: LeaseName,
+        lock: ResourceName,
         /// The cause.
         why: UnusableInput,
     },

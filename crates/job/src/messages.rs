@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tracing::{error, info};
 
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 use leasehold_host::cause::not_executable;
 use leasehold_host::log::Stderr;
 
@@ -17,7 +17,7 @@ use leasehold_host::log::Stderr;
 /// must not stop a wait or a held lock.
 #[derive(Clone)]
 pub(super) struct JobMessages {
-    lock: LeaseName,
+    lock: ResourceName,
     json: bool,
     quiet: bool,
     stderr: Arc<Stderr>,
@@ -25,7 +25,7 @@ pub(super) struct JobMessages {
 
 impl JobMessages {
     /// Creates a voice. `json` means that the log was started and writes JSON.
-    pub(super) fn new(lock: LeaseName, json: bool, stderr: Arc<Stderr>) -> Self {
+    pub(super) fn new(lock: ResourceName, json: bool, stderr: Arc<Stderr>) -> Self {
         Self {
             lock,
             json,

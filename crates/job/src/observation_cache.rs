@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, Claim, Declared, Identity, LeaseName, Revision, Token};
+use leasehold_core::election::{
+    BootTime, Claim, Declared, Identity, ResourceName, Revision, Token,
+};
 use leasehold_core::lock::{EntryState, Observation, Observations};
 use leasehold_mongodb::locker::Finished;
 use leasehold_status::directory::{make_directory, read_regular, replace_file, roots};
@@ -66,7 +68,7 @@ struct Line {
 
 impl ObservationCache {
     /// Reads the record for a lock of a store.
-    pub(super) fn of(lock: &LeaseName, store: &str) -> Self {
+    pub(super) fn of(lock: &ResourceName, store: &str) -> Self {
         // The location begins with the directory of the user, because each user's jobs have their
         // own.
         let places = roots().into_iter().rev().map(|root| root.join(DIRECTORY));
@@ -158,7 +160,7 @@ impl ObservationCache {
 
 /// Returns the name of the record: the lock's name and a hash of its deployment, database and
 /// collection, because two of them can have locks of one name.
-fn file_name(lock: &LeaseName, store: &str) -> String {
+fn file_name(lock: &ResourceName, store: &str) -> String {
     let mut hasher = DefaultHasher::new();
     (lock.as_str(), store).hash(&mut hasher);
     format!("{lock}@{:016x}", hasher.finish())
@@ -328,7 +330,7 @@ mod tests {
 
     #[test]
     fn each_lock_of_each_store_has_its_own_record() {
-        let name = |lock: &str, store| file_name(&LeaseName::new(lock).expect("legal"), store);
+        let name = |lock: &str, store| file_name(&ResourceName::new(lock).expect("legal"), store);
         assert_ne!(name("jobs", "h/a.c"), name("jobs", "h/b.c"));
         assert_ne!(name("jobs", "h/a.c"), name("other", "h/a.c"));
         assert!(name("jobs", "h/a.c").starts_with("jobs@"));

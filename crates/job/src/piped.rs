@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, give_back, held_line, release, renewed};
 use super::standard_input;
 use leasehold_clock as clock;
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, StopRequest, StopRequests, StopSignal, Stops};
 use leasehold_host::sink::Sink;
@@ -265,7 +265,7 @@ pub(super) fn print_line(line: &str) -> bool {
 }
 
 /// Returns the last line of `--report-exit-code`.
-pub(super) fn exit_line(lock: &LeaseName, code: u8) -> String {
+pub(super) fn exit_line(lock: &ResourceName, code: u8) -> String {
     format!(
         "{}\n",
         serde_json::json!({ "lock": lock.as_str(), "exit_code": code })

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use leasehold_mongodb::calls::AnsweredCall;
 
 use leasehold_clock as clock;
-use leasehold_core::election::{Identity, LeaseName};
+use leasehold_core::election::{Identity, ResourceName};
 use leasehold_core::lock::Notice;
 use leasehold_host::log::{ErrorThrottle, millis, shown};
 use leasehold_mongodb::locker::StoreHealth;
@@ -40,7 +40,7 @@ impl StoreState {
 
 /// Tracks the responses.
 pub(super) struct StoreAnswers {
-    lock: LeaseName,
+    lock: ResourceName,
     identity: Identity,
     retry_interval: Duration,
     reads: ErrorThrottle,
@@ -50,7 +50,7 @@ pub(super) struct StoreAnswers {
 
 impl StoreAnswers {
     pub(super) fn new(
-        lock: LeaseName,
+        lock: ResourceName,
         identity: Identity,
         retry_interval: Duration,
         state: watch::Sender<StoreState>,
@@ -161,7 +161,7 @@ mod tests {
 
     fn answers() -> (StoreAnswers, watch::Receiver<StoreState>) {
         let (sender, receiver) = watch::channel(StoreState::default());
-        let name = LeaseName::new("x").expect("legal");
+        let name = ResourceName::new("x").expect("legal");
         let identity = Identity::new("me").expect("legal");
         let answers = StoreAnswers::new(name, identity, Duration::from_secs(1), sender);
         (answers, receiver)

@@ -16,7 +16,7 @@ use super::observation_cache::ObservationCache;
 use super::piped::StandardInput;
 use super::store_answers::{StoreAnswers, StoreState, seconds};
 use leasehold_clock as clock;
-use leasehold_core::election::{Authority, BootTime, Identity, LeaseName, Timings, WallMillis};
+use leasehold_core::election::{Authority, BootTime, Identity, ResourceName, Timings, WallMillis};
 use leasehold_core::lock::{Ahead, End, QUEUE_MAX, Standing, Status};
 use leasehold_host::signals::{StopSignal, Stops};
 use leasehold_mongodb::locker::{Locker, waits_for_others};
@@ -97,7 +97,7 @@ pub(super) enum Waited {
 
 /// Monitors one attempt, and reports it.
 pub(super) struct Watcher {
-    name: LeaseName,
+    name: ResourceName,
     identity: Identity,
     voice: JobMessages,
     /// True if the acquisition is logged at level info, because the user requested it or because
@@ -408,7 +408,7 @@ mod tests {
     /// A machine that stops for a moment, for example, hides the moment at which the lock was held.
     #[tokio::test]
     async fn a_lock_that_is_lost_before_it_is_seen_to_be_held_ends_the_wait() {
-        let name = LeaseName::new("x").expect("legal");
+        let name = ResourceName::new("x").expect("legal");
         let identity = Identity::new("me").expect("legal");
         let nowhere = StoreOptions::new("mongodb://127.0.0.1:1/", identity.clone());
         let mut locker = Locker::start(LockerOptions::new(nowhere, name.clone()), NoLockSurfaces)

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::reconciler::{Label, LabelState};
 use leasehold_clock::boot_now;
-use leasehold_core::election::{LeaseName, Status};
+use leasehold_core::election::{ResourceName, Status};
 
 /// The gauge `leasehold_label_in_sync`, absent if labels are disabled.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl LabelInSync {
     /// # Errors
     /// If the name is not valid in Prometheus, which is a bug.
     pub fn new(
-        lease: &LeaseName,
+        lease: &ResourceName,
         status: watch::Receiver<Status>,
         state: watch::Receiver<LabelState>,
     ) -> Result<Self, prometheus::Error> {

@@ -17,7 +17,7 @@ use crate::event_loop::{LoopHandle, PreparedLoop};
 use crate::store::mongo::{MongoStore, StoreOptions};
 use crate::store::{DeploymentId, StoreInfo};
 use leasehold_core::election::{
-    Authority, Candidate, Claim, Election, Input, LeaseName, Status, Timings, Token, Tunables,
+    Authority, Candidate, Claim, Election, Input, ResourceName, Status, Timings, Token, Tunables,
     Watch,
 };
 use leasehold_core::trace::Kind;
@@ -29,7 +29,7 @@ pub struct ElectorOptions {
     /// The collection, the identity and the timings.
     pub store: StoreOptions,
     /// The lease.
-    pub lease: LeaseName,
+    pub lease: ResourceName,
     /// Time from the end of leadership to the release of the lease, for a
     /// workload that does not confirm that it has stopped
     /// ([`Elector::workload_done`]); 2 s by default.
@@ -52,7 +52,7 @@ pub struct ElectorOptions {
 
 impl ElectorOptions {
     /// A candidate for `lease` that remembers nothing.
-    pub fn new(store: StoreOptions, lease: LeaseName) -> Self {
+    pub fn new(store: StoreOptions, lease: ResourceName) -> Self {
         let Tunables {
             timings: _,
             handoff_delay,

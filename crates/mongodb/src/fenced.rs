@@ -16,7 +16,7 @@ use mongodb::options::{
     WriteConcern,
 };
 
-use leasehold_core::election::{LeaseName, Token};
+use leasehold_core::election::{ResourceName, Token};
 
 /// Field of a document that stores the newest token that wrote it.
 pub const FENCE: &str = "fence.token";
@@ -28,13 +28,13 @@ pub const FENCE_NAME: &str = "fence.name";
 /// The token of a lease or lock, with its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
-    name: LeaseName,
+    name: ResourceName,
     token: Token,
 }
 
 impl Fence {
     /// A fence by the `token` of the lease or lock `name`.
-    pub fn new(name: LeaseName, token: Token) -> Self {
+    pub fn new(name: ResourceName, token: Token) -> Self {
         Self { name, token }
     }
 }
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_fence_joins_whatever_the_update_is() {
-        let name = LeaseName::new("orders").expect("legal");
+        let name = ResourceName::new("orders").expect("legal");
         let fence = Fence::new(name, Token::new(7).expect("not negative"));
         let operators = |operators: Document| match update(operators, &fence) {
             UpdateModifications::Document(update) => update,

@@ -20,14 +20,14 @@
 //! each of their values in its own way.
 //!
 //! ```no_run
-//! use leasehold_mongodb::election::{Identity, LeaseName};
+//! use leasehold_mongodb::election::{Identity, ResourceName};
 //! use leasehold_mongodb::elector::{Elector, ElectorOptions};
 //! use leasehold_mongodb::store::mongo::StoreOptions;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let uri = "mongodb://localhost/?replicaSet=rs0";
 //! let store = StoreOptions::new(uri, Identity::new("host-1")?);
-//! let lease = LeaseName::new("orders-scheduler")?;
+//! let lease = ResourceName::new("orders-scheduler")?;
 //! let elector = Elector::start(ElectorOptions::new(store, lease));
 //! let mut status = elector.status();
 //! while elector.authority().is_none() {

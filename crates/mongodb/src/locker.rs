@@ -23,7 +23,7 @@ use crate::event_loop::{LoopHandle, PreparedLoop};
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::{LockClient, MongoLockStore};
 use crate::store::{Failure, StoreInfo};
-use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
+use leasehold_core::election::{Authority, BootTime, ResourceName, Token};
 use leasehold_core::lock::{
     End, Input, LockContender, LockMode, Loss, MinHold, Notice, Observations, OncePer, Options,
     Status,
@@ -37,7 +37,7 @@ pub struct LockerOptions {
     /// The collection, the identity and the timings.
     pub store: StoreOptions,
     /// The lock's name.
-    pub name: LeaseName,
+    pub name: ResourceName,
     /// The wanted mode; exclusive by default.
     pub mode: LockMode,
     /// Minimum hold of the place, even if the work ends or the process dies.
@@ -55,7 +55,7 @@ pub struct LockerOptions {
 
 impl LockerOptions {
     /// A contender for exclusive use of the lock that remembers nothing.
-    pub fn new(store: StoreOptions, name: LeaseName) -> Self {
+    pub fn new(store: StoreOptions, name: ResourceName) -> Self {
         Self {
             store,
             name,

@@ -12,7 +12,7 @@ mod pruning;
 use std::process::ExitCode;
 
 use leasehold_config::{ConfigError, LockConfig};
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 use leasehold_host::exit;
 use leasehold_host::log;
 use leasehold_mongodb::store::Failure;
@@ -47,7 +47,7 @@ pub enum LocksError {
     )]
     Unknown {
         /// Name of the lock.
-        name: LeaseName,
+        name: ResourceName,
         /// The last failure.
         failure: Failure,
     },
@@ -55,7 +55,7 @@ pub enum LocksError {
     #[error("lock {name}: the document of this name is not a lock: {why}")]
     NoLock {
         /// Name of the lock.
-        name: LeaseName,
+        name: ResourceName,
         /// Reason why the document is not a lock.
         why: String,
     },

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use leasehold_clock as clock;
 use leasehold_config::{ConfigError, LockConfig, nearest};
-use leasehold_core::election::{BootTime, Identity, LeaseName, Token};
+use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
 use leasehold_host::exit;
 use leasehold_host::log;
 use leasehold_host::signals::Exit;
@@ -43,7 +43,7 @@ use leasehold_cli::{run_to_end, say};
 #[derive(Debug)]
 pub struct RequestArgs {
     /// The lease.
-    pub name: LeaseName,
+    pub name: ResourceName,
     /// The request.
     pub kind: OperatorRequest,
     /// The token that the operator has seen; any if `None`.
@@ -125,7 +125,7 @@ pub enum OperatorError {
     )]
     Unknown {
         /// The lease.
-        name: LeaseName,
+        name: ResourceName,
         /// The last failure.
         failure: Failure,
     },
@@ -133,18 +133,18 @@ pub enum OperatorError {
     #[error("lease {name} does not exist{hint}")]
     Missing {
         /// The name.
-        name: LeaseName,
+        name: ResourceName,
         /// A similar name, or how to list the names.
         hint: String,
     },
     /// The document of this name is a lock.
     #[error("{0} is a lock, not a lease: leasehold locks shows it")]
-    Lock(LeaseName),
+    Lock(ResourceName),
     /// The document of this name is neither a lease nor a lock.
     #[error("lease {name}: the document of this name is not a lease: {why}")]
     Foreign {
         /// The name.
-        name: LeaseName,
+        name: ResourceName,
         /// The reason.
         why: String,
     },
@@ -281,7 +281,7 @@ impl Session {
     /// Returns the lease in a listing of this name.
     async fn lease(
         &self,
-        name: &LeaseName,
+        name: &ResourceName,
         entries: Vec<CollectionEntry>,
     ) -> Result<Box<LeaseRecord>, OperatorError> {
         match entries.into_iter().next().map(|entry| entry.content) {
@@ -296,7 +296,7 @@ impl Session {
     }
 
     /// Returns the error for a name that does not exist, with a similar name.
-    async fn missing(&self, name: &LeaseName) -> OperatorError {
+    async fn missing(&self, name: &ResourceName) -> OperatorError {
         let listed = self.collection.list(&Scope::All).await.unwrap_or_default();
         let names = listed.iter().map(|entry| entry.name.as_str());
         let hint = match nearest(name.as_str(), names) {

@@ -20,7 +20,7 @@ use serde::Serialize;
 pub use self::judge::{Judgement, Verdict, judge};
 use leasehold_cli::values::Output;
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, LeaseName, Role};
+use leasehold_core::election::{BootTime, ResourceName, Role};
 use leasehold_host::exit;
 use leasehold_status::directory::{JSON_FILE, read_regular, roots};
 use leasehold_status::render::StatusDocument;
@@ -157,7 +157,7 @@ fn directory_of(args: &StatusArgs) -> Result<PathBuf, String> {
     }
     match args.lease() {
         Some(lease) => {
-            let lease = LeaseName::new(lease).map_err(|e| format!("--lease: {e}"))?;
+            let lease = ResourceName::new(lease).map_err(|e| format!("--lease: {e}"))?;
             Ok(directory_of_lease(lease.as_str(), &roots()))
         }
         None => only_directory(&roots()),

@@ -29,7 +29,7 @@ pub use self::place::{closed_root, empty, exposure, make_directory, read_regular
 pub use self::predecessor::Unproven;
 pub use self::refused::DirectoryError;
 use leasehold_clock as clock;
-use leasehold_core::election::{Claim, Declared, LeaseName, Token};
+use leasehold_core::election::{Claim, Declared, ResourceName, Token};
 use leasehold_guard::claim_share::{PLACES_BEGIN, no_children};
 use leasehold_host::occupant::{self, Occupant};
 
@@ -67,7 +67,7 @@ const GUARD_POLL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct StatusDirectory {
     path: PathBuf,
-    lease: LeaseName,
+    lease: ResourceName,
     claim: File,
     /// Kept open for its lock, which is never shared.
     daemon: File,
@@ -126,7 +126,10 @@ impl StatusDirectory {
     ///
     /// # Errors
     /// [`DirectoryError`] if the directory cannot be created or written, or is in use.
-    pub fn open(path: &Path, lease: &LeaseName) -> Result<(Self, RecoveredState), DirectoryError> {
+    pub fn open(
+        path: &Path,
+        lease: &ResourceName,
+    ) -> Result<(Self, RecoveredState), DirectoryError> {
         Self::open_after(path, lease, Duration::ZERO, |_| {})
     }
 
@@ -140,7 +143,7 @@ impl StatusDirectory {
     /// Same as [`StatusDirectory::open`].
     pub fn open_after(
         path: &Path,
-        lease: &LeaseName,
+        lease: &ResourceName,
         patience: Duration,
         waiting: impl FnOnce(&[Occupant]),
     ) -> Result<(Self, RecoveredState), DirectoryError> {
@@ -364,7 +367,7 @@ pub fn status_file(directory: &Path) -> PathBuf {
 
 /// Returns the directory for `lease`: `configured`, else `/run/leasehold/<lease>`, or
 /// `$XDG_RUNTIME_DIR/leasehold/<lease>` if the latter cannot be created.
-pub fn default_directory(lease: &LeaseName, configured: Option<&Path>) -> PathBuf {
+pub fn default_directory(lease: &ResourceName, configured: Option<&Path>) -> PathBuf {
     let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
     let run_root = Path::new(RUN_ROOT);
     choose(lease, configured, run_root, user.as_deref(), can_be_made)
@@ -393,7 +396,7 @@ fn can_be_made(path: &Path) -> bool {
 }
 
 fn choose(
-    lease: &LeaseName,
+    lease: &ResourceName,
     configured: Option<&Path>,
     run_root: &Path,
     user_root: Option<&Path>,

@@ -6,13 +6,14 @@ use tokio::sync::watch;
 
 use super::render::Identification;
 use leasehold_core::election::{
-    Authority, BootTime, Identity, LeaseName, Role, Session, Status, TimingSettings, Timings, Token,
+    Authority, BootTime, Identity, ResourceName, Role, Session, Status, TimingSettings, Timings,
+    Token,
 };
 
 /// Returns the candidate `identity` for the lease `orders`.
 pub fn who(identity: &str) -> Identification {
     Identification {
-        lease: LeaseName::new("orders").expect("legal"),
+        lease: ResourceName::new("orders").expect("legal"),
         identity: Identity::new(identity).expect("legal"),
         boot_id: None,
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use leasehold_clock as clock;
 use leasehold_core::election::{
-    Authority, BootTime, HolderView, Identity, LeaseName, Role, Status, Token, WallMillis,
+    Authority, BootTime, HolderView, Identity, ResourceName, Role, Status, Token, WallMillis,
 };
 
 /// Schema version of `status.json`, which changes only if the meaning of a field changes.
@@ -23,7 +23,7 @@ const DATE_LAST: Duration = Duration::from_secs(253_402_300_799);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identification {
     /// The lease contended for.
-    pub lease: LeaseName,
+    pub lease: ResourceName,
     /// This candidate's name.
     pub identity: Identity,
     /// The id of the current boot; `None` if this system does not show it.

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::program::{KILLED_WITHIN, LeftoverProcess, success};
 use super::{DesiredPhase, Ordered, RECORDED_WITHIN, SupervisorOptions};
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, LeaseName, Terms, Token};
+use leasehold_core::election::{BootTime, ResourceName, Terms, Token};
 use leasehold_guard::claim_share::ClaimPlace;
 use leasehold_guard::{GuardedCommand, Termination};
 
@@ -48,7 +48,7 @@ pub(super) async fn lead(
     mut orders: watch::Receiver<Option<Ordered>>,
     token: Token,
     until: BootTime,
-    lease: LeaseName,
+    lease: ResourceName,
 ) -> LeftoverProcess {
     let overdue = tokio::time::sleep(until.since(clock::boot_now()) + KILLED_WITHIN);
     tokio::pin!(overdue);
@@ -76,7 +76,7 @@ pub(super) async fn lead(
 }
 
 /// Kills the on_lead hook, and waits briefly for its end.
-async fn end(hook: GuardedCommand, lease: &LeaseName) -> LeftoverProcess {
+async fn end(hook: GuardedCommand, lease: &ResourceName) -> LeftoverProcess {
     let mut left = LeftoverProcess::default();
     hook.kill();
     if left.outlast(hook, Duration::ZERO).await.is_none() {
@@ -87,7 +87,7 @@ async fn end(hook: GuardedCommand, lease: &LeaseName) -> LeftoverProcess {
 
 /// Logs the end of a hook; `None` means that it was killed and has not ended. Returns true if it
 /// exited 0.
-pub(super) fn report(lease: &LeaseName, hook: &'static str, ended: Option<Termination>) -> bool {
+pub(super) fn report(lease: &ResourceName, hook: &'static str, ended: Option<Termination>) -> bool {
     let unkillable = || Err("it was killed and has not ended".to_owned());
     let ended = ended.map_or_else(unkillable, success);
     match &ended {
@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_hook_that_cannot_be_killed_holds_up_its_end_no_longer_than_a_moment() {
-        let lease = LeaseName::new("orders").expect("legal");
+        let lease = ResourceName::new("orders").expect("legal");
         let (_orders, ordered) = Orders::channel();
         // Without an order in force, the claim no longer leads.
         let (hook, _progress) = GuardedCommand::stand_in();

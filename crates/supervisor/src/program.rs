@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_clock as clock;
-use leasehold_core::election::{Identity, LeaseName, Token};
+use leasehold_core::election::{Identity, ResourceName, Token};
 use leasehold_guard::{Command, CommandProgress, GuardedCommand, Termination, Terms};
 use leasehold_host::cause::not_executed;
 
@@ -17,7 +17,7 @@ pub(super) const KILLED_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Program {
     /// LEASEHOLD_LEASE.
-    pub lease: LeaseName,
+    pub lease: ResourceName,
     /// LEASEHOLD_IDENTITY.
     pub identity: Identity,
     /// LEASEHOLD_STATUS_FILE.
@@ -135,7 +135,7 @@ mod tests {
 
     fn program() -> Program {
         Program {
-            lease: LeaseName::new("orders").expect("legal"),
+            lease: ResourceName::new("orders").expect("legal"),
             identity: Identity::new("a").expect("legal"),
             status_file: PathBuf::from("/nowhere/status.json"),
         }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use crate::clock;
-use crate::election::{LeaseName, Status, Timings};
+use crate::election::{ResourceName, Status, Timings};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
 use crate::publish::directory::{StatusDirectory, closed_root, exposure};
@@ -31,7 +31,7 @@ const REPEAT_MIN: Duration = Duration::from_secs(10);
 
 /// Warns if other users cannot read the status, or could replace the status files or the claim
 /// record.
-pub(super) fn log_exposure(lease: &LeaseName, directory: &Path) {
+pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
     if let Some(root) = closed_root(directory) {
         let root = root.display();
         warn!(
@@ -66,7 +66,7 @@ pub(super) fn log_exposure(lease: &LeaseName, directory: &Path) {
 }
 
 /// Returns the candidate's deployment, if an earlier process recorded it.
-pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> KnownHome {
+pub(super) fn known_home(lease: &ResourceName, directory: &StatusDirectory) -> KnownHome {
     let file = directory.deployment_file();
     let deployment = directory.deployment().unwrap_or_else(|error| {
         warn!(
@@ -85,7 +85,7 @@ pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> Know
 /// Logs writes of the status files that do not return within the interval between two rewrites, at
 /// growing intervals.
 pub(super) async fn watch(
-    lease: LeaseName,
+    lease: ResourceName,
     directory: PathBuf,
     progress: WriteProgress,
     timings: watch::Receiver<Timings>,

@@ -12,7 +12,7 @@ use crate::cli::UNSUPPORTED;
 use crate::cli::store_elections::Needed;
 use crate::clock;
 use crate::config::{Config, Watch};
-use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Timings, Transition};
+use crate::election::{HolderView, Notice, Reason, ResourceName, Status, Timings, Transition};
 use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
@@ -22,7 +22,7 @@ use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreInfo};
 
 /// Writes the log of one candidate.
 pub(super) struct Reporter {
-    lease: LeaseName,
+    lease: ResourceName,
     timings: watch::Receiver<Timings>,
     reads: ErrorThrottle,
     writes: ErrorThrottle,
@@ -53,7 +53,7 @@ struct Stream {
 }
 
 impl Reporter {
-    pub(super) fn new(lease: LeaseName, timings: watch::Receiver<Timings>) -> Self {
+    pub(super) fn new(lease: ResourceName, timings: watch::Receiver<Timings>) -> Self {
         Self {
             lease,
             timings,
@@ -420,7 +420,7 @@ impl Reporter {
 }
 
 /// Logs that the claim of the status directory is locked, which may end soon.
-pub(super) fn directory_locked(lease: &LeaseName, directory: &Path, by: &[Occupant]) {
+pub(super) fn directory_locked(lease: &ResourceName, directory: &Path, by: &[Occupant]) {
     let (directory, locked_by) = (directory.display(), named(by));
     if by.iter().all(|process| process.is_leasehold) {
         info!(

@@ -8,7 +8,7 @@ use crate::publish::directory::RecoveredState;
 use crate::publish::fixture::{self, leader, token};
 use crate::publish::render::StatusDocument;
 
-fn orders() -> crate::election::LeaseName {
+fn orders() -> crate::election::ResourceName {
     fixture::who("me").lease
 }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use leasehold_mongodb::election::{Identity, LeaseName, TimingSettings, Timings, Token};
+use leasehold_mongodb::election::{Identity, ResourceName, TimingSettings, Timings, Token};
 use leasehold_mongodb::fenced::{self, Fence, FencedError};
 use leasehold_mongodb::locker::Lock;
 use leasehold_mongodb::store::mongo::StoreOptions;
@@ -68,7 +68,7 @@ impl Embedder {
         options.collection = LOCKS.to_owned();
         options.timings = self.timings()?;
         options.trace = Some(Trace::open(&self.trace)?);
-        let lock = Lock::new(options, LeaseName::new(self.lock.clone())?);
+        let lock = Lock::new(options, ResourceName::new(self.lock.clone())?);
         let guard = lock.acquire().await?;
         let Some(authority) = guard.authority() else {
             return Err("lost at once".into());
@@ -93,7 +93,7 @@ impl Embedder {
         }
         let change = doc! { "$inc": { "count": 1 } };
         let call = boottime_ns();
-        let fence = Fence::new(LeaseName::new(self.lock.clone())?, token);
+        let fence = Fence::new(ResourceName::new(self.lock.clone())?, token);
         let late = fenced::update_one(&effects, doc! { "_id": DOCUMENT }, change, &fence).await;
         writes.line(token, call, &late)?;
         Ok(released?)
@@ -148,7 +148,7 @@ impl Resident {
             let uri = std::fs::read_to_string(&self.uri_file)?;
             let mut options = StoreOptions::new(uri, Identity::new(self.name.clone())?);
             options.collection = self.name.clone();
-            let lock = Lock::new(options, LeaseName::new(self.name.clone())?);
+            let lock = Lock::new(options, ResourceName::new(self.name.clone())?);
             loop {
                 // Faults of the store make both fail, and the next attempt is another one.
                 if let Ok(guard) = lock.acquire().await {

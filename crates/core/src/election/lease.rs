@@ -15,7 +15,7 @@ pub const IDENTITY_LENGTH_MAX: usize = 253;
 
 /// The name of a lease: 1–63 characters that form a valid Kubernetes label value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LeaseName(Arc<str>);
+pub struct ResourceName(Arc<str>);
 
 /// An error about an invalid name, with the accepted format.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-impl LeaseName {
+impl ResourceName {
     /// Checks a name.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ macro_rules! text {
     };
 }
 
-text! { LeaseName Identity }
+text! { ResourceName Identity }
 
 /// Source of the election's random ids: the kernel in the daemon, a seeded generator in the
 /// simulator.
@@ -369,11 +369,11 @@ mod tests {
     fn names_are_label_values() {
         let (longest, too_long) = ("x".repeat(63), "x".repeat(64));
         for name in ["a", "orders-scheduler", "ns.release", "A_b-c.9", &longest] {
-            let legal = LeaseName::new(name).expect("legal");
+            let legal = ResourceName::new(name).expect("legal");
             assert_eq!(legal.to_string(), name);
         }
         for name in ["", "-a", "a-", ".", "a b", "ü", "a/b", "..", &too_long] {
-            assert_eq!(LeaseName::new(name).expect_err("not legal").value, name);
+            assert_eq!(ResourceName::new(name).expect_err("not legal").value, name);
         }
     }
 

@@ -1,10 +1,10 @@
 use super::*;
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 use leasehold_metrics::fixture::who;
 
 fn requests() -> Requests {
     let who = Identification {
-        lease: LeaseName::new("shop.orders").unwrap(),
+        lease: ResourceName::new("shop.orders").unwrap(),
         ..who("orders-0")
     };
     let pod = Pod::new("orders-0", "shop", "0d5f-1").unwrap();

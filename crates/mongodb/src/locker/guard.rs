@@ -17,7 +17,7 @@ use crate::fenced::{self, Fence, FencedError};
 use crate::store::Failure;
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::LockClient;
-use leasehold_core::election::{Authority, LeaseName, Token};
+use leasehold_core::election::{Authority, ResourceName, Token};
 use leasehold_core::lock::{
     End, LockMode, Loss, MinHold, Notice, Observations, OncePer, Slots, Standing, Status, WorkKey,
 };
@@ -31,14 +31,14 @@ use leasehold_core::lock::{
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use leasehold_mongodb::election::{Identity, LeaseName};
+/// use leasehold_mongodb::election::{Identity, ResourceName};
 /// use leasehold_mongodb::locker::Lock;
 /// use leasehold_mongodb::store::mongo::StoreOptions;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let uri = "mongodb://localhost/?replicaSet=rs0";
 /// let store = StoreOptions::new(uri, Identity::new("host-1")?);
-/// let lock = Lock::new(store, LeaseName::new("nightly-report")?);
+/// let lock = Lock::new(store, ResourceName::new("nightly-report")?);
 /// let guard = lock.acquire_within(Duration::from_secs(60)).await?;
 /// for page in 0..3 {
 ///     let Some(authority) = guard.authority() else {
@@ -127,7 +127,7 @@ impl LockSurfaces for SaveObservations {
 
 impl Lock {
     /// The exclusive lock of this name.
-    pub fn new(store: StoreOptions, name: LeaseName) -> Self {
+    pub fn new(store: StoreOptions, name: ResourceName) -> Self {
         Self {
             client: LockClient::new(store.clone()),
             options: LockerOptions::new(store, name),
@@ -264,7 +264,7 @@ pub struct LockGuard {
     renew_deadline: Duration,
     /// Maximum time to wait for the withdrawal of an acquisition that failed.
     withdrawal_max: Duration,
-    name: LeaseName,
+    name: ResourceName,
     mode: LockMode,
     /// True once the program has the guard, so that work may have begun under it.
     may_have_begun: bool,

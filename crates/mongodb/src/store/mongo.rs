@@ -43,7 +43,7 @@ use self::hints::Hints;
 use self::ignored_request::IgnoredRequest;
 use self::roll_call::RollCallId;
 use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
-use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Timings};
+use leasehold_core::election::{Found, Operation, Outcome, ResourceName, Timings};
 
 /// A lease in a MongoDB collection.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ impl fmt::Debug for MongoStore {
 }
 
 struct LeaseInner {
-    lease: LeaseName,
+    lease: ResourceName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<StoreEvent>,
     /// Notified when another change stream is wanted.
@@ -78,7 +78,7 @@ impl MongoStore {
     /// Creates a store that connects at first use and sends its events to `news`.
     pub fn new(
         options: StoreOptions,
-        lease: LeaseName,
+        lease: ResourceName,
         news: mpsc::Sender<StoreEvent>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let hints = Arc::new(Hints::new(options.watch));

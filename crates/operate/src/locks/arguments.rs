@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use leasehold_cli::keys::{Configuration, LocksKeys};
 use leasehold_cli::values::{Output, between, name, timeout};
 use leasehold_config::Sources;
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 
 /// Maximum of `--unused-for`: ten years.
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
@@ -54,7 +54,7 @@ pub(super) struct BreakArgs {
     connection: Connection,
     /// Name of the lock
     #[arg(value_parser = name)]
-    pub(super) name: LeaseName,
+    pub(super) name: ResourceName,
     /// Remove all holders, live ones too (unsafe: two may then hold the lock); asks for confirmation
     #[arg(long)]
     pub(super) force: bool,

@@ -12,7 +12,7 @@ use crate::ToolError;
 use leasehold_cli::OutputError;
 use leasehold_cli::{answer, say};
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, Claim, LeaseName, Revision};
+use leasehold_core::election::{BootTime, Claim, ResourceName, Revision};
 use leasehold_core::lock::{
     Ending, Entry, EntryState, EntryVersion, Found, LockDocument, Observations, Observer, Operation,
 };
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The lock that an operator breaks.
 pub(super) struct Target<'a> {
     pub(super) store: MongoLockStore,
-    pub(super) name: &'a LeaseName,
+    pub(super) name: &'a ResourceName,
     pub(super) calls: &'a Calls<'a>,
     /// Maximum time of a read.
     pub(super) round_trip: Duration,

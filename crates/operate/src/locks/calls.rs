@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::LocksError;
 use leasehold_clock as clock;
 use leasehold_config::LockConfig;
-use leasehold_core::election::{BootTime, LeaseName};
+use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_core::lock::{Found, Operation, Outcome};
 use leasehold_mongodb::store::mongo::lock::{Listed, MongoLockStore, MongoLocks};
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy, Store as _};
@@ -113,7 +113,7 @@ impl<'a> Calls<'a> {
     /// again, which decides whether the write is repeated.
     pub(super) async fn write<F>(
         &self,
-        (doing, name): (&'static str, &LeaseName),
+        (doing, name): (&'static str, &ResourceName),
         send: impl Fn() -> F,
         reread: impl AsyncFn(BootTime) -> Result<Reread, LocksError>,
     ) -> Result<WriteResult, LocksError>

@@ -6,7 +6,7 @@ use super::LocksError;
 use super::calls::{Calls, Reread, WriteResult};
 use crate::ToolError;
 use leasehold_cli::{answer, say};
-use leasehold_core::election::{BootTime, LeaseName};
+use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_core::lock::{Ending, Entry, EntryVersion, Found, LockDocument, Operation};
 use leasehold_host::exit;
 use leasehold_mongodb::store::Store as _;
@@ -24,7 +24,7 @@ pub(super) async fn run(
         let Found::Lock(document) = listed.found else {
             continue;
         };
-        if let (true, Ok(name)) = (is_idle(&document), LeaseName::new(listed.name)) {
+        if let (true, Ok(name)) = (is_idle(&document), ResourceName::new(listed.name)) {
             let idle = Idle {
                 calls,
                 store: locks.lock(name.clone()),
@@ -68,7 +68,7 @@ enum Age {
 struct Idle<'a> {
     calls: &'a Calls<'a>,
     store: MongoLockStore,
-    name: LeaseName,
+    name: ResourceName,
     unused_millis: i64,
 }
 

@@ -8,7 +8,7 @@ use super::web::arguments::{self as web, WebArgs};
 use super::{Author, OperatorRequest, REASON_MAX, RequestArgs, is_reason};
 use leasehold_cli::keys::{Configuration, LeasesKeys};
 use leasehold_cli::values::{Output, between, identity, name, timeout};
-use leasehold_core::election::{Identity, LeaseName, RESERVATION_MAX, Token};
+use leasehold_core::election::{Identity, RESERVATION_MAX, ResourceName, Token};
 
 /// Maximum of `--observe`: the longest lease duration.
 const OBSERVE_MAX: Duration = Duration::from_secs(3600);
@@ -136,7 +136,7 @@ pub struct DescribeArgs {
     query: Query,
     /// Name of the lease
     #[arg(value_parser = name)]
-    pub(super) name: LeaseName,
+    pub(super) name: ResourceName,
     /// Ask all candidates to report; takes 3s and the right to update
     #[arg(long)]
     pub(super) candidates: bool,
@@ -151,7 +151,7 @@ pub struct WriteArgs {
     query: Query,
     /// Name of the lease
     #[arg(value_parser = name)]
-    pub(super) name: LeaseName,
+    pub(super) name: ResourceName,
     /// Author of the request, recorded in the lease [default: USER@HOST]
     #[arg(long, value_name = "WHO", value_parser = identity)]
     by: Option<Identity>,

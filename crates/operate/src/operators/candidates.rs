@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::observed::lease;
 use super::{OperatorError, Session};
 use leasehold_clock as clock;
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, LiveView, Present, ViewEvent};
@@ -19,7 +19,7 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 pub(super) async fn candidates(
     session: &Session,
     view: &mut LiveView,
-    name: &LeaseName,
+    name: &ResourceName,
     complete: impl Fn(&[Present]) -> bool,
 ) -> Result<Vec<Present>, OperatorError> {
     let call = ActionId::random(&mut KernelRandomness);

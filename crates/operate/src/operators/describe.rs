@@ -14,7 +14,7 @@ use super::render::{self, Instant, because, renewed, short};
 use crate::ToolError;
 use crate::table::text;
 use leasehold_cli::answer;
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 use leasehold_host::exit;
 use leasehold_mongodb::store::mongo::operators::{
     LeaseRecord, Present, RequestEffect, Scope, ViewEvent,
@@ -23,7 +23,7 @@ use leasehold_status::render::date;
 
 pub(super) async fn run(
     session: &Session,
-    name: &LeaseName,
+    name: &ResourceName,
     observe: Duration,
     with_candidates: bool,
 ) -> Result<u8, ToolError> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Session;
 use crate::ToolError;
 use leasehold_cli::answer;
-use leasehold_core::election::{LeaseName, Token};
+use leasehold_core::election::{ResourceName, Token};
 
 /// The answer of a command that writes to a lease.
 pub(super) struct CommandOutcome {
@@ -40,7 +40,7 @@ impl CommandOutcome {
     }
 
     /// Returns the answer as JSON.
-    pub(super) fn object(&self, name: &LeaseName, action: &str) -> Value {
+    pub(super) fn object(&self, name: &ResourceName, action: &str) -> Value {
         let leader = self
             .leader
             .as_ref()
@@ -59,7 +59,7 @@ impl CommandOutcome {
     pub(super) fn print(
         &self,
         session: &Session,
-        name: &LeaseName,
+        name: &ResourceName,
         action: &str,
     ) -> Result<u8, ToolError> {
         let text = match session.json {

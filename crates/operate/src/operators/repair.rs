@@ -11,7 +11,7 @@ use super::outcome::CommandOutcome;
 use super::{Author, OperatorError, Session, say};
 use crate::ToolError;
 use leasehold_clock as clock;
-use leasehold_core::election::{LEASE_DURATION_MIN, LeaseName, Revision, Timings, Token};
+use leasehold_core::election::{LEASE_DURATION_MIN, ResourceName, Revision, Timings, Token};
 use leasehold_host::exit;
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::mongo::operators::{
@@ -25,7 +25,7 @@ const DOING: &str = "repair the lease";
 
 pub(super) async fn run(
     session: &Session,
-    name: &LeaseName,
+    name: &ResourceName,
     at_least: Token,
     create: bool,
     author: Author,
@@ -126,7 +126,7 @@ fn change(
 
 async fn created(
     session: &Session,
-    name: &LeaseName,
+    name: &ResourceName,
     token: Token,
     action: &OperatorAction,
 ) -> Result<CommandOutcome, OperatorError> {
@@ -152,7 +152,7 @@ async fn created(
 
 async fn raised(
     session: &Session,
-    name: &LeaseName,
+    name: &ResourceName,
     lease: &LeaseRecord,
     at_least: Token,
     action: &OperatorAction,
@@ -188,7 +188,7 @@ async fn raised(
     }
 }
 
-fn not_written(name: &LeaseName, outcome: Acted, failure: Option<Failure>) -> OperatorError {
+fn not_written(name: &ResourceName, outcome: Acted, failure: Option<Failure>) -> OperatorError {
     let failure =
         failure.unwrap_or_else(|| Failure::new("MongoDB did not answer", "run leasehold check"));
     match outcome {

@@ -21,7 +21,7 @@ use super::render::short;
 use super::{Author, OperatorError, OperatorRequest, RequestArgs, Session, say};
 use crate::ToolError;
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, Identity, LeaseName, Token};
+use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::randomness::KernelRandomness;
@@ -80,7 +80,7 @@ pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, To
 }
 
 /// Returns the state of a request when this command stops waiting for it, and how to withdraw it.
-fn interrupted(stage: Stage, kind: &OperatorRequest, name: &LeaseName) -> String {
+fn interrupted(stage: Stage, kind: &OperatorRequest, name: &ResourceName) -> String {
     match (stage, kind) {
         (Stage::Deciding, _) => "nothing written".to_owned(),
         (Stage::Writing, OperatorRequest::StepDown | OperatorRequest::Transfer { .. }) => format!(
@@ -171,7 +171,7 @@ async fn held_already(
     session: &Session,
     view: &mut LiveView,
     mut observed: Observed,
-    name: &LeaseName,
+    name: &ResourceName,
     to: &Identity,
 ) -> CommandOutcome {
     let refused = |message: String| {
@@ -214,7 +214,7 @@ async fn held_already(
 async fn no_candidate(
     session: &Session,
     view: &mut LiveView,
-    name: &LeaseName,
+    name: &ResourceName,
     kind: &OperatorRequest,
 ) -> Result<Option<CommandOutcome>, OperatorError> {
     let OperatorRequest::Transfer {
@@ -262,7 +262,7 @@ enum WriteSent {
 /// Writes the request until its outcome is known. If the lease changed meanwhile, decides again.
 async fn write(
     session: &Session,
-    name: &LeaseName,
+    name: &ResourceName,
     (kind, seen): (&OperatorRequest, Option<Token>),
     author: Author,
     lease: &mut Box<LeaseRecord>,
@@ -352,7 +352,7 @@ async fn write(
 /// Reads the lease; `None` if MongoDB does not answer.
 async fn reread(
     session: &Session,
-    name: &LeaseName,
+    name: &ResourceName,
 ) -> Result<Option<Box<LeaseRecord>>, OperatorError> {
     match session.collection.read(name.as_str()).await {
         Ok(entry) => session
@@ -381,7 +381,7 @@ pub(super) fn action(kind: &OperatorRequest) -> ActionKind {
 async fn waited(
     session: &Session,
     view: &mut LiveView,
-    name: &LeaseName,
+    name: &ResourceName,
     mut progress: Progress,
     listener: Listener<'_>,
 ) -> Result<CommandOutcome, OperatorError> {
@@ -426,7 +426,11 @@ async fn waited(
 }
 
 /// Reads the lease before its holder is reported as expired, because the stream may be stale.
-async fn checked(session: &Session, name: &LeaseName, progress: &mut Progress) -> RequestProgress {
+async fn checked(
+    session: &Session,
+    name: &ResourceName,
+    progress: &mut Progress,
+) -> RequestProgress {
     let read = session.collection.read(name.as_str()).await;
     let now = clock::boot_now();
     let Ok(entry) = read else {

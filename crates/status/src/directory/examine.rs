@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
 use super::{DAEMON_FILE, DirectoryError, place, user_root};
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 use leasehold_host::occupant::{self, Occupant};
 
 /// A usable status directory.
@@ -58,7 +58,7 @@ pub fn examine(path: &Path) -> Result<Examined, DirectoryError> {
 
 /// Returns the directory that a daemon would choose for `lease`, as [`super::default_directory`]
 /// does, but creates none.
-pub fn intended_directory(lease: &LeaseName, configured: Option<&Path>) -> PathBuf {
+pub fn intended_directory(lease: &ResourceName, configured: Option<&Path>) -> PathBuf {
     let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
     let usable = |path: &Path| examine(path).is_ok();
     let run_root = Path::new(super::RUN_ROOT);

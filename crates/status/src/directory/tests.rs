@@ -11,8 +11,8 @@ pub(super) fn token(n: i64) -> Token {
     Token::new(n).unwrap()
 }
 
-pub(super) fn orders() -> LeaseName {
-    LeaseName::new("orders").unwrap()
+pub(super) fn orders() -> ResourceName {
+    ResourceName::new("orders").unwrap()
 }
 
 /// Opens a directory that is not in use. A child that another test has forked holds every lock of
@@ -21,7 +21,7 @@ fn opened(path: &Path) -> (StatusDirectory, RecoveredState) {
     opened_for(&orders(), path)
 }
 
-fn opened_for(lease: &LeaseName, path: &Path) -> (StatusDirectory, RecoveredState) {
+fn opened_for(lease: &ResourceName, path: &Path) -> (StatusDirectory, RecoveredState) {
     for _ in 0..10_000 {
         match StatusDirectory::open(path, lease) {
             Err(DirectoryError::Locked { .. }) => {
@@ -51,7 +51,7 @@ fn the_longest_record_fits() {
     let place = tempfile::tempdir().unwrap();
     let (mut directory, _) = opened(place.path());
     (directory.inode, directory.device) = (u64::MAX, u64::MAX);
-    directory.lease = LeaseName::new("x".repeat(63)).unwrap();
+    directory.lease = ResourceName::new("x".repeat(63)).unwrap();
     directory.boot_id = Some("01234567-0123-0123-0123-0123456789ab".to_owned());
     let hour = leasehold_core::election::LEASE_DURATION_MAX;
     directory
@@ -70,7 +70,7 @@ fn the_state_of_another_lease_is_discarded() {
         .unwrap();
     fs::write(directory.deployment_file(), "{}").unwrap();
     drop(directory);
-    let billing = LeaseName::new("billing").unwrap();
+    let billing = ResourceName::new("billing").unwrap();
     let (directory, memory) = opened_for(&billing, place.path());
     let discarded = RecoveredState {
         other_lease: true,
@@ -229,7 +229,7 @@ fn a_claim_file_that_is_a_link_is_not_followed() {
 #[test]
 fn the_runtime_directory_of_the_user_is_the_second_choice() {
     let place = tempfile::tempdir().unwrap();
-    let lease = LeaseName::new("orders").unwrap();
+    let lease = ResourceName::new("orders").unwrap();
     let run = place.path().join("run");
     let user = place.path().join("user");
     let chosen = choose(&lease, None, &run, Some(&user), can_be_made);

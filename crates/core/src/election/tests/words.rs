@@ -18,7 +18,7 @@ fn roles_and_reasons_are_closed_lists_of_words() {
 
 #[test]
 fn names_and_numbers_are_shown_as_they_are() {
-    let name = LeaseName::new("orders").expect("legal");
+    let name = ResourceName::new("orders").expect("legal");
     assert_eq!([name.as_str(), &name.to_string()], ["orders"; 2]);
     let host = identity("host-1");
     assert_eq!([host.as_str(), &host.to_string()], ["host-1"; 2]);
@@ -31,7 +31,7 @@ fn names_and_numbers_are_shown_as_they_are() {
 
 #[test]
 fn a_refused_name_is_shown_with_what_would_be_accepted() {
-    let refused = LeaseName::new("a b").expect_err("a blank");
+    let refused = ResourceName::new("a b").expect_err("a blank");
     let text = refused.to_string();
     let expected = "\"a b\" is not accepted: expected 1 to 63";
     assert!(text.starts_with(expected), "{text}");

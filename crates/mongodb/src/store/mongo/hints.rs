@@ -24,7 +24,7 @@ use super::options::WatchMode;
 use super::{document, lock, outcome, refusals};
 use crate::randomness::KernelRandomness;
 use crate::store::{Failure, RetryPolicy};
-use leasehold_core::election::{BootTime, LeaseName, Operation, Randomness};
+use leasehold_core::election::{BootTime, Operation, Randomness, ResourceName};
 
 /// Size of the collection in bytes: some three hundred hints. A cursor that falls further behind is
 /// reopened.
@@ -162,7 +162,7 @@ impl Hints {
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,
-        name: &LeaseName,
+        name: &ResourceName,
         await_max: Duration,
     ) -> Result<RawBatchCursor, HintsRefusal> {
         let hints = collection(leases);
@@ -183,7 +183,7 @@ impl Hints {
     async fn opened(
         &self,
         hints: &Collection<Document>,
-        name: &LeaseName,
+        name: &ResourceName,
         await_max: Duration,
     ) -> Result<RawBatchCursor, HintsRefusal> {
         let mut cursor = tail(hints, self.filter(name), await_max).await;
@@ -199,7 +199,7 @@ impl Hints {
     }
 
     /// Leaves a hint in the background.
-    pub(super) fn leave(self: &Arc<Self>, deployment: &Arc<Deployment>, name: &LeaseName) {
+    pub(super) fn leave(self: &Arc<Self>, deployment: &Arc<Deployment>, name: &ResourceName) {
         if !self.are_left() {
             return;
         }
@@ -246,11 +246,11 @@ impl Hints {
         let _ = tokio::time::timeout(SENT_MAX, all).await;
     }
 
-    fn filter(&self, name: &LeaseName) -> Document {
+    fn filter(&self, name: &ResourceName) -> Document {
         doc! { "name": name.as_str(), "by": { "$ne": lock(&self.state).by } }
     }
 
-    fn hint(&self, name: Option<&LeaseName>) -> Document {
+    fn hint(&self, name: Option<&ResourceName>) -> Document {
         let name = name.map_or(Bson::Null, |name| name.as_str().into());
         doc! { "_id": id(), "name": name, "by": lock(&self.state).by, "at": now() }
     }

@@ -31,7 +31,7 @@ use super::follow;
 use super::history::{self, PastHolder};
 use super::options::StoreOptions;
 use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
-use leasehold_core::election::{Claim, LeaseName};
+use leasehold_core::election::{Claim, ResourceName};
 use leasehold_core::lock::{Found, Hint, Operation, Outcome};
 
 /// Maximum number of locks in a listing. For more, operators filter in the database.
@@ -52,7 +52,7 @@ impl fmt::Debug for MongoLockStore {
 }
 
 struct LockInner {
-    name: LeaseName,
+    name: ResourceName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
@@ -87,7 +87,7 @@ impl MongoLockStore {
     /// Creates a store that connects at first use and sends its events to `news`.
     pub fn new(
         options: StoreOptions,
-        name: LeaseName,
+        name: ResourceName,
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let monitoring = Monitoring::of_locks(&options.timings);
@@ -97,7 +97,7 @@ impl MongoLockStore {
 
     fn sharing(
         deployment: Arc<Deployment>,
-        name: LeaseName,
+        name: ResourceName,
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
         client: Option<OpenClient>,
     ) -> Self {
@@ -343,7 +343,7 @@ impl MongoLocks {
     }
 
     /// Returns one lock of the collection, for reads and single writes by the same client.
-    pub fn lock(&self, name: LeaseName) -> MongoLockStore {
+    pub fn lock(&self, name: ResourceName) -> MongoLockStore {
         // No change stream is opened, so there are no events.
         let (news, _) = mpsc::channel(1);
         MongoLockStore::sharing(Arc::clone(&self.deployment), name, news, None)

@@ -38,7 +38,7 @@ use super::hints;
 use super::options::StoreOptions;
 use super::roll_call;
 use crate::store::{Answer, Failure, StoreInfo};
-use leasehold_core::election::{LeaseName, Revision};
+use leasehold_core::election::{ResourceName, Revision};
 
 /// Maximum number of documents in a listing. For more, operators filter in the database.
 pub const LISTED_MAX: usize = 10_000;
@@ -51,7 +51,7 @@ pub enum Scope {
     /// All documents.
     All,
     /// One document.
-    One(LeaseName),
+    One(ResourceName),
 }
 
 impl Scope {
@@ -133,7 +133,7 @@ impl MongoCollection {
     /// Writes an action into the lease, if it is unchanged since it was `seen`.
     pub async fn act(
         &self,
-        name: &LeaseName,
+        name: &ResourceName,
         seen: &LeaseRecord,
         action: &OperatorAction,
     ) -> Answer<Acted> {
@@ -152,7 +152,7 @@ impl MongoCollection {
     }
 
     /// Asks the candidates of a lease to report; see [`LeaseRecord::roll_call`].
-    pub async fn call_roll(&self, name: &LeaseName, call: ActionId) -> Answer<Acted> {
+    pub async fn call_roll(&self, name: &ResourceName, call: ActionId) -> Answer<Acted> {
         let called = self
             .write(roll_call::call(name.as_str(), call.bytes()))
             .await;
@@ -161,7 +161,7 @@ impl MongoCollection {
     }
 
     /// Removes a roll call from the lease.
-    pub async fn end_roll_call(&self, name: &LeaseName, call: ActionId) -> Answer<Acted> {
+    pub async fn end_roll_call(&self, name: &ResourceName, call: ActionId) -> Answer<Acted> {
         self.write(roll_call::end(name.as_str(), call.bytes()))
             .await
     }
@@ -170,7 +170,7 @@ impl MongoCollection {
     /// document of this name exists.
     pub async fn create(
         &self,
-        name: &LeaseName,
+        name: &ResourceName,
         revision: Revision,
         action: &OperatorAction,
     ) -> Answer<Acted> {
@@ -196,7 +196,7 @@ impl MongoCollection {
     }
 
     /// Reports an applied write to candidates that follow hints.
-    async fn hint(&self, name: &LeaseName, answer: &Answer<Acted>) {
+    async fn hint(&self, name: &ResourceName, answer: &Answer<Acted>) {
         if answer.outcome == Acted::Applied {
             hints::leave_for_operator(Arc::clone(&self.deployment), name.to_string()).await;
         }

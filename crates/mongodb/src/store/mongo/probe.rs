@@ -36,7 +36,7 @@ use super::options::StoreOptions;
 use super::outcome;
 use super::tls;
 use crate::store::{FailoverSettings, Failure, RetryPolicy};
-use leasehold_core::election::{BootTime, Found, LeaseName};
+use leasehold_core::election::{BootTime, Found, ResourceName};
 
 /// Value of `_id` that every MongoDB server refuses: an array.
 const REFUSED_ID: [&str; 1] = ["leasehold check"];
@@ -44,7 +44,7 @@ const REFUSED_ID: [&str; 1] = ["leasehold check"];
 /// A deployment that is examined for one lease.
 pub struct StoreProbe {
     deployment: Arc<Deployment>,
-    lease: LeaseName,
+    lease: ResourceName,
 }
 
 impl fmt::Debug for StoreProbe {
@@ -113,7 +113,7 @@ pub fn requires_login(failure: &Failure) -> bool {
 
 impl StoreProbe {
     /// Creates a probe that connects at its first use.
-    pub fn new(options: StoreOptions, lease: LeaseName) -> Self {
+    pub fn new(options: StoreOptions, lease: ResourceName) -> Self {
         let (deployment, _) = Deployment::new(options, Monitoring::Reports);
         Self { deployment, lease }
     }

@@ -363,7 +363,7 @@ fn a_request_under_way_says_no_more_than_was_seen() {
 
 #[test]
 fn an_interrupted_request_says_what_is_known_and_how_to_withdraw_it() {
-    let name = LeaseName::new("orders").expect("legal");
+    let name = ResourceName::new("orders").expect("legal");
     for (stage, kind, part) in [
         (
             Stage::Deciding,

@@ -20,7 +20,7 @@ use super::board::Snapshot;
 use super::policy;
 use super::{STREAMS_MAX, document, feed, page};
 use leasehold_clock::boot_now;
-use leasehold_core::election::{Identity, LeaseName, RESERVATION_DEFAULT, Token};
+use leasehold_core::election::{Identity, RESERVATION_DEFAULT, ResourceName, Token};
 use leasehold_host::exit;
 use leasehold_http::{
     Answer, Client, HTML, Site, TRANSFER_TIME_MAX, event_stream, full, is_misdirected, json,
@@ -276,7 +276,7 @@ impl Shared {
 
 impl ActionRequest {
     fn parsed(self, by: &Identity) -> Result<RequestArgs, String> {
-        let name = LeaseName::new(self.name).map_err(|error| format!("name {error}"))?;
+        let name = ResourceName::new(self.name).map_err(|error| format!("name {error}"))?;
         let kind = match (self.action.as_str(), self.to) {
             ("step_down", None) => OperatorRequest::StepDown,
             ("pause", None) => OperatorRequest::Pause,

@@ -11,7 +11,7 @@ use super::super::lock;
 use super::super::options::StoreOptions;
 use super::{ClaimHint, MongoLockStore};
 use crate::store::{StoreEvent, StoreInfo};
-use leasehold_core::election::LeaseName;
+use leasehold_core::election::ResourceName;
 
 /// Maximum size of the connection pool: unlimited. The change stream of each waiter occupies a
 /// connection, and a holder's renewals must not wait for it. The places in a lock limit the
@@ -38,7 +38,7 @@ impl LockClient {
     /// Creates a store that uses the client of this runtime. Must be called inside a tokio runtime.
     pub(crate) fn store(
         &self,
-        name: LeaseName,
+        name: ResourceName,
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
     ) -> (MongoLockStore, watch::Receiver<Option<StoreInfo>>) {
         let client = self.of_this_runtime();
