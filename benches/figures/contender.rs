@@ -4,7 +4,7 @@
 use leasehold::clock;
 use leasehold::election::{Identity, ResourceName, Timings, Token};
 use leasehold::lock::{
-    Effect, End, Input, LockContender, LockMode, MinHold, Observations, Options,
+    End, LockContender, LockEffect, LockInput, LockMode, MinHold, Observations, Options,
 };
 use leasehold::randomness::KernelRandomness;
 use leasehold::store::mongo::StoreOptions;
@@ -58,24 +58,24 @@ impl Warm {
         let mut random = KernelRandomness;
         let options = self.options.clone();
         let mut contender = LockContender::new(options, clock::boot_now(), &mut random);
-        let mut input = Input::Tick;
+        let mut input = LockInput::Tick;
         loop {
             contender.handle(clock::boot_now(), input, &mut random);
-            input = Input::Tick;
+            input = LockInput::Tick;
             while let Some(effect) = contender.next_effect() {
                 match effect {
-                    Effect::Call { id, operation } => {
+                    LockEffect::Call { id, operation } => {
                         let answer = self.store.perform(operation).await;
                         let (call, outcome) = (id, answer.outcome);
-                        input = Input::Reply { call, outcome };
+                        input = LockInput::Reply { call, outcome };
                     }
-                    Effect::Acquired { .. } => input = Input::Release,
-                    Effect::Exit(End::Released) => return seconds(began_ns, boottime_ns()),
-                    Effect::Watch(None) => {}
-                    other @ (Effect::Watch(_)
-                    | Effect::Lost(_)
-                    | Effect::Notice(_)
-                    | Effect::Exit(_)) => {
+                    LockEffect::Acquired { .. } => input = LockInput::Release,
+                    LockEffect::Exit(End::Released) => return seconds(began_ns, boottime_ns()),
+                    LockEffect::Watch(None) => {}
+                    other @ (LockEffect::Watch(_)
+                    | LockEffect::Lost(_)
+                    | LockEffect::Notice(_)
+                    | LockEffect::Exit(_)) => {
                         panic!("nobody else wants it: {other:?}")
                     }
                 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold::election::ResourceName;
 use leasehold::elector::{Elector, ElectorOptions};
-use leasehold::lock::{Operation, WorkKey};
+use leasehold::lock::{LockOperation, WorkKey};
 use leasehold::locker::{Lock, LockGuard, Locker, LockerOptions, NoLockSurfaces};
 use leasehold_testbed::Stage;
 use mongodb::bson::{Document, doc};
@@ -125,7 +125,7 @@ async fn a_dropped_release_releases_the_lock() {
 #[tokio::test]
 async fn a_dropped_wait_is_repeated() {
     let stage = shared_stage().await;
-    applied(&store(&stage), Operation::Create { seen: token(0) }).await;
+    applied(&store(&stage), LockOperation::Create { seen: token(0) }).await;
     for polls in 1..POLLS_MAX {
         let options = LockerOptions::new(store_options(&stage, "a"), name());
         let mut locker = Locker::start(options, NoLockSurfaces).expect("legal options");

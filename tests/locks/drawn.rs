@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use leasehold::election::{Identity, Token, WallMillis};
 use leasehold::lock::{
-    Ending, Entry, EntryMode, EntryOwner, EntryVersion, Joining, LockDocument, Operation, Success,
-    WorkKey, Writer,
+    Ending, Entry, EntryMode, EntryOwner, EntryVersion, LockDocument, LockOperation, NewEntry,
+    Success, WorkKey, Writer,
 };
 use proptest::prelude::*;
 
@@ -106,7 +106,7 @@ pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
     })
 }
 
-fn join(slots: u32) -> impl Strategy<Value = Operation> {
+fn join(slots: u32) -> impl Strategy<Value = LockOperation> {
     let slots = prop_oneof![8 => Just(slots), 1 => Just(0_u32), 1 => 1..4_u32];
     (
         1..=CLAIMS_MAX + 3,
@@ -117,11 +117,11 @@ fn join(slots: u32) -> impl Strategy<Value = Operation> {
     )
         .prop_map(|(number, mode, slots, seen, non_blocking)| {
             let mode = if slots > 0 { EntryMode::Slot } else { mode };
-            let entry = Joining {
+            let entry = NewEntry {
                 slots,
                 ..joining(number, mode)
             };
-            Operation::Join {
+            LockOperation::Join {
                 entry,
                 seen,
                 non_blocking,
@@ -130,12 +130,12 @@ fn join(slots: u32) -> impl Strategy<Value = Operation> {
 }
 
 /// The only write that applies to a missing document.
-pub(crate) fn create() -> impl Strategy<Value = Operation> {
-    some_token().prop_map(|seen| Operation::Create { seen })
+pub(crate) fn create() -> impl Strategy<Value = LockOperation> {
+    some_token().prop_map(|seen| LockOperation::Create { seen })
 }
 
 /// Any write, for a lock with this number of slots.
-pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
+pub(crate) fn operation(slots: u32) -> impl Strategy<Value = LockOperation> {
     let number = || 1..=CLAIMS_MAX;
     let pairs = proptest::collection::vec((number(), 1..3_u16), 0..8);
     let me = prop::option::of((number(), 50..60_u16));
@@ -146,7 +146,7 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
         1 => create(),
         6 => join(slots),
         4 => (number(), mine(), some_token(), prop::option::of(min_hold())).prop_map(
-            |(number, mine, seen, min_hold)| Operation::Renew {
+            |(number, mine, seen, min_hold)| LockOperation::Renew {
                 claim: claim(number),
                 revision: revision(40),
                 mine: mine.into_iter().map(revision).collect(),
@@ -155,7 +155,7 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
             },
         ),
         3 => (number(), mine(), min_hold(), success()).prop_map(
-            |(number, mine, min_hold, success)| Operation::Keep {
+            |(number, mine, min_hold, success)| LockOperation::Keep {
                 claim: claim(number),
                 revision: revision(40),
                 mine: mine.into_iter().map(revision).collect(),
@@ -164,7 +164,7 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
             },
         ),
         4 => (number(), mine(), some_token(), success(), 0..2_u32).prop_map(
-            |(number, mine, seen, success, slots)| Operation::Leave {
+            |(number, mine, seen, success, slots)| LockOperation::Leave {
                 claim: claim(number),
                 mine: mine.into_iter().map(revision).collect(),
                 seen,
@@ -177,7 +177,7 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
                 claim: claim(number),
                 revision: revision(changed),
             };
-            Operation::Evict {
+            LockOperation::Evict {
                 entries: pairs.into_iter().map(pair).collect(),
                 me: me.map(|(number, new)| Writer {
                     claim: claim(number),
@@ -188,7 +188,7 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
             }
         }),
         2 => (proptest::collection::vec(number(), 0..8), some_token()).prop_map(
-            |(numbers, seen)| Operation::Break {
+            |(numbers, seen)| LockOperation::Break {
                 claims: numbers.into_iter().map(claim).collect(),
                 seen,
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::ResourceName;
-use leasehold::lock::{Loss, Operation, WorkKey};
+use leasehold::lock::{LockOperation, Loss, WorkKey};
 use leasehold::locker::{Lock, LockError, Locker, LockerOptions, NoLockSurfaces};
 use leasehold_testbed::Stage;
 
@@ -70,7 +70,7 @@ async fn work_and_a_loss_are_awaited_together() {
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));
     let store = store(&stage);
     let claim = read(&store).await.holders[0].claim;
-    let broken = Operation::Break {
+    let broken = LockOperation::Break {
         claims: vec![claim],
         seen: token(0),
     };

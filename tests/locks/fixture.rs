@@ -8,8 +8,8 @@ use leasehold::election::{
     WallMillis,
 };
 use leasehold::lock::{
-    Entry, EntryMode, EntryOwner, EntryVersion, Found, Grant, Hint, Joining, LockDocument,
-    Operation, Outcome, Writer,
+    Entry, EntryMode, EntryOwner, EntryVersion, FoundLock, Grant, Hint, LockDocument,
+    LockOperation, NewEntry, Outcome, Writer,
 };
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
@@ -86,16 +86,16 @@ pub(crate) fn stored(stage: &Stage) -> StoredLease {
 }
 
 /// Performs an operation that must be applied; returns the document after it.
-pub(crate) async fn applied(store: &MongoLockStore, operation: Operation) -> LockDocument {
+pub(crate) async fn applied(store: &MongoLockStore, operation: LockOperation) -> LockDocument {
     let answer = store.perform(operation.clone()).await;
     match answer.outcome {
-        Outcome::Applied(Found::Lock(lock)) => lock,
+        Outcome::Applied(FoundLock::Lock(lock)) => lock,
         other => panic!("{operation:?}: {other:?}: {:?}", answer.failure),
     }
 }
 
 /// Performs an operation that the filter must reject.
-pub(crate) async fn rejected(store: &MongoLockStore, operation: Operation) {
+pub(crate) async fn rejected(store: &MongoLockStore, operation: LockOperation) {
     let answer = store.perform(operation.clone()).await;
     assert_eq!(
         answer.outcome,
@@ -107,7 +107,7 @@ pub(crate) async fn rejected(store: &MongoLockStore, operation: Operation) {
 
 /// Returns the stored lock.
 pub(crate) async fn read(store: &MongoLockStore) -> LockDocument {
-    applied(store, Operation::Read { confirm: false }).await
+    applied(store, LockOperation::Read { confirm: false }).await
 }
 
 /// Returns the next hint of a stream other than a sign of life.
@@ -160,8 +160,8 @@ pub(crate) fn slots_of(mode: EntryMode) -> u32 {
 }
 
 /// Returns an entry whose claim and first revision have this number.
-pub(crate) fn joining(number: u16, mode: EntryMode) -> Joining {
-    Joining {
+pub(crate) fn joining(number: u16, mode: EntryMode) -> NewEntry {
+    NewEntry {
         claim: claim(number),
         session: Session::from_bytes(id(9)),
         mode,
@@ -171,8 +171,8 @@ pub(crate) fn joining(number: u16, mode: EntryMode) -> Joining {
     }
 }
 
-pub(crate) fn join(number: u16, mode: EntryMode) -> Operation {
-    Operation::Join {
+pub(crate) fn join(number: u16, mode: EntryMode) -> LockOperation {
+    LockOperation::Join {
         entry: joining(number, mode),
         seen: Token::ZERO,
         non_blocking: false,
@@ -180,8 +180,8 @@ pub(crate) fn join(number: u16, mode: EntryMode) -> Operation {
 }
 
 /// Renews the entry `number`, whose revision was its number.
-pub(crate) fn renew(number: u16, new: u16) -> Operation {
-    Operation::Renew {
+pub(crate) fn renew(number: u16, new: u16) -> LockOperation {
+    LockOperation::Renew {
         claim: claim(number),
         revision: revision(new),
         mine: vec![revision(number), revision(new)],
@@ -192,13 +192,13 @@ pub(crate) fn renew(number: u16, new: u16) -> Operation {
 
 /// Removes the entry `number`, whether it has its first revision, that of [`sweep`], or one of those with
 /// which tests renew.
-pub(crate) fn leave(number: u16) -> Operation {
+pub(crate) fn leave(number: u16) -> LockOperation {
     leave_by(number, (10..=40).chain([number, number + 100]))
 }
 
 /// Removes the entry `number` if it has one of these revisions.
-pub(crate) fn leave_by(number: u16, mine: impl IntoIterator<Item = u16>) -> Operation {
-    Operation::Leave {
+pub(crate) fn leave_by(number: u16, mine: impl IntoIterator<Item = u16>) -> LockOperation {
+    LockOperation::Leave {
         claim: claim(number),
         mine: mine.into_iter().map(revision).collect(),
         seen: Token::ZERO,
@@ -207,12 +207,12 @@ pub(crate) fn leave_by(number: u16, mine: impl IntoIterator<Item = u16>) -> Oper
     }
 }
 
-pub(crate) fn sweep(gone: &[u16], me: Option<u16>) -> Operation {
+pub(crate) fn sweep(gone: &[u16], me: Option<u16>) -> LockOperation {
     let me = me.map(|number| Writer {
         claim: claim(number),
         revision: revision(number + 100),
     });
-    Operation::Evict {
+    LockOperation::Evict {
         entries: gone.iter().copied().map(seen).collect(),
         me,
         ending: leasehold::lock::Ending::Expired,

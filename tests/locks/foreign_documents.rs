@@ -3,7 +3,7 @@
 //! Method: each field of a lock, and of its entries, takes many odd BSON values in turn; every
 //! write is attempted, and made to match the document.
 
-use leasehold::lock::{Ending, EntryMode, Found, LockDocument, Operation, Outcome};
+use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::StoredLease;
@@ -133,13 +133,13 @@ fn put(document: &mut Document, path: &str, value: Option<Bson>) {
     }
 }
 
-fn writes() -> Vec<Operation> {
-    let broken = Operation::Break {
+fn writes() -> Vec<LockOperation> {
+    let broken = LockOperation::Break {
         claims: vec![claim(1), claim(2)],
         seen: token(0),
     };
     vec![
-        Operation::Create { seen: token(0) },
+        LockOperation::Create { seen: token(0) },
         join(NEW, EntryMode::Exclusive),
         renew(1, 20),
         renew(2, 21),
@@ -170,7 +170,7 @@ async fn used(store: &MongoLockStore, document: &Document) {
         "{document}"
     );
     applied(store, renew(NEW, 30)).await;
-    let everybody = Operation::Evict {
+    let everybody = LockOperation::Evict {
         entries: lock
             .holders
             .iter()
@@ -209,14 +209,14 @@ async fn i11_only_documents_that_are_locks_are_used_and_changed() {
             let mut document = lock();
             put(&mut document, path, value);
             stored.replace(&document).await;
-            let read = store.perform(Operation::Read { confirm: false }).await;
+            let read = store.perform(LockOperation::Read { confirm: false }).await;
             match read.outcome {
-                Outcome::Applied(Found::Foreign(why)) => {
+                Outcome::Applied(FoundLock::Foreign(why)) => {
                     assert!(!why.is_empty());
                     counts[0] += 1;
                     untouched(&store, &stored, &document).await;
                 }
-                Outcome::Applied(Found::Lock(lock)) => {
+                Outcome::Applied(FoundLock::Lock(lock)) => {
                     counts[1] += 1;
                     let slots = lock.slots;
                     let empty = lock.holders.is_empty() && lock.queue.is_empty();
@@ -244,8 +244,8 @@ async fn i11_a_lease_of_that_name_is_not_touched() {
         "paused": false, "request": null, "reserved_for": null, "history": [],
     };
     untouched(&store, &stored, &lease).await;
-    let read = store.perform(Operation::Read { confirm: false }).await;
+    let read = store.perform(LockOperation::Read { confirm: false }).await;
     let why = "a lease has this name, not a lock".to_owned();
-    assert_eq!(read.outcome, Outcome::Applied(Found::Foreign(why)));
+    assert_eq!(read.outcome, Outcome::Applied(FoundLock::Foreign(why)));
     untouched(&store, &stored, &doc! { "hello": "world" }).await;
 }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use leasehold::calls::AnsweredCall;
-use leasehold::lock::{Standing, Status};
+use leasehold::lock::{LockStatus, Standing};
 use leasehold::locker::{LockSurfaces, Locker, LockerOptions};
 use leasehold_testbed::Stage;
 use mongodb::bson::{Bson, Document};
@@ -15,7 +15,7 @@ use crate::fixture::{
     stored, token,
 };
 use leasehold::election::ResourceName;
-use leasehold::lock::{EntryMode, Operation};
+use leasehold::lock::{EntryMode, LockOperation};
 
 /// Acquisitions among which one must be quicker than the delay of its confirmation. On busy cores
 /// others may be slower.
@@ -49,7 +49,7 @@ fn contender(stage: &Stage) -> (Locker, Operations) {
     (locker, operations)
 }
 
-async fn held(locker: &Locker) -> Status {
+async fn held(locker: &Locker) -> LockStatus {
     let mut status = locker.status();
     let held = status.wait_for(|status| matches!(status.standing, Standing::Held(_)));
     let held = tokio::time::timeout(LONG, held).await.expect("it is held");
@@ -60,7 +60,7 @@ async fn held(locker: &Locker) -> Status {
 async fn short_work_after_a_wait_takes_two_writes() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     let mut seen = Vec::new();
     for number in 1..=TRIES {
         applied(&store, join(number, EntryMode::Exclusive)).await;
@@ -83,7 +83,7 @@ async fn short_work_after_a_wait_takes_two_writes() {
 async fn a_confirmed_grant_keeps_its_token() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     applied(&store, join(1, EntryMode::Exclusive)).await;
     let (mut b, operations) = contender(&stage);
     eventually("it waits", async || read(&store).await.queue.len() == 1).await;
@@ -121,7 +121,7 @@ fn granted_by_an_older_version(mut lock: Document) -> Document {
 async fn a_grant_of_an_older_version_is_confirmed_first() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     applied(&store, join(1, EntryMode::Exclusive)).await;
     let (mut b, operations) = contender(&stage);
     eventually("it waits", async || read(&store).await.queue.len() == 1).await;

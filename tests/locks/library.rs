@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::election::{ResourceName, TimingSettings, Timings, Token};
 use leasehold::lock::{
-    LockMode, Loss, MinHold, Operation, Slots, Standing, Status, WorkKey, scaled,
+    LockMode, LockOperation, LockStatus, Loss, MinHold, Slots, Standing, WorkKey, scaled,
 };
 use leasehold::locker::{Lock, LockError, LockGuard, Locker, LockerOptions, NoLockSurfaces};
 use leasehold_testbed::Stage;
@@ -187,7 +187,7 @@ async fn a_lock_that_an_operator_breaks_is_lost_at_the_next_renewal() {
     let guard = acquire(&lock(&stage, "a")).await;
     let store = store(&stage);
     let claim = read(&store).await.holders[0].claim;
-    let broken = Operation::Break {
+    let broken = LockOperation::Break {
         claims: vec![claim],
         seen: token(0),
     };
@@ -302,7 +302,7 @@ async fn abandoned_slot(stage: &Stage, timings: Timings) {
     let mut options = LockerOptions::new(store, name);
     options.mode = LockMode::Slot(slots(2));
     let locker = Locker::start(options, NoLockSurfaces).expect("legal options");
-    let held = |status: &Status| matches!(status.standing, Standing::Held(_));
+    let held = |status: &LockStatus| matches!(status.standing, Standing::Held(_));
     locker.status().wait_for(held).await.expect("it runs");
     locker.abandon();
 }

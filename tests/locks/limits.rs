@@ -1,6 +1,6 @@
 //! Goal: at most 256 contenders hold and 512 wait, 20 ends are kept, and an identity is plain text.
 
-use leasehold::lock::{Entry, EntryMode, HOLDERS_MAX, LockDocument, Operation, QUEUE_MAX};
+use leasehold::lock::{Entry, EntryMode, HOLDERS_MAX, LockDocument, LockOperation, QUEUE_MAX};
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{Stage, StoredLease};
 
@@ -65,9 +65,9 @@ async fn the_257th_reader_waits() {
     );
 }
 
-fn non_blocking(operation: Operation) -> Operation {
+fn non_blocking(operation: LockOperation) -> LockOperation {
     match operation {
-        Operation::Join { entry, seen, .. } => Operation::Join {
+        LockOperation::Join { entry, seen, .. } => LockOperation::Join {
             entry,
             seen,
             non_blocking: true,
@@ -93,8 +93,8 @@ async fn all_readers_that_wait_are_granted_at_once_up_to_the_bound() {
 async fn slots_change_only_while_the_lock_is_empty() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    let slots = |number: u16, slots: u32, mode: EntryMode| Operation::Join {
-        entry: leasehold::lock::Joining {
+    let slots = |number: u16, slots: u32, mode: EntryMode| LockOperation::Join {
+        entry: leasehold::lock::NewEntry {
             slots,
             ..joining(number, mode)
         },
@@ -102,7 +102,7 @@ async fn slots_change_only_while_the_lock_is_empty() {
         non_blocking: false,
     };
     rejected(&store, slots(1, 2, EntryMode::Slot)).await;
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     assert_eq!(applied(&store, slots(1, 2, EntryMode::Slot)).await.slots, 2);
     rejected(&store, slots(2, 3, EntryMode::Slot)).await;
     rejected(&store, slots(2, 0, EntryMode::Exclusive)).await;
@@ -127,7 +127,7 @@ async fn slots_change_only_while_the_lock_is_empty() {
 async fn the_history_keeps_the_newest_twenty_ends() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     let rounds = 25;
     for number in 1..=rounds {
         applied(&store, join(number, EntryMode::Exclusive)).await;
@@ -144,7 +144,7 @@ async fn the_history_keeps_the_newest_twenty_ends() {
 async fn an_identity_is_text_and_no_expression() {
     let stage = shared_stage().await;
     let (store, _) = store_over(store_options(&stage, "$token"), crate::fixture::NAME);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     let lock = applied(&store, join(1, EntryMode::Exclusive)).await;
     assert_eq!(lock.holders[0].owner.identity.as_str(), "$token");
     applied(&store, leave(1)).await;

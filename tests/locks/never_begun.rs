@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::ResourceName;
-use leasehold::lock::{End, Loss, MinHold, Operation, Standing, Status};
+use leasehold::lock::{End, LockOperation, LockStatus, Loss, MinHold, Standing};
 use leasehold::locker::{Lock, Locker, LockerOptions, NoLockSurfaces};
 
 use crate::fixture::{NAME, applied, eventually, read, shared_stage, store, store_options, token};
@@ -30,10 +30,10 @@ async fn a_lock_that_is_lost_before_the_work_begins_keeps_no_place() {
     options.min_hold = hour();
     let mut locker = Locker::start(options, NoLockSurfaces).expect("legal options");
     let mut status = locker.status();
-    let held = |status: &Status| matches!(status.standing, Standing::Held(_));
+    let held = |status: &LockStatus| matches!(status.standing, Standing::Held(_));
     status.wait_for(held).await.expect("it runs");
     proxy.stall();
-    let lost = |status: &Status| matches!(status.standing, Standing::Lost(_));
+    let lost = |status: &LockStatus| matches!(status.standing, Standing::Lost(_));
     status.wait_for(lost).await.expect("it runs");
     proxy.resume();
     locker.give_up().await;
@@ -48,7 +48,7 @@ async fn an_acquisition_that_is_dropped_when_it_is_granted_keeps_no_place() {
     let lock = Lock::new(store_options(&stage, "a"), name()).min_hold(hour());
     let mut acquiring = Box::pin(lock.acquire());
     let store = store(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     // Polled once, so that the contender runs but its guard is not taken.
     let polled = futures_util::poll!(&mut acquiring);
     assert!(polled.is_pending());

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::lock::{EntryMode, LockDocument, Operation, WorkKey};
+use leasehold::lock::{EntryMode, LockDocument, LockOperation, WorkKey};
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::fixture::{
@@ -58,25 +58,25 @@ async fn fields_of_a_newer_version_survive_every_write() {
         }
     }
     stored.replace(&lock).await;
-    let broken = Operation::Break {
+    let broken = LockOperation::Break {
         claims: vec![claim(3)],
         seen: token(0),
     };
-    let confirm = Operation::Renew {
+    let confirm = LockOperation::Renew {
         claim: claim(2),
         revision: revision(22),
         mine: vec![revision(2)],
         seen: token(30),
         min_hold: None,
     };
-    let keep = Operation::Keep {
+    let keep = LockOperation::Keep {
         claim: claim(2),
         revision: revision(23),
         mine: vec![revision(22)],
         min_hold: Duration::from_secs(55),
         success: Some(WorkKey::default()),
     };
-    let steps: [(Operation, &[u16]); 8] = [
+    let steps: [(LockOperation, &[u16]); 8] = [
         (renew(1, 20), &[1, 2, 3, 4]),
         (renew(3, 21), &[1, 2, 3, 4]),
         (join(5, EntryMode::Exclusive), &[1, 2, 3, 4, 5]),

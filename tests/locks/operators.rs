@@ -1,7 +1,7 @@
 //! Goal: the store serves operators: the holders and waiters, the ended holders, and the pruning of
 //! an empty lock. The token survives all of it.
 
-use leasehold::lock::{EntryMode, Found, Operation, Outcome};
+use leasehold::lock::{EntryMode, FoundLock, LockOperation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLocks;
 use mongodb::bson::doc;
@@ -15,14 +15,14 @@ use crate::fixture::{
 async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
-    applied(&store, Operation::Create { seen: token(41) }).await;
+    applied(&store, LockOperation::Create { seen: token(41) }).await;
     applied(&store, join(1, EntryMode::Slot)).await;
     assert_eq!(store.prune().await.outcome, Outcome::Rejected, "it is held");
     applied(&store, leave(1)).await;
     stored.set(doc! { "newer": true }).await;
     let pruned = store.prune().await.outcome;
     assert!(
-        matches!(pruned, Outcome::Applied(Found::Lock(_))),
+        matches!(pruned, Outcome::Applied(FoundLock::Lock(_))),
         "{pruned:?}"
     );
     let left = doc! {
@@ -41,7 +41,7 @@ async fn the_listing_shows_the_locks_with_holders_and_waiters() {
     assert_eq!(locks.list().await.expect("it is read"), []);
     for (name, claims) in [("b", 1..4), ("a", 4..5)] {
         let (store, _) = store_over(store_options(&stage, "a"), name);
-        applied(&store, Operation::Create { seen: token(0) }).await;
+        applied(&store, LockOperation::Create { seen: token(0) }).await;
         for claim in claims {
             applied(&store, join(claim, EntryMode::Exclusive)).await;
         }
@@ -55,12 +55,12 @@ async fn the_listing_shows_the_locks_with_holders_and_waiters() {
         .await;
     let listed = locks.list().await.expect("it is read");
     let shown = listed.iter().map(|listed| match &listed.found {
-        Found::Lock(lock) => (
+        FoundLock::Lock(lock) => (
             listed.name.as_str(),
             numbers(&lock.holders),
             numbers(&lock.queue),
         ),
-        Found::Missing | Found::Foreign(_) => (listed.name.as_str(), vec![], vec![]),
+        FoundLock::Missing | FoundLock::Foreign(_) => (listed.name.as_str(), vec![], vec![]),
     });
     assert_eq!(
         shown.collect::<Vec<_>>(),
@@ -77,11 +77,11 @@ async fn the_listing_shows_the_locks_with_holders_and_waiters() {
 async fn the_history_has_holder_token_and_reason_of_the_end() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     for number in 1..5 {
         applied(&store, join(number, EntryMode::Exclusive)).await;
     }
-    let broken = Operation::Break {
+    let broken = LockOperation::Break {
         claims: vec![crate::fixture::claim(3)],
         seen: token(0),
     };
@@ -91,7 +91,7 @@ async fn the_history_has_holder_token_and_reason_of_the_end() {
     applied(&store, crate::fixture::renew(3, 30)).await;
     applied(&store, broken).await;
     applied(&store, crate::fixture::renew(4, 40)).await;
-    let gone = Operation::Evict {
+    let gone = LockOperation::Evict {
         entries: vec![leasehold::lock::EntryVersion {
             claim: crate::fixture::claim(4),
             revision: crate::fixture::revision(40),
@@ -121,7 +121,7 @@ async fn the_history_has_holder_token_and_reason_of_the_end() {
 async fn only_what_is_unchanged_is_swept() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     for number in [1, 2, 3] {
         applied(&store, join(number, EntryMode::Exclusive)).await;
     }

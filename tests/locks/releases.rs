@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::ResourceName;
-use leasehold::lock::{Loss, Operation, WorkKey};
+use leasehold::lock::{LockOperation, Loss, WorkKey};
 use leasehold::locker::{Lock, LockError};
 
 use crate::fixture::{LONG, NAME, applied, read, shared_stage, store, store_options, token};
@@ -20,7 +20,7 @@ async fn the_success_of_a_lock_that_was_broken_meanwhile_is_refused() {
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));
     let store = store(&stage);
     let claim = read(&store).await.holders[0].claim;
-    let broken = Operation::Break {
+    let broken = LockOperation::Break {
         claims: vec![claim],
         seen: token(0),
     };

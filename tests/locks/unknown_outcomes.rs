@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::lock::{EntryMode, Found, Operation, Outcome};
+use leasehold::lock::{EntryMode, FoundLock, LockOperation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{ReplicaSet, Stage};
@@ -37,7 +37,7 @@ async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
     let set = Arc::new(ReplicaSet::builder().members(1).start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     let concern = doc! { "code": WRITE_CONCERN_FAILED, "errmsg": "planted" };
     let failures = [
         (
@@ -72,7 +72,7 @@ async fn a_leave_does_not_remove_the_entry_that_a_twin_has_renewed() {
     let set = Arc::new(ReplicaSet::start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     applied(&store, join(1, EntryMode::Exclusive)).await;
     applied(&store, join(2, EntryMode::Exclusive)).await;
     applied(&store, renew(1, 60)).await;
@@ -92,7 +92,7 @@ async fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
     let set = Arc::new(ReplicaSet::start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     let primary = set.primary().await;
     let others: Vec<_> = (0..3).filter(|member| *member != primary).collect();
     for member in &others {
@@ -105,8 +105,8 @@ async fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
     }
     // Resolved by a read, as soon as there is a majority again.
     eventually("a read is answered", async || {
-        let read = store.perform(Operation::Read { confirm: true }).await;
-        matches!(read.outcome, Outcome::Applied(Found::Lock(_)))
+        let read = store.perform(LockOperation::Read { confirm: true }).await;
+        matches!(read.outcome, Outcome::Applied(FoundLock::Lock(_)))
     })
     .await;
 }
@@ -116,7 +116,7 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
     let set = Arc::new(ReplicaSet::start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     applied(&store, join(1, EntryMode::Exclusive)).await;
     applied(&store, join(2, EntryMode::Exclusive)).await;
     set.kill(set.primary().await);
@@ -125,7 +125,7 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
     eventually("a renewal is acknowledged again", async || {
         revision += 1;
         let mine = (101..=revision).chain([1]).map(crate::fixture::revision);
-        let renewal = Operation::Renew {
+        let renewal = LockOperation::Renew {
             claim: crate::fixture::claim(1),
             revision: crate::fixture::revision(revision),
             mine: mine.collect(),
@@ -151,8 +151,10 @@ async fn an_unsent_call_has_failed_and_a_second_create_is_rejected() {
     let set = Arc::new(ReplicaSet::builder().members(1).start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);
-    applied(&store, Operation::Create { seen: token(5) }).await;
-    let again = store.perform(Operation::Create { seen: token(9) }).await;
+    applied(&store, LockOperation::Create { seen: token(5) }).await;
+    let again = store
+        .perform(LockOperation::Create { seen: token(9) })
+        .await;
     assert_eq!((again.outcome, again.failure), (Outcome::Rejected, None));
     assert_eq!(read(&store).await.token, token(5));
     let mut options = store_options(&stage, "a");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::lock::{EntryMode, Hint, Operation};
+use leasehold::lock::{EntryMode, Hint, LockOperation};
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold_testbed::Stage;
 
@@ -44,8 +44,8 @@ impl Drop for Waiter {
 }
 
 /// Renews the entry `number`, whose revision was `last`.
-fn renew_again(number: u16, last: u16) -> Operation {
-    Operation::Renew {
+fn renew_again(number: u16, last: u16) -> LockOperation {
+    LockOperation::Renew {
         claim: claim(number),
         revision: revision(last + 1),
         mine: vec![revision(last)],
@@ -58,7 +58,7 @@ fn renew_again(number: u16, last: u16) -> Operation {
 async fn only_a_grant_and_reaching_the_head_are_reported() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     for number in [1, 2, 3, 4] {
         applied(&store, join(number, EntryMode::Exclusive)).await;
     }
@@ -85,7 +85,7 @@ async fn only_a_grant_and_reaching_the_head_are_reported() {
 async fn readers_are_woken_together_by_one_write() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     applied(&store, join(1, EntryMode::Exclusive)).await;
     for number in [2, 3, 4] {
         applied(&store, join(number, EntryMode::Shared)).await;
@@ -105,7 +105,7 @@ async fn readers_are_woken_together_by_one_write() {
 async fn a_replaced_or_deleted_document_is_reported() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     let mut waiter = Waiter::of(&stage, 1).await;
     let document = stored.get().await;
     let mut other = document.clone();
@@ -128,7 +128,7 @@ async fn a_replaced_or_deleted_document_is_reported() {
 async fn a_stream_reports_a_grant_between_the_join_and_its_opening() {
     let stage = shared_stage().await;
     let other = store(&stage);
-    applied(&other, Operation::Create { seen: token(0) }).await;
+    applied(&other, LockOperation::Create { seen: token(0) }).await;
     applied(&other, join(1, EntryMode::Exclusive)).await;
     let (store, mut news) = store_over(store_options(&stage, "b"), NAME);
     applied(&store, join(2, EntryMode::Exclusive)).await;
@@ -151,7 +151,7 @@ async fn a_stream_reports_a_grant_between_the_join_and_its_opening() {
 async fn a_cancelled_stream_reports_nothing() {
     let stage = shared_stage().await;
     let store = store(&stage);
-    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, LockOperation::Create { seen: token(0) }).await;
     for number in [1, 2] {
         applied(&store, join(number, EntryMode::Exclusive)).await;
     }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use leasehold::election::{Claim, Identity};
-use leasehold::lock::{Found, Grant, LockDocument, Operation, Outcome};
+use leasehold::lock::{FoundLock, Grant, LockDocument, LockOperation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_reference::lock::{self as reference, By};
@@ -67,7 +67,7 @@ fn written(lock: &LockDocument, how: Written) -> Document {
 
 fn outcome_undated(outcome: Outcome) -> Outcome {
     match outcome {
-        Outcome::Applied(Found::Lock(lock)) => Outcome::Applied(Found::Lock(undated(lock))),
+        Outcome::Applied(FoundLock::Lock(lock)) => Outcome::Applied(FoundLock::Lock(undated(lock))),
         other => other,
     }
 }
@@ -75,11 +75,11 @@ fn outcome_undated(outcome: Outcome) -> Outcome {
 /// Removes the rests of the places whose work is over, which get less with the time of the server.
 fn without_rests(outcome: Outcome) -> Outcome {
     match outcome {
-        Outcome::Applied(Found::Lock(mut lock)) => {
+        Outcome::Applied(FoundLock::Lock(mut lock)) => {
             for entry in lock.holders.iter_mut().filter(|entry| entry.work_done) {
                 entry.min_hold = Duration::ZERO;
             }
-            Outcome::Applied(Found::Lock(lock))
+            Outcome::Applied(FoundLock::Lock(lock))
         }
         other => other,
     }
@@ -100,13 +100,13 @@ async fn compare(
     store: &MongoLockStore,
     stored: &StoredLease,
     (lock, how): (Option<&LockDocument>, Written),
-    operation: &Operation,
+    operation: &LockOperation,
 ) -> bool {
     match lock {
         Some(lock) => stored.replace(&written(lock, how)).await,
         None => stored.delete().await,
     }
-    let mut expected = lock.map_or(Found::Missing, |lock| Found::Lock(lock.clone()));
+    let mut expected = lock.map_or(FoundLock::Missing, |lock| FoundLock::Lock(lock.clone()));
     let identity = Identity::new("a").expect("legal");
     let by = By {
         identity: &identity,
@@ -119,15 +119,18 @@ async fn compare(
     let shown = |outcome| without_rests(outcome_undated(outcome));
     let performs = without_rests(performed.outcome.clone());
     assert_eq!(shown(answer.outcome), performs);
-    let read = store.perform(Operation::Read { confirm: true }).await;
+    let read = store.perform(LockOperation::Read { confirm: true }).await;
     let expects = without_rests(outcome_undated(Outcome::Applied(expected.clone())));
     assert_eq!(shown(read.outcome), expects);
     let applied = matches!(performed.outcome, Outcome::Applied(_));
-    if let (Some(_), Found::Lock(after)) = (lock.filter(|_| applied), &expected) {
+    if let (Some(_), FoundLock::Lock(after)) = (lock.filter(|_| applied), &expected) {
         let document = stored.get().await;
         let rests = after.holders.iter().map(|e| e.min_hold.as_millis());
         assert_eq!(stored_rests(&document), rests.collect::<Vec<_>>());
-        let moved = !matches!(operation, Operation::Renew { .. } | Operation::Keep { .. });
+        let moved = !matches!(
+            operation,
+            LockOperation::Renew { .. } | LockOperation::Keep { .. }
+        );
         let granted = match performed.granted.as_slice() {
             [] => "before".to_owned(),
             granted => grant_texts(granted, after),
@@ -190,7 +193,7 @@ fn a_server_makes_of_each_write_what_the_reference_says() {
         1 => on_nothing.prop_map(|operation| (None, operation)),
     ];
     let cases = (case, how);
-    let compared = |((lock, operation), how): ((Option<LockDocument>, Operation), Written)| {
+    let compared = |((lock, operation), how): ((Option<LockDocument>, LockOperation), Written)| {
         let matched = run(compare(&store, &stored, (lock.as_ref(), how), &operation));
         let mut applied = applied.lock().expect("no panic is caught");
         *applied.entry(operation.as_str()).or_insert(0) += usize::from(matched);

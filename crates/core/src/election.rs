@@ -56,7 +56,7 @@ use leadership::AfterWrite;
 use prefer::GiveWay;
 use publication::Publication;
 use shutdown::{LastStep, Shutdown};
-use state::{CauseOfLoss, LostClaim, State};
+use state::{CandidateState, CauseOfLoss, LostClaim};
 use stopping::Stopping;
 use supervise::{WorkloadState, drain_time};
 use tenure::RenewalReply;
@@ -70,7 +70,7 @@ use tenure::RenewalReply;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     contender: Contender,
-    state: State,
+    state: CandidateState,
     workload: WorkloadState,
     /// Set by [`Input::Shutdown`].
     shutdown: Option<Shutdown>,
@@ -89,7 +89,7 @@ impl Election {
         Self {
             publication: Publication::new(&contender, now),
             contender,
-            state: State::Contending,
+            state: CandidateState::Contending,
             workload: WorkloadState::new(candidate.supervises),
             shutdown: None,
             wakeup: Some(now),
@@ -240,7 +240,7 @@ impl Election {
     }
 
     fn with_stopping(&mut self, change: impl FnOnce(&mut Stopping)) {
-        if let State::Stopping(stopping) = &mut self.state {
+        if let CandidateState::Stopping(stopping) = &mut self.state {
             change(stopping);
         }
     }
@@ -300,11 +300,11 @@ impl Election {
     /// Does everything that is due and sets the next wakeup.
     fn advance(&mut self, turn: &mut Turn<'_>) {
         let next = match &self.state {
-            State::Exited => None,
-            State::Leading(_) | State::Stopping(_) => self.lead(turn),
-            State::Contending => self.contend(turn),
+            CandidateState::Exited => None,
+            CandidateState::Leading(_) | CandidateState::Stopping(_) => self.lead(turn),
+            CandidateState::Contending => self.contend(turn),
         };
-        let next = next.filter(|_| self.state != State::Exited);
+        let next = next.filter(|_| self.state != CandidateState::Exited);
         let silent = self
             .contender
             .reads
@@ -321,7 +321,7 @@ impl Election {
             return match shutdown.next(contender, &self.workload, outbox, turn) {
                 LastStep::Wait(until) => until,
                 LastStep::Exit => {
-                    self.state = State::Exited;
+                    self.state = CandidateState::Exited;
                     outbox.push(Effect::Exit);
                     None
                 }
@@ -439,7 +439,7 @@ impl Election {
         match begun {
             AfterWrite::Leads(tenure, reason) => {
                 self.outbox.extend(self.workload.start(&tenure, turn.now));
-                self.state = State::Leading(tenure);
+                self.state = CandidateState::Leading(tenure);
                 self.publication.begin_to_lead(reason);
                 // An acquisition does not match a paused lease; an adoption can.
                 if let Some(lease) = self.contender.view.lease().cloned() {

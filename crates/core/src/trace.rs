@@ -34,7 +34,7 @@ pub enum Event<O, I, E> {
     /// The machine was created.
     Started(Started<O>),
     /// The machine handled an input. Written before the first of the effects is carried out.
-    Turn(Turn<I, E>),
+    Turn(TurnRecord<I, E>),
     /// A store call was handed to the driver. Written before that.
     Sent(Sent),
     /// The outcome of a store call is known.
@@ -106,7 +106,7 @@ pub struct Started<O> {
 
 /// One call of the machine's `handle`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turn<I, E> {
+pub struct TurnRecord<I, E> {
     /// Time of the turn.
     pub now: BootTime,
     /// Random bits that the turn drew.

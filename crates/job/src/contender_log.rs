@@ -10,7 +10,7 @@ use super::observation_cache::ObservationCache;
 use super::store_answers::{StoreAnswers, seconds};
 use leasehold_cli::UNSUPPORTED;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
-use leasehold_core::lock::{EntryState, Loss, Notice, QUEUE_MAX};
+use leasehold_core::lock::{EntryState, LockNotice, Loss, QUEUE_MAX};
 use leasehold_host::log::millis;
 use leasehold_mongodb::calls::AnsweredCall;
 use leasehold_mongodb::locker::{Finished, LockSurfaces};
@@ -48,11 +48,11 @@ impl LockSurfaces for ContenderLog {
         warn!(lock = %self.lock, reason = loss.as_str(), why, "lost the lock");
     }
 
-    fn notice(&mut self, notice: &Notice) {
+    fn notice(&mut self, notice: &LockNotice) {
         self.store.notice(notice);
         let lock = &self.lock;
         match notice {
-            Notice::Evicted {
+            LockNotice::Evicted {
                 identity,
                 token,
                 state: EntryState::Kept,
@@ -61,7 +61,7 @@ impl LockSurfaces for ContenderLog {
                 %lock, %identity, token = token.map(Token::get),
                 "removed an ended holder whose minimum hold has passed"
             ),
-            Notice::Evicted {
+            LockNotice::Evicted {
                 identity,
                 token,
                 state,
@@ -74,26 +74,26 @@ impl LockSurfaces for ContenderLog {
                     EntryState::Granted | EntryState::Waiting => "waiter",
                 }
             ),
-            Notice::PlaceLost => {
+            LockNotice::PlaceLost => {
                 warn!(%lock, "lost the place in the queue, rejoining at the end")
             }
-            Notice::QueueFull => {
+            LockNotice::QueueFull => {
                 warn!(%lock, "queue full ({QUEUE_MAX}), retrying")
             }
-            Notice::InvalidLeaseDuration { identity, millis } => warn!(
+            LockNotice::InvalidLeaseDuration { identity, millis } => warn!(
                 %lock, %identity, lease_duration_ms = millis,
                 "entry declares an out-of-range lease duration; treating it as 1h"
             ),
-            Notice::Duplicate { session } => warn!(
+            LockNotice::Duplicate { session } => warn!(
                 %lock, %session, "another process renews this entry (cloned machine or edited document)"
             ),
-            Notice::StoreRolledBack { seen, found, wait } => {
+            LockNotice::StoreRolledBack { seen, found, wait } => {
                 warn!(
                     %lock, token_seen = seen.get(), token_found = found.map(Token::get),
                     wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"
                 );
             }
-            Notice::TokensExhausted => warn!(%lock, "token exhausted"),
+            LockNotice::TokensExhausted => warn!(%lock, "token exhausted"),
         }
     }
 

@@ -17,7 +17,7 @@ use super::standard_input;
 use super::{Job, LockArgs};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName, Timings, Token};
-use leasehold_core::lock::{End as LockEnd, Standing, Status};
+use leasehold_core::lock::{End as LockEnd, LockStatus, Standing};
 use leasehold_guard::{CommandEnd, Orphans, Terms, without_ours};
 use leasehold_host::cause::{not_executed, process_limit};
 use leasehold_host::exit;
@@ -329,7 +329,7 @@ pub(super) fn held_line(lock: &ResourceName, token: i64, slot: Option<u32>) -> S
 /// Waits for the next status. Returns `None` if the lock is no longer held, or if the contender
 /// failed and no longer renews.
 pub(super) async fn renewed(
-    status: &mut watch::Receiver<Status>,
+    status: &mut watch::Receiver<LockStatus>,
     timings: &Timings,
 ) -> Option<Terms> {
     status.changed().await.ok()?;
@@ -337,7 +337,7 @@ pub(super) async fn renewed(
 }
 
 /// Returns the deadlines of the work under a lock that is held.
-fn terms(status: &Status, timings: &Timings) -> Option<Terms> {
+fn terms(status: &LockStatus, timings: &Timings) -> Option<Terms> {
     match status.standing {
         Standing::Held(authority) if status.provisional => {
             Some(Terms::provisional(authority.valid_until))
@@ -463,7 +463,7 @@ mod tests {
             token: Token::ZERO,
             valid_until: clock::boot_now() + Duration::from_secs(3600),
         };
-        let held = Status {
+        let held = LockStatus {
             standing: Standing::Held(authority),
             since: BootTime::default(),
             claim: Claim::from_bytes([0; 16]),
@@ -476,7 +476,7 @@ mod tests {
         let (sender, mut status) = watch::channel(held.clone());
         let timings = Timings::default();
         let valid_until = authority.valid_until;
-        sender.send_replace(Status {
+        sender.send_replace(LockStatus {
             provisional: true,
             ..held.clone()
         });

@@ -9,7 +9,7 @@ use leasehold_mongodb::calls::AnsweredCall;
 
 use leasehold_clock as clock;
 use leasehold_core::election::{Identity, ResourceName};
-use leasehold_core::lock::Notice;
+use leasehold_core::lock::LockNotice;
 use leasehold_host::log::{ErrorThrottle, millis, shown};
 use leasehold_mongodb::locker::StoreHealth;
 use leasehold_mongodb::store::{Failure, RetryPolicy};
@@ -125,7 +125,7 @@ impl StoreAnswers {
     }
 
     /// Records a notice of the contender.
-    pub(super) fn notice(&self, notice: &Notice) {
+    pub(super) fn notice(&self, notice: &LockNotice) {
         let now = clock::boot_now();
         self.state
             .send_modify(|state| state.health.notice(notice, now));
@@ -144,10 +144,10 @@ pub(super) fn seconds(duration: Duration) -> String {
 mod tests {
     use super::*;
     use leasehold_core::election::{BootTime, Claim, Session, Token};
-    use leasehold_core::lock::{Standing, Status};
+    use leasehold_core::lock::{LockStatus, Standing};
 
-    fn status(standing: Standing) -> Status {
-        Status {
+    fn status(standing: Standing) -> LockStatus {
+        LockStatus {
             standing,
             since: BootTime::default(),
             claim: Claim::from_bytes([0; 16]),
@@ -268,7 +268,7 @@ mod tests {
             "MongoDB refused the write",
             "",
         ))));
-        answers.notice(&Notice::QueueFull);
+        answers.notice(&LockNotice::QueueFull);
         assert!(!state.borrow().health.failed());
     }
 
@@ -281,14 +281,14 @@ mod tests {
             holding: 1,
             ahead: Vec::new(),
         });
-        let kept = |status: &Status, later: u64| {
+        let kept = |status: &LockStatus, later: u64| {
             let now = clock::boot_now() + Duration::from_secs(later);
             let state = state.borrow();
             state.health.is_kept_by_others(status, now, renew_deadline)
         };
         assert!(kept(&waiting, 3600));
         assert!(!kept(&status(Standing::Joining), 0));
-        answers.notice(&Notice::QueueFull);
+        answers.notice(&LockNotice::QueueFull);
         assert!(kept(&status(Standing::Joining), 3600));
         answers.answered(&answered(Some(Failure::new(
             "MongoDB refused the write",
@@ -308,16 +308,16 @@ mod tests {
             let renew_deadline = Duration::from_secs(18);
             (state.health).is_kept_by_others(&joining, clock::boot_now(), renew_deadline)
         };
-        answers.notice(&Notice::QueueFull);
+        answers.notice(&LockNotice::QueueFull);
         answers.answered(&answered(Some(Failure::new("no primary", ""))));
         assert!(kept());
-        answers.notice(&Notice::PlaceLost);
+        answers.notice(&LockNotice::PlaceLost);
         assert!(!kept());
     }
 
     #[test]
     fn the_wait_after_a_rollback_is_named_while_it_lasts() {
-        let rolled_back = |wait| Notice::StoreRolledBack {
+        let rolled_back = |wait| LockNotice::StoreRolledBack {
             seen: Token::ZERO,
             found: None,
             wait,

@@ -17,7 +17,7 @@ use super::piped::StandardInput;
 use super::store_answers::{StoreAnswers, StoreState, seconds};
 use leasehold_clock as clock;
 use leasehold_core::election::{Authority, BootTime, Identity, ResourceName, Timings, WallMillis};
-use leasehold_core::lock::{Ahead, End, QUEUE_MAX, Standing, Status};
+use leasehold_core::lock::{Ahead, End, LockStatus, QUEUE_MAX, Standing};
 use leasehold_host::signals::{StopSignal, Stops};
 use leasehold_mongodb::locker::{Locker, waits_for_others};
 use leasehold_status::render::date;
@@ -144,7 +144,7 @@ impl Watcher {
     pub(super) async fn wait(
         &self,
         locker: &mut Locker,
-        mut status: watch::Receiver<Status>,
+        mut status: watch::Receiver<LockStatus>,
         patience: &WaitLimits,
         input: &mut StandardInput,
         stops: &mut Stops,
@@ -214,7 +214,7 @@ impl Watcher {
         &self,
         locker: &mut Locker,
         patience: &WaitLimits,
-        last: &Status,
+        last: &LockStatus,
         began: BootTime,
     ) -> Waited {
         let answers = self.store.borrow().clone();
@@ -302,7 +302,7 @@ impl Watcher {
     }
 
     /// Reports the holders: on a terminal after each change, otherwise once in the log.
-    fn log_holders(&self, status: &Status, said: &mut String) {
+    fn log_holders(&self, status: &LockStatus, said: &mut String) {
         if self.voice.is_quiet() {
             return;
         }
@@ -331,7 +331,7 @@ async fn until(bound: Option<BootTime>) {
 }
 
 /// Describes the holders and the position in the queue.
-fn wait_reason(status: &Status) -> Option<String> {
+fn wait_reason(status: &LockStatus) -> Option<String> {
     let Standing::Waiting {
         position,
         holding,
@@ -436,7 +436,7 @@ mod tests {
         };
         let mut stops = Stops::register().expect("signals");
         for standing in [Standing::Lost(Loss::Deadline), Standing::Held(expired)] {
-            let (_sender, status) = watch::channel(Status {
+            let (_sender, status) = watch::channel(LockStatus {
                 standing,
                 since: BootTime::default(),
                 claim: Claim::from_bytes([0; 16]),

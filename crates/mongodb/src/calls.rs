@@ -237,7 +237,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use leasehold_core::lock::{Found, Outcome};
+    use leasehold_core::lock::{FoundLock, Outcome};
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -274,7 +274,7 @@ mod tests {
                     TIMEOUT.as_millis()
                 )
             );
-            let applied = Outcome::Applied(Found::Missing);
+            let applied = Outcome::Applied(FoundLock::Missing);
             send.send(answer(applied.clone()))
                 .expect("the call was not dropped");
             let late = calls.next().await.expect("it goes on");

@@ -55,32 +55,32 @@ pub(crate) trait Machine {
 
 /// Makes a machine of the core a [`Machine`]: both have the same methods.
 macro_rules! state_machine {
-    ($machine:ty, abandoned: $abandoned:ident, status: $cow:path) => {
+    ($machine:ty, $input:ident, $effect:ident, $status:ident, abandoned: $abandoned:ident, status: $cow:path) => {
         impl $crate::event_loop::Machine for $machine {
-            type Input = Input;
-            type Effect = Effect;
-            type Status = Status;
+            type Input = $input;
+            type Effect = $effect;
+            type Status = $status;
             type Outcome = Outcome;
 
-            const TICK: Input = Input::Tick;
-            const ABANDONED: Input = Input::$abandoned;
+            const TICK: $input = $input::Tick;
+            const ABANDONED: $input = $input::$abandoned;
 
-            fn call(effect: &Effect) -> Option<CallId> {
+            fn call(effect: &$effect) -> Option<CallId> {
                 match effect {
-                    Effect::Call { id, .. } => Some(*id),
+                    $effect::Call { id, .. } => Some(*id),
                     _ => None,
                 }
             }
 
-            fn reply(call: CallId, outcome: Outcome) -> Input {
-                Input::Reply { call, outcome }
+            fn reply(call: CallId, outcome: Outcome) -> $input {
+                $input::Reply { call, outcome }
             }
 
-            fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
+            fn handle(&mut self, now: BootTime, input: $input, random: &mut dyn Randomness) {
                 self.handle(now, input, random);
             }
 
-            fn next_effect(&mut self) -> Option<Effect> {
+            fn next_effect(&mut self) -> Option<$effect> {
                 self.next_effect()
             }
 
@@ -88,7 +88,7 @@ macro_rules! state_machine {
                 self.next_wakeup()
             }
 
-            fn status(&self) -> Cow<'_, Status> {
+            fn status(&self) -> Cow<'_, $status> {
                 $cow(self.status())
             }
         }

@@ -25,8 +25,8 @@ use crate::store::mongo::lock::{LockClient, MongoLockStore};
 use crate::store::{Failure, StoreInfo};
 use leasehold_core::election::{Authority, BootTime, ResourceName, Token};
 use leasehold_core::lock::{
-    End, Input, LockContender, LockMode, Loss, MinHold, Notice, Observations, OncePer, Options,
-    Status,
+    End, LockContender, LockInput, LockMode, LockNotice, LockStatus, Loss, MinHold, Observations,
+    OncePer, Options,
 };
 use leasehold_core::trace::Kind;
 
@@ -77,7 +77,7 @@ pub trait LockSurfaces: Send {
     /// The lock is no longer held; the work under it must end.
     fn lost(&mut self, _: Loss) {}
     /// An event worth reporting to humans.
-    fn notice(&mut self, _: &Notice) {}
+    fn notice(&mut self, _: &LockNotice) {}
     /// A store call was answered.
     fn answered(&mut self, _: &AnsweredCall) {}
     /// The change stream opened (`None`) or failed.
@@ -185,8 +185,8 @@ impl Locker {
         })
     }
 
-    /// Returns a receiver of the contender's status. Use [`Status::at`] to check its authority.
-    pub fn status(&self) -> watch::Receiver<Status> {
+    /// Returns a receiver of the contender's status. Use [`LockStatus::at`] to check its authority.
+    pub fn status(&self) -> watch::Receiver<LockStatus> {
         self.contender.status.clone()
     }
 
@@ -218,25 +218,25 @@ impl Locker {
     /// Ends the wait. A lock that is already held is released, so nothing may run under it any
     /// longer.
     pub async fn give_up(&self) {
-        self.contender.send(Input::GiveUp).await;
+        self.contender.send(LockInput::GiveUp).await;
     }
 
     /// Requests [`Locker::give_up`] without waiting for its turn. Only for a contender that has had no
     /// other request, so that its queue has room.
     fn request_to_give_up(&self) {
-        let _ = self.contender.inputs.try_send(Input::GiveUp);
+        let _ = self.contender.inputs.try_send(LockInput::GiveUp);
     }
 
     /// Reports that the work under the lock is over and confirmed gone, and releases the lock.
     /// After a loss it confirms that nothing runs under the lost claim.
     pub async fn release(&self) {
-        self.contender.send(Input::Release).await;
+        self.contender.send(LockInput::Release).await;
     }
 
     /// Releases the lock after work that succeeded, and records the success if the options request
     /// it.
     pub async fn succeed(&self) {
-        self.contender.send(Input::Succeeded).await;
+        self.contender.send(LockInput::Succeeded).await;
     }
 
     /// Ends without releasing the lock, for work that may continue although the lock is lost, or

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::election::{BootTime, CallId, Randomness};
-use leasehold_core::trace::{Answered, Bits, Event, Record, SCHEMA, Sent, Started, Turn};
+use leasehold_core::trace::{Answered, Bits, Event, Record, SCHEMA, Sent, Started, TurnRecord};
 use serde::Serialize;
 
 use crate::randomness::KernelRandomness;
@@ -185,7 +185,7 @@ impl Tracer {
     ) {
         let random = self.random.take();
         self.event(|| {
-            Event::<(), _, _>::Turn(Turn {
+            Event::<(), _, _>::Turn(TurnRecord {
                 now,
                 random,
                 input,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
 use leasehold_core::election::BootTime;
-use leasehold_core::trace::{GuardOptions, Guarded, Kind, Started, Turn};
+use leasehold_core::trace::{GuardOptions, Guarded, Kind, Started, TurnRecord};
 use serde_json::Value;
 
 use crate::Violation;
@@ -65,12 +65,12 @@ impl Guard {
 
     /// Replays a recorded turn.
     pub(crate) fn turn(&mut self, line: usize, turn: &Value) -> Result<(), String> {
-        let Turn {
+        let TurnRecord {
             now,
             input,
             effects,
             ..
-        } = parse::<Turn<Input, Action>>(turn)?;
+        } = parse::<TurnRecord<Input, Action>>(turn)?;
         if let Input::Order(order) = input {
             self.given.push((line, order.terms));
         }

@@ -11,7 +11,7 @@ use leasehold_core::election::{
     Token,
 };
 use leasehold_core::lock::{self, LockContender, LockMode};
-use leasehold_core::trace::{Bits, Kind, Started, Turn};
+use leasehold_core::trace::{Bits, Kind, Started, TurnRecord};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -147,8 +147,8 @@ impl Machine for Election {
 
 impl Machine for LockContender {
     type Options = lock::Options;
-    type Input = lock::Input;
-    type Effect = lock::Effect;
+    type Input = lock::LockInput;
+    type Effect = lock::LockEffect;
 
     const KIND: Kind = Kind::Lock;
 
@@ -166,13 +166,15 @@ impl Machine for LockContender {
 
     fn call(effect: &Self::Effect) -> Option<(CallId, Operation)> {
         match effect {
-            lock::Effect::Call { id, operation } => Some((*id, Operation::Lock(operation.clone()))),
+            lock::LockEffect::Call { id, operation } => {
+                Some((*id, Operation::Lock(operation.clone())))
+            }
             _ => None,
         }
     }
 
     fn reply(input: &Self::Input) -> Option<Reply> {
-        let lock::Input::Reply { call, outcome } = input else {
+        let lock::LockInput::Reply { call, outcome } = input else {
             return None;
         };
         let (outcome, found) = match outcome {
@@ -322,12 +324,12 @@ pub(crate) fn begin<M: Machine>(started: &Value) -> Result<(Box<dyn Replay>, Rol
 
 impl<M: Machine> Replay for Replayed<M> {
     fn turn(&mut self, turn: &Value) -> Result<Turned, String> {
-        let Turn {
+        let TurnRecord {
             now,
             random,
             input,
             effects: recorded,
-        } = parse::<Turn<M::Input, M::Effect>>(turn)?;
+        } = parse::<TurnRecord<M::Input, M::Effect>>(turn)?;
         let mut random = Recorded::new(random);
         let reply = M::reply(&input);
         let loss_grace = M::changed_loss_grace(&input);

@@ -62,12 +62,12 @@ impl From<election::Found> for State {
     }
 }
 
-impl From<lock::Found> for State {
-    fn from(found: lock::Found) -> Self {
+impl From<lock::FoundLock> for State {
+    fn from(found: lock::FoundLock) -> Self {
         match found {
-            lock::Found::Lock(lock) => Self::Lock(Box::new(lock)).comparable(),
-            lock::Found::Missing => Self::Missing,
-            lock::Found::Foreign(_) => Self::Foreign,
+            lock::FoundLock::Lock(lock) => Self::Lock(Box::new(lock)).comparable(),
+            lock::FoundLock::Missing => Self::Missing,
+            lock::FoundLock::Foreign(_) => Self::Foreign,
         }
     }
 }
@@ -76,7 +76,7 @@ impl From<lock::Found> for State {
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     Lease(election::Operation),
-    Lock(lock::Operation),
+    Lock(lock::LockOperation),
 }
 
 impl Operation {
@@ -98,21 +98,21 @@ impl Operation {
     pub(crate) fn is_confirming(&self) -> bool {
         match self {
             Self::Lease(operation) => *operation == election::Operation::Read { confirm: true },
-            Self::Lock(operation) => *operation == lock::Operation::Read { confirm: true },
+            Self::Lock(operation) => *operation == lock::LockOperation::Read { confirm: true },
         }
     }
 
     pub(crate) fn is_creation(&self) -> bool {
         match self {
             Self::Lease(operation) => matches!(operation, election::Operation::Create { .. }),
-            Self::Lock(operation) => matches!(operation, lock::Operation::Create { .. }),
+            Self::Lock(operation) => matches!(operation, lock::LockOperation::Create { .. }),
         }
     }
 
     pub(crate) fn is_read(&self) -> bool {
         match self {
             Self::Lease(operation) => matches!(operation, election::Operation::Read { .. }),
-            Self::Lock(operation) => matches!(operation, lock::Operation::Read { .. }),
+            Self::Lock(operation) => matches!(operation, lock::LockOperation::Read { .. }),
         }
     }
 }

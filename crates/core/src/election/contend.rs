@@ -15,10 +15,10 @@ use super::lease::{Lease, Session, Token};
 use super::publication::DirectoryRecord;
 use super::reading::{ReadDocument, ReadReply, Reads};
 use super::standby::Registration;
-use super::state::State;
+use super::state::CandidateState;
 use super::supervise::WorkloadState;
 use super::time::BootTime;
-use super::view::{Plausible, View};
+use super::view::{LeaseView, Plausible};
 use super::waits::Waits;
 use super::write::{WriteInFlight, WriteReply};
 use crate::claim::{Turn, earliest};
@@ -27,7 +27,7 @@ use crate::claim::{Turn, earliest};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
     pub(super) me: Participant,
-    pub(super) view: View,
+    pub(super) view: LeaseView,
     pub(super) reads: Reads,
     pub(super) claims: OpenClaims,
     pub(super) waits: Waits,
@@ -40,7 +40,7 @@ pub(super) struct Contender {
 
 impl Contender {
     pub(super) fn new(candidate: &Candidate, session: Session, now: BootTime) -> Self {
-        let (predecessor, view) = (candidate.predecessor_claim, View::new(candidate));
+        let (predecessor, view) = (candidate.predecessor_claim, LeaseView::new(candidate));
         Self {
             me: Participant::new(candidate, session),
             record: DirectoryRecord::new(predecessor, &view),
@@ -491,7 +491,7 @@ impl Contender {
         (self.write, self.checking) = (None, None);
     }
 
-    pub(super) fn check_invariants(&self, state: &State) {
+    pub(super) fn check_invariants(&self, state: &CandidateState) {
         self.reads
             .check_invariants(state.contends() && !self.is_busy());
         let leading = state.tenure().map(|tenure| tenure.claim);

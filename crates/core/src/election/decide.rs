@@ -11,7 +11,7 @@ use super::standby::Registration;
 use super::status::Reason;
 use super::supervise::{DrainAfterLoss, WorkloadState};
 use super::time::BootTime;
-use super::view::{Document, View};
+use super::view::{Document, LeaseView};
 use super::waits::Waits;
 
 /// The previous holder of the lease to acquire.
@@ -64,7 +64,7 @@ pub(super) enum Decision {
 #[derive(Clone, Copy)]
 pub(super) struct Situation<'a> {
     pub(super) me: &'a Participant,
-    pub(super) view: &'a View,
+    pub(super) view: &'a LeaseView,
     pub(super) claims: &'a OpenClaims,
     pub(super) waits: &'a Waits,
     pub(super) registration: &'a Registration,

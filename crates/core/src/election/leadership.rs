@@ -10,7 +10,7 @@ use super::input::Found;
 use super::lease::{Reservation, Token};
 use super::prefer::GiveWay;
 use super::standby::head_start_of_standby;
-use super::state::{CauseOfLoss, LostClaim, State};
+use super::state::{CandidateState, CauseOfLoss, LostClaim};
 use super::status::Reason;
 use super::stopping::Stopped;
 use super::supervise::WorkloadState;
@@ -90,7 +90,7 @@ impl Contender {
     /// Hands over to a preferred standby if this is due.
     pub(super) fn give_way(
         &mut self,
-        state: &State,
+        state: &CandidateState,
         outbox: &mut Effects,
         now: BootTime,
     ) -> GiveWay {

@@ -25,7 +25,7 @@ const DOUBLINGS_MAX: u32 = 16;
 
 /// The last renewal that was seen, and when it was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct Phase {
+pub(super) struct RenewalPhase {
     seen: Option<LastRenewal>,
     /// Instant at which the read in flight was sent.
     asked: BootTime,
@@ -43,7 +43,7 @@ struct LastRenewal {
     early: u32,
 }
 
-impl Phase {
+impl RenewalPhase {
     /// Records that a read is sent.
     pub(super) fn asks(&mut self, now: BootTime) {
         self.asked = now;

@@ -17,7 +17,7 @@ use super::input::Outcome;
 use super::lease::{RESERVATION_DEFAULT, Reservation, Session, Standby};
 use super::tenure::Tenure;
 use super::time::BootTime;
-use super::view::View;
+use super::view::LeaseView;
 
 /// Minimum time that a standby has to register again: two polls and two random delays, because a
 /// follower with a lower priority may be first and is then replaced. It is at least two renewals;
@@ -65,7 +65,7 @@ impl Preference {
     pub(super) fn give_way(
         &mut self,
         tenure: &Tenure,
-        view: &View,
+        view: &LeaseView,
         me: &Participant,
         outbox: &mut Effects,
         now: BootTime,
@@ -125,7 +125,7 @@ impl Preference {
         call: CallId,
         outcome: &Outcome,
         wait: Option<Duration>,
-        view: &mut View,
+        view: &mut LeaseView,
         now: BootTime,
     ) -> bool {
         if self.step != Step::Asking(call) {
@@ -151,7 +151,7 @@ impl Preference {
 }
 
 /// Returns the standby if this leader prefers it to itself.
-fn preferred<'a>(view: &'a View, me: &Participant) -> Option<&'a Standby> {
+fn preferred<'a>(view: &'a LeaseView, me: &Participant) -> Option<&'a Standby> {
     let standby = view.lease()?.standby.as_ref()?;
     let another = standby.session != me.session && standby.identity != me.identity;
     (another && standby.priority > me.priority).then_some(standby)

@@ -7,11 +7,11 @@ use super::candidate::Participant;
 use super::contend::Contender;
 use super::effect::{Effect, Notice, Transition};
 use super::lease::{Claim, Lease, Request, Token};
-use super::state::State;
+use super::state::CandidateState;
 use super::status::{Authority, HolderView, Reason, Role, Status};
 use super::supervise::DrainAfterLoss;
 use super::time::BootTime;
-use super::view::{Document, View};
+use super::view::{Document, LeaseView};
 
 /// The published status and the reasons for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -76,7 +76,7 @@ impl Publication {
     pub(super) fn refresh(
         &mut self,
         contender: &Contender,
-        state: &State,
+        state: &CandidateState,
         drain: Option<&DrainAfterLoss>,
         shutting_down: bool,
         now: BootTime,
@@ -85,11 +85,13 @@ impl Publication {
         let before = self.status.role;
         let role = self.role(contender, state, shutting_down, now);
         let authority = match state {
-            State::Leading(tenure) => Some(Authority {
+            CandidateState::Leading(tenure) => Some(Authority {
                 token: tenure.token,
                 valid_until: tenure.valid_until(),
             }),
-            State::Contending | State::Stopping(_) | State::Exited => None,
+            CandidateState::Contending | CandidateState::Stopping(_) | CandidateState::Exited => {
+                None
+            }
         };
         if role == Role::Paused {
             self.reason = Some(Reason::Paused);
@@ -124,15 +126,17 @@ impl Publication {
         self.status.role = role;
         self.status.authority = authority;
         self.status.stepping_down = match state {
-            State::Stopping(stopping) => Some(stopping.tenure().token),
-            State::Contending | State::Leading(_) | State::Exited => None,
+            CandidateState::Stopping(stopping) => Some(stopping.tenure().token),
+            CandidateState::Contending | CandidateState::Leading(_) | CandidateState::Exited => {
+                None
+            }
         };
         self.status.unnoticed = drain.map(DrainAfterLoss::token);
         self.status.holder = holder_view(authority, me, view, now);
         self.status.session = me.session;
         self.status.reason = self.reason;
         self.status.token_highest = view.token_highest();
-        if let State::Leading(tenure) = state {
+        if let CandidateState::Leading(tenure) = state {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
         self.status.store_reached = contender.reads.answers_until().is_some();
@@ -142,18 +146,18 @@ impl Publication {
     fn role(
         &self,
         contender: &Contender,
-        state: &State,
+        state: &CandidateState,
         shutting_down: bool,
         now: BootTime,
     ) -> Role {
         let answers_until = contender.reads.answers_until();
         match state {
-            State::Leading(_) => Role::Leader,
-            State::Stopping(_) => Role::Stopping,
+            CandidateState::Leading(_) => Role::Leader,
+            CandidateState::Stopping(_) => Role::Stopping,
             // A leader that was frozen may lose its lease and exit in one turn.
-            State::Exited if self.status.role == Role::Leader => Role::Stopping,
-            State::Exited => self.status.role,
-            State::Contending => {
+            CandidateState::Exited if self.status.role == Role::Leader => Role::Stopping,
+            CandidateState::Exited => self.status.role,
+            CandidateState::Contending => {
                 let stopped = self.status.role == Role::Stopping;
                 if contender.is_checking() || (shutting_down && stopped) {
                     Role::Stopping
@@ -193,7 +197,7 @@ impl Publication {
 
 impl DirectoryRecord {
     /// Begins with the record of the previous process.
-    pub(super) fn new(claim: Option<Claim>, view: &View) -> Self {
+    pub(super) fn new(claim: Option<Claim>, view: &LeaseView) -> Self {
         Self {
             claim,
             token: view.token_highest(),
@@ -207,7 +211,7 @@ impl DirectoryRecord {
 
     /// Records a claim that may be stored, or `None` if the recorded one no longer proves that its
     /// process has exited.
-    pub(super) fn set(&mut self, claim: Option<Claim>, view: &View) -> Effect {
+    pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {
             claim,
@@ -218,7 +222,7 @@ impl DirectoryRecord {
 
     /// Records new values of `view`. With a token but without the duration that goes with it, the
     /// next process would wait too briefly after a rollback of the store.
-    pub(super) fn refresh(&mut self, view: &View) -> Option<Effect> {
+    pub(super) fn refresh(&mut self, view: &LeaseView) -> Option<Effect> {
         let newer = view.token_highest() > self.token || view.lease_longest() > self.lease_longest;
         newer.then(|| self.set(self.claim, view))
     }
@@ -229,7 +233,7 @@ impl DirectoryRecord {
 fn holder_view(
     authority: Option<Authority>,
     me: &Participant,
-    view: &View,
+    view: &LeaseView,
     now: BootTime,
 ) -> Option<HolderView> {
     if let Some(authority) = authority {

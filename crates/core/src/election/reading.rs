@@ -8,10 +8,10 @@ use super::effect::Effects;
 use super::effect::{CallId, Effect, Operation};
 use super::input::{Found, Outcome, Watch};
 use super::lease::{Lease, Token};
-use super::phase::{Phase, renewal_interval};
+use super::phase::{RenewalPhase, renewal_interval};
 use super::time::BootTime;
 use super::timings::Timings;
-use super::view::{Document, Plausible, View};
+use super::view::{Document, LeaseView, Plausible};
 use crate::claim::Turn;
 
 /// The reads of the document, and the source of changes in between.
@@ -44,10 +44,10 @@ enum Following {
     Stream,
     /// A change stream that may report a change seconds later. An event only makes the candidate
     /// read, and renewals are read shortly after each is expected.
-    LateStream(Phase),
+    LateStream(RenewalPhase),
     /// Hints of other candidates and of operators, which report no renewals. Renewals are read
     /// shortly after each is expected.
-    Hints(Phase),
+    Hints(RenewalPhase),
 }
 
 impl Following {
@@ -56,7 +56,7 @@ impl Following {
     }
 
     /// Returns the estimate of the holder's renewals, if they are read and not reported.
-    fn phase(&mut self) -> Option<&mut Phase> {
+    fn phase(&mut self) -> Option<&mut RenewalPhase> {
         match self {
             Self::LateStream(phase) | Self::Hints(phase) => Some(phase),
             Self::Nothing | Self::Stream => None,
@@ -220,13 +220,13 @@ impl Reads {
     }
 
     /// Sends a read if one is due and none is in flight.
-    pub(super) fn send_if_due(&mut self, view: &View, outbox: &mut Effects, now: BootTime) {
+    pub(super) fn send_if_due(&mut self, view: &LeaseView, outbox: &mut Effects, now: BootTime) {
         if self.next().is_some_and(|due| due <= now) {
             self.send(false, view, outbox, now);
         }
     }
 
-    fn send(&mut self, checks_stream: bool, view: &View, outbox: &mut Effects, now: BootTime) {
+    fn send(&mut self, checks_stream: bool, view: &LeaseView, outbox: &mut Effects, now: BootTime) {
         let confirm = self.suspicious;
         if let Some(phase) = self.following.phase() {
             phase.asks(now);
@@ -247,7 +247,7 @@ impl Reads {
     /// Returns the instant of the next such read.
     pub(super) fn check_stream(
         &mut self,
-        view: &View,
+        view: &LeaseView,
         timings: &Timings,
         outbox: &mut Effects,
         now: BootTime,
@@ -273,7 +273,7 @@ impl Reads {
 
     /// Returns the instant of the next read if renewals are not reported: right after the next
     /// renewal is expected, or one interval after the last read if nothing is renewed.
-    fn renewal_due(&self, view: &View, timings: &Timings) -> Option<BootTime> {
+    fn renewal_due(&self, view: &LeaseView, timings: &Timings) -> Option<BootTime> {
         let mut following = self.following;
         let phase = following.phase()?;
         let lease = view.lease();
@@ -303,7 +303,7 @@ impl Reads {
     pub(super) fn reply(
         &mut self,
         outcome: Outcome,
-        view: &View,
+        view: &LeaseView,
         me: &Participant,
         turn: &mut Turn<'_>,
     ) -> ReadReply {
@@ -337,7 +337,7 @@ impl Reads {
         &mut self,
         read: &ReadDocument,
         contends: bool,
-        view: &View,
+        view: &LeaseView,
         now: BootTime,
     ) -> bool {
         let shown = match &read.found {
@@ -353,7 +353,7 @@ impl Reads {
 
     /// Reopens the stream if the read was to check it and shows a change that the stream did not
     /// report. A late stream may still report it.
-    pub(super) fn judge_stream(&mut self, read: &ReadDocument, view: &View) -> Option<Effect> {
+    pub(super) fn judge_stream(&mut self, read: &ReadDocument, view: &LeaseView) -> Option<Effect> {
         if !read.checks_stream || self.is_late() {
             return None;
         }
@@ -413,8 +413,10 @@ impl Reads {
                 return None;
             }
             Watch::Opened => self.follow(Following::Stream, now),
-            Watch::LateStreamOpened => self.follow(Following::LateStream(Phase::default()), now),
-            Watch::HintsOpened => self.follow(Following::Hints(Phase::default()), now),
+            Watch::LateStreamOpened => {
+                self.follow(Following::LateStream(RenewalPhase::default()), now)
+            }
+            Watch::HintsOpened => self.follow(Following::Hints(RenewalPhase::default()), now),
             Watch::Alive | Watch::Changed(_) => {}
             // The view stays usable: a hint may be false, and hints without end must not keep a
             // candidate from acting on what it has read.

@@ -20,7 +20,7 @@ use super::lease::{
 use super::prefer::{GiveWay, Preference};
 use super::tenure::Tenure;
 use super::time::BootTime;
-use super::view::View;
+use super::view::LeaseView;
 use super::waits::{SPREAD_MAX, Waits};
 use crate::claim::Turn;
 
@@ -92,7 +92,7 @@ impl Registration {
     pub(super) fn give_way(
         &mut self,
         tenure: &Tenure,
-        view: &View,
+        view: &LeaseView,
         me: &Participant,
         outbox: &mut Effects,
         now: BootTime,
@@ -104,7 +104,7 @@ impl Registration {
     pub(super) fn vacancy(
         &self,
         me: &Participant,
-        view: &View,
+        view: &LeaseView,
         claims: &OpenClaims,
         waits: &Waits,
         now: BootTime,
@@ -160,7 +160,7 @@ impl Registration {
     pub(super) fn withdraw(
         &mut self,
         me: &Participant,
-        view: &mut View,
+        view: &mut LeaseView,
         outbox: &mut Effects,
     ) -> bool {
         let session = me.session;
@@ -180,7 +180,7 @@ impl Registration {
         &mut self,
         by: BootTime,
         me: &Participant,
-        view: &mut View,
+        view: &mut LeaseView,
         outbox: &mut Effects,
         now: BootTime,
     ) -> Option<BootTime> {
@@ -203,7 +203,7 @@ impl Registration {
         outcome: &Outcome,
         leads: bool,
         me: &Participant,
-        view: &mut View,
+        view: &mut LeaseView,
         now: BootTime,
     ) -> bool {
         let Some((_, vacancy)) = self.call.filter(|(id, _)| *id == call) else {
@@ -259,7 +259,7 @@ impl Registration {
 }
 
 /// Returns the reservation in a release that gives the standby its head start.
-pub(super) fn head_start_of_standby(view: &View) -> Option<Reservation> {
+pub(super) fn head_start_of_standby(view: &LeaseView) -> Option<Reservation> {
     let standby = view.lease()?.standby.as_ref()?;
     Some(Reservation {
         identity: standby.identity.clone(),

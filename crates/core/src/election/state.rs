@@ -16,7 +16,7 @@ use super::time::BootTime;
 
 /// State of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum State {
+pub(super) enum CandidateState {
     Contending,
     Leading(Tenure),
     Stopping(Stopping),
@@ -29,7 +29,7 @@ pub(super) enum LostClaim {
     Stopping(Stopped),
 }
 
-impl State {
+impl CandidateState {
     pub(super) fn contends(&self) -> bool {
         *self == Self::Contending
     }

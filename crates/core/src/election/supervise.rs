@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::effect::{Effect, Order, OrderKind};
 use super::input::Tunables;
 use super::lease::Token;
-use super::state::{LostClaim, State};
+use super::state::{CandidateState, LostClaim};
 use super::tenure::Tenure;
 use super::time::BootTime;
 use super::timings::Timings;
@@ -171,7 +171,7 @@ impl WorkloadState {
     }
 
     /// Checks that the workload of the leading claim was started.
-    pub(super) fn check_invariants(&self, state: &State) {
+    pub(super) fn check_invariants(&self, state: &CandidateState) {
         if let (true, Some(tenure)) = (self.supervises, state.leading()) {
             let runs = self.runs_under(tenure.token);
             assert!(runs, "a leader whose workload is gone");

@@ -10,7 +10,7 @@ use super::time::BootTime;
 
 /// The last observation of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct View {
+pub(super) struct LeaseView {
     document: Document,
     /// Instant at which a reply or event first showed this revision.
     seen: BootTime,
@@ -44,7 +44,7 @@ pub(super) enum Plausible {
     },
 }
 
-impl View {
+impl LeaseView {
     /// Begins with what the previous process recorded.
     pub(super) fn new(candidate: &Candidate) -> Self {
         let remembered = candidate.token_remembered;
@@ -222,7 +222,7 @@ impl View {
 }
 
 #[cfg(proof)]
-impl View {
+impl LeaseView {
     /// Copies the instant at which the previous process on the same directory first saw the
     /// revision.
     pub(super) fn continue_from(&mut self, before: &Self) {
@@ -231,7 +231,7 @@ impl View {
 }
 
 #[cfg(all(test, not(proof)))]
-impl View {
+impl LeaseView {
     /// Sets the highest token, even to a token that no input leads to.
     pub(super) fn set_token_highest(&mut self, token: Token) {
         self.token_highest = token;

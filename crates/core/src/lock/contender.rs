@@ -20,25 +20,25 @@ mod waiting;
 mod work;
 
 use super::claim_writes::WritePurpose;
-use super::document::Found;
-use super::effect::{Effect, Notice};
+use super::document::FoundLock;
+use super::effect::{LockEffect, LockNotice};
 use super::grant::Grant;
-use super::input::{Input, MinHold, Options};
+use super::input::{LockInput, MinHold, Options};
 use super::observations::Observations;
 use super::operation::{Hint, Outcome};
-use super::status::{End, Loss, Status};
+use super::status::{End, LockStatus, Loss};
 use crate::claim::Turn;
 use crate::election::{Authority, BootTime, CallId, Claim, Randomness, Session, Token};
 #[cfg(proof)]
 pub(crate) use compared::Form;
-use contending::Verdict;
+use contending::Consequence;
 use exchange::Exchange;
 use holding::Holding;
 use joining::Joining;
 use leaving::Leaving;
-use state::State;
+use state::ContenderState;
 use waiting::{Waiting, WaitingPlace, renewal_after};
-use work::Work;
+use work::LockedWork;
 
 /// One contender for one lock.
 ///
@@ -48,9 +48,9 @@ use work::Work;
 /// the time of that call.
 #[derive(Debug, Clone)]
 pub struct LockContender {
-    state: State,
+    state: ContenderState,
     exchange: Exchange,
-    work: Work,
+    work: LockedWork,
     /// Start of contention and of the reported waiting time.
     began: BootTime,
     /// Start of the current state.
@@ -61,13 +61,13 @@ pub struct LockContender {
 
 impl LockContender {
     /// Creates a contender that has not sent anything and starts with its first input, for example
-    /// [`Input::Tick`].
+    /// [`LockInput::Tick`].
     pub fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
         let mut exchange = Exchange::new(options, now, random);
         Self {
-            state: State::Joining(Joining::at(now, &mut exchange, now)),
+            state: ContenderState::Joining(Joining::at(now, &mut exchange, now)),
             exchange,
-            work: Work::default(),
+            work: LockedWork::default(),
             began: now,
             since: now,
             now,
@@ -76,7 +76,7 @@ impl LockContender {
     }
 
     /// Applies one input at `now` and performs everything that is due.
-    pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
+    pub fn handle(&mut self, now: BootTime, input: LockInput, random: &mut dyn Randomness) {
         // A caller may read the clock and then wait for a mutex, so `now` can be older than in the
         // previous call. Time does not move backwards here.
         self.now = self.now.max(now);
@@ -91,11 +91,11 @@ impl LockContender {
     }
 
     /// Returns the next effect, in order. Drain all effects before the next input.
-    pub fn next_effect(&mut self) -> Option<Effect> {
+    pub fn next_effect(&mut self) -> Option<LockEffect> {
         self.exchange.outbox.pop()
     }
 
-    /// Returns when to pass [`Input::Tick`] if nothing else happens earlier.
+    /// Returns when to pass [`LockInput::Tick`] if nothing else happens earlier.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }
@@ -106,10 +106,10 @@ impl LockContender {
         Some(authority).filter(|a| a.valid_until > now)
     }
 
-    /// Returns the current status. Use [`Status::at`] before showing it at a later time.
-    pub fn status(&self) -> Status {
+    /// Returns the current status. Use [`LockStatus::at`] before showing it at a later time.
+    pub fn status(&self) -> LockStatus {
         let holding = self.state.holding();
-        Status {
+        LockStatus {
             standing: self.state.standing(&self.exchange),
             since: self.since,
             claim: self.claim(),
@@ -142,22 +142,22 @@ impl LockContender {
         self.exchange.view.observations()
     }
 
-    fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
+    fn apply(&mut self, input: LockInput, turn: &mut Turn<'_>) {
         match input {
-            Input::Tick => {}
-            Input::Reply { call, outcome } => self.reply(call, outcome, turn),
-            Input::Hint(hint) => self.hint(hint, turn),
-            Input::PrimaryChanged => self.primary_changed(turn.now),
-            Input::GiveUp => {
+            LockInput::Tick => {}
+            LockInput::Reply { call, outcome } => self.reply(call, outcome, turn),
+            LockInput::Hint(hint) => self.hint(hint, turn),
+            LockInput::PrimaryChanged => self.primary_changed(turn.now),
+            LockInput::GiveUp => {
                 // No work began, so no place is kept, even if the lock is lost by now.
-                if !matches!(self.state, State::Leaving(_)) {
+                if !matches!(self.state, ContenderState::Leaving(_)) {
                     self.work.never_began();
                 }
                 self.give_up(turn.now);
             }
-            Input::Abandoned => self.give_up(turn.now),
-            Input::Release => self.release(turn.now),
-            Input::Succeeded => {
+            LockInput::Abandoned => self.give_up(turn.now),
+            LockInput::Release => self.release(turn.now),
+            LockInput::Succeeded => {
                 if self.state.holding().is_some() {
                     self.work.succeed();
                 }
@@ -173,24 +173,27 @@ impl LockContender {
             (Hint::Opened { since_join }, state) => {
                 exchange.stream.opened(since_join, exchange.outbox.calls());
                 match state {
-                    State::Waiting(_) if !since_join => exchange.reads.again(turn.now),
-                    State::Waiting(waiting) if exchange.reads.is_idle() => {
+                    ContenderState::Waiting(_) if !since_join => exchange.reads.again(turn.now),
+                    ContenderState::Waiting(waiting) if exchange.reads.is_idle() => {
                         waiting.plan_read(exchange, turn);
                     }
-                    State::Joining(joining) => joining.stream_settled(),
-                    State::Waiting(_)
-                    | State::Holding(_)
-                    | State::Lost(_)
-                    | State::Leaving(_)
-                    | State::Ended(_) => {}
+                    ContenderState::Joining(joining) => joining.stream_settled(),
+                    ContenderState::Waiting(_)
+                    | ContenderState::Holding(_)
+                    | ContenderState::Lost(_)
+                    | ContenderState::Leaving(_)
+                    | ContenderState::Ended(_) => {}
                 }
             }
             (Hint::Lost, state) => {
                 exchange.stream.lost();
                 match state {
-                    State::Waiting(_) => exchange.reads.soon(exchange.retry(turn)),
-                    State::Joining(joining) => joining.stream_settled(),
-                    State::Holding(_) | State::Lost(_) | State::Leaving(_) | State::Ended(_) => {}
+                    ContenderState::Waiting(_) => exchange.reads.soon(exchange.retry(turn)),
+                    ContenderState::Joining(joining) => joining.stream_settled(),
+                    ContenderState::Holding(_)
+                    | ContenderState::Lost(_)
+                    | ContenderState::Leaving(_)
+                    | ContenderState::Ended(_) => {}
                 }
             }
             (Hint::Granted(grant), _) => {
@@ -199,8 +202,8 @@ impl LockContender {
                     self.exchange.stream.reported_grant(calls);
                 }
             }
-            (Hint::Next, State::Waiting(waiting)) => waiting.at_the_head(exchange, turn),
-            (Hint::Changed, State::Waiting(_)) => exchange.reads.again(turn.now),
+            (Hint::Next, ContenderState::Waiting(waiting)) => waiting.at_the_head(exchange, turn),
+            (Hint::Changed, ContenderState::Waiting(_)) => exchange.reads.again(turn.now),
             (Hint::Alive | Hint::Next | Hint::Changed, _) => {}
         }
     }
@@ -213,22 +216,22 @@ impl LockContender {
             exchange.follow();
         }
         match &mut self.state {
-            State::Holding(holding) => holding.hurry(),
-            State::Waiting(waiting) => {
+            ContenderState::Holding(holding) => holding.hurry(),
+            ContenderState::Waiting(waiting) => {
                 waiting.hurry(exchange);
                 exchange.retry_at = now;
                 exchange.reads.soon(now);
             }
-            State::Joining(_) => exchange.retry_at = now,
-            State::Leaving(leaving) => leaving.again(now),
-            State::Lost(_) | State::Ended(_) => {}
+            ContenderState::Joining(_) => exchange.retry_at = now,
+            ContenderState::Leaving(leaving) => leaving.again(now),
+            ContenderState::Lost(_) | ContenderState::Ended(_) => {}
         }
     }
 
     /// Routes a reply to the state that waits for it.
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let exchange = &mut self.exchange;
-        let reports = !matches!(self.state, State::Ended(_));
+        let reports = !matches!(self.state, ContenderState::Ended(_));
         let was_eviction = exchange.note(call, &outcome, reports, turn.now);
         if let Some(reading) = exchange.reads.answered(call) {
             let verdict = contending::read_reply(exchange, reading, outcome, turn);
@@ -236,48 +239,51 @@ impl LockContender {
         }
         let write = exchange.writes.write(call);
         match (&mut self.state, write) {
-            (state @ (State::Joining(_) | State::Waiting(_)), Some(write)) => {
+            (state @ (ContenderState::Joining(_) | ContenderState::Waiting(_)), Some(write)) => {
                 let verdict = contending::write_reply(state, exchange, write, outcome, turn);
                 self.conclude(verdict, turn);
             }
-            (State::Joining(_), None) if was_eviction => {
+            (ContenderState::Joining(_), None) if was_eviction => {
                 let verdict = contending::eviction_reply(exchange, call, outcome, turn);
                 self.conclude(verdict, turn);
             }
-            (State::Joining(joining), None) if joining.creates(call) => {
+            (ContenderState::Joining(joining), None) if joining.creates(call) => {
                 joining.created(&outcome, exchange, turn);
             }
-            (State::Joining(_) | State::Waiting(_), None) => {
+            (ContenderState::Joining(_) | ContenderState::Waiting(_), None) => {
                 let verdict = contending::late_read(exchange, call, outcome, turn);
                 self.conclude(verdict, turn);
             }
-            (State::Holding(holding), Some(write)) => {
+            (ContenderState::Holding(holding), Some(write)) => {
                 if let Some(loss) = holding.reply(&write, outcome, exchange, turn) {
                     self.lose(loss, turn.now);
                 }
             }
             // The reply to an eviction, or to a read from before it held. A later eviction must not use
             // older revisions than shown.
-            (State::Holding(_), None) => {
-                if let Outcome::Applied(Found::Lock(lock)) = outcome {
+            (ContenderState::Holding(_), None) => {
+                if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn.now);
                 }
             }
             // The claim is over, so the outcomes of its writes are only recorded.
-            (State::Lost(_) | State::Leaving(_) | State::Ended(_), Some(write)) => {
+            (
+                ContenderState::Lost(_) | ContenderState::Leaving(_) | ContenderState::Ended(_),
+                Some(write),
+            ) => {
                 exchange.writes.record(call, &outcome);
                 if write.purpose == WritePurpose::Keep {
                     self.leave_reply(call, outcome, turn);
                 }
             }
-            (State::Leaving(_), None) => self.leave_reply(call, outcome, turn),
-            (State::Lost(_) | State::Ended(_), None) => {}
+            (ContenderState::Leaving(_), None) => self.leave_reply(call, outcome, turn),
+            (ContenderState::Lost(_) | ContenderState::Ended(_), None) => {}
         }
     }
 
     fn leave_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let (retry, now) = (self.exchange.retry(turn), turn.now);
-        let State::Leaving(leaving) = &mut self.state else {
+        let ContenderState::Leaving(leaving) = &mut self.state else {
             return;
         };
         let exchange = &mut self.exchange;
@@ -287,52 +293,52 @@ impl LockContender {
     }
 
     /// Does what a reply means for a claim without authority.
-    fn conclude(&mut self, verdict: Verdict, turn: &mut Turn<'_>) {
+    fn conclude(&mut self, verdict: Consequence, turn: &mut Turn<'_>) {
         let (exchange, now) = (&mut self.exchange, turn.now);
         match verdict {
-            Verdict::Unchanged => {}
-            Verdict::NoDocument => {
+            Consequence::Unchanged => {}
+            Consequence::NoDocument => {
                 if let Some(joining) = self.state.joining() {
                     joining.create(now);
                 }
             }
-            Verdict::Absent(proof) => {
+            Consequence::Absent(proof) => {
                 let joining = self.state.joining();
                 if let Some(end) = joining.and_then(|it| it.absent(proof, exchange, turn)) {
                     self.finish(end, now);
                 }
             }
-            Verdict::Placed(call, place, grant) => {
+            Consequence::Placed(call, place, grant) => {
                 if !grant.is_some_and(|grant| self.hold_by(grant, now)) {
                     self.take_place(call, place, turn);
                 }
             }
-            Verdict::Acquired { holding, news } => {
+            Consequence::Acquired { holding, news } => {
                 self.begin(holding, now);
                 if news {
                     self.exchange.evict_as_holder(turn);
                 }
             }
-            Verdict::PlaceLost => {
-                exchange.outbox.notice(Notice::PlaceLost);
+            Consequence::PlaceLost => {
+                exchange.outbox.notice(LockNotice::PlaceLost);
                 self.join_anew(now, turn);
             }
             // A leave would remove the entry while the other process holds the lock.
-            Verdict::Duplicated => {
+            Consequence::Duplicated => {
                 let session = exchange.session;
-                exchange.outbox.notice(Notice::Duplicate { session });
+                exchange.outbox.notice(LockNotice::Duplicate { session });
                 exchange.session = Session::random(turn.random);
                 self.join_anew(now, turn);
             }
-            Verdict::RolledBack(found) => {
+            Consequence::RolledBack(found) => {
                 let (seen, wait) = exchange.view.roll_back(found);
-                let notice = Notice::StoreRolledBack { seen, found, wait };
+                let notice = LockNotice::StoreRolledBack { seen, found, wait };
                 exchange.outbox.notice(notice);
                 self.join_anew(now + wait, turn);
             }
-            Verdict::Finished(end) => self.finish(end, now),
+            Consequence::Finished(end) => self.finish(end, now),
             #[cfg(proof)]
-            Verdict::JoinedAnew => self.join_anew(now, turn),
+            Consequence::JoinedAnew => self.join_anew(now, turn),
         }
     }
 
@@ -340,17 +346,17 @@ impl LockContender {
     fn advance(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         let exchange = &mut self.exchange;
         match &mut self.state {
-            State::Joining(joining) => joining.advance(exchange, turn),
-            State::Waiting(waiting) => waiting.advance(exchange, turn),
-            State::Holding(holding) => holding.advance(&self.work, exchange, turn),
-            State::Leaving(leaving) => match leaving.advance(&self.work, exchange, turn) {
+            ContenderState::Joining(joining) => joining.advance(exchange, turn),
+            ContenderState::Waiting(waiting) => waiting.advance(exchange, turn),
+            ContenderState::Holding(holding) => holding.advance(&self.work, exchange, turn),
+            ContenderState::Leaving(leaving) => match leaving.advance(&self.work, exchange, turn) {
                 Ok(next) => next,
                 Err(end) => {
                     self.end(end, turn.now);
                     None
                 }
             },
-            State::Lost(_) | State::Ended(_) => None,
+            ContenderState::Lost(_) | ContenderState::Ended(_) => None,
         }
     }
 
@@ -358,7 +364,7 @@ impl LockContender {
     fn join_anew(&mut self, at: BootTime, turn: &mut Turn<'_>) {
         self.exchange.claim_anew(turn);
         let joining = Joining::at(at, &mut self.exchange, turn.now);
-        self.enter(State::Joining(joining), turn.now);
+        self.enter(ContenderState::Joining(joining), turn.now);
     }
 
     /// Takes the place in the document that the reply to `call` showed.
@@ -366,7 +372,7 @@ impl LockContender {
         let exchange = &mut self.exchange;
         let renew_due = renewal_after(exchange, turn);
         let overlooked = !place.granted && exchange.view.is_overlooked(exchange.writes.claim());
-        if let State::Waiting(waiting) = &mut self.state {
+        if let ContenderState::Waiting(waiting) = &mut self.state {
             waiting.move_to(place, overlooked);
         } else if exchange.options.non_blocking && !place.granted {
             let busy = exchange.busy();
@@ -378,9 +384,9 @@ impl LockContender {
                 exchange.follow();
             }
             let waiting = Waiting::at(place, overlooked, renew_due);
-            self.enter(State::Waiting(waiting), turn.now);
+            self.enter(ContenderState::Waiting(waiting), turn.now);
         }
-        if let State::Waiting(waiting) = &self.state {
+        if let ContenderState::Waiting(waiting) = &self.state {
             waiting.shown_by(call, &mut self.exchange, turn);
         }
     }
@@ -402,7 +408,7 @@ impl LockContender {
         let acquired = holding.report(self.began, now);
         self.exchange.outbox.push(acquired);
         self.work.begin(self.exchange.options.min_hold, now);
-        self.enter(State::Holding(holding), now);
+        self.enter(ContenderState::Holding(holding), now);
         self.exchange.stop_watching();
     }
 
@@ -412,7 +418,7 @@ impl LockContender {
         if holding.is_some_and(|holding| holding.authority().valid_until <= now) {
             if planted!(RenewedAfterDeadline) {
                 let waiting = Waiting::at(WaitingPlace::GRANTED, false, now);
-                self.enter(State::Waiting(waiting), now);
+                self.enter(ContenderState::Waiting(waiting), now);
                 return self.exchange.reads.soon(now);
             }
             self.lose(Loss::Deadline, now);
@@ -422,27 +428,32 @@ impl LockContender {
     /// Ends the claim because the lock is lost. The claim is never renewed again, and its leave
     /// waits until nothing runs under it (I6).
     fn lose(&mut self, loss: Loss, now: BootTime) {
-        self.exchange.outbox.push(Effect::Lost(loss));
-        self.enter(State::Lost(loss), now);
+        self.exchange.outbox.push(LockEffect::Lost(loss));
+        self.enter(ContenderState::Lost(loss), now);
     }
 
     /// Leaves, from any state.
     fn give_up(&mut self, now: BootTime) {
         match &self.state {
-            State::Joining(_) | State::Waiting(_) => self.finish(End::GaveUp, now),
-            State::Holding(_) => self.finish(End::Released, now),
-            State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), now),
+            ContenderState::Joining(_) | ContenderState::Waiting(_) => {
+                self.finish(End::GaveUp, now)
+            }
+            ContenderState::Holding(_) => self.finish(End::Released, now),
+            ContenderState::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), now),
             // The entry is gone, or the twin of a forked machine renews it.
-            State::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
+            ContenderState::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
                 self.end(End::Lost(*loss), now);
             }
-            State::Leaving(_) | State::Ended(_) => {}
+            ContenderState::Leaving(_) | ContenderState::Ended(_) => {}
         }
     }
 
     /// Leaves a lock that is or was held.
     fn release(&mut self, now: BootTime) {
-        if matches!(self.state, State::Holding(_) | State::Lost(_)) {
+        if matches!(
+            self.state,
+            ContenderState::Holding(_) | ContenderState::Lost(_)
+        ) {
             self.give_up(now);
         }
     }
@@ -453,17 +464,17 @@ impl LockContender {
             return self.end(end, now);
         }
         let leaving = Leaving::new(end, &self.work, &self.exchange, now);
-        self.enter(State::Leaving(leaving), now);
+        self.enter(ContenderState::Leaving(leaving), now);
         self.exchange.stop_watching();
     }
 
     fn end(&mut self, end: End, now: BootTime) {
         self.exchange.stop_watching();
-        self.exchange.outbox.push(Effect::Exit(end.clone()));
-        self.enter(State::Ended(end), now);
+        self.exchange.outbox.push(LockEffect::Exit(end.clone()));
+        self.enter(ContenderState::Ended(end), now);
     }
 
-    fn enter(&mut self, state: State, now: BootTime) {
+    fn enter(&mut self, state: ContenderState, now: BootTime) {
         self.state = state;
         self.since = now;
     }
@@ -482,7 +493,7 @@ impl LockContender {
             let is_present = self.exchange.writes.is_present();
             assert!(is_present, "a lock is held by no entry");
         }
-        if let State::Ended(_) = self.state {
+        if let ContenderState::Ended(_) = self.state {
             assert!(self.wakeup.is_none(), "a contender that ended wakes up");
         }
     }

@@ -118,7 +118,7 @@ impl LockDocument {
 /// Document stored under a lock's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Found {
+pub enum FoundLock {
     /// A lock.
     Lock(LockDocument),
     /// No document.

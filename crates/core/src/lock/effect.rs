@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::observations::EntryState;
-use super::operation::Operation;
+use super::operation::LockOperation;
 use super::status::{End, Loss};
 use crate::claim::Outbox;
 use crate::election::{BootTime, CallId, Claim, Identity, Session, Token};
@@ -11,17 +11,17 @@ use crate::election::{BootTime, CallId, Claim, Identity, Session, Token};
 /// An effect that the event loop must carry out, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Effect {
-    /// Send this operation to the store. Answer with [`Input::Reply`](super::Input::Reply) within
+pub enum LockEffect {
+    /// Send this operation to the store. Answer with [`LockInput::Reply`](super::LockInput::Reply) within
     /// `operation_timeout`, and once more if the true outcome becomes known later.
     Call {
         /// Id to use in the reply.
         id: CallId,
         /// Operation to send.
-        operation: Operation,
+        operation: LockOperation,
     },
     /// Follow this claim, and no other one, with a change stream; `None` to follow none. Answer
-    /// with [`Input::Hint`](super::Input::Hint), or with [`Hint::Lost`](super::Hint::Lost) if
+    /// with [`LockInput::Hint`](super::LockInput::Hint), or with [`Hint::Lost`](super::Hint::Lost) if
     /// change streams are not available.
     Watch(Option<Claim>),
     /// The lock is held, so the work may begin. Check
@@ -38,10 +38,10 @@ pub enum Effect {
         waited: Duration,
     },
     /// The lock is no longer held. End the work, then pass
-    /// [`Input::Release`](super::Input::Release).
+    /// [`LockInput::Release`](super::LockInput::Release).
     Lost(Loss),
     /// Report this notice to operators. Not answered.
-    Notice(Notice),
+    Notice(LockNotice),
     /// Everything is done, so end. Not answered.
     Exit(End),
 }
@@ -49,7 +49,7 @@ pub enum Effect {
 /// An event to report to operators. Exhaustive: a host must decide how to report each of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Notice {
+pub enum LockNotice {
     /// This contender evicted an expired entry.
     #[cfg_attr(feature = "serde", serde(rename = "Swept"))]
     Evicted {
@@ -93,13 +93,13 @@ pub enum Notice {
     TokensExhausted,
 }
 
-impl Outbox<Effect> {
+impl Outbox<LockEffect> {
     /// Requests an operation, and returns the id of its call.
-    pub(super) fn send(&mut self, operation: Operation) -> CallId {
-        self.call(|id| Effect::Call { id, operation })
+    pub(super) fn send(&mut self, operation: LockOperation) -> CallId {
+        self.call(|id| LockEffect::Call { id, operation })
     }
 
-    pub(super) fn notice(&mut self, notice: Notice) {
-        self.push(Effect::Notice(notice));
+    pub(super) fn notice(&mut self, notice: LockNotice) {
+        self.push(LockEffect::Notice(notice));
     }
 }

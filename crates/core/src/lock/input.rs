@@ -136,7 +136,7 @@ impl Options {
 /// An input of [`LockContender::handle`](super::LockContender::handle).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Input {
+pub enum LockInput {
     /// The instant of [`LockContender::next_wakeup`](super::LockContender::next_wakeup) has come.
     Tick,
     /// The outcome of a call. After a timeout it is [`Outcome::Unknown`], and the true outcome may
@@ -147,7 +147,7 @@ pub enum Input {
         /// Outcome of the call.
         outcome: Outcome,
     },
-    /// An event of the change stream that [`Effect::Watch`](super::Effect::Watch) requested. A hint
+    /// An event of the change stream that [`LockEffect::Watch`](super::LockEffect::Watch) requested. A hint
     /// never grants authority.
     Hint(Hint),
     /// The driver discovered a new primary. A second renewal is sent if one hangs on the old
@@ -156,7 +156,7 @@ pub enum Input {
     /// Stop waiting and leave the queue. A lock that is held is released too, as if no work had
     /// begun: nothing may run under it from then on, and its place is not kept.
     GiveUp,
-    /// The owner is gone. Stop waiting, or release the lock like [`Input::Release`].
+    /// The owner is gone. Stop waiting, or release the lock like [`LockInput::Release`].
     Abandoned,
     /// Release the lock. The work under it must have ended and be confirmed gone (I6); after a
     /// loss, nothing may run under the lost claim.

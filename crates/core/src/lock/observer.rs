@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::document::LockDocument;
 use super::observations::{Observations, Patience};
-use super::operation::{Ending, Operation};
+use super::operation::{Ending, LockOperation};
 use crate::election::{BootTime, Token};
 
 /// Observes a lock's entries by repeated reads.
@@ -47,9 +47,9 @@ impl Observer {
 
     /// Returns a sweep of all entries that have expired by `now`, or `None` if there are none.
     /// Entries that have changed since the last read are not removed.
-    pub fn break_expired(&self, now: BootTime) -> Option<Operation> {
+    pub fn break_expired(&self, now: BootTime) -> Option<LockOperation> {
         let expired = self.observations.expired(self.patience(), now);
-        (!expired.is_empty()).then(|| Operation::Evict {
+        (!expired.is_empty()).then(|| LockOperation::Evict {
             entries: expired.iter().map(|(claim, o)| o.seen(*claim)).collect(),
             me: None,
             ending: Ending::Broken,

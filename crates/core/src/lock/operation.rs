@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::document::{EntryMode, Found};
+use super::document::{EntryMode, FoundLock};
 use super::grant::Grant;
 use super::success::WorkKey;
 use crate::election::{Claim, Declared, Revision, Session, Token};
@@ -11,7 +11,7 @@ use crate::named::named;
 /// Entry that a join appends. The store adds the name and the dates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Joining {
+pub struct NewEntry {
     /// The claim, new for each place in the queue.
     pub claim: Claim,
     /// Session of the owner.
@@ -62,7 +62,7 @@ named! {
 /// `docs/locks.md` describes the filters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Operation {
+pub enum LockOperation {
     /// Insert an empty document with this token, if there is none.
     Create {
         /// Highest token seen.
@@ -71,7 +71,7 @@ pub enum Operation {
     /// Append this contender to the queue, and grant.
     Join {
         /// Entry to append.
-        entry: Joining,
+        entry: NewEntry,
         /// Highest token seen.
         seen: Token,
         /// Join only if that is granted immediately: the queue is empty and a place is free.
@@ -150,7 +150,7 @@ pub enum Operation {
     },
 }
 
-impl Operation {
+impl LockOperation {
     /// Returns the name used in logs.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -177,7 +177,7 @@ impl Operation {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
     /// Acknowledged by a majority, with the resulting document (for a read, the document read).
-    Applied(Found),
+    Applied(FoundLock),
     /// The filter did not match (for a create, a document exists).
     Rejected,
     /// Provably never sent.

@@ -109,9 +109,9 @@ pub enum Standing {
     Ended(End),
 }
 
-/// Status to publish. Use [`Status::at`] before showing it.
+/// Status to publish. Use [`LockStatus::at`] before showing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct LockStatus {
     /// Current state.
     pub standing: Standing,
     /// Start of the current state.
@@ -131,7 +131,7 @@ pub struct Status {
     pub store_reached: bool,
 }
 
-impl Status {
+impl LockStatus {
     /// Returns the status at `now`. A holder past its deadline has lost the lock.
     pub fn at(&self, now: BootTime) -> Self {
         let mut status = self.clone();

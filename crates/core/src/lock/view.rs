@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::document::{Entry, Found, LockDocument};
+use super::document::{Entry, FoundLock, LockDocument};
 use super::observations::Observations;
 use super::operation::Outcome;
 use super::status::{AHEAD_SHOWN_MAX, Ahead};
@@ -12,7 +12,7 @@ use crate::election::BootTime;
 use crate::election::{CallId, Claim, Identity, Token};
 
 #[derive(Debug, Clone)]
-pub(super) struct View {
+pub(super) struct LockView {
     /// Newest document shown, if any.
     lock: Option<LockDocument>,
     /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
@@ -58,7 +58,7 @@ impl<'a> EntryPlace<'a> {
     }
 }
 
-impl View {
+impl LockView {
     pub(super) fn new(token: Token, lease_duration: Duration, observations: Observations) -> Self {
         Self {
             lock: None,
@@ -129,7 +129,7 @@ impl View {
     /// Records what any reply proves. Even an old reply counts, because its token was used.
     pub(super) fn note_reply(&mut self, outcome: &Outcome, mine: Claim) {
         self.store_reached |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
-        if let Outcome::Applied(Found::Lock(lock)) = outcome {
+        if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
             self.note_seen(lock, mine);
         }
     }
@@ -242,7 +242,7 @@ impl View {
 }
 
 #[cfg(proof)]
-impl View {
+impl LockView {
     /// Writes the state to `form`.
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         let Self {

@@ -19,7 +19,8 @@ use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::LockClient;
 use leasehold_core::election::{Authority, ResourceName, Token};
 use leasehold_core::lock::{
-    End, LockMode, Loss, MinHold, Notice, Observations, OncePer, Slots, Standing, Status, WorkKey,
+    End, LockMode, LockNotice, LockStatus, Loss, MinHold, Observations, OncePer, Slots, Standing,
+    WorkKey,
 };
 
 /// A lock, exclusive by default, that this program can acquire.
@@ -107,7 +108,7 @@ impl LockSurfaces for SaveObservations {
             .send_modify(|health| health.answered(answered, now));
     }
 
-    fn notice(&mut self, notice: &Notice) {
+    fn notice(&mut self, notice: &LockNotice) {
         let now = leasehold_clock::boot_now();
         self.health.send_modify(|health| health.notice(notice, now));
     }
@@ -259,7 +260,7 @@ impl Lock {
 #[must_use = "dropping it releases the lock"]
 pub struct LockGuard {
     locker: Locker,
-    status: watch::Receiver<Status>,
+    status: watch::Receiver<LockStatus>,
     health: watch::Receiver<StoreHealth>,
     renew_deadline: Duration,
     /// Maximum time to wait for the withdrawal of an acquisition that failed.
@@ -348,14 +349,14 @@ impl LockGuard {
     }
 
     /// Returns a receiver of the status, which contains the deadline.
-    pub fn status(&self) -> watch::Receiver<Status> {
+    pub fn status(&self) -> watch::Receiver<LockStatus> {
         self.locker.status()
     }
 
     /// Waits until the lock is lost. Cancel-safe, so it can run next to the work in a `select!`.
     pub async fn lost(&self) -> Loss {
         let mut status = self.status.clone();
-        let lost = |status: &Status| match status.standing {
+        let lost = |status: &LockStatus| match status.standing {
             Standing::Lost(loss) | Standing::Ended(End::Lost(loss)) => Some(loss),
             _ => None,
         };
@@ -435,7 +436,7 @@ impl LockGuard {
 /// because credentials may just be rotating.
 async fn refused(
     mut health: watch::Receiver<StoreHealth>,
-    status: watch::Receiver<Status>,
+    status: watch::Receiver<LockStatus>,
 ) -> Failure {
     loop {
         let refusal = health
@@ -455,7 +456,7 @@ async fn refused(
 /// Waits until a contender holds the lock or has ended.
 async fn decided(
     locker: &mut Locker,
-    status: &mut watch::Receiver<Status>,
+    status: &mut watch::Receiver<LockStatus>,
 ) -> Result<(), LockError> {
     let decided = status.wait_for(|status| match status.standing {
         Standing::Held(_) => status.authority_at(leasehold_clock::boot_now()).is_some(),

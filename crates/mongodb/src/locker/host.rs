@@ -11,9 +11,9 @@ use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::StoreEvent;
 use crate::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
-use leasehold_core::lock::{Effect, End, Hint, Input, LockContender, Outcome, Status};
+use leasehold_core::lock::{End, Hint, LockContender, LockEffect, LockInput, LockStatus, Outcome};
 
-state_machine!(LockContender, abandoned: Abandoned, status: Cow::Owned);
+state_machine!(LockContender, LockInput, LockEffect, LockStatus, abandoned: Abandoned, status: Cow::Owned);
 
 /// The store and the surfaces of a contender.
 pub(super) struct LockHost<F> {
@@ -48,23 +48,23 @@ impl<F: LockSurfaces> Host for LockHost<F> {
     type End = End;
     type Result = Finished;
 
-    fn published(&mut self, _: &Status) {}
+    fn published(&mut self, _: &LockStatus) {}
 
-    fn carry_out(&mut self, effect: Effect, calls: &mut CallsInFlight<Self>) -> Option<End> {
+    fn carry_out(&mut self, effect: LockEffect, calls: &mut CallsInFlight<Self>) -> Option<End> {
         match effect {
-            Effect::Call { id, operation } => {
+            LockEffect::Call { id, operation } => {
                 calls.perform(id, operation.as_str(), self.store.clone(), operation);
             }
-            Effect::Watch(claim) => self.watch(claim),
-            Effect::Acquired {
+            LockEffect::Watch(claim) => self.watch(claim),
+            LockEffect::Acquired {
                 token,
                 slot,
                 valid_until,
                 waited,
             } => self.surfaces.acquired((token, slot), valid_until, waited),
-            Effect::Lost(loss) => self.surfaces.lost(loss),
-            Effect::Notice(notice) => self.surfaces.notice(&notice),
-            Effect::Exit(end) => return Some(end),
+            LockEffect::Lost(loss) => self.surfaces.lost(loss),
+            LockEffect::Notice(notice) => self.surfaces.notice(&notice),
+            LockEffect::Exit(end) => return Some(end),
         }
         None
     }
@@ -73,9 +73,9 @@ impl<F: LockSurfaces> Host for LockHost<F> {
         self.surfaces.answered(answered);
     }
 
-    fn news(&mut self, news: StoreEvent<ClaimHint>) -> Option<Input> {
+    fn news(&mut self, news: StoreEvent<ClaimHint>) -> Option<LockInput> {
         match news {
-            StoreEvent::PrimaryChanged => return Some(Input::PrimaryChanged),
+            StoreEvent::PrimaryChanged => return Some(LockInput::PrimaryChanged),
             StoreEvent::Watch(ClaimHint { claim, hint }) => {
                 // Late events of a stream that was given up are ignored.
                 let watched = self.watching.as_ref().map(|(claim, _)| *claim);
@@ -83,7 +83,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
                     if matches!(hint, Hint::Opened { .. }) {
                         self.surfaces.watching(None);
                     }
-                    return Some(Input::Hint(hint));
+                    return Some(LockInput::Hint(hint));
                 }
             }
             StoreEvent::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::calls::AnsweredCall;
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
-use leasehold_core::lock::{Notice, Standing, Status};
+use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 
 /// Current health of the store.
 #[derive(Debug, Clone, Default)]
@@ -54,15 +54,15 @@ impl StoreHealth {
     }
 
     /// Records a notice of the contender.
-    pub fn notice(&mut self, notice: &Notice, now: BootTime) {
+    pub fn notice(&mut self, notice: &LockNotice, now: BootTime) {
         match notice {
-            Notice::QueueFull => {
+            LockNotice::QueueFull => {
                 self.queue_full = true;
                 // A document that was read just now shows why the join was rejected.
                 self.writes = None;
             }
-            Notice::PlaceLost => self.queue_full = false,
-            Notice::StoreRolledBack { wait, .. } => self.doubt_until = Some(now + *wait),
+            LockNotice::PlaceLost => self.queue_full = false,
+            LockNotice::StoreRolledBack { wait, .. } => self.doubt_until = Some(now + *wait),
             _ => {}
         }
     }
@@ -78,7 +78,7 @@ impl StoreHealth {
     /// Returns the failure if waiting is useless because MongoDB rejects the calls until an
     /// operator changes something. A waiter that is already in the queue continues, because it may
     /// have been admitted with credentials that are being replaced.
-    pub fn refusal(&self, status: &Status) -> Option<&Failure> {
+    pub fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
         let lasts =
             |failing: &&ConsecutiveFailures| failing.failure.retry == RetryPolicy::Reconfigure;
@@ -116,7 +116,7 @@ impl StoreHealth {
     /// the last known holders and the queue are out of date.
     pub fn is_kept_by_others(
         &self,
-        status: &Status,
+        status: &LockStatus,
         now: BootTime,
         renew_deadline: Duration,
     ) -> bool {
@@ -137,7 +137,7 @@ impl StoreHealth {
 }
 
 /// Returns true if MongoDB has responded and the lock cannot be acquired immediately.
-pub fn waits_for_others(status: &Status) -> bool {
+pub fn waits_for_others(status: &LockStatus) -> bool {
     matches!(
         status.standing,
         Standing::Waiting { position, holding, .. } if position > 0 || holding > 0

@@ -14,7 +14,8 @@ use leasehold_cli::{answer, say};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim, ResourceName, Revision};
 use leasehold_core::lock::{
-    Ending, Entry, EntryState, EntryVersion, Found, LockDocument, Observations, Observer, Operation,
+    Ending, Entry, EntryState, EntryVersion, FoundLock, LockDocument, LockOperation, Observations,
+    Observer,
 };
 use leasehold_host::exit;
 use leasehold_mongodb::store::Store as _;
@@ -54,7 +55,7 @@ impl Target<'_> {
 
     /// Grants a lock whose holders were removed from the document by hand.
     async fn grant(&self, lock: &LockDocument) -> Result<u8, ToolError> {
-        let operation = Operation::Evict {
+        let operation = LockOperation::Evict {
             entries: Vec::new(),
             me: None,
             ending: Ending::Broken,
@@ -89,7 +90,9 @@ impl Target<'_> {
             observer.observe(&lock, now);
             if let Some(operation) = observer.break_expired(now) {
                 let claims: Vec<_> = match &operation {
-                    Operation::Evict { entries, .. } => entries.iter().map(|e| e.claim).collect(),
+                    LockOperation::Evict { entries, .. } => {
+                        entries.iter().map(|e| e.claim).collect()
+                    }
                     _ => Vec::new(),
                 };
                 let broken = named(&lock, &claims);
@@ -146,7 +149,7 @@ impl Target<'_> {
             return Ok(exit::NEGATIVE);
         }
         warn!(lock = %name, "breaking the lock by force");
-        let operation = Operation::Break {
+        let operation = LockOperation::Break {
             claims: claims.clone(),
             seen: lock.token,
         };
@@ -156,7 +159,7 @@ impl Target<'_> {
     /// Sends a removal of these claims. Without claims, it grants.
     async fn sent(
         &self,
-        operation: Operation,
+        operation: LockOperation,
         claims: &[Claim],
         what: &str,
     ) -> Result<u8, ToolError> {
@@ -176,7 +179,7 @@ impl Target<'_> {
             };
             Ok(match (remains, &operation) {
                 (false, _) => Reread::Done,
-                (true, Operation::Evict { entries, .. }) if has_renewed(&lock, entries) => {
+                (true, LockOperation::Evict { entries, .. }) if has_renewed(&lock, entries) => {
                     Reread::Changed
                 }
                 (true, _) => Reread::Unchanged,
@@ -203,14 +206,14 @@ impl Target<'_> {
         self.document(self.calls.lock(&self.store, false, deadline).await?)
     }
 
-    fn document(&self, found: Found) -> Result<Option<LockDocument>, LocksError> {
+    fn document(&self, found: FoundLock) -> Result<Option<LockDocument>, LocksError> {
         match found {
-            Found::Lock(lock) => Ok(Some(lock)),
-            Found::Foreign(why) => Err(LocksError::NoLock {
+            FoundLock::Lock(lock) => Ok(Some(lock)),
+            FoundLock::Foreign(why) => Err(LocksError::NoLock {
                 name: self.name.clone(),
                 why,
             }),
-            Found::Missing => Ok(None),
+            FoundLock::Missing => Ok(None),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::LocksError;
 use leasehold_clock as clock;
 use leasehold_config::LockConfig;
 use leasehold_core::election::{BootTime, ResourceName};
-use leasehold_core::lock::{Found, Operation, Outcome};
+use leasehold_core::lock::{FoundLock, LockOperation, Outcome};
 use leasehold_mongodb::store::mongo::lock::{Listed, MongoLockStore, MongoLocks};
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy, Store as _};
 
@@ -71,9 +71,9 @@ impl<'a> Calls<'a> {
         lock: &MongoLockStore,
         confirm: bool,
         deadline: BootTime,
-    ) -> Result<Found, LocksError> {
+    ) -> Result<FoundLock, LocksError> {
         let read = async || {
-            let answer = lock.perform(Operation::Read { confirm }).await;
+            let answer = lock.perform(LockOperation::Read { confirm }).await;
             match answer {
                 Answer {
                     outcome: Outcome::Applied(found),

@@ -1,7 +1,7 @@
 //! Output of `leasehold locks`.
 
 use crate::table::{Row, text};
-use leasehold_core::lock::{Entry, Found, Success};
+use leasehold_core::lock::{Entry, FoundLock, Success};
 use leasehold_mongodb::store::mongo::lock::Listed;
 use leasehold_status::render::date;
 
@@ -17,7 +17,7 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
     let mut rows = vec![["LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE"].map(str::to_owned)];
     for lock in locks {
         match &lock.found {
-            Found::Lock(document) => {
+            FoundLock::Lock(document) => {
                 let first = rows.len();
                 let token = document.token.to_string();
                 let row = |state: &str, entry: Option<&Entry>| {
@@ -48,13 +48,13 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
                     rows.push(row("free", None));
                 }
             }
-            Found::Foreign(why) => {
+            FoundLock::Foreign(why) => {
                 let state = format!("not a lock: {why}");
                 let dash = || "-".to_owned();
                 rows.push([lock.name.clone(), dash(), state, dash(), dash(), dash()]);
             }
             // Deleted during the listing.
-            Found::Missing => {}
+            FoundLock::Missing => {}
         }
     }
     let rows: Vec<_> = rows.into_iter().map(Row::new).collect();
@@ -73,7 +73,7 @@ fn mode(entry: &Entry, slots: u32) -> String {
 
 fn object(lock: &Listed) -> serde_json::Value {
     match &lock.found {
-        Found::Lock(document) => {
+        FoundLock::Lock(document) => {
             let entries = |list: &[Entry]| -> Vec<_> { list.iter().map(entry).collect() };
             serde_json::json!({
                 "lock": lock.name,
@@ -84,8 +84,8 @@ fn object(lock: &Listed) -> serde_json::Value {
                 "successes": document.successes.iter().map(success).collect::<Vec<_>>(),
             })
         }
-        Found::Foreign(why) => serde_json::json!({ "lock": lock.name, "foreign": why }),
-        Found::Missing => serde_json::json!({ "lock": lock.name }),
+        FoundLock::Foreign(why) => serde_json::json!({ "lock": lock.name, "foreign": why }),
+        FoundLock::Missing => serde_json::json!({ "lock": lock.name }),
     }
 }
 

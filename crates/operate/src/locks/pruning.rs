@@ -7,7 +7,7 @@ use super::calls::{Calls, Reread, WriteResult};
 use crate::ToolError;
 use leasehold_cli::{answer, say};
 use leasehold_core::election::{BootTime, ResourceName};
-use leasehold_core::lock::{Ending, Entry, EntryVersion, Found, LockDocument, Operation};
+use leasehold_core::lock::{Ending, Entry, EntryVersion, FoundLock, LockDocument, LockOperation};
 use leasehold_host::exit;
 use leasehold_mongodb::store::Store as _;
 use leasehold_mongodb::store::mongo::lock::{MongoLockStore, MongoLocks};
@@ -21,7 +21,7 @@ pub(super) async fn run(
     let unused_millis = i64::try_from(unused_for.as_millis()).unwrap_or(i64::MAX);
     let mut pruned = false;
     for listed in calls.list().await? {
-        let Found::Lock(document) = listed.found else {
+        let FoundLock::Lock(document) = listed.found else {
             continue;
         };
         if let (true, Ok(name)) = (is_idle(&document), ResourceName::new(listed.name)) {
@@ -87,7 +87,8 @@ impl Idle<'_> {
         };
         let doing = ("prune a lock", &self.name);
         let written = self.calls.write(doing, send, async |deadline| {
-            let Found::Lock(document) = self.calls.lock(&self.store, true, deadline).await? else {
+            let FoundLock::Lock(document) = self.calls.lock(&self.store, true, deadline).await?
+            else {
                 return Ok(Reread::Changed);
             };
             Ok(match self.age(&document, deadline).await? {
@@ -108,7 +109,7 @@ impl Idle<'_> {
     /// Removes the places of work that ended before its minimum hold.
     async fn evict(&self, document: &LockDocument) -> Result<(), LocksError> {
         let entries: Vec<_> = document.holders.iter().map(seen).collect();
-        let evict = Operation::Evict {
+        let evict = LockOperation::Evict {
             entries: entries.clone(),
             me: None,
             ending: Ending::Expired,
@@ -121,7 +122,7 @@ impl Idle<'_> {
         let doing = ("remove an ended holder", &self.name);
         let written = self.calls.write(doing, send, async |deadline| {
             let found = self.calls.lock(&self.store, true, deadline).await?;
-            let Found::Lock(lock) = found else {
+            let FoundLock::Lock(lock) = found else {
                 return Ok(Reread::Changed);
             };
             let is_left = |entry: &Entry| entries.contains(&seen(entry));

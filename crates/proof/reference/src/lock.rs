@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use leasehold_core::election::{Claim, Identity, Revision, Token, WallMillis};
 use leasehold_core::lock::{
-    Ending, Entry, EntryMode, EntryOwner, EntryVersion, Found, Grant, HOLDERS_MAX, Joining,
-    LockDocument, Operation, Outcome, QUEUE_MAX, SUCCESSES_MAX, Success, WorkKey, Writer,
+    Ending, Entry, EntryMode, EntryOwner, EntryVersion, FoundLock, Grant, HOLDERS_MAX,
+    LockDocument, LockOperation, NewEntry, Outcome, QUEUE_MAX, SUCCESSES_MAX, Success, WorkKey,
+    Writer,
 };
 
 /// Sender of an operation.
@@ -44,22 +45,24 @@ pub struct Ended {
 }
 
 /// Applies an operation to the stored document.
-pub fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+pub fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let mut written = Written::default();
     let matched = match (operation, &mut *stored) {
-        (Operation::Read { confirm: _ }, _) => true,
-        (Operation::Create { seen }, Found::Missing) => {
-            *stored = Found::Lock(LockDocument {
+        (LockOperation::Read { confirm: _ }, _) => true,
+        (LockOperation::Create { seen }, FoundLock::Missing) => {
+            *stored = FoundLock::Lock(LockDocument {
                 token: *seen,
                 ..LockDocument::default()
             });
             true
         }
-        (_, Found::Missing | Found::Foreign(_)) | (Operation::Create { .. }, _) => false,
-        (write, Found::Lock(lock)) => written.write(lock, by, write),
+        (_, FoundLock::Missing | FoundLock::Foreign(_)) | (LockOperation::Create { .. }, _) => {
+            false
+        }
+        (write, FoundLock::Lock(lock)) => written.write(lock, by, write),
     };
     let Written { granted, ended } = written;
-    if let (Found::Lock(lock), true) = (&mut *stored, matched) {
+    if let (FoundLock::Lock(lock), true) = (&mut *stored, matched) {
         lock.store_now = by.store_now;
     }
     Performed {
@@ -121,22 +124,22 @@ struct Written {
 
 impl Written {
     /// Applies a write to a lock. Returns true if its filter matched.
-    fn write(&mut self, lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> bool {
+    fn write(&mut self, lock: &mut LockDocument, by: By<'_>, operation: &LockOperation) -> bool {
         match operation {
-            Operation::Read { .. } | Operation::Create { .. } => false,
-            Operation::Join {
+            LockOperation::Read { .. } | LockOperation::Create { .. } => false,
+            LockOperation::Join {
                 entry,
                 seen,
                 non_blocking,
             } => self.join(lock, by, entry, *seen, *non_blocking),
-            Operation::Renew {
+            LockOperation::Renew {
                 claim,
                 revision,
                 mine,
                 seen,
                 min_hold,
             } => renew(lock, by, (*claim, *revision), mine, (*seen, *min_hold)),
-            Operation::Keep {
+            LockOperation::Keep {
                 claim,
                 revision,
                 mine,
@@ -147,7 +150,7 @@ impl Written {
                 recorded(lock, by, success.as_ref().filter(|_| kept));
                 kept
             }
-            Operation::Leave {
+            LockOperation::Leave {
                 claim,
                 mine,
                 seen,
@@ -163,7 +166,7 @@ impl Written {
                 recorded(lock, by, success.as_ref().filter(|_| left));
                 left
             }
-            Operation::Evict {
+            LockOperation::Evict {
                 entries,
                 me,
                 ending,
@@ -186,7 +189,7 @@ impl Written {
                 }
                 matched
             }
-            Operation::Break { claims, seen } => {
+            LockOperation::Break { claims, seen } => {
                 let shown = |entry: &Entry| claims.contains(&entry.claim);
                 let gone = self.take_out(lock, shown, (Ending::Broken, *seen));
                 if gone {
@@ -201,7 +204,7 @@ impl Written {
         &mut self,
         lock: &mut LockDocument,
         by: By<'_>,
-        joining: &Joining,
+        joining: &NewEntry,
         seen: Token,
         non_blocking: bool,
     ) -> bool {

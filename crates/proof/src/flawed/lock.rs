@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::election::{BootTime, Randomness};
 use crate::lock::mutation::planted;
 use crate::lock::{
-    Effect, End, Found, Input, LockContender, LockDocument, LockMode, Observations, Operation,
-    Options, Outcome, Standing,
+    End, FoundLock, LockContender, LockDocument, LockEffect, LockInput, LockMode, LockOperation,
+    Observations, Options, Outcome, Standing,
 };
 
 /// Creates a contender.
@@ -25,19 +25,21 @@ pub(crate) fn contender(
 pub(crate) fn handle(
     contender: &mut LockContender,
     now: BootTime,
-    mut input: Input,
+    mut input: LockInput,
     random: &mut dyn Randomness,
 ) {
     match &mut input {
-        Input::GiveUp if planted!(GivenUpPlaceKept) => input = Input::Abandoned,
-        Input::GiveUp | Input::Abandoned | Input::Release if planted!(AnyEndIsASuccess) => {
-            contender.handle(now, Input::Succeeded, random);
+        LockInput::GiveUp if planted!(GivenUpPlaceKept) => input = LockInput::Abandoned,
+        LockInput::GiveUp | LockInput::Abandoned | LockInput::Release
+            if planted!(AnyEndIsASuccess) =>
+        {
+            contender.handle(now, LockInput::Succeeded, random);
         }
-        Input::Reply { outcome, .. } => {
+        LockInput::Reply { outcome, .. } => {
             if planted!(UnknownAsFailed) && *outcome == Outcome::Unknown {
                 *outcome = Outcome::Failed;
             }
-            if let Outcome::Applied(Found::Lock(lock)) = outcome {
+            if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
                 misread(lock, contender);
             }
         }
@@ -45,26 +47,28 @@ pub(crate) fn handle(
     }
     contender.handle(now, input, random);
     if planted!(LeaveBeforeWork) && matches!(contender.status().standing, Standing::Lost(_)) {
-        contender.handle(now, Input::Abandoned, random);
+        contender.handle(now, LockInput::Abandoned, random);
     }
 }
 
 /// Returns the next effect of a contender that wants this. Without a planted bug it is unchanged.
-pub(crate) fn next_effect(contender: &mut LockContender, mode: LockMode) -> Option<Effect> {
+pub(crate) fn next_effect(contender: &mut LockContender, mode: LockMode) -> Option<LockEffect> {
     Some(match contender.next_effect()? {
-        Effect::Exit(End::Unconfirmed) if planted!(ReleaseAssumed) => Effect::Exit(End::Released),
-        Effect::Call {
+        LockEffect::Exit(End::Unconfirmed) if planted!(ReleaseAssumed) => {
+            LockEffect::Exit(End::Released)
+        }
+        LockEffect::Call {
             id,
             operation:
-                Operation::Keep {
+                LockOperation::Keep {
                     claim,
                     mine,
                     success,
                     ..
                 },
-        } if planted!(LeaveBeforeLeastTime) => Effect::Call {
+        } if planted!(LeaveBeforeLeastTime) => LockEffect::Call {
             id,
-            operation: Operation::Leave {
+            operation: LockOperation::Leave {
                 claim,
                 mine,
                 seen: contender.token_highest(),

@@ -157,18 +157,19 @@ fn keys(operation: &Operation) -> Vec<Key> {
             | election::Operation::Withdraw { session } => vec![Key::Standby(*session)],
         },
         Operation::Lock(operation) => match operation {
-            lock::Operation::Read { .. } => vec![],
-            lock::Operation::Create { .. } => vec![Key::Created],
-            lock::Operation::Join { entry, .. } => vec![Key::Revision(entry.revision)],
-            lock::Operation::Renew { revision, .. } | lock::Operation::Keep { revision, .. } => {
+            lock::LockOperation::Read { .. } => vec![],
+            lock::LockOperation::Create { .. } => vec![Key::Created],
+            lock::LockOperation::Join { entry, .. } => vec![Key::Revision(entry.revision)],
+            lock::LockOperation::Renew { revision, .. }
+            | lock::LockOperation::Keep { revision, .. } => {
                 vec![Key::Revision(*revision)]
             }
-            lock::Operation::Leave { claim, .. } => vec![Key::Removed(*claim)],
-            lock::Operation::Evict { entries, .. } => {
+            lock::LockOperation::Leave { claim, .. } => vec![Key::Removed(*claim)],
+            lock::LockOperation::Evict { entries, .. } => {
                 let claims = entries.iter().map(|seen| Key::Removed(seen.claim));
                 claims.collect()
             }
-            lock::Operation::Break { claims, .. } => {
+            lock::LockOperation::Break { claims, .. } => {
                 claims.iter().copied().map(Key::Removed).collect()
             }
         },
@@ -227,7 +228,7 @@ pub(super) fn matches(made: &Made<'_>, state: &State) -> bool {
                 at: WallMillis::default(),
                 store_now: WallMillis::default(),
             };
-            let mut found = lock::Found::Lock((**lock).clone());
+            let mut found = lock::FoundLock::Lock((**lock).clone());
             let performed = reference::lock::apply(&mut found, by, operation);
             matches!(performed.outcome, lock::Outcome::Applied(_))
         }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bson::Bson;
 use leasehold_core::election::{Identity, WallMillis};
-use leasehold_core::lock::{Entry, Found, LockDocument, MIN_HOLD_MAX, Operation, Outcome, WorkKey};
+use leasehold_core::lock::{
+    Entry, FoundLock, LockDocument, LockOperation, MIN_HOLD_MAX, Outcome, WorkKey,
+};
 use leasehold_reference::lock::{self as reference, By, Performed};
 
 use super::explained::{difference, entries};
@@ -28,13 +30,13 @@ const CREATED: [&str; 4] = ["_id", "schema", "kind", "token"];
 
 /// Checks that a write makes of a lock the one after.
 pub(super) fn effect(
-    (operation, by): (&Operation, &Identity),
+    (operation, by): (&LockOperation, &Identity),
     before: &Stored,
     after: &Stored,
 ) -> Result<(), String> {
     let mut expected = match &before.state {
-        State::Missing => Found::Missing,
-        State::Lock(lock) => Found::Lock((**lock).clone()),
+        State::Missing => FoundLock::Missing,
+        State::Lock(lock) => FoundLock::Lock((**lock).clone()),
         State::Lease(_) | State::Foreign => {
             return Err("the document before is foreign".to_owned());
         }
@@ -51,7 +53,7 @@ pub(super) fn effect(
     if !matches!(performed.outcome, Outcome::Applied(_)) {
         return Err("its filter does not match the document before".to_owned());
     }
-    let Found::Lock(lock) = &mut expected else {
+    let FoundLock::Lock(lock) = &mut expected else {
         return Err("its update gives no lock".to_owned());
     };
     for entry in lock.holders.iter_mut().chain(&mut lock.queue) {
@@ -64,7 +66,7 @@ pub(super) fn effect(
         let difference = difference(&expected, &after.state);
         return Err(format!("its update gives another document: {difference}"));
     }
-    let is_new = matches!(operation, Operation::Create { .. });
+    let is_new = matches!(operation, LockOperation::Create { .. });
     let allowed: &[&str] = if is_new { &CREATED } else { &WRITTEN };
     let other = changed(before, after)
         .into_iter()
@@ -77,11 +79,11 @@ pub(super) fn effect(
 }
 
 /// Returns the sender's wall clock, which is for humans: the time that the write left in its entry.
-fn sent_at(operation: &Operation, after: &LockDocument) -> WallMillis {
+fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     let claim = match operation {
-        Operation::Join { entry, .. } => Some(entry.claim),
-        Operation::Renew { claim, .. } | Operation::Keep { claim, .. } => Some(*claim),
-        Operation::Evict { me, .. } => me.map(|me| me.claim),
+        LockOperation::Join { entry, .. } => Some(entry.claim),
+        LockOperation::Renew { claim, .. } | LockOperation::Keep { claim, .. } => Some(*claim),
+        LockOperation::Evict { me, .. } => me.map(|me| me.claim),
         _ => None,
     };
     let entry = entries(after).find(|entry| Some(entry.claim) == claim);
@@ -89,9 +91,11 @@ fn sent_at(operation: &Operation, after: &LockDocument) -> WallMillis {
 }
 
 /// Returns the store's clock: the time at which the write recorded its success.
-fn recorded_at(operation: &Operation, after: &LockDocument) -> WallMillis {
+fn recorded_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     let key: Option<&WorkKey> = match operation {
-        Operation::Keep { success, .. } | Operation::Leave { success, .. } => success.as_ref(),
+        LockOperation::Keep { success, .. } | LockOperation::Leave { success, .. } => {
+            success.as_ref()
+        }
         _ => None,
     };
     let success = after
@@ -131,7 +135,7 @@ fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), S
 /// The fields by which change streams wake contenders name those that were granted, and the next
 /// one.
 fn woken(
-    operation: &Operation,
+    operation: &LockOperation,
     performed: &Performed,
     lock: &LockDocument,
     before: &Stored,
@@ -139,7 +143,7 @@ fn woken(
 ) -> Result<(), String> {
     let moves = !matches!(
         operation,
-        Operation::Create { .. } | Operation::Renew { .. } | Operation::Keep { .. }
+        LockOperation::Create { .. } | LockOperation::Renew { .. } | LockOperation::Keep { .. }
     );
     let holders = lock.holders.iter().zip(after.list("holders"));
     let is_granted = |entry: &Entry| {

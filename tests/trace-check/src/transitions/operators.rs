@@ -3,7 +3,9 @@
 
 use bson::{Bson, Document};
 use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis};
-use leasehold_core::lock::{Ending, Entry, EntryVersion, Found, LockDocument, Operation, Outcome};
+use leasehold_core::lock::{
+    Ending, Entry, EntryVersion, FoundLock, LockDocument, LockOperation, Outcome,
+};
 use leasehold_reference::{election as lease_reference, lock as reference};
 
 use super::explained::entries;
@@ -111,7 +113,7 @@ fn is_broken(
         claim: entry.claim,
         revision: entry.revision,
     };
-    let removal = Operation::Evict {
+    let removal = LockOperation::Evict {
         entries: gone.iter().map(seen).collect(),
         me: None,
         ending,
@@ -122,9 +124,9 @@ fn is_broken(
         at: WallMillis::default(),
         store_now: WallMillis::default(),
     };
-    let mut expected = Found::Lock(old.clone());
+    let mut expected = FoundLock::Lock(old.clone());
     let performed = reference::apply(&mut expected, by, &removal);
-    matches!(performed.outcome, Outcome::Applied(_)) && expected == Found::Lock(new.clone())
+    matches!(performed.outcome, Outcome::Applied(_)) && expected == FoundLock::Lock(new.clone())
 }
 
 /// `leasehold locks prune`: optional fields of an unused lock are removed.

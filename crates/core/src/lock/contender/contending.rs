@@ -4,7 +4,7 @@
 #[path = "../../../../proof/src/planted/lock/contending.rs"]
 mod planted;
 
-use super::State;
+use super::ContenderState;
 use super::exchange::Exchange;
 use super::holding::Holding;
 use super::reads::{Finding, Proof, Reading};
@@ -12,8 +12,8 @@ use super::waiting::WaitingPlace;
 use crate::claim::Turn;
 use crate::election::{CallId, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
-use crate::lock::document::{Found, LockDocument};
-use crate::lock::effect::Notice;
+use crate::lock::document::{FoundLock, LockDocument};
+use crate::lock::effect::LockNotice;
 use crate::lock::grant::Grant;
 use crate::lock::input::MinHold;
 use crate::lock::operation::Outcome;
@@ -22,7 +22,7 @@ use crate::lock::view::EntryPlace;
 
 /// Consequence of a reply for the claim.
 #[derive(Default)]
-pub(super) enum Verdict {
+pub(super) enum Consequence {
     #[default]
     Unchanged,
     /// There is no document yet.
@@ -53,21 +53,21 @@ pub(super) fn read_reply(
     reading: Reading,
     outcome: Outcome,
     turn: &mut Turn<'_>,
-) -> Verdict {
+) -> Consequence {
     let Outcome::Applied(found) = outcome else {
         exchange.reads.soon(exchange.retry(turn));
-        return Verdict::Unchanged;
+        return Consequence::Unchanged;
     };
     match reading.finding(found, &exchange.view) {
         Finding::Doubtful => {
             exchange.reads.doubt(turn.now);
-            Verdict::Unchanged
+            Consequence::Unchanged
         }
-        Finding::RolledBack(found) => Verdict::RolledBack(found),
-        Finding::Foreign(why) => Verdict::Finished(End::Foreign { why }),
+        Finding::RolledBack(found) => Consequence::RolledBack(found),
+        Finding::Foreign(why) => Consequence::Finished(End::Foreign { why }),
         Finding::Missing => {
             exchange.reads.settle();
-            Verdict::NoDocument
+            Consequence::NoDocument
         }
         Finding::Lock(lock, proof) => {
             exchange.reads.settle();
@@ -83,8 +83,8 @@ pub(super) fn late_read(
     call: CallId,
     outcome: Outcome,
     turn: &mut Turn<'_>,
-) -> Verdict {
-    if let Outcome::Applied(Found::Lock(lock)) = outcome {
+) -> Consequence {
+    if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
         if EntryPlace::of(exchange.writes.claim(), &lock) != EntryPlace::Absent {
             return shown(exchange, call, lock, Proof::Plain, turn);
         }
@@ -92,7 +92,7 @@ pub(super) fn late_read(
             exchange.take_news(call, lock, turn.now);
         }
     }
-    Verdict::Unchanged
+    Consequence::Unchanged
 }
 
 /// Handles the reply to the eviction of a contender without a place in the document.
@@ -101,9 +101,9 @@ pub(super) fn eviction_reply(
     call: CallId,
     outcome: Outcome,
     turn: &mut Turn<'_>,
-) -> Verdict {
+) -> Consequence {
     match outcome {
-        Outcome::Applied(Found::Lock(lock)) => {
+        Outcome::Applied(FoundLock::Lock(lock)) => {
             return shown(exchange, call, lock, Proof::Newest, turn);
         }
         Outcome::Rejected => exchange.reads.fall_behind(turn.now),
@@ -111,27 +111,27 @@ pub(super) fn eviction_reply(
             exchange.reads.fall_behind(exchange.retry(turn));
         }
     }
-    Verdict::Unchanged
+    Consequence::Unchanged
 }
 
 /// Handles the reply to a write of the claim, possibly late.
 pub(super) fn write_reply(
-    state: &mut State,
+    state: &mut ContenderState,
     exchange: &mut Exchange,
     write: SentWrite,
     outcome: Outcome,
     turn: &mut Turn<'_>,
-) -> Verdict {
+) -> Consequence {
     #[cfg(proof)]
     if let Some(verdict) = planted::reply(exchange, &write, &outcome, turn) {
         return verdict;
     }
     exchange.writes.record(write.call, &outcome);
     match outcome {
-        Outcome::Applied(Found::Lock(lock)) => {
+        Outcome::Applied(FoundLock::Lock(lock)) => {
             return written(state, exchange, &write, lock, turn);
         }
-        Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
+        Outcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
             exchange.reads.fall_behind(turn.now);
         }
         Outcome::Rejected => match write.purpose {
@@ -158,29 +158,29 @@ pub(super) fn write_reply(
             retry_later(state, exchange, turn);
             // The join is repeated only after a read did not show the claim, so that an
             // unresponsive store leaves few joins unresolved.
-            if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {
+            if write.purpose == WritePurpose::Join && matches!(state, ContenderState::Joining(_)) {
                 exchange.reads.fall_behind(exchange.retry_at);
             }
         }
     }
-    Verdict::Unchanged
+    Consequence::Unchanged
 }
 
-fn retry_later(state: &mut State, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+fn retry_later(state: &mut ContenderState, exchange: &mut Exchange, turn: &mut Turn<'_>) {
     exchange.pause_writes(turn);
-    if let State::Waiting(waiting) = state {
+    if let ContenderState::Waiting(waiting) = state {
         waiting.renew_at(turn.now);
     }
 }
 
 /// Applies the document that an acknowledged write of the claim left behind.
 fn written(
-    state: &mut State,
+    state: &mut ContenderState,
     exchange: &mut Exchange,
     write: &SentWrite,
     lock: LockDocument,
     turn: &mut Turn<'_>,
-) -> Verdict {
+) -> Consequence {
     let call = write.call;
     let options = &exchange.options;
     let place = EntryPlace::of(exchange.writes.claim(), &lock);
@@ -199,7 +199,7 @@ fn written(
         // The document's token was lowered since, so this token would be issued again.
         (EntryPlace::Holder(_), Some(token)) if token > lock.token => {
             exchange.view.note_lowered(token);
-            Verdict::RolledBack(Some(lock.token))
+            Consequence::RolledBack(Some(lock.token))
         }
         (EntryPlace::Holder(_), Some(token)) if !lacks_slot && is_declared && in_time => {
             let holding = Holding::acquired((token, slot), write, calls, &options.timings);
@@ -209,15 +209,15 @@ fn written(
                 exchange.take(call, lock, turn.now);
             }
             match done_ago {
-                Some(ago) => Verdict::Finished(End::Skipped { ago }),
+                Some(ago) => Consequence::Finished(End::Skipped { ago }),
                 // A late reply may show later revisions than the ones observed.
-                None => Verdict::Acquired { holding, news },
+                None => Consequence::Acquired { holding, news },
             }
         }
         (EntryPlace::Holder(_), None) => {
             exchange.writes.seen_present(calls);
-            exchange.outbox.notice(Notice::TokensExhausted);
-            Verdict::Finished(End::TokensExhausted)
+            exchange.outbox.notice(LockNotice::TokensExhausted);
+            Consequence::Finished(End::TokensExhausted)
         }
         (EntryPlace::Holder(_) | EntryPlace::Queue(..) | EntryPlace::Absent, _) => {
             exchange.writes.seen_present(calls);
@@ -225,16 +225,16 @@ fn written(
                 // A document of a newer call is known already, so only a read can show the current
                 // place.
                 exchange.reads.fall_behind(turn.now);
-                return Verdict::Unchanged;
+                return Consequence::Unchanged;
             }
             if lacks_slot && !planted!(ConfirmedWithoutPause) {
                 // Confirmed, but no slot is free: an edit, or an older version.
                 exchange.pause_writes(turn);
             }
             let mut verdict = shown(exchange, call, lock, Proof::Newest, turn);
-            if let Verdict::Placed(_, place, _) = &mut verdict {
+            if let Consequence::Placed(_, place, _) = &mut verdict {
                 place.lacks_slot = lacks_slot;
-            } else if let State::Waiting(waiting) = state {
+            } else if let ContenderState::Waiting(waiting) = state {
                 waiting.confirmed(lacks_slot);
             }
             verdict
@@ -249,9 +249,9 @@ fn shown(
     lock: LockDocument,
     proof: Proof,
     turn: &mut Turn<'_>,
-) -> Verdict {
+) -> Consequence {
     if !exchange.view.is_news(call) {
-        return Verdict::Unchanged;
+        return Consequence::Unchanged;
     }
     let placed = |position, granted, grant| {
         let place = WaitingPlace {
@@ -259,48 +259,48 @@ fn shown(
             granted,
             lacks_slot: false,
         };
-        Verdict::Placed(call, place, grant)
+        Consequence::Placed(call, place, grant)
     };
     let writes = &exchange.writes;
     let absent = writes.proves_absent(call);
     let verdict = match EntryPlace::of(writes.claim(), &lock) {
         _ if lock.token < exchange.view.token() => {
             exchange.reads.doubt(turn.now);
-            return Verdict::Unchanged;
+            return Consequence::Unchanged;
         }
-        EntryPlace::Absent if absent && proof.is_trusted() => Verdict::PlaceLost,
+        EntryPlace::Absent if absent && proof.is_trusted() => Consequence::PlaceLost,
         EntryPlace::Absent if absent => {
             exchange.reads.doubt(turn.now);
-            return Verdict::Unchanged;
+            return Consequence::Unchanged;
         }
         // The call was sent before the claim was known to be in the document.
         EntryPlace::Absent if writes.is_present() => {
             exchange.reads.again(turn.now);
-            return Verdict::Unchanged;
+            return Consequence::Unchanged;
         }
-        EntryPlace::Absent => Verdict::Absent(proof),
+        EntryPlace::Absent => Consequence::Absent(proof),
         EntryPlace::Queue(_, entry) | EntryPlace::Holder(entry)
             if proof == Proof::Newest && !writes.sent(entry.revision) =>
         {
             // After many unanswered attempts, the revision may be this contender's own, already
             // forgotten.
             match writes.has_forgotten() {
-                true => Verdict::PlaceLost,
-                false => Verdict::Duplicated,
+                true => Consequence::PlaceLost,
+                false => Consequence::Duplicated,
             }
         }
         EntryPlace::Queue(position, _) => placed(position, false, None),
         EntryPlace::Holder(entry) => placed(0, true, entry.unconfirmed_grant()),
     };
-    if let Verdict::Placed(..) = verdict {
+    if let Consequence::Placed(..) = verdict {
         exchange.writes.seen_present(exchange.outbox.calls());
     }
     let done_ago = exchange.options.done_ago(&lock);
     exchange.take(call, lock, turn.now);
     match (verdict, done_ago) {
         // A success that was recorded stays true, however old the reply.
-        (Verdict::Placed(..) | Verdict::Absent(_), Some(ago)) => {
-            Verdict::Finished(End::Skipped { ago })
+        (Consequence::Placed(..) | Consequence::Absent(_), Some(ago)) => {
+            Consequence::Finished(End::Skipped { ago })
         }
         (verdict, _) => verdict,
     }

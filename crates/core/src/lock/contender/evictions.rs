@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::claim::Outbox;
 use crate::election::{CallId, Claim, Timings, Token};
-use crate::lock::document::Found;
-use crate::lock::effect::Effect;
+use crate::lock::document::FoundLock;
+use crate::lock::effect::LockEffect;
 use crate::lock::observations::{Observation, Patience};
-use crate::lock::operation::{Ending, Operation, Outcome, Writer};
-use crate::lock::view::{EntryPlace, View};
+use crate::lock::operation::{Ending, LockOperation, Outcome, Writer};
+use crate::lock::view::{EntryPlace, LockView};
 
 /// Delay of each waiter's eviction after the eviction of the waiter before it, so that not all
 /// waiters evict. The value covers some round trips to a nearby store.
@@ -65,9 +65,9 @@ impl Evictions {
         entries: Vec<(Claim, Observation)>,
         me: Option<Writer>,
         seen: Token,
-        outbox: &mut Outbox<Effect>,
+        outbox: &mut Outbox<LockEffect>,
     ) {
-        let call = outbox.send(Operation::Evict {
+        let call = outbox.send(LockOperation::Evict {
             entries: entries.iter().map(|(claim, o)| o.seen(*claim)).collect(),
             me,
             ending: Ending::Expired,
@@ -77,7 +77,12 @@ impl Evictions {
     }
 
     /// Records the outcome of an eviction, possibly late.
-    pub(super) fn reply(&mut self, call: CallId, outcome: &Outcome, view: &mut View) -> Evicted {
+    pub(super) fn reply(
+        &mut self,
+        call: CallId,
+        outcome: &Outcome,
+        view: &mut LockView,
+    ) -> Evicted {
         let in_flight = self.in_flight.take_if(|eviction| eviction.call == call);
         let mut evicted = Evicted {
             was_in_flight: in_flight.is_some(),
@@ -89,7 +94,7 @@ impl Evictions {
             return evicted;
         };
         match outcome {
-            Outcome::Applied(Found::Lock(lock)) => {
+            Outcome::Applied(FoundLock::Lock(lock)) => {
                 let gone = |claim| EntryPlace::of(claim, lock) == EntryPlace::Absent;
                 let entries = eviction.entries.into_iter();
                 evicted.entries = entries.filter(|e| gone(e.0)).map(|e| e.1).collect();

@@ -7,32 +7,32 @@ use std::time::Duration;
 
 use super::evictions::{Evictions, patience};
 use super::reads::Reads;
-use super::stream::Stream;
+use super::stream::ClaimStream;
 use crate::claim::{IN_FLIGHT_MAX, Outbox, Turn};
 use crate::election::{BootTime, CallId, Claim, Declared, Randomness, Revision, Session};
 use crate::lock::claim_writes::{ClaimWrites, WritePurpose};
 use crate::lock::document::LockDocument;
-use crate::lock::effect::{Effect, Notice};
+use crate::lock::effect::{LockEffect, LockNotice};
 use crate::lock::input::Options;
 use crate::lock::observations::Observation;
-use crate::lock::operation::{Joining, Operation, Outcome};
+use crate::lock::operation::{LockOperation, NewEntry, Outcome};
 use crate::lock::status::End;
 use crate::lock::success::WorkKey;
-use crate::lock::view::View;
+use crate::lock::view::LockView;
 
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
     pub(super) options: Options,
     pub(super) session: Session,
-    pub(super) view: View,
+    pub(super) view: LockView,
     pub(super) writes: ClaimWrites,
     pub(super) evictions: Evictions,
     pub(super) reads: Reads,
-    pub(super) stream: Stream,
+    pub(super) stream: ClaimStream,
     /// Earliest instant of the next write. Renewals of a holder ignore it, because authority
     /// depends on them.
     pub(super) retry_at: BootTime,
-    pub(super) outbox: Outbox<Effect>,
+    pub(super) outbox: Outbox<LockEffect>,
 }
 
 impl Exchange {
@@ -41,11 +41,11 @@ impl Exchange {
         let observations = options.observations.clone();
         Self {
             session: Session::random(random),
-            view: View::new(options.token_remembered, lease_duration, observations),
+            view: LockView::new(options.token_remembered, lease_duration, observations),
             writes: ClaimWrites::new(Claim::random(random)),
             evictions: Evictions::default(),
             reads: Reads::default(),
-            stream: Stream::default(),
+            stream: ClaimStream::default(),
             retry_at: now,
             outbox: Outbox::new(),
             options,
@@ -106,12 +106,12 @@ impl Exchange {
 
     pub(super) fn create(&mut self) -> CallId {
         let seen = self.view.token_highest();
-        self.outbox.send(Operation::Create { seen })
+        self.outbox.send(LockOperation::Create { seen })
     }
 
     pub(super) fn join(&mut self, turn: &mut Turn<'_>) {
         let mode = self.options.mode;
-        let entry = Joining {
+        let entry = NewEntry {
             claim: self.writes.claim(),
             session: self.session,
             mode: mode.entry_mode(),
@@ -119,7 +119,7 @@ impl Exchange {
             slots: mode.slots(),
             lease_duration: Declared::of(self.options.timings.lease_duration()),
         };
-        self.outbox.send(Operation::Join {
+        self.outbox.send(LockOperation::Join {
             entry,
             seen: self.view.token_highest(),
             non_blocking: self.options.non_blocking,
@@ -133,7 +133,7 @@ impl Exchange {
         if min_hold.is_some() {
             self.writes.declare();
         }
-        self.outbox.send(Operation::Renew {
+        self.outbox.send(LockOperation::Renew {
             claim: self.writes.claim(),
             revision,
             mine,
@@ -151,7 +151,7 @@ impl Exchange {
     ) -> CallId {
         let mine = self.writes.mine();
         let revision = self.send_revision(WritePurpose::Keep, turn);
-        let call = self.outbox.send(Operation::Keep {
+        let call = self.outbox.send(LockOperation::Keep {
             claim: self.writes.claim(),
             revision,
             mine,
@@ -164,7 +164,7 @@ impl Exchange {
     }
 
     pub(super) fn leave(&mut self, success: Option<WorkKey>) -> CallId {
-        self.outbox.send(Operation::Leave {
+        self.outbox.send(LockOperation::Leave {
             claim: self.writes.claim(),
             mine: self.writes.mine(),
             seen: self.view.token_highest(),
@@ -241,7 +241,7 @@ impl Exchange {
         self.view.note_reply(outcome, self.writes.claim());
         let evicted = self.evictions.reply(call, outcome, &mut self.view);
         for entry in evicted.entries.into_iter().filter(|_| reports) {
-            self.outbox.notice(Notice::Evicted {
+            self.outbox.notice(LockNotice::Evicted {
                 identity: entry.identity,
                 token: entry.token,
                 state: entry.state,
@@ -255,7 +255,7 @@ impl Exchange {
     pub(super) fn take(&mut self, call: CallId, lock: LockDocument, now: BootTime) {
         let invalid = self.view.take(call, lock, self.writes.claim(), now);
         for (identity, millis) in invalid {
-            let notice = Notice::InvalidLeaseDuration { identity, millis };
+            let notice = LockNotice::InvalidLeaseDuration { identity, millis };
             self.outbox.notice(notice);
         }
     }

@@ -4,12 +4,12 @@
 //! grant by another contender gives some provisional authority before that, see `grant.rs`.
 
 use super::exchange::Exchange;
-use super::work::Work;
+use super::work::LockedWork;
 use crate::claim::{IN_FLIGHT_MAX, Turn, earliest};
 use crate::election::{Authority, BootTime, CallId, Timings, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
-use crate::lock::document::{Found, LockDocument};
-use crate::lock::effect::Effect;
+use crate::lock::document::{FoundLock, LockDocument};
+use crate::lock::effect::LockEffect;
 use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
 use crate::lock::operation::Outcome;
 use crate::lock::status::Loss;
@@ -103,8 +103,8 @@ impl Holding {
     }
 
     /// Returns the effect that reports a lock acquired by a contender that began at `began`.
-    pub(super) fn report(&self, began: BootTime, now: BootTime) -> Effect {
-        Effect::Acquired {
+    pub(super) fn report(&self, began: BootTime, now: BootTime) -> LockEffect {
+        LockEffect::Acquired {
             token: self.token,
             slot: self.slot,
             valid_until: self.valid_until,
@@ -120,7 +120,7 @@ impl Holding {
     /// Renews if that is due and returns the next wake-up.
     pub(super) fn advance(
         &mut self,
-        work: &Work,
+        work: &LockedWork,
         exchange: &mut Exchange,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
@@ -165,7 +165,7 @@ impl Holding {
         match outcome {
             // Acknowledgements older than the newest one prove nothing.
             Outcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
-            Outcome::Applied(Found::Lock(lock)) => {
+            Outcome::Applied(FoundLock::Lock(lock)) => {
                 let place = EntryPlace::of(exchange.writes.claim(), &lock);
                 let timings = &exchange.options.timings;
                 let is_current = match self.acknowledged(write, place, &lock, timings, turn.now) {
@@ -178,7 +178,9 @@ impl Holding {
                     exchange.evict_as_holder(turn);
                 }
             }
-            Outcome::Applied(Found::Missing | Found::Foreign(_)) => return Some(Loss::Rejected),
+            Outcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
+                return Some(Loss::Rejected);
+            }
             // The late rejection of a write that a later one overtook proves nothing.
             Outcome::Rejected
                 if write.purpose == WritePurpose::Renew

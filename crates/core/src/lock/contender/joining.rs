@@ -8,7 +8,7 @@ use super::reads::Proof;
 use crate::claim::{Turn, earliest};
 use crate::election::{BootTime, CallId};
 use crate::lock::document::QUEUE_MAX;
-use crate::lock::effect::Notice;
+use crate::lock::effect::LockNotice;
 use crate::lock::operation::Outcome;
 use crate::lock::status::End;
 
@@ -154,7 +154,7 @@ impl Joining {
             exchange.reads.soon(exchange.retry(turn));
             self.next(Next::Look, turn.now);
             if !std::mem::replace(&mut self.full_reported, true) {
-                exchange.outbox.notice(Notice::QueueFull);
+                exchange.outbox.notice(LockNotice::QueueFull);
             }
         } else {
             let retry = exchange.retry(turn);

@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use super::exchange::Exchange;
-use super::work::Work;
+use super::work::LockedWork;
 use crate::claim::{Turn, earliest};
 use crate::election::{BootTime, CallId};
-use crate::lock::document::Found;
+use crate::lock::document::FoundLock;
 use crate::lock::operation::Outcome;
 use crate::lock::status::{End, Loss};
 
@@ -31,7 +31,7 @@ pub(super) struct Leaving {
 
 impl Leaving {
     /// Creates the state of a contender that leaves now, and reports `end` then.
-    pub(super) fn new(end: End, work: &Work, exchange: &Exchange, now: BootTime) -> Self {
+    pub(super) fn new(end: End, work: &LockedWork, exchange: &Exchange, now: BootTime) -> Self {
         let options = &exchange.options;
         // A minimum hold that was declared and is not to be kept takes the place until a leave is
         // applied.
@@ -54,7 +54,7 @@ impl Leaving {
     /// any longer.
     pub(super) fn advance(
         &mut self,
-        work: &Work,
+        work: &LockedWork,
         exchange: &mut Exchange,
         turn: &mut Turn<'_>,
     ) -> Result<Option<BootTime>, End> {
@@ -92,7 +92,7 @@ impl Leaving {
         &mut self,
         call: CallId,
         outcome: Outcome,
-        work: &Work,
+        work: &LockedWork,
         exchange: &mut Exchange,
         retry: BootTime,
         now: BootTime,
@@ -103,7 +103,7 @@ impl Leaving {
         }
         match outcome {
             Outcome::Applied(found) => {
-                if let (Found::Lock(lock), true) = (found, exchange.view.is_news(call)) {
+                if let (FoundLock::Lock(lock), true) = (found, exchange.view.is_news(call)) {
                     // The next contender of this machine recognizes its kept place.
                     exchange.view.observe(&lock, now);
                 }

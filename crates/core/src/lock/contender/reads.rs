@@ -6,10 +6,10 @@
 
 use crate::claim::Outbox;
 use crate::election::{BootTime, CallId, Token};
-use crate::lock::document::{Found, LockDocument};
-use crate::lock::effect::Effect;
-use crate::lock::operation::Operation;
-use crate::lock::view::View;
+use crate::lock::document::{FoundLock, LockDocument};
+use crate::lock::effect::LockEffect;
+use crate::lock::operation::LockOperation;
+use crate::lock::view::LockView;
 
 /// The read in flight and the next one.
 #[derive(Debug, Clone, Default)]
@@ -115,11 +115,16 @@ impl Reads {
     }
 
     /// Sends a read if one is due.
-    pub(super) fn send_if_due(&mut self, view: &View, outbox: &mut Outbox<Effect>, now: BootTime) {
+    pub(super) fn send_if_due(
+        &mut self,
+        view: &LockView,
+        outbox: &mut Outbox<LockEffect>,
+        now: BootTime,
+    ) {
         if self.next().is_some_and(|due| due <= now) {
             let confirm = self.suspicious;
             self.in_flight = Some(Reading {
-                call: outbox.send(Operation::Read { confirm }),
+                call: outbox.send(LockOperation::Read { confirm }),
                 confirm,
                 token_known: view.token(),
             });
@@ -147,18 +152,18 @@ impl Reads {
 
 impl Reading {
     /// Returns what the reply means for a contender with this view.
-    pub(super) fn finding(self, found: Found, view: &View) -> Finding {
+    pub(super) fn finding(self, found: FoundLock, view: &LockView) -> Finding {
         // Documents seen after the read was sent may be newer than its answer.
         let conclusive = self.confirm && self.token_known == view.token();
         let (finding, proved) = match found {
-            Found::Lock(lock) if lock.token < view.token() => {
+            FoundLock::Lock(lock) if lock.token < view.token() => {
                 (Finding::RolledBack(Some(lock.token)), conclusive)
             }
-            Found::Missing if view.exists() => (Finding::RolledBack(None), conclusive),
-            Found::Foreign(why) => (Finding::Foreign(why), self.confirm),
-            Found::Missing => (Finding::Missing, true),
-            Found::Lock(lock) if self.confirm => (Finding::Lock(lock, Proof::Newest), true),
-            Found::Lock(lock) => (Finding::Lock(lock, Proof::Plain), true),
+            FoundLock::Missing if view.exists() => (Finding::RolledBack(None), conclusive),
+            FoundLock::Foreign(why) => (Finding::Foreign(why), self.confirm),
+            FoundLock::Missing => (Finding::Missing, true),
+            FoundLock::Lock(lock) if self.confirm => (Finding::Lock(lock, Proof::Newest), true),
+            FoundLock::Lock(lock) => (Finding::Lock(lock, Proof::Plain), true),
         };
         if proved { finding } else { Finding::Doubtful }
     }

@@ -8,7 +8,7 @@ use super::waiting::Waiting;
 use crate::lock::status::{End, Loss, Standing};
 
 #[derive(Debug, Clone, Hash)]
-pub(super) enum State {
+pub(super) enum ContenderState {
     Joining(Joining),
     Waiting(Waiting),
     Holding(Holding),
@@ -18,7 +18,7 @@ pub(super) enum State {
     Ended(End),
 }
 
-impl State {
+impl ContenderState {
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting(_))
     }

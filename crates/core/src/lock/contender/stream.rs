@@ -2,11 +2,11 @@
 
 use crate::claim::Outbox;
 use crate::election::{CallId, Claim};
-use crate::lock::effect::Effect;
+use crate::lock::effect::LockEffect;
 
 /// The requested stream, and the grant that it reported.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stream {
+pub(super) struct ClaimStream {
     requested: bool,
     open: bool,
     /// Number of calls sent when the stream was opened. Replies to these calls may be older than
@@ -16,20 +16,20 @@ pub(super) struct Stream {
     granted_after: Option<u64>,
 }
 
-impl Stream {
+impl ClaimStream {
     /// Requests a new stream of `claim`.
-    pub(super) fn follow(&mut self, claim: Claim, outbox: &mut Outbox<Effect>) {
+    pub(super) fn follow(&mut self, claim: Claim, outbox: &mut Outbox<LockEffect>) {
         self.requested = true;
         self.open = false;
-        outbox.push(Effect::Watch(Some(claim)));
+        outbox.push(LockEffect::Watch(Some(claim)));
     }
 
     /// Ends the stream, and forgets what it reported.
-    pub(super) fn close(&mut self, outbox: &mut Outbox<Effect>) {
+    pub(super) fn close(&mut self, outbox: &mut Outbox<LockEffect>) {
         self.open = false;
         self.granted_after = None;
         if std::mem::replace(&mut self.requested, false) {
-            outbox.push(Effect::Watch(None));
+            outbox.push(LockEffect::Watch(None));
         }
     }
 

@@ -7,14 +7,14 @@ use crate::lock::input::MinHold;
 use crate::lock::success::{OncePer, WorkKey};
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Work {
+pub(super) struct LockedWork {
     /// End of the minimum hold, once the lock was acquired with one.
     keeps_until: Option<BootTime>,
     /// True once the work has succeeded.
     succeeded: bool,
 }
 
-impl Work {
+impl LockedWork {
     /// Starts the minimum hold.
     pub(super) fn begin(&mut self, min_hold: MinHold, now: BootTime) {
         self.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());

@@ -1,11 +1,11 @@
 //! Documents that were edited by hand, in a way that no write leaves behind.
 
 use super::harness::{Fixture, seconds, slots};
-use crate::lock::{Entry, Found, LockDocument};
+use crate::lock::{Entry, FoundLock, LockDocument};
 
 fn edit(fixture: &mut Fixture, change: impl FnOnce(&mut LockDocument)) {
     match &mut fixture.stored {
-        Found::Lock(lock) => change(lock),
+        FoundLock::Lock(lock) => change(lock),
         other => panic!("{other:?}"),
     }
 }

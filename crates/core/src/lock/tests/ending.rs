@@ -1,7 +1,7 @@
 //! Leaving a lock, losing it, and losing a place in the queue.
 
 use super::harness::{Fixture, seconds};
-use crate::lock::{End, Input, LockMode, Loss, Notice, Outcome, Standing};
+use crate::lock::{End, LockInput, LockMode, LockNotice, Loss, Outcome, Standing};
 
 #[test]
 fn a_lost_lock_is_left_only_when_nothing_runs_under_it() {
@@ -9,7 +9,7 @@ fn a_lost_lock_is_left_only_when_nothing_runs_under_it() {
     fixture.tick_after(a, seconds(20));
     assert_eq!(fixture.standing(a), Standing::Lost(Loss::Deadline));
     assert!(fixture.ones[a].pending.is_empty(), "no leave yet (I6)");
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     assert_eq!(fixture.perform(a), "leave");
     assert_eq!(fixture.end(a), Some(End::Lost(Loss::Deadline)));
 }
@@ -17,14 +17,14 @@ fn a_lost_lock_is_left_only_when_nothing_runs_under_it() {
 #[test]
 fn a_broken_lock_is_noticed_at_the_next_renewal_and_not_left() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
-    let everybody = crate::lock::Operation::Break {
+    let everybody = crate::lock::LockOperation::Break {
         claims: vec![fixture.claim(a)],
         seen: crate::election::Token::ZERO,
     };
     fixture.land(a, &everybody);
     fixture.pass(seconds(3));
     assert_eq!(fixture.standing(a), Standing::Lost(Loss::Rejected));
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     assert_eq!(fixture.end(a), Some(End::Lost(Loss::Rejected)));
     assert_eq!(fixture.ones[a].sent, ["join", "renew"]);
 }
@@ -32,7 +32,7 @@ fn a_broken_lock_is_noticed_at_the_next_renewal_and_not_left() {
 #[test]
 fn a_leave_is_repeated_until_it_is_resolved_or_the_entry_has_expired() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     fixture.answer(a, Outcome::Unknown);
     assert_eq!(fixture.standing(a), Standing::Leaving);
     fixture.pass(seconds(2));
@@ -40,7 +40,7 @@ fn a_leave_is_repeated_until_it_is_resolved_or_the_entry_has_expired() {
     assert_eq!(fixture.ones[a].sent, ["join", "leave", "leave"]);
 
     let b = fixture.come("b", LockMode::Exclusive);
-    fixture.input(b, Input::Release);
+    fixture.input(b, LockInput::Release);
     let begun = fixture.now;
     while fixture.end(b).is_none() {
         while !fixture.ones[b].pending.is_empty() {
@@ -55,7 +55,7 @@ fn a_leave_is_repeated_until_it_is_resolved_or_the_entry_has_expired() {
 #[test]
 fn a_release_that_finds_no_entry_reports_the_loss() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
-    let everybody = crate::lock::Operation::Break {
+    let everybody = crate::lock::LockOperation::Break {
         claims: vec![fixture.claim(a)],
         seen: crate::election::Token::ZERO,
     };
@@ -68,7 +68,7 @@ fn a_release_that_finds_no_entry_reports_the_loss() {
 #[test]
 fn a_leave_waits_for_its_own_join() {
     let (mut fixture, a) = Fixture::entering("a");
-    fixture.input(a, Input::GiveUp);
+    fixture.input(a, LockInput::GiveUp);
     // A leave now could overtake it.
     assert_eq!(fixture.ones[a].sent, ["join"]);
     fixture.settle();
@@ -81,7 +81,7 @@ fn a_leave_waits_for_its_own_join() {
 fn a_contender_that_never_joined_has_nothing_to_leave() {
     let (mut fixture, a) = Fixture::entering("a");
     fixture.answer(a, Outcome::Failed);
-    fixture.input(a, Input::GiveUp);
+    fixture.input(a, LockInput::GiveUp);
     assert_eq!(fixture.end(a), Some(End::GaveUp));
     assert_eq!(fixture.ones[a].sent, ["join"]);
 }
@@ -96,7 +96,7 @@ fn a_contender_that_lost_its_place_rejoins_at_the_end_with_a_new_claim() {
     fixture.pass(seconds(1));
     assert_ne!(fixture.claim(late), before);
     assert_eq!(fixture.position(late), Some(1));
-    assert_eq!(fixture.notices(late), [&Notice::PlaceLost]);
+    assert_eq!(fixture.notices(late), [&LockNotice::PlaceLost]);
 }
 
 #[test]

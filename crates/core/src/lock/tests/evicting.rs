@@ -2,7 +2,9 @@
 
 use super::harness::{Fixture, One, options, seconds, slots};
 use crate::election::Token;
-use crate::lock::{Effect, EntryState, Input, LockMode, Notice, Operation, Outcome};
+use crate::lock::{
+    EntryState, LockEffect, LockInput, LockMode, LockNotice, LockOperation, Outcome,
+};
 
 #[test]
 fn a_grantee_has_its_time_to_confirm_from_its_grant_on_and_no_more() {
@@ -11,7 +13,7 @@ fn a_grantee_has_its_time_to_confirm_from_its_grant_on_and_no_more() {
     let [a, frozen, c] = ["a", "frozen", "c"].map(|name| fixture.come(name, LockMode::Exclusive));
     let granted = fixture.claim(frozen);
     fixture.pass_for(seconds(4), &[a, c]);
-    fixture.input(a, crate::lock::Input::Release);
+    fixture.input(a, crate::lock::LockInput::Release);
     fixture.settle_one(a);
     fixture.pass_for(seconds(2), &[c]);
     assert_eq!(fixture.document().holders[0].claim, granted);
@@ -25,7 +27,7 @@ fn a_waiter_that_lost_its_place_follows_its_new_claim() {
     let (mut fixture, [a, b]) = Fixture::exclusive(["a", "b"]);
     fixture.open_stream(b);
     let before = fixture.claim(b);
-    let evict = Operation::Break {
+    let evict = LockOperation::Break {
         claims: vec![before],
         seen: Token::ZERO,
     };
@@ -38,7 +40,7 @@ fn a_waiter_that_lost_its_place_follows_its_new_claim() {
         .iter()
         .rev()
         .find_map(|effect| match effect {
-            Effect::Watch(claim) => Some(*claim),
+            LockEffect::Watch(claim) => Some(*claim),
             _ => None,
         });
     assert_eq!(watched, Some(Some(claim)));
@@ -60,7 +62,8 @@ fn evicting() -> (Fixture, usize) {
     let (mut fixture, [a, _expired]) = Fixture::of(["a", "expired"], slots(2));
     while fixture.ones[a].pending.is_empty() {
         fixture.tick_after(a, seconds(1));
-        let evicts = |one: &One| matches!(one.pending.front(), Some((_, Operation::Evict { .. })));
+        let evicts =
+            |one: &One| matches!(one.pending.front(), Some((_, LockOperation::Evict { .. })));
         while !fixture.ones[a].pending.is_empty() && !evicts(&fixture.ones[a]) {
             fixture.perform(a);
         }
@@ -71,7 +74,7 @@ fn evicting() -> (Fixture, usize) {
 fn reported(fixture: &Fixture, one: usize) -> usize {
     let notices = fixture.notices(one);
     for notice in &notices {
-        let Notice::Evicted { token, state, .. } = notice else {
+        let LockNotice::Evicted { token, state, .. } = notice else {
             panic!("{notice:?}");
         };
         assert_eq!(token.map(|t| t.get()), Some(2));
@@ -110,7 +113,7 @@ fn an_eviction_of_unknown_outcome_that_is_rejected_late_is_not_reported() {
 fn an_eviction_is_reported_after_the_work_has_ended() {
     let (mut fixture, a) = evicting();
     let (call, applied) = fixture.land_next(a);
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     fixture.reply(a, call, applied);
     assert_eq!(reported(&fixture, a), 1);
 }
@@ -123,15 +126,15 @@ fn a_late_reply_that_shows_later_revisions_evicts_nothing() {
     let a = fixture.enter(options("a", slots(2)));
     let (call, join) = fixture.take(a);
     fixture.reply(a, call, Outcome::Unknown);
-    fixture.input(first, Input::Release);
+    fixture.input(first, LockInput::Release);
     fixture.settle_one(first);
     // A read shows that b is granted, but not yet that b confirms.
     fixture.now = fixture.ones[a].contender.next_wakeup().expect("it reads");
-    fixture.input(a, Input::Tick);
+    fixture.input(a, LockInput::Tick);
     assert_eq!(fixture.perform(a), "read");
     fixture.pass_for(seconds(2), &[b]);
     assert!(fixture.token(b).is_some());
-    fixture.input(second, Input::Release);
+    fixture.input(second, LockInput::Release);
     fixture.settle_one(second);
     let joined = fixture.land(a, &join);
     fixture.now = fixture.now + seconds(4);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
 use crate::lock::{
-    Found, Grant, Hint, Input, LockMode, Loss, Operation, Options, Outcome, Standing,
+    FoundLock, Grant, Hint, LockInput, LockMode, LockOperation, Loss, Options, Outcome, Standing,
 };
 
 /// The provisional authority at the default timings: an eighth of the renew deadline of 18 s.
@@ -26,7 +26,7 @@ fn grant(fixture: &Fixture) -> Grant {
 }
 
 fn deliver(fixture: &mut Fixture, one: usize, grant: Grant) {
-    fixture.input(one, Input::Hint(Hint::Granted(Some(grant))));
+    fixture.input(one, LockInput::Hint(Hint::Granted(Some(grant))));
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn provisional_authority_counts_from_the_send_of_the_granted_revision() {
     let (mut fixture, [a, b]) = contended();
     let joined = fixture.now;
     fixture.now = joined + millis(300);
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     fixture.settle_one(a);
     let grant = grant(&fixture);
     fixture.now = fixture.now + millis(400);
@@ -63,7 +63,7 @@ fn a_confirmation_that_is_acknowledged_gives_authority_from_its_own_send() {
 #[test]
 fn a_grant_that_is_seen_late_is_confirmed_first() {
     let (mut fixture, [a, b]) = contended();
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     fixture.settle_one(a);
     let grant = grant(&fixture);
     fixture.now = fixture.now + millis(1_200);
@@ -78,7 +78,7 @@ fn a_grant_that_is_seen_late_is_confirmed_first() {
 #[test]
 fn a_grant_of_a_revision_that_was_never_sent_is_confirmed_first() {
     let (mut fixture, [a, b]) = contended();
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     fixture.settle_one(a);
     let other = Grant {
         revision: crate::election::Revision::from_bytes([9; 16]),
@@ -99,10 +99,10 @@ fn a_token_that_was_known_before_is_replaced_by_the_confirmation() {
         ..options("b", LockMode::Exclusive)
     });
     // A restored document has forgotten that higher tokens were used.
-    if let Found::Lock(lock) = &mut fixture.stored {
+    if let FoundLock::Lock(lock) = &mut fixture.stored {
         lock.token = Token::new(7).expect("legal");
     }
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     fixture.settle_one(a);
     let grant = grant(&fixture);
     assert!(grant.token <= Token::new(40).expect("legal"));
@@ -121,12 +121,12 @@ fn replies_that_are_older_than_the_grant_end_nothing() {
     let (call, outcome) = loop {
         let (call, operation) = fixture.take(b);
         let outcome = fixture.land(b, &operation);
-        if matches!(operation, Operation::Renew { .. }) {
+        if matches!(operation, LockOperation::Renew { .. }) {
             break (call, outcome);
         }
         fixture.reply(b, call, outcome);
     };
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     fixture.settle_one(a);
     let grant = grant(&fixture);
     deliver(&mut fixture, b, grant);
@@ -160,7 +160,7 @@ fn an_eviction_before_the_confirmation_is_noticed_by_it() {
     let (mut fixture, [a, b]) = Fixture::exclusive(["a", "b"]);
     fixture.release(a);
     let entry = fixture.document().holders[0].clone();
-    let evict = Operation::Break {
+    let evict = LockOperation::Break {
         claims: vec![entry.claim],
         seen: Token::ZERO,
     };

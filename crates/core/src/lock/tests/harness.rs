@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::election::{BootTime, CallId, Identity, Randomness, Timings, Token, WallMillis};
 use crate::lock::{
-    Effect, End, Found, Hint, Input, LockContender, LockDocument, LockMode, MinHold, Notice,
-    Observations, Operation, Options, Outcome, Slots, Standing,
+    End, FoundLock, Hint, LockContender, LockDocument, LockEffect, LockInput, LockMode, LockNotice,
+    LockOperation, MinHold, Observations, Options, Outcome, Slots, Standing,
 };
 use crate::reference::lock::{self as reference, By};
 
@@ -26,15 +26,15 @@ pub(super) struct One {
     pub(super) contender: LockContender,
     identity: Identity,
     /// Unanswered calls.
-    pub(super) pending: VecDeque<(CallId, Operation)>,
+    pub(super) pending: VecDeque<(CallId, LockOperation)>,
     /// All other requested effects.
-    pub(super) asked: Vec<Effect>,
+    pub(super) asked: Vec<LockEffect>,
     /// Names of all calls sent so far.
     pub(super) sent: Vec<&'static str>,
 }
 
 pub(super) struct Fixture {
-    pub(super) stored: Found,
+    pub(super) stored: FoundLock,
     pub(super) now: BootTime,
     pub(super) ones: Vec<One>,
     /// True if grants and the head of the queue are reported immediately.
@@ -72,7 +72,7 @@ impl Fixture {
     /// Creates a fixture without a document and without contenders.
     pub(super) fn new() -> Self {
         Self {
-            stored: Found::Missing,
+            stored: FoundLock::Missing,
             now: BootTime::from_nanos(1_000_000_000_000),
             ones: Vec::new(),
             streams: true,
@@ -83,7 +83,7 @@ impl Fixture {
     /// Creates a fixture with an empty lock.
     pub(super) fn empty() -> Self {
         Self {
-            stored: Found::Lock(LockDocument::default()),
+            stored: FoundLock::Lock(LockDocument::default()),
             ..Self::new()
         }
     }
@@ -119,7 +119,7 @@ impl Fixture {
             sent: Vec::new(),
         });
         let one = self.ones.len() - 1;
-        self.input(one, Input::Tick);
+        self.input(one, LockInput::Tick);
         one
     }
 
@@ -137,30 +137,30 @@ impl Fixture {
 
     /// Releases the lock and performs all calls.
     pub(super) fn release(&mut self, one: usize) {
-        self.input(one, Input::Release);
+        self.input(one, LockInput::Release);
         self.settle();
     }
 
     /// Reports that the stream is open, and performs all calls.
     pub(super) fn open_stream(&mut self, one: usize) {
         let since_join = false;
-        self.input(one, Input::Hint(Hint::Opened { since_join }));
+        self.input(one, LockInput::Hint(Hint::Opened { since_join }));
         self.settle();
     }
 
     /// Lets time pass and wakes one contender, without performing a call.
     pub(super) fn tick_after(&mut self, one: usize, passed: Duration) {
         self.now = self.now + passed;
-        self.input(one, Input::Tick);
+        self.input(one, LockInput::Tick);
     }
 
     /// Wakes one contender at the instant that it waits for.
     pub(super) fn wake(&mut self, one: usize) {
         self.now = self.ones[one].contender.next_wakeup().expect("it waits");
-        self.input(one, Input::Tick);
+        self.input(one, LockInput::Tick);
     }
 
-    pub(super) fn input(&mut self, one: usize, input: Input) {
+    pub(super) fn input(&mut self, one: usize, input: LockInput) {
         let One {
             contender,
             pending,
@@ -171,7 +171,7 @@ impl Fixture {
         contender.handle(self.now, input, &mut self.random);
         while let Some(effect) = contender.next_effect() {
             match effect {
-                Effect::Call { id, operation } => {
+                LockEffect::Call { id, operation } => {
                     sent.push(operation.as_str());
                     pending.push_back((id, operation));
                 }
@@ -181,7 +181,7 @@ impl Fixture {
     }
 
     /// Takes the oldest unanswered call without performing it.
-    pub(super) fn take(&mut self, one: usize) -> (CallId, Operation) {
+    pub(super) fn take(&mut self, one: usize) -> (CallId, LockOperation) {
         self.ones[one].pending.pop_front().expect("a call")
     }
 
@@ -192,16 +192,16 @@ impl Fixture {
     }
 
     /// Performs a call without answering it.
-    pub(super) fn land(&mut self, one: usize, operation: &Operation) -> Outcome {
+    pub(super) fn land(&mut self, one: usize, operation: &LockOperation) -> Outcome {
         let identity = self.ones[one].identity.clone();
         let by = By {
             identity: &identity,
             at: WallMillis(0),
             store_now: self.store_now(),
         };
-        let next = |found: &Found| match found {
-            Found::Lock(lock) => reference::next(lock),
-            Found::Missing | Found::Foreign(_) => None,
+        let next = |found: &FoundLock| match found {
+            FoundLock::Lock(lock) => reference::next(lock),
+            FoundLock::Missing | FoundLock::Foreign(_) => None,
         };
         let before = next(&self.stored);
         let performed = reference::apply(&mut self.stored, by, operation);
@@ -211,10 +211,10 @@ impl Fixture {
                 let claim = self.ones[one].contender.status().claim;
                 let mut granted = performed.granted.iter();
                 if let Some((_, grant)) = granted.find(|(granted, _)| *granted == claim) {
-                    self.input(one, Input::Hint(Hint::Granted(*grant)));
+                    self.input(one, LockInput::Hint(Hint::Granted(*grant)));
                 }
                 if after == Some(claim) {
-                    self.input(one, Input::Hint(Hint::Next));
+                    self.input(one, LockInput::Hint(Hint::Next));
                 }
             }
         }
@@ -222,7 +222,7 @@ impl Fixture {
     }
 
     pub(super) fn reply(&mut self, one: usize, call: CallId, outcome: Outcome) {
-        self.input(one, Input::Reply { call, outcome });
+        self.input(one, LockInput::Reply { call, outcome });
     }
 
     /// Performs the oldest call. The reply is still to be delivered.
@@ -246,7 +246,7 @@ impl Fixture {
     }
 
     /// Answers the oldest call without performing it.
-    pub(super) fn answer(&mut self, one: usize, outcome: Outcome) -> Operation {
+    pub(super) fn answer(&mut self, one: usize, outcome: Outcome) -> LockOperation {
         let (call, operation) = self.take(one);
         self.reply(one, call, outcome);
         operation
@@ -278,7 +278,7 @@ impl Fixture {
             match next.filter(|(at, _)| *at <= until) {
                 Some((at, one)) => {
                     self.now = self.now.max(at);
-                    self.input(one, Input::Tick);
+                    self.input(one, LockInput::Tick);
                     self.settle_one(one);
                 }
                 None => break,
@@ -322,10 +322,10 @@ impl Fixture {
         }
     }
 
-    pub(super) fn notices(&self, one: usize) -> Vec<&Notice> {
-        fn notice(effect: &Effect) -> Option<&Notice> {
+    pub(super) fn notices(&self, one: usize) -> Vec<&LockNotice> {
+        fn notice(effect: &LockEffect) -> Option<&LockNotice> {
             match effect {
-                Effect::Notice(notice) => Some(notice),
+                LockEffect::Notice(notice) => Some(notice),
                 _ => None,
             }
         }
@@ -334,13 +334,13 @@ impl Fixture {
 
     /// Returns the number of streams that a contender has requested.
     pub(super) fn watches(&self, one: usize) -> usize {
-        let watch = |effect: &&Effect| matches!(effect, Effect::Watch(Some(_)));
+        let watch = |effect: &&LockEffect| matches!(effect, LockEffect::Watch(Some(_)));
         self.ones[one].asked.iter().filter(watch).count()
     }
 
     pub(super) fn document(&self) -> &LockDocument {
         match &self.stored {
-            Found::Lock(lock) => lock,
+            FoundLock::Lock(lock) => lock,
             other => panic!("{other:?} is no lock"),
         }
     }

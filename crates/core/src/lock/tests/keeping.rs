@@ -2,7 +2,8 @@
 
 use super::harness::{Fixture, options, seconds};
 use crate::lock::{
-    Ending, EntryState, Input, LockMode, Loss, MinHold, Notice, Operation, Outcome, Standing,
+    Ending, EntryState, LockInput, LockMode, LockNotice, LockOperation, Loss, MinHold, Outcome,
+    Standing,
 };
 
 const LEAST: u64 = 55;
@@ -31,7 +32,7 @@ fn others_wait_for_the_least_time_of_work_that_ended_early() {
         fixture.pass_for(seconds(1), &[b]);
     }
     assert_eq!(fixture.now, began + seconds(LEAST));
-    let [Notice::Evicted { state, .. }] = fixture.notices(b)[..] else {
+    let [LockNotice::Evicted { state, .. }] = fixture.notices(b)[..] else {
         panic!("{:?}", fixture.notices(b));
     };
     assert_eq!(*state, EntryState::Kept);
@@ -78,7 +79,7 @@ fn a_newcomer_waits_only_for_what_the_newest_renewal_left() {
 fn a_waiter_that_gives_up_keeps_nothing() {
     let (mut fixture, [_a]) = Fixture::exclusive(["a"]);
     let b = keeper(&mut fixture, "b");
-    fixture.input(b, Input::GiveUp);
+    fixture.input(b, LockInput::GiveUp);
     fixture.settle();
     assert_eq!(fixture.ones[b].sent.last(), Some(&"leave"));
     assert_eq!(fixture.document().queue, []);
@@ -90,7 +91,7 @@ fn a_job_that_never_ran_keeps_nothing_although_its_lock_is_lost() {
     let a = keeper(&mut fixture, "a");
     fixture.tick_after(a, seconds(20));
     assert_eq!(fixture.standing(a), Standing::Lost(Loss::Deadline));
-    fixture.input(a, Input::GiveUp);
+    fixture.input(a, LockInput::GiveUp);
     fixture.settle();
     assert_eq!(fixture.ones[a].sent.last(), Some(&"leave"));
     assert_eq!(fixture.document().holders, []);
@@ -100,9 +101,9 @@ fn a_job_that_never_ran_keeps_nothing_although_its_lock_is_lost() {
 fn a_request_to_give_up_after_the_work_ended_keeps_its_place() {
     let mut fixture = Fixture::empty();
     let a = keeper(&mut fixture, "a");
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     fixture.answer(a, Outcome::Unknown);
-    fixture.input(a, Input::GiveUp);
+    fixture.input(a, LockInput::GiveUp);
     fixture.pass(seconds(2));
     assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep", "keep"]);
     assert!(fixture.document().holders[0].work_done);
@@ -112,7 +113,7 @@ fn a_request_to_give_up_after_the_work_ended_keeps_its_place() {
 fn a_keep_is_repeated_until_it_is_resolved_and_a_late_one_undoes_nothing() {
     let mut fixture = Fixture::empty();
     let a = keeper(&mut fixture, "a");
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     let late = fixture.answer(a, Outcome::Unknown);
     fixture.pass(seconds(2));
     assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep", "keep"]);
@@ -156,7 +157,7 @@ fn the_end_of_a_kept_place_is_a_release_in_the_history() {
         store_now: fixture.store_now(),
     };
     let ended = |ending| {
-        let sweep = Operation::Evict {
+        let sweep = LockOperation::Evict {
             entries: vec![seen],
             me: None,
             ending,
@@ -175,7 +176,7 @@ fn a_lock_granted_to_a_killed_waiter_is_not_kept() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
     let _killed = keeper(&mut fixture, "killed");
     let c = fixture.come("c", LockMode::Exclusive);
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     fixture.settle_one(a);
     fixture.pass_for(seconds(8), &[c]);
     assert!(fixture.token(c).is_some(), "as soon as any grantee's");
@@ -185,11 +186,11 @@ fn a_lock_granted_to_a_killed_waiter_is_not_kept() {
 fn a_holder_that_gives_up_before_its_work_keeps_nothing() {
     let mut fixture = Fixture::empty();
     let a = keeper(&mut fixture, "a");
-    fixture.input(a, Input::GiveUp);
+    fixture.input(a, LockInput::GiveUp);
     fixture.settle();
     assert_eq!(fixture.document().holders, []);
     let dropped = keeper(&mut fixture, "dropped");
-    fixture.input(dropped, Input::Abandoned);
+    fixture.input(dropped, LockInput::Abandoned);
     fixture.settle();
     assert_eq!(fixture.document().holders.len(), 1);
 }
@@ -213,7 +214,7 @@ fn a_leave_is_repeated_for_as_long_as_a_declared_place_would_stay() {
     let mut fixture = Fixture::empty();
     let a = keeper(&mut fixture, "a");
     let begun = fixture.now;
-    fixture.input(a, Input::GiveUp);
+    fixture.input(a, LockInput::GiveUp);
     while fixture.end(a).is_none() {
         while !fixture.ones[a].pending.is_empty() {
             fixture.answer(a, Outcome::Failed);
@@ -224,7 +225,7 @@ fn a_leave_is_repeated_for_as_long_as_a_declared_place_would_stay() {
     // A waiter has declared nothing, and its entry expires with its lease.
     let waiter = keeper(&mut fixture, "waiter");
     let begun = fixture.now;
-    fixture.input(waiter, Input::GiveUp);
+    fixture.input(waiter, LockInput::GiveUp);
     while fixture.end(waiter).is_none() {
         while !fixture.ones[waiter].pending.is_empty() {
             fixture.answer(waiter, Outcome::Failed);

@@ -1,7 +1,7 @@
 //! Work that is skipped if it succeeded recently.
 
 use super::harness::{Fixture, options, seconds};
-use crate::lock::{End, Found, Input, LockMode, OncePer, Options, SUCCESSES_MAX, WorkKey};
+use crate::lock::{End, FoundLock, LockInput, LockMode, OncePer, Options, SUCCESSES_MAX, WorkKey};
 
 const PERIOD: u64 = 3600;
 
@@ -17,7 +17,7 @@ fn once(name: &str, key: &str) -> Options {
 
 /// Ends the work of a holder with success.
 fn succeed(fixture: &mut Fixture, one: usize) {
-    fixture.input(one, Input::Succeeded);
+    fixture.input(one, LockInput::Succeeded);
     fixture.settle();
 }
 
@@ -51,7 +51,7 @@ fn a_success_that_is_dated_in_the_future_counts_within_one_period() {
         let mut fixture = Fixture::empty();
         let a = fixture.come_with(once("a", "x"));
         succeed(&mut fixture, a);
-        let Found::Lock(lock) = &mut fixture.stored else {
+        let FoundLock::Lock(lock) = &mut fixture.stored else {
             panic!("a lock");
         };
         lock.successes[0].at.0 += i64::try_from(ahead * 1000).expect("small");
@@ -91,7 +91,7 @@ fn a_waiter_skips_when_the_holder_has_succeeded() {
         !fixture.ones[b]
             .asked
             .iter()
-            .any(|effect| matches!(effect, crate::lock::Effect::Acquired { .. }))
+            .any(|effect| matches!(effect, crate::lock::LockEffect::Acquired { .. }))
     );
 }
 
@@ -109,8 +109,8 @@ fn a_waiter_that_sees_another_success_does_not_wait_for_the_holder() {
 #[test]
 fn a_success_is_not_claimed_if_an_unanswered_release_may_have_recorded_it() {
     for (input, end) in [
-        (Input::Succeeded, End::Unconfirmed),
-        (Input::Release, End::Released),
+        (LockInput::Succeeded, End::Unconfirmed),
+        (LockInput::Release, End::Released),
     ] {
         let mut fixture = Fixture::empty();
         let a = fixture.come_with(once("a", "x"));

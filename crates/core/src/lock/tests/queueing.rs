@@ -1,13 +1,13 @@
 //! Holders and waiters when nothing goes wrong.
 
 use super::harness::{Fixture, millis, options, seconds, slots};
-use crate::lock::{End, Hint, Input, LockMode, Options, Standing};
+use crate::lock::{End, Hint, LockInput, LockMode, Options, Standing};
 
 #[test]
 fn a_free_lock_costs_a_join_and_a_leave() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
     assert_eq!(fixture.token(a), Some(1));
-    fixture.input(a, Input::Release);
+    fixture.input(a, LockInput::Release);
     assert_eq!(fixture.token(a), None, "ended when the leave is sent");
     assert_eq!(fixture.standing(a), Standing::Leaving);
     fixture.settle();
@@ -41,10 +41,10 @@ fn another_primary_opens_the_stream_of_a_waiter_anew() {
     let b = fixture.come("b", LockMode::Exclusive);
     fixture.open_stream(b);
     let before = fixture.watches(b);
-    fixture.input(b, Input::PrimaryChanged);
+    fixture.input(b, LockInput::PrimaryChanged);
     assert_eq!(fixture.watches(b), before + 1);
     // A stream that is still being opened finds the new primary without help.
-    fixture.input(b, Input::PrimaryChanged);
+    fixture.input(b, LockInput::PrimaryChanged);
     assert_eq!(fixture.watches(b), before + 1);
     fixture.settle();
     let reads = fixture.ones[b].sent.len();
@@ -74,7 +74,7 @@ fn an_opened_stream_is_read_after_unless_it_was_open_before_the_join() {
 fn a_stream_since_the_join_needs_no_read() {
     let (mut fixture, [a, b]) = Fixture::exclusive(["a", "b"]);
     let since_join = true;
-    fixture.input(b, Input::Hint(Hint::Opened { since_join }));
+    fixture.input(b, LockInput::Hint(Hint::Opened { since_join }));
     fixture.settle();
     fixture.pass_for(millis(1_000), &[b]);
     assert_eq!(fixture.ones[b].sent, ["join"]);

@@ -3,8 +3,8 @@
 use super::harness::{Fixture, options, seconds, slots};
 use crate::election::{Claim, Token};
 use crate::lock::{
-    End, Entry, EntryMode, Found, LockDocument, LockMode, Notice, Observer, Operation, Options,
-    Outcome, QUEUE_MAX, Standing,
+    End, Entry, EntryMode, FoundLock, LockDocument, LockMode, LockNotice, LockOperation, Observer,
+    Options, Outcome, QUEUE_MAX, Standing,
 };
 
 fn non_blocking(name: &str) -> Options {
@@ -63,7 +63,7 @@ fn another_number_of_slots_ends_with_a_reason_that_a_linearizable_read_confirmed
 #[test]
 fn a_document_of_another_kind_ends_it() {
     let mut fixture = Fixture::new();
-    fixture.stored = Found::Foreign("it is a lease".to_owned());
+    fixture.stored = FoundLock::Foreign("it is a lease".to_owned());
     let a = fixture.come("a", LockMode::Exclusive);
     let why = "it is a lease".to_owned();
     assert_eq!(fixture.end(a), Some(End::Foreign { why }));
@@ -91,9 +91,9 @@ fn full() -> LockDocument {
 #[test]
 fn a_contender_without_a_place_evicts_expired_entries_of_a_full_queue() {
     let mut fixture = Fixture::new();
-    fixture.stored = Found::Lock(full());
+    fixture.stored = FoundLock::Lock(full());
     let a = fixture.come("a", LockMode::Exclusive);
-    assert_eq!(fixture.notices(a), [&Notice::QueueFull]);
+    assert_eq!(fixture.notices(a), [&LockNotice::QueueFull]);
     assert_eq!(fixture.standing(a), Standing::Joining);
     fixture.pass(seconds(26));
     assert_eq!(fixture.token(a), Some(2));
@@ -103,15 +103,19 @@ fn a_contender_without_a_place_evicts_expired_entries_of_a_full_queue() {
 #[test]
 fn a_store_rollback_is_confirmed_by_a_linearizable_read_and_waited_for() {
     let (mut fixture, [_a, b]) = Fixture::exclusive(["a", "b"]);
-    fixture.stored = Found::Missing;
+    fixture.stored = FoundLock::Missing;
     fixture.pass_for(seconds(12), &[b]);
-    let back = Notice::StoreRolledBack {
+    let back = LockNotice::StoreRolledBack {
         seen: Token::new(1).expect("one"),
         found: None,
         wait: seconds(24),
     };
     assert_eq!(fixture.notices(b), [&back]);
-    assert_eq!(fixture.stored, Found::Missing, "nobody joins before that");
+    assert_eq!(
+        fixture.stored,
+        FoundLock::Missing,
+        "nobody joins before that"
+    );
     fixture.pass_for(seconds(24), &[b]);
     assert_eq!(fixture.token(b), Some(2));
 }
@@ -119,7 +123,7 @@ fn a_store_rollback_is_confirmed_by_a_linearizable_read_and_waited_for() {
 #[test]
 fn tokens_that_cannot_grow_end_it() {
     let mut fixture = Fixture::new();
-    fixture.stored = Found::Lock(LockDocument {
+    fixture.stored = FoundLock::Lock(LockDocument {
         token: Token::MAX,
         ..LockDocument::default()
     });
@@ -135,7 +139,7 @@ fn an_operator_breaks_expired_entries() {
     observer.observe(fixture.document(), fixture.now);
     assert_eq!(observer.next_expiry(), Some(fixture.now + seconds(24)));
     fixture.pass_for(seconds(24), &[a]);
-    let Some(operation @ Operation::Evict { .. }) = observer.break_expired(fixture.now) else {
+    let Some(operation @ LockOperation::Evict { .. }) = observer.break_expired(fixture.now) else {
         panic!("they are silent as far as he saw");
     };
     // The holder has renewed since, so only the waiter is removed.

@@ -2,11 +2,13 @@
 
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
-use crate::lock::{Found, Hint, Input, LockDocument, LockMode, Operation, Outcome, Standing};
+use crate::lock::{
+    FoundLock, Hint, LockDocument, LockInput, LockMode, LockOperation, Outcome, Standing,
+};
 
-fn joined(operation: &Operation) -> &crate::lock::Joining {
+fn joined(operation: &LockOperation) -> &crate::lock::NewEntry {
     match operation {
-        Operation::Join { entry, .. } => entry,
+        LockOperation::Join { entry, .. } => entry,
         other => panic!("{other:?} is no join"),
     }
 }
@@ -53,7 +55,7 @@ fn a_late_answer_counts_from_when_it_was_sent_and_not_after_its_deadline() {
 #[test]
 fn a_hint_makes_a_grantee_confirm_and_grants_nothing() {
     let (mut fixture, [a, b]) = Fixture::exclusive(["a", "b"]);
-    fixture.input(b, Input::Hint(Hint::Granted(None)));
+    fixture.input(b, LockInput::Hint(Hint::Granted(None)));
     assert_eq!(fixture.token(b), None);
     fixture.settle();
     // It renews once, because the hint was a false one.
@@ -104,7 +106,7 @@ fn a_token_lowered_before_a_confirmation_neither_grants_the_lock_nor_aborts() {
     let (mut fixture, a) = Fixture::entering("a");
     fixture.lose_reply(a);
     assert_eq!(fixture.document().token.get(), 1);
-    fixture.stored = Found::Lock(LockDocument {
+    fixture.stored = FoundLock::Lock(LockDocument {
         token: Token::ZERO,
         ..fixture.document().clone()
     });
@@ -120,7 +122,7 @@ fn the_late_rejection_of_an_overtaken_renewal_means_nothing() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
     fixture.tick_after(a, seconds(3));
     let (first, overtaken) = fixture.take(a);
-    fixture.input(a, Input::PrimaryChanged);
+    fixture.input(a, LockInput::PrimaryChanged);
     let (second, applied) = fixture.land_next(a);
     let rejected = fixture.land(a, &overtaken);
     assert_eq!(rejected, Outcome::Rejected);

@@ -32,7 +32,7 @@ use super::history::{self, PastHolder};
 use super::options::StoreOptions;
 use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Claim, ResourceName};
-use leasehold_core::lock::{Found, Hint, Operation, Outcome};
+use leasehold_core::lock::{FoundLock, Hint, LockOperation, Outcome};
 
 /// Maximum number of locks in a listing. For more, operators filter in the database.
 const LISTED_MAX: usize = 10_000;
@@ -164,21 +164,21 @@ impl MongoLockStore {
         self.shared.name.as_str()
     }
 
-    async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
+    async fn send(&self, operation: LockOperation) -> Result<Outcome, SendError> {
         let (name, deployment) = (self.name(), &self.shared.deployment);
         let identity = &deployment.options().identity;
         let now = DateTime::from_system_time(leasehold_clock::wall_now());
         let write = match &operation {
-            Operation::Read { confirm } => {
+            LockOperation::Read { confirm } => {
                 let read = deployment.read(name, document::projection(), *confirm);
                 return Ok(Outcome::Applied(found(read.await?.as_ref())));
             }
-            Operation::Create { seen } => {
+            LockOperation::Create { seen } => {
                 let document = document::create(name, *seen);
                 deployment.insert(&document).await?;
                 return Ok(Outcome::Applied(found(Some(&document))));
             }
-            Operation::Join {
+            LockOperation::Join {
                 entry,
                 seen,
                 non_blocking,
@@ -191,7 +191,7 @@ impl MongoLockStore {
                 }
                 return Ok(outcome(joined.as_ref()));
             }
-            Operation::Renew {
+            LockOperation::Renew {
                 claim,
                 revision,
                 mine,
@@ -201,7 +201,7 @@ impl MongoLockStore {
                 let (mine, renewal) = (mine.as_slice(), (*claim, *revision));
                 update::renew(name, renewal, mine, (*seen, *min_hold), now)
             }
-            Operation::Keep {
+            LockOperation::Keep {
                 claim,
                 revision,
                 mine,
@@ -211,7 +211,7 @@ impl MongoLockStore {
                 let kept = (*min_hold, success.as_ref());
                 update::keep(name, (*claim, *revision), mine, kept, now)
             }
-            Operation::Leave {
+            LockOperation::Leave {
                 claim,
                 mine,
                 seen,
@@ -221,13 +221,13 @@ impl MongoLockStore {
                 let success = success.as_ref();
                 update::leave(name, (*claim, mine), (success, *slots), *seen, now)
             }
-            Operation::Evict {
+            LockOperation::Evict {
                 entries,
                 me,
                 ending,
                 seen,
             } => update::sweep(name, entries, (*ending, *me), *seen, now),
-            Operation::Break { claims, seen } => update::break_up(name, claims, *seen, now),
+            LockOperation::Break { claims, seen } => update::break_up(name, claims, *seen, now),
         };
         self.write(write).await
     }
@@ -264,12 +264,12 @@ fn outcome(document: Option<&Document>) -> Outcome {
     })
 }
 
-fn found(document: Option<&Document>) -> Found {
-    document.map_or(Found::Missing, document::read)
+fn found(document: Option<&Document>) -> FoundLock {
+    document.map_or(FoundLock::Missing, document::read)
 }
 
-impl Store<Operation, Outcome> for MongoLockStore {
-    async fn perform(&self, operation: Operation) -> Answer<Outcome> {
+impl Store<LockOperation, Outcome> for MongoLockStore {
+    async fn perform(&self, operation: LockOperation) -> Answer<Outcome> {
         let mut sent = self.send(operation).await;
         if let (Ok(outcome), Some(product)) = (&mut sent, self.shared.deployment.other_product()) {
             confirm_first(outcome);
@@ -289,7 +289,7 @@ impl Store<Operation, Outcome> for MongoLockStore {
 /// Removes the data that lets a contender act on an unconfirmed grant. That requires a
 /// majority-acknowledged grant, which products other than MongoDB do not promise.
 fn confirm_first(outcome: &mut Outcome) {
-    if let Outcome::Applied(Found::Lock(lock)) = outcome {
+    if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {
             (entry.granted_revision, entry.token) = (None, None);
         }
@@ -314,7 +314,7 @@ pub struct Listed {
     /// The lock's name, safe to show on a terminal.
     pub name: String,
     /// The holders and waiters.
-    pub found: Found,
+    pub found: FoundLock,
 }
 
 impl MongoLocks {
@@ -402,12 +402,12 @@ mod tests {
         };
         let (granted, confirmed) = (entry(3, Some(3)), entry(4, Some(3)));
         assert!(granted.unconfirmed_grant().is_some());
-        let mut outcome = Outcome::Applied(Found::Lock(LockDocument {
+        let mut outcome = Outcome::Applied(FoundLock::Lock(LockDocument {
             holders: vec![granted, confirmed.clone(), entry(5, None)],
             ..LockDocument::default()
         }));
         confirm_first(&mut outcome);
-        let Outcome::Applied(Found::Lock(lock)) = outcome else {
+        let Outcome::Applied(FoundLock::Lock(lock)) = outcome else {
             panic!("it stays a lock");
         };
         let grants = lock.holders.iter().map(Entry::unconfirmed_grant);

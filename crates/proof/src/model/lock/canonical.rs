@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
 use crate::election::{Claim, Revision};
-use crate::lock::{Form, Found, LockDocument, Operation, Outcome};
+use crate::lock::{Form, FoundLock, LockDocument, LockOperation, Outcome};
 use crate::proof::model::calls::Place;
 use crate::proof::model::canonical::Canonical;
 use crate::proof::model::lock::machine::{Call, Machine};
@@ -53,7 +53,7 @@ impl Live {
         self.0
             .extend(revision_of(&call.operation).map(|(_, revision)| revision));
         if let Place::Answered(outcome) | Place::Lagging(outcome) = &call.place
-            && let Outcome::Applied(Found::Lock(lock)) = outcome
+            && let Outcome::Applied(FoundLock::Lock(lock)) = outcome
         {
             self.document(lock);
         }
@@ -65,20 +65,20 @@ impl Live {
 }
 
 /// Returns the revision that a write would leave in its sender's entry, with its claim.
-pub(crate) fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
+pub(crate) fn revision_of(operation: &LockOperation) -> Option<(Claim, Revision)> {
     match operation {
-        Operation::Join { entry, .. } => Some((entry.claim, entry.revision)),
-        Operation::Renew {
+        LockOperation::Join { entry, .. } => Some((entry.claim, entry.revision)),
+        LockOperation::Renew {
             claim, revision, ..
         }
-        | Operation::Keep {
+        | LockOperation::Keep {
             claim, revision, ..
         } => Some((*claim, *revision)),
-        Operation::Evict { me, .. } => me.map(|me| (me.claim, me.revision)),
-        Operation::Create { .. }
-        | Operation::Leave { .. }
-        | Operation::Break { .. }
-        | Operation::Read { .. } => None,
+        LockOperation::Evict { me, .. } => me.map(|me| (me.claim, me.revision)),
+        LockOperation::Create { .. }
+        | LockOperation::Leave { .. }
+        | LockOperation::Break { .. }
+        | LockOperation::Read { .. } => None,
     }
 }
 
@@ -104,25 +104,25 @@ impl<H: Hasher> Form for LockForm<'_, '_, H> {
 
 /// Writes an operation in flight, without revisions that its filter cannot match.
 pub(crate) fn put_operation<H: Hasher>(
-    operation: &Operation,
+    operation: &LockOperation,
     live: &Live,
     to: &mut Canonical<'_, H>,
 ) {
     let mut operation = operation.clone();
     match &mut operation {
-        Operation::Renew { mine, .. }
-        | Operation::Keep { mine, .. }
-        | Operation::Leave { mine, .. } => {
+        LockOperation::Renew { mine, .. }
+        | LockOperation::Keep { mine, .. }
+        | LockOperation::Leave { mine, .. } => {
             mine.retain(|revision| live.contains(*revision));
         }
-        Operation::Evict { entries, .. } => {
+        LockOperation::Evict { entries, .. } => {
             entries.retain(|seen| live.contains(seen.revision));
             entries.sort_by_cached_key(|seen| to.place(seen.claim.bytes()));
         }
-        Operation::Create { .. }
-        | Operation::Join { .. }
-        | Operation::Break { .. }
-        | Operation::Read { .. } => {}
+        LockOperation::Create { .. }
+        | LockOperation::Join { .. }
+        | LockOperation::Break { .. }
+        | LockOperation::Read { .. } => {}
     }
     to.put(&operation);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::election::{BootTime, Claim, Identity, Revision, Token};
 use crate::lock::{
-    Hint, LockContender, Observations, OncePer, Operation, Options, Outcome, WorkKey,
+    Hint, LockContender, LockOperation, Observations, OncePer, Options, Outcome, WorkKey,
 };
 use crate::proof::flawed::lock as flawed;
 use crate::proof::model::calls::{self, Payload};
@@ -19,13 +19,13 @@ use crate::proof::model::lock::store::Store;
 use crate::proof::sim::lock::invariants::exclusion::Held;
 
 /// Calls of a contender.
-pub(crate) type Calls = calls::Calls<Operation>;
+pub(crate) type Calls = calls::Calls<LockOperation>;
 /// A call of a contender.
-pub(crate) type Call = calls::Call<Operation, Outcome>;
+pub(crate) type Call = calls::Call<LockOperation, Outcome>;
 /// Progress of a call.
 pub(crate) type Place = calls::Place<Outcome>;
 
-impl Payload for Operation {
+impl Payload for LockOperation {
     type Outcome = Outcome;
 
     fn may_be_late(&self) -> bool {
@@ -220,23 +220,23 @@ impl Machine {
         let timings = self.seat.pace.timings();
         let age = self.clock(ticks).since(call.sent);
         match &call.operation {
-            Operation::Read { .. } => age > 2 * timings.operation_timeout(),
+            LockOperation::Read { .. } => age > 2 * timings.operation_timeout(),
             _ if matches!(call.place, Place::Answered(_)) => age > timings.lease_duration(),
             _ if call.place != Place::Delayed
                 || call.id.is_some_and(|id| self.monitor.is_newest(id)) =>
             {
                 false
             }
-            Operation::Renew { mine, .. } | Operation::Keep { mine, .. } => {
+            LockOperation::Renew { mine, .. } | LockOperation::Keep { mine, .. } => {
                 !mine.iter().any(|mine| storable.contains(*mine))
             }
-            Operation::Evict { entries, .. } => {
+            LockOperation::Evict { entries, .. } => {
                 !entries.iter().any(|e| storable.contains(e.revision))
             }
-            Operation::Create { .. }
-            | Operation::Join { .. }
-            | Operation::Leave { .. }
-            | Operation::Break { .. } => false,
+            LockOperation::Create { .. }
+            | LockOperation::Join { .. }
+            | LockOperation::Leave { .. }
+            | LockOperation::Break { .. } => false,
         }
     }
 

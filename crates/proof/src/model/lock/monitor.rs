@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::election::{Authority, BootTime, CallId, Claim, Declared, Revision, Token};
 use crate::lock::{
-    EntryState, EntryVersion, Grant, LockDocument, Observations, Operation, Outcome, Standing,
-    Status,
+    EntryState, EntryVersion, Grant, LockDocument, LockOperation, LockStatus, Observations,
+    Outcome, Standing,
 };
 use crate::proof::model::lock::canonical::revision_of;
 use crate::proof::model::lock::store::{Store, has_claim, lock_of};
@@ -68,7 +68,7 @@ struct Sighting {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reply<'a> {
     pub(crate) call: CallId,
-    pub(crate) operation: &'a Operation,
+    pub(crate) operation: &'a LockOperation,
     pub(crate) outcome: &'a Outcome,
     /// Claim of the process before the reply.
     pub(crate) claim: Claim,
@@ -80,7 +80,7 @@ pub(crate) struct Reply<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending<'a> {
     pub(crate) call: CallId,
-    pub(crate) operation: &'a Operation,
+    pub(crate) operation: &'a LockOperation,
     pub(crate) now: BootTime,
     pub(crate) store: &'a Store,
     pub(crate) operation_timeout: Duration,
@@ -142,7 +142,7 @@ impl Monitor {
     }
 
     /// Records the end of a claim whose deadline passed before an input.
-    pub(crate) fn before(&mut self, now: BootTime, status: &Status) {
+    pub(crate) fn before(&mut self, now: BootTime, status: &LockStatus) {
         if let Standing::Held(authority) = &status.standing
             && authority.valid_until <= now
         {
@@ -179,7 +179,7 @@ impl Monitor {
         }
         match outcome {
             Outcome::Applied(found) => {
-                let reads = matches!(operation, Operation::Read { .. });
+                let reads = matches!(operation, LockOperation::Read { .. });
                 if reads && self.must_read.is_some_and(|at| call > at) {
                     self.must_read = None;
                 }
@@ -195,13 +195,13 @@ impl Monitor {
             Outcome::Rejected => {
                 let reads = match operation {
                     // The rejection of a join whose claim is present shows nothing new.
-                    Operation::Join { entry, .. } => self.present != Some(entry.claim),
-                    Operation::Renew { .. } | Operation::Evict { .. } => true,
-                    Operation::Create { .. }
-                    | Operation::Keep { .. }
-                    | Operation::Leave { .. }
-                    | Operation::Break { .. }
-                    | Operation::Read { .. } => false,
+                    LockOperation::Join { entry, .. } => self.present != Some(entry.claim),
+                    LockOperation::Renew { .. } | LockOperation::Evict { .. } => true,
+                    LockOperation::Create { .. }
+                    | LockOperation::Keep { .. }
+                    | LockOperation::Leave { .. }
+                    | LockOperation::Break { .. }
+                    | LockOperation::Read { .. } => false,
                 };
                 let mine = revision_of(operation).is_some_and(|(of, _)| of == claim);
                 if reads && mine && self.newest_write == Some(call) {
@@ -293,17 +293,17 @@ impl Monitor {
             self.sends.push((revision, now));
         }
         match operation {
-            Operation::Leave { claim, .. } | Operation::Keep { claim, .. } => {
+            LockOperation::Leave { claim, .. } | LockOperation::Keep { claim, .. } => {
                 self.ended = Some(*claim);
             }
-            Operation::Join { entry, .. } => self.open_joins.push((call, entry.claim)),
-            Operation::Create { .. }
-            | Operation::Renew { .. }
-            | Operation::Evict { .. }
-            | Operation::Break { .. }
-            | Operation::Read { .. } => {}
+            LockOperation::Join { entry, .. } => self.open_joins.push((call, entry.claim)),
+            LockOperation::Create { .. }
+            | LockOperation::Renew { .. }
+            | LockOperation::Evict { .. }
+            | LockOperation::Break { .. }
+            | LockOperation::Read { .. } => {}
         }
-        if !matches!(operation, Operation::Read { .. }) {
+        if !matches!(operation, LockOperation::Read { .. }) {
             self.newest_write = Some(call);
         }
         violation
@@ -311,21 +311,21 @@ impl Monitor {
 
     fn judge(&self, sending: Sending<'_>) -> Option<&'static str> {
         let operation = sending.operation;
-        if let Operation::Evict { entries, .. } = operation {
+        if let LockOperation::Evict { entries, .. } = operation {
             let early = entries.iter().find(|pair| !self.is_due(**pair, sending));
             if early.is_some() {
                 return Some("evictions are due");
             }
         }
         let claim = match operation {
-            Operation::Join { entry, .. } => Some(entry.claim),
-            Operation::Renew { claim, .. }
-            | Operation::Keep { claim, .. }
-            | Operation::Leave { claim, .. } => Some(*claim),
-            Operation::Create { .. }
-            | Operation::Evict { .. }
-            | Operation::Break { .. }
-            | Operation::Read { .. } => None,
+            LockOperation::Join { entry, .. } => Some(entry.claim),
+            LockOperation::Renew { claim, .. }
+            | LockOperation::Keep { claim, .. }
+            | LockOperation::Leave { claim, .. } => Some(*claim),
+            LockOperation::Create { .. }
+            | LockOperation::Evict { .. }
+            | LockOperation::Break { .. }
+            | LockOperation::Read { .. } => None,
         };
         let of = |noted: Option<Claim>| claim.is_some() && noted == claim;
         let violation = own_writes::check(own_writes::Write {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use stateright::{Model, Property};
 
-use crate::lock::Operation;
+use crate::lock::LockOperation;
 use crate::lock::mutation::{self, Mutation};
 use crate::proof::model::lock::action::Action;
 use crate::proof::model::lock::bounds::{Bounds, Kind};
@@ -252,8 +252,8 @@ impl Exploration {
         match call.place {
             Place::Sent => {
                 into.push(Action::Serve(index, number));
-                let write = !matches!(call.operation, Operation::Read { .. });
-                let plain = matches!(call.operation, Operation::Read { confirm: false });
+                let write = !matches!(call.operation, LockOperation::Read { .. });
+                let plain = matches!(call.operation, LockOperation::Read { confirm: false });
                 let stale = plain && world.store.previous.is_some();
                 extend_by(
                     into,

@@ -2,7 +2,7 @@
 //! nothing is lost. Every write on the primary is checked.
 
 use crate::election::{Claim, Identity, Revision, WallMillis};
-use crate::lock::{Entry, Found, Hint, LockDocument, Operation, Outcome};
+use crate::lock::{Entry, FoundLock, Hint, LockDocument, LockOperation, Outcome};
 use crate::proof::sim::lock::entries::all;
 use crate::proof::sim::lock::{broken, invariants::documents};
 use crate::reference::lock::{By, next};
@@ -11,11 +11,11 @@ use crate::reference::lock::{By, next};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
     /// State of the primary, on which the filters of writes are evaluated.
-    pub(crate) primary: Found,
+    pub(crate) primary: FoundLock,
     /// State of a majority, which reads return and with which a new primary begins.
-    pub(crate) committed: Found,
+    pub(crate) committed: FoundLock,
     /// Previous state of a majority, which a deposed primary may still return.
-    pub(crate) previous: Option<Found>,
+    pub(crate) previous: Option<FoundLock>,
     /// Events of the writes that a majority does not have, each for the stream of one claim.
     pub(crate) events: Vec<(Claim, Hint)>,
 }
@@ -24,9 +24,9 @@ impl Store {
     /// Creates a store with an unused lock, or without a document.
     pub(crate) fn new(missing: bool) -> Self {
         let found = if missing {
-            Found::Missing
+            FoundLock::Missing
         } else {
-            Found::Lock(LockDocument::default())
+            FoundLock::Lock(LockDocument::default())
         };
         Self {
             primary: found.clone(),
@@ -62,9 +62,9 @@ impl Store {
     pub(crate) fn perform(
         &mut self,
         identity: &Identity,
-        operation: &Operation,
+        operation: &LockOperation,
     ) -> (Outcome, Option<&'static str>) {
-        if let Operation::Read { .. } = operation {
+        if let LockOperation::Read { .. } = operation {
             return (Outcome::Applied(self.committed.clone()), None);
         }
         let at = WallMillis(0);
@@ -79,7 +79,7 @@ impl Store {
             operation,
         );
         let mut violation = None;
-        if let (Found::Lock(before), Found::Lock(after)) = (&before, &self.primary)
+        if let (FoundLock::Lock(before), FoundLock::Lock(after)) = (&before, &self.primary)
             && performed.outcome != Outcome::Rejected
         {
             violation = documents::check(before, after).map(|violation| violation.invariant);
@@ -117,14 +117,14 @@ impl Store {
 }
 
 /// Returns the lock, if there is one.
-pub(crate) fn lock_of(found: &Found) -> Option<&LockDocument> {
+pub(crate) fn lock_of(found: &FoundLock) -> Option<&LockDocument> {
     match found {
-        Found::Lock(lock) => Some(lock),
-        Found::Missing | Found::Foreign(_) => None,
+        FoundLock::Lock(lock) => Some(lock),
+        FoundLock::Missing | FoundLock::Foreign(_) => None,
     }
 }
 
 /// Returns true if the document has an entry with this claim.
-pub(crate) fn has_claim(found: &Found, claim: Claim) -> bool {
+pub(crate) fn has_claim(found: &FoundLock, claim: Claim) -> bool {
     lock_of(found).is_some_and(|lock| all(lock).any(|entry| entry.claim == claim))
 }

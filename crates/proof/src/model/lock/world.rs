@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::election::{Identity, Token};
 use crate::lock::mutation::planted;
-use crate::lock::{Hint, Input, Outcome, Standing};
+use crate::lock::{Hint, LockInput, Outcome, Standing};
 use crate::proof::model::canonical::Canonical;
 use crate::proof::model::lock::action::Action;
 use crate::proof::model::lock::bounds::{Bounds, Kind};
@@ -158,7 +158,7 @@ impl World {
     fn perform(&mut self, action: Action, bounds: &Bounds) {
         match action {
             Action::Tick => self.tick(bounds),
-            Action::Wake(i) => self.input(i, Input::Tick, bounds),
+            Action::Wake(i) => self.input(i, LockInput::Tick, bounds),
             Action::Serve(i, n) => {
                 let outcome = self.land(i, n);
                 self.replicate(bounds);
@@ -166,7 +166,7 @@ impl World {
             }
             Action::Event(i) => {
                 let hint = self.machine(i).stream.events.remove(0);
-                self.input(i, Input::Hint(hint), bounds);
+                self.input(i, LockInput::Hint(hint), bounds);
             }
             Action::Delay(i, n) => {
                 self.fault();
@@ -242,13 +242,13 @@ impl World {
                 let stream = &mut self.machine(i).stream;
                 let hint = stream.events.remove(0);
                 stream.late_events.push(hint);
-                self.input(i, Input::Hint(hint), bounds);
+                self.input(i, LockInput::Hint(hint), bounds);
             }
             Action::LateEvent(i) => {
                 self.disturb();
                 let hint = self.machine(i).stream.late_events.remove(0);
                 self.milestones.push(Milestone::LateEvent);
-                self.input(i, Input::Hint(hint), bounds);
+                self.input(i, LockInput::Hint(hint), bounds);
             }
             Action::EndStream(i) => {
                 self.fault();
@@ -256,7 +256,7 @@ impl World {
                 stream.open = false;
                 stream.events.clear();
                 self.milestones.push(Milestone::StreamEnded);
-                self.input(i, Input::Hint(Hint::Lost), bounds);
+                self.input(i, LockInput::Hint(Hint::Lost), bounds);
             }
             Action::OpenStream(i) => {
                 self.disturb();
@@ -266,7 +266,7 @@ impl World {
             }
             Action::ChangePrimary(i) => {
                 self.fault();
-                self.input(i, Input::PrimaryChanged, bounds);
+                self.input(i, LockInput::PrimaryChanged, bounds);
             }
             Action::Kill(i) => {
                 self.fault();
@@ -292,7 +292,7 @@ impl World {
                 let once = self.machines[i].seat.once;
                 self.succeeded |= once;
                 self.machine(i).monitor.succeeds(once);
-                self.input(i, Input::Succeeded, bounds);
+                self.input(i, LockInput::Succeeded, bounds);
             }
             Action::GiveUp(i) => {
                 self.disturb();
@@ -303,7 +303,7 @@ impl World {
                     self.place_given_up(claim);
                     self.machine(i).monitor.gives_up(&standing);
                 }
-                self.input(i, Input::GiveUp, bounds);
+                self.input(i, LockInput::GiveUp, bounds);
             }
             other => unreachable!("{other:?} concerns a call or the store"),
         }
@@ -336,7 +336,7 @@ impl World {
         let (ticks, mut drawn) = (self.ticks, self.drawn);
         self.machine(index).start(ticks, &mut drawn);
         self.drawn = drawn;
-        self.input(index, Input::Tick, bounds);
+        self.input(index, LockInput::Tick, bounds);
     }
 
     /// Drops the memory of the machines on which no further process can start.

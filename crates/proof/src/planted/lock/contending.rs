@@ -1,7 +1,7 @@
 //! Planted bugs of the handling of a reply. `crates/core/src/lock/contender/contending.rs` includes
 //! this file, which uses its private items.
 
-use super::{Exchange, Holding, Outcome, SentWrite, Turn, Verdict, WritePurpose};
+use super::{Consequence, Exchange, Holding, Outcome, SentWrite, Turn, WritePurpose};
 
 /// Returns the verdict of a planted bug.
 pub(super) fn reply(
@@ -9,7 +9,7 @@ pub(super) fn reply(
     write: &SentWrite,
     outcome: &Outcome,
     turn: &Turn<'_>,
-) -> Option<Verdict> {
+) -> Option<Consequence> {
     if planted!(AnchorAtReply) {
         exchange.writes.sent_again(write.call, turn.now);
     }
@@ -17,7 +17,7 @@ pub(super) fn reply(
         return None;
     }
     if planted!(JoinedAnew) && write.purpose == WritePurpose::Join {
-        return Some(Verdict::JoinedAnew);
+        return Some(Consequence::JoinedAnew);
     }
     if planted!(UnknownGrants) {
         let given = (exchange.view.token_highest(), Some(0));
@@ -25,7 +25,7 @@ pub(super) fn reply(
         exchange.writes.seen_present(calls);
         let timings = &exchange.options.timings;
         let holding = Holding::acquired(given, write, calls, timings);
-        return Some(Verdict::Acquired {
+        return Some(Consequence::Acquired {
             holding,
             news: false,
         });

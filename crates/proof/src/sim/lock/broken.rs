@@ -4,11 +4,13 @@
 use super::entries::all;
 use crate::election::Claim;
 use crate::lock::mutation::planted;
-use crate::lock::{Entry, EntryMode, EntryVersion, Found, LockDocument, Operation, Outcome};
+use crate::lock::{
+    Entry, EntryMode, EntryVersion, FoundLock, LockDocument, LockOperation, Outcome,
+};
 use crate::reference::lock::{self as reference, By, Performed};
 
-pub(crate) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
-    let changed = if let Found::Lock(lock) = stored {
+pub(crate) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
+    let changed = if let FoundLock::Lock(lock) = stored {
         change(lock, by, operation)
     } else {
         Changed::Nothing
@@ -27,13 +29,13 @@ pub(crate) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
 }
 
 /// Applies a write that grants by the token that the document has.
-fn without_raising(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+fn without_raising(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let before = match stored {
-        Found::Lock(lock) => lock.clone(),
-        Found::Missing | Found::Foreign(_) => LockDocument::default(),
+        FoundLock::Lock(lock) => lock.clone(),
+        FoundLock::Missing | FoundLock::Foreign(_) => LockDocument::default(),
     };
     let mut performed = reference::apply(stored, by, operation);
-    if let (Outcome::Applied(_), Found::Lock(lock)) = (&performed.outcome, &mut *stored) {
+    if let (Outcome::Applied(_), FoundLock::Lock(lock)) = (&performed.outcome, &mut *stored) {
         lock.token = before.token;
         for entry in &mut lock.holders {
             entry.token = entry.token.map(|token| token.min(before.token));
@@ -44,9 +46,9 @@ fn without_raising(stored: &mut Found, by: By<'_>, operation: &Operation) -> Per
 }
 
 /// Applies a write that overlooks the slots of the holders.
-fn with_slots_twice(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+fn with_slots_twice(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let mut taken = Vec::new();
-    if let Found::Lock(lock) = stored {
+    if let FoundLock::Lock(lock) = stored {
         let holders = lock.holders.iter_mut();
         taken.extend(holders.map(|entry| (entry.claim, entry.slot.take())));
     }
@@ -55,7 +57,7 @@ fn with_slots_twice(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
         entry.slot = before.and_then(|(_, slot)| *slot).or(entry.slot);
     };
     let mut performed = reference::apply(stored, by, operation);
-    if let Found::Lock(lock) = stored {
+    if let FoundLock::Lock(lock) = stored {
         lock.holders.iter_mut().for_each(restore);
     }
     for ended in &mut performed.ended {
@@ -70,40 +72,40 @@ fn with_slots_twice(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
 enum Changed {
     Nothing,
     /// Perform this operation instead.
-    Operation(Operation),
+    Operation(LockOperation),
     /// The document has been changed already.
     Done,
 }
 
-fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed {
+fn change(lock: &mut LockDocument, by: By<'_>, operation: &LockOperation) -> Changed {
     let there = |claim: Claim| all(lock).any(|entry| entry.claim == claim);
     match operation {
-        Operation::Leave {
+        LockOperation::Leave {
             claim,
             seen,
             success,
             slots,
             ..
-        } if planted!(LeaveByClaim) => Changed::Operation(Operation::Leave {
+        } if planted!(LeaveByClaim) => Changed::Operation(LockOperation::Leave {
             claim: *claim,
             mine: all(lock).map(|entry| entry.revision).collect(),
             seen: *seen,
             success: success.clone(),
             slots: *slots,
         }),
-        Operation::Leave { claim, .. } if planted!(NoGrantInLeave) && there(*claim) => {
+        LockOperation::Leave { claim, .. } if planted!(NoGrantInLeave) && there(*claim) => {
             take_out(lock, &[*claim]);
             Changed::Done
         }
-        Operation::Evict { entries, seen, .. }
+        LockOperation::Evict { entries, seen, .. }
             if planted!(OverlookedWaits) && entries.is_empty() =>
         {
-            Changed::Operation(Operation::Break {
+            Changed::Operation(LockOperation::Break {
                 claims: Vec::new(),
                 seen: *seen,
             })
         }
-        Operation::Evict { entries, .. } if planted!(NoGrantInSweep) => {
+        LockOperation::Evict { entries, .. } if planted!(NoGrantInSweep) => {
             let unchanged = |pair: &&EntryVersion| {
                 all(lock).any(|e| (e.claim, e.revision) == (pair.claim, pair.revision))
             };
@@ -114,7 +116,7 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
             take_out(lock, &gone);
             Changed::Done
         }
-        Operation::Evict {
+        LockOperation::Evict {
             entries,
             me,
             ending,
@@ -127,18 +129,18 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
                     ..*pair
                 })
             };
-            Changed::Operation(Operation::Evict {
+            Changed::Operation(LockOperation::Evict {
                 entries: entries.iter().map(stored).collect(),
                 me: *me,
                 ending: *ending,
                 seen: *seen,
             })
         }
-        Operation::Join { entry, .. } if planted!(SlotsChanged) => {
+        LockOperation::Join { entry, .. } if planted!(SlotsChanged) => {
             lock.slots = entry.slots;
             Changed::Nothing
         }
-        Operation::Join { entry, .. }
+        LockOperation::Join { entry, .. }
             if planted!(SharedOvertakes)
                 && entry.mode == EntryMode::Shared
                 && lock.slots == 0
@@ -150,15 +152,15 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
                     .all(|held| held.mode == EntryMode::Shared) =>
         {
             let waiting = std::mem::take(&mut lock.queue);
-            let mut alone = Found::Lock(lock.clone());
+            let mut alone = FoundLock::Lock(lock.clone());
             reference::apply(&mut alone, by, operation);
-            if let Found::Lock(after) = alone {
+            if let FoundLock::Lock(after) = alone {
                 *lock = after;
             }
             lock.queue = waiting;
             Changed::Done
         }
-        Operation::Join { entry, .. }
+        LockOperation::Join { entry, .. }
             if planted!(JoinedTwice) && there(entry.claim) && lock.slots == entry.slots =>
         {
             let again = all(lock).find(|e| e.claim == entry.claim).cloned();
@@ -171,7 +173,7 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
 
 /// Changes an answer, as a contender without one of the rules for it would read it.
 pub(super) fn read(outcome: &mut Outcome) {
-    if let Outcome::Applied(Found::Lock(lock)) = outcome
+    if let Outcome::Applied(FoundLock::Lock(lock)) = outcome
         && planted!(FutureSuccessCounts)
     {
         for success in &mut lock.successes {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::faults::Fault;
-use crate::lock::{Effect, End, EntryState, Notice, Outcome};
+use crate::lock::{End, EntryState, LockEffect, LockNotice, Outcome};
 use crate::proof::sim::coverage::{Answer, Case, closed, pairs};
 use crate::proof::sim::faults::Kind as _;
 
@@ -54,19 +54,19 @@ impl From<&Outcome> for Answer {
 
 impl Path {
     /// Returns the path that an effect shows, if any.
-    pub(super) fn behind(effect: &Effect) -> Option<Self> {
+    pub(super) fn behind(effect: &LockEffect) -> Option<Self> {
         match effect {
-            Effect::Acquired { .. } => Some(Self::Acquired),
-            Effect::Lost(_) => Some(Self::Lost),
-            Effect::Exit(End::Skipped { .. }) => Some(Self::Skipped),
-            Effect::Exit(_) => Some(Self::Ended),
-            Effect::Notice(Notice::PlaceLost) => Some(Self::PlaceLost),
-            Effect::Notice(Notice::Evicted {
+            LockEffect::Acquired { .. } => Some(Self::Acquired),
+            LockEffect::Lost(_) => Some(Self::Lost),
+            LockEffect::Exit(End::Skipped { .. }) => Some(Self::Skipped),
+            LockEffect::Exit(_) => Some(Self::Ended),
+            LockEffect::Notice(LockNotice::PlaceLost) => Some(Self::PlaceLost),
+            LockEffect::Notice(LockNotice::Evicted {
                 state: EntryState::Kept,
                 ..
             }) => Some(Self::Kept),
-            Effect::Notice(Notice::Evicted { .. }) => Some(Self::Evicted),
-            Effect::Notice(_) | Effect::Call { .. } | Effect::Watch(_) => None,
+            LockEffect::Notice(LockNotice::Evicted { .. }) => Some(Self::Evicted),
+            LockEffect::Notice(_) | LockEffect::Call { .. } | LockEffect::Watch(_) => None,
         }
     }
 }

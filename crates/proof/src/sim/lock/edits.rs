@@ -2,7 +2,7 @@
 
 use super::network::{Write, Writer};
 use super::world::World;
-use crate::lock::{Entry, Found, LockDocument};
+use crate::lock::{Entry, FoundLock, LockDocument};
 use crate::proof::sim::MS;
 
 impl World {
@@ -16,7 +16,7 @@ impl World {
 
     /// Kills the processes that hold the lock and removes their entries.
     pub(super) fn remove_holders(&mut self) {
-        let Found::Lock(lock) = self.set.primary() else {
+        let FoundLock::Lock(lock) = self.set.primary() else {
             return;
         };
         let removed: Vec<_> = lock.holders.iter().map(|entry| entry.claim).collect();
@@ -56,7 +56,7 @@ impl World {
             granted: Vec::new(),
         };
         let edited = self.set.edit(write, |stored| {
-            if let Found::Lock(lock) = stored {
+            if let FoundLock::Lock(lock) = stored {
                 change(lock);
             }
         });

@@ -3,13 +3,13 @@
 use super::fixture::{claim, entry, held, revision, token};
 use crate::election::{Claim, Declared, Identity, Session, Token, WallMillis};
 use crate::lock::{
-    Ending, Entry, EntryMode, EntryVersion, Found, Grant, HOLDERS_MAX, Joining, LockDocument,
-    Operation, Outcome, QUEUE_MAX, Writer,
+    Ending, Entry, EntryMode, EntryVersion, FoundLock, Grant, HOLDERS_MAX, LockDocument,
+    LockOperation, NewEntry, Outcome, QUEUE_MAX, Writer,
 };
 use crate::reference::lock::{By, Performed, apply, grantable, next};
 
-fn lock(slots: u32, holders: Vec<Entry>, queue: Vec<Entry>) -> Found {
-    Found::Lock(LockDocument {
+fn lock(slots: u32, holders: Vec<Entry>, queue: Vec<Entry>) -> FoundLock {
+    FoundLock::Lock(LockDocument {
         token: token(7),
         slots,
         holders,
@@ -18,7 +18,7 @@ fn lock(slots: u32, holders: Vec<Entry>, queue: Vec<Entry>) -> Found {
     })
 }
 
-fn perform(stored: &mut Found, operation: &Operation) -> Performed {
+fn perform(stored: &mut FoundLock, operation: &LockOperation) -> Performed {
     let identity = Identity::new("a").expect("legal");
     let by = By {
         identity: &identity,
@@ -28,13 +28,13 @@ fn perform(stored: &mut Found, operation: &Operation) -> Performed {
     apply(stored, by, operation)
 }
 
-fn applies(stored: &mut Found, operation: &Operation) -> bool {
+fn applies(stored: &mut FoundLock, operation: &LockOperation) -> bool {
     matches!(perform(stored, operation).outcome, Outcome::Applied(_))
 }
 
-fn join(number: u8, mode: EntryMode, slots: u32) -> Operation {
-    Operation::Join {
-        entry: Joining {
+fn join(number: u8, mode: EntryMode, slots: u32) -> LockOperation {
+    LockOperation::Join {
+        entry: NewEntry {
             claim: claim(number),
             session: Session::from_bytes([0; 16]),
             mode,
@@ -47,16 +47,16 @@ fn join(number: u8, mode: EntryMode, slots: u32) -> Operation {
     }
 }
 
-fn non_blocking(mut operation: Operation) -> Operation {
-    let Operation::Join { non_blocking, .. } = &mut operation else {
+fn non_blocking(mut operation: LockOperation) -> LockOperation {
+    let LockOperation::Join { non_blocking, .. } = &mut operation else {
         panic!("{operation:?} does not join");
     };
     *non_blocking = true;
     operation
 }
 
-fn leave(number: u8) -> Operation {
-    Operation::Leave {
+fn leave(number: u8) -> LockOperation {
+    LockOperation::Leave {
         claim: claim(number),
         mine: (0..=u8::MAX).map(revision).collect(),
         seen: Token::ZERO,
@@ -65,15 +65,15 @@ fn leave(number: u8) -> Operation {
     }
 }
 
-fn document(stored: &Found) -> &LockDocument {
+fn document(stored: &FoundLock) -> &LockDocument {
     match stored {
-        Found::Lock(lock) => lock,
+        FoundLock::Lock(lock) => lock,
         other => panic!("{other:?} is no lock"),
     }
 }
 
 /// Returns the numbers and tokens of the holders, and the numbers of the waiters.
-fn places(stored: &Found) -> (Vec<(u8, Option<i64>)>, Vec<u8>) {
+fn places(stored: &FoundLock) -> (Vec<(u8, Option<i64>)>, Vec<u8>) {
     let number = |e: &Entry| e.claim.bytes()[0];
     let lock = document(stored);
     let holders = lock.holders.iter();
@@ -103,13 +103,13 @@ fn a_leave_removes_what_its_owner_wrote_and_nothing_else() {
     let mut stored = lock(0, vec![held(1, X, 7)], vec![entry(2, X)]);
     let before = stored.clone();
     let by_twin = match leave(1) {
-        Operation::Leave {
+        LockOperation::Leave {
             claim,
             seen,
             success,
             slots,
             ..
-        } => Operation::Leave {
+        } => LockOperation::Leave {
             claim,
             mine: vec![revision(2), revision(9)],
             seen,
@@ -229,7 +229,7 @@ fn a_try_joins_only_where_it_is_granted() {
         let applied = applies(&mut after, &non_blocking(operation.clone()));
         assert_eq!(applied, granted, "{operation:?} of {stored:?}");
         assert_eq!(after != stored, granted);
-        let queued = |found: &Found| document(found).queue.len();
+        let queued = |found: &FoundLock| document(found).queue.len();
         assert_eq!(queued(&after), queued(&stored));
     }
 }
@@ -256,7 +256,7 @@ fn the_queue_and_the_holders_are_bounded() {
 
 #[test]
 fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
-    let renew = |mine: &[u8]| Operation::Renew {
+    let renew = |mine: &[u8]| LockOperation::Renew {
         claim: claim(1),
         revision: revision(9),
         mine: mine.iter().copied().map(revision).collect(),
@@ -284,7 +284,7 @@ fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
 fn a_confirmation_keeps_a_token_above_all_that_its_owner_knows() {
     let mut stored = lock(0, vec![held(2, X, 7)], vec![entry(1, X)]);
     perform(&mut stored, &leave(2));
-    let renew = Operation::Renew {
+    let renew = LockOperation::Renew {
         claim: claim(1),
         revision: revision(9),
         mine: vec![revision(1)],
@@ -299,7 +299,7 @@ fn a_confirmation_keeps_a_token_above_all_that_its_owner_knows() {
 #[test]
 fn a_grant_of_an_older_version_gets_its_token_from_its_owner() {
     let mut stored = lock(0, vec![entry(1, X)], vec![]);
-    let renew = Operation::Renew {
+    let renew = LockOperation::Renew {
         claim: claim(1),
         revision: revision(9),
         mine: vec![revision(1)],
@@ -312,7 +312,7 @@ fn a_grant_of_an_older_version_gets_its_token_from_its_owner() {
 }
 
 /// Returns the slots of the holders, by their numbers.
-fn slots(stored: &Found) -> Vec<(u8, Option<u32>)> {
+fn slots(stored: &FoundLock) -> Vec<(u8, Option<u32>)> {
     let holders = document(stored).holders.iter();
     holders.map(|e| (e.claim.bytes()[0], e.slot)).collect()
 }
@@ -335,7 +335,7 @@ fn each_holder_gets_the_lowest_free_slot() {
 
 #[test]
 fn an_owner_that_comes_back_gets_its_slot_if_it_is_free() {
-    let by = |name, stored: &mut Found, operation: &Operation| {
+    let by = |name, stored: &mut FoundLock, operation: &LockOperation| {
         let identity = Identity::new(name).expect("legal");
         let by = By {
             identity: &identity,
@@ -368,7 +368,7 @@ fn a_grant_of_an_older_version_gets_its_slot_from_its_owner() {
         ..held(2, EntryMode::Slot, 7)
     };
     let mut stored = lock(2, vec![entry(1, EntryMode::Slot), taken], vec![]);
-    let renew = Operation::Renew {
+    let renew = LockOperation::Renew {
         claim: claim(1),
         revision: revision(9),
         mine: vec![revision(1)],
@@ -381,7 +381,7 @@ fn a_grant_of_an_older_version_gets_its_slot_from_its_owner() {
 
 #[test]
 fn an_eviction_removes_what_is_unchanged_and_confirms_its_writer() {
-    let evict = |pairs: &[(u8, u8)], me: Option<u8>| Operation::Evict {
+    let evict = |pairs: &[(u8, u8)], me: Option<u8>| LockOperation::Evict {
         entries: pairs
             .iter()
             .map(|(c, r)| EntryVersion {
@@ -421,7 +421,7 @@ fn an_eviction_removes_what_is_unchanged_and_confirms_its_writer() {
 #[test]
 fn a_break_looks_at_no_revision() {
     let mut stored = lock(0, vec![held(1, X, 7)], vec![entry(2, X)]);
-    let operation = Operation::Break {
+    let operation = LockOperation::Break {
         claims: vec![claim(1), claim(8)],
         seen: token(30),
     };
@@ -434,7 +434,7 @@ fn a_break_looks_at_no_revision() {
 #[test]
 fn at_the_end_of_the_tokens_no_entry_is_confirmed() {
     let mut stored = lock(0, vec![], vec![]);
-    if let Found::Lock(lock) = &mut stored {
+    if let FoundLock::Lock(lock) = &mut stored {
         lock.token = Token::MAX;
     }
     perform(&mut stored, &join(1, X, 0));
@@ -444,23 +444,23 @@ fn at_the_end_of_the_tokens_no_entry_is_confirmed() {
 
 #[test]
 fn only_a_create_makes_a_document_and_nothing_touches_a_foreign_one() {
-    let create = Operation::Create { seen: token(5) };
+    let create = LockOperation::Create { seen: token(5) };
     for operation in [join(1, X, 0), leave(1)] {
-        let mut stored = Found::Missing;
+        let mut stored = FoundLock::Missing;
         assert!(!applies(&mut stored, &operation));
-        assert_eq!(stored, Found::Missing);
+        assert_eq!(stored, FoundLock::Missing);
     }
-    let mut stored = Found::Missing;
+    let mut stored = FoundLock::Missing;
     perform(&mut stored, &create);
     assert_eq!(document(&stored).token, token(5));
     assert!(!applies(&mut stored, &create));
-    let mut foreign = Found::Foreign("a lease".to_owned());
+    let mut foreign = FoundLock::Foreign("a lease".to_owned());
     for operation in [create, join(1, X, 0), leave(1)] {
         assert!(!applies(&mut foreign, &operation));
     }
-    let read = Operation::Read { confirm: false };
+    let read = LockOperation::Read { confirm: false };
     assert_eq!(
         perform(&mut foreign, &read).outcome,
-        Outcome::Applied(Found::Foreign("a lease".to_owned()))
+        Outcome::Applied(FoundLock::Foreign("a lease".to_owned()))
     );
 }

@@ -11,15 +11,15 @@ use super::invariants::{
 };
 use crate::election::{Authority, BootTime, CallId, Claim, Revision, Token};
 use crate::lock::{
-    EntryState, Found, Grant, Hint, Input, LockDocument, Observation, Observations, Operation,
-    Options, Outcome, Standing, Status,
+    EntryState, FoundLock, Grant, Hint, LockDocument, LockInput, LockOperation, LockStatus,
+    Observation, Observations, Options, Outcome, Standing,
 };
 use crate::proof::sim::invariants::Violation;
 
 /// A call that the process sent.
 #[derive(Clone)]
 pub(super) struct Sent {
-    pub(super) operation: Operation,
+    pub(super) operation: LockOperation,
     at: BootTime,
 }
 
@@ -70,16 +70,16 @@ pub(super) struct Ledger {
 }
 
 /// Returns the revision that a write would leave in its sender's entry, with its claim.
-pub(super) fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
+pub(super) fn revision_of(operation: &LockOperation) -> Option<(Claim, Revision)> {
     match operation {
-        Operation::Join { entry, .. } => Some((entry.claim, entry.revision)),
-        Operation::Renew {
+        LockOperation::Join { entry, .. } => Some((entry.claim, entry.revision)),
+        LockOperation::Renew {
             claim, revision, ..
         }
-        | Operation::Keep {
+        | LockOperation::Keep {
             claim, revision, ..
         } => Some((*claim, *revision)),
-        Operation::Evict { me, .. } => me.map(|me| (me.claim, me.revision)),
+        LockOperation::Evict { me, .. } => me.map(|me| (me.claim, me.revision)),
         _ => None,
     }
 }
@@ -107,19 +107,20 @@ impl Ledger {
     }
 
     /// Records an input before the process handles it. `status` is the state before that.
-    pub(super) fn before(&mut self, now: BootTime, input: &Input, status: &Status) {
+    pub(super) fn before(&mut self, now: BootTime, input: &LockInput, status: &LockStatus) {
         if let Standing::Held(authority) = &status.standing
             && authority.valid_until <= now
         {
             self.ended.insert(status.claim);
         }
-        self.prompted = matches!(input, Input::Reply { call, .. } if call.0 == self.newest_call.0);
+        self.prompted =
+            matches!(input, LockInput::Reply { call, .. } if call.0 == self.newest_call.0);
         match input {
-            Input::Reply { call, outcome } => self.received(*call, outcome, status.claim, now),
-            Input::Hint(Hint::Granted(grant)) => {
+            LockInput::Reply { call, outcome } => self.received(*call, outcome, status.claim, now),
+            LockInput::Hint(Hint::Granted(grant)) => {
                 self.credit_grant(status.claim, *grant);
             }
-            Input::GiveUp => self.gave_up |= status.standing != Standing::Leaving,
+            LockInput::GiveUp => self.gave_up |= status.standing != Standing::Leaving,
             _ => {}
         }
     }
@@ -150,15 +151,15 @@ impl Ledger {
         }
         match outcome {
             Outcome::Applied(found) => {
-                if matches!(operation, Operation::Read { .. })
+                if matches!(operation, LockOperation::Read { .. })
                     && self.must_read.is_some_and(|at| call.0 > at)
                 {
                     self.must_read = None;
                 }
-                if let Operation::Join { entry, .. } = &operation {
+                if let LockOperation::Join { entry, .. } = &operation {
                     self.acknowledged_joins.insert(entry.revision);
                 }
-                if let Found::Lock(lock) = found {
+                if let FoundLock::Lock(lock) = found {
                     self.credit(&operation, sent_at, lock);
                     self.see(call, lock, claim, now);
                 }
@@ -166,8 +167,8 @@ impl Ledger {
             Outcome::Rejected => {
                 // The rejection of a join whose claim is present shows nothing new.
                 let reads = match &operation {
-                    Operation::Join { entry, .. } => !self.present.contains(&entry.claim),
-                    Operation::Renew { .. } | Operation::Evict { .. } => true,
+                    LockOperation::Join { entry, .. } => !self.present.contains(&entry.claim),
+                    LockOperation::Renew { .. } | LockOperation::Evict { .. } => true,
                     _ => false,
                 };
                 let mine = revision_of(&operation).is_some_and(|(of, _)| of == claim);
@@ -177,7 +178,7 @@ impl Ledger {
             }
             Outcome::Failed | Outcome::Unknown => {}
         }
-        if let (Operation::Leave { .. } | Operation::Keep { .. }, Some((_, resolved))) =
+        if let (LockOperation::Leave { .. } | LockOperation::Keep { .. }, Some((_, resolved))) =
             (&operation, &mut self.left)
         {
             *resolved |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
@@ -186,7 +187,7 @@ impl Ledger {
     }
 
     /// Credits authority to an acknowledged write that left its own revision with a token.
-    fn credit(&mut self, operation: &Operation, sent: BootTime, lock: &LockDocument) {
+    fn credit(&mut self, operation: &LockOperation, sent: BootTime, lock: &LockDocument) {
         let Some((claim, revision)) = revision_of(operation) else {
             return;
         };
@@ -219,10 +220,10 @@ impl Ledger {
         let shown = entries::shown(lock, now, &self.shown);
         // A plain read that does not show the own claim although it was present, or that shows a
         // lower token, is doubted and not recorded. So is a linearizable one that was replaced.
-        let is_read = |sent: &Sent| matches!(sent.operation, Operation::Read { .. });
+        let is_read = |sent: &Sent| matches!(sent.operation, LockOperation::Read { .. });
         let newest_read = self.sent.iter().rfind(|(_, sent)| is_read(sent));
         let plain = match self.sent.get(&call.0).map(|s| &s.operation) {
-            Some(Operation::Read { confirm }) => {
+            Some(LockOperation::Read { confirm }) => {
                 !confirm || newest_read.is_some_and(|(newest, _)| *newest != call.0)
             }
             _ => false,
@@ -240,7 +241,7 @@ impl Ledger {
     pub(super) fn after(
         &mut self,
         authority: Option<Authority>,
-        status: &Status,
+        status: &LockStatus,
     ) -> Option<Violation> {
         if status.standing == Standing::Leaving {
             self.left.get_or_insert((status.since, false));
@@ -257,7 +258,7 @@ impl Ledger {
     pub(super) fn send(
         &mut self,
         call: CallId,
-        operation: &Operation,
+        operation: &LockOperation,
         at: BootTime,
         state: Doing,
         options: &Options,
@@ -271,17 +272,17 @@ impl Ledger {
         let violation = calls_are_paced::check(self.unpaced);
         let violation = violation.or(self.judge(operation, at, state, options));
         match operation {
-            Operation::Leave { claim, .. } | Operation::Keep { claim, .. } => {
+            LockOperation::Leave { claim, .. } | LockOperation::Keep { claim, .. } => {
                 self.ended.insert(*claim);
                 self.left.get_or_insert((at, false));
             }
-            Operation::Join { entry, .. } => {
+            LockOperation::Join { entry, .. } => {
                 self.open_joins.insert(call.0, entry.claim);
                 self.left = None;
             }
             _ => {}
         }
-        if !matches!(operation, Operation::Read { .. }) {
+        if !matches!(operation, LockOperation::Read { .. }) {
             self.newest_write = call.0;
         }
         let operation = operation.clone();
@@ -291,12 +292,12 @@ impl Ledger {
 
     fn judge(
         &self,
-        operation: &Operation,
+        operation: &LockOperation,
         at: BootTime,
         state: Doing,
         options: &Options,
     ) -> Option<Violation> {
-        if let Operation::Evict { entries, .. } = operation {
+        if let LockOperation::Evict { entries, .. } = operation {
             let unripe = entries.iter().find_map(|pair| {
                 evictions_are_due::check(evictions_are_due::Eviction {
                     pair: *pair,
@@ -310,10 +311,10 @@ impl Ledger {
             }
         }
         let claim = match operation {
-            Operation::Join { entry, .. } => Some(entry.claim),
-            Operation::Renew { claim, .. }
-            | Operation::Keep { claim, .. }
-            | Operation::Leave { claim, .. } => Some(*claim),
+            LockOperation::Join { entry, .. } => Some(entry.claim),
+            LockOperation::Renew { claim, .. }
+            | LockOperation::Keep { claim, .. }
+            | LockOperation::Leave { claim, .. } => Some(*claim),
             _ => None,
         };
         let open = |other: &Claim| Some(*other) != claim && !self.seen.contains(other);
@@ -334,7 +335,7 @@ impl Ledger {
         let leaves = self.sent.values().filter(|sent| {
             matches!(
                 sent.operation,
-                Operation::Leave { .. } | Operation::Keep { .. }
+                LockOperation::Leave { .. } | LockOperation::Keep { .. }
             )
         });
         self.leave_unanswered || leaves.count() > 1
@@ -368,7 +369,7 @@ impl Ledger {
     /// Returns true if this revision belongs to a join that was not acknowledged.
     pub(super) fn is_late_join(&self, revision: Revision) -> bool {
         let joined = self.sent.values().any(
-            |s| matches!(&s.operation, Operation::Join { entry, .. } if entry.revision == revision),
+            |s| matches!(&s.operation, LockOperation::Join { entry, .. } if entry.revision == revision),
         );
         joined && !self.acknowledged_joins.contains(&revision)
     }

@@ -5,7 +5,7 @@ use super::faults::Fault;
 use super::world::{Locks, World};
 use crate::election::{CallId, Claim, WallMillis};
 use crate::lock::mutation::planted;
-use crate::lock::{Found, Grant, Hint, Input, Operation, Outcome};
+use crate::lock::{FoundLock, Grant, Hint, LockInput, LockOperation, Outcome};
 use crate::proof::sim::coverage::Answer;
 use crate::proof::sim::faults::{Kind as _, Planned};
 use crate::proof::sim::network::{Calls, Link, Odds};
@@ -24,17 +24,17 @@ pub(super) struct Write {
 /// The author of a change of the document.
 pub(super) enum Writer {
     /// A process, by this call.
-    Process(usize, Operation),
+    Process(usize, LockOperation),
     /// An operator, by hand.
     Operator,
 }
 
 /// A write that a majority has.
-pub(super) type Committed = replica_set::Committed<Found, Write>;
+pub(super) type Committed = replica_set::Committed<FoundLock, Write>;
 
 impl World {
     /// Passes a call of a process to its driver.
-    pub(super) fn send(&mut self, process: usize, call: CallId, operation: Operation) {
+    pub(super) fn send(&mut self, process: usize, call: CallId, operation: LockOperation) {
         self.note(|| super::report::call(process, call, &operation));
         self.check_call(process, call, &operation);
         let driver = &mut self.processes[process].driver;
@@ -53,11 +53,11 @@ impl Calls for Locks {
     fn interfere(
         world: &mut World,
         process: usize,
-        operation: &Operation,
+        operation: &LockOperation,
         roll: u64,
         quick: u64,
     ) -> u64 {
-        let renews = matches!(operation, Operation::Renew { .. });
+        let renews = matches!(operation, LockOperation::Renew { .. });
         if renews && roll.is_multiple_of(60) && world.troubles(Fault::Freeze) {
             world.freeze_beyond_the_deadline(process, 10 * quick);
         }
@@ -82,12 +82,12 @@ impl Calls for Locks {
         world: &mut World,
         process: usize,
         _: CallId,
-        operation: &Operation,
+        operation: &LockOperation,
         stale: bool,
     ) -> (Landed<Outcome>, Option<u64>) {
         let access = match operation {
-            Operation::Read { confirm: false } => Access::Read,
-            Operation::Read { confirm: true } => Access::Confirm,
+            LockOperation::Read { confirm: false } => Access::Read,
+            LockOperation::Read { confirm: true } => Access::Confirm,
             _ => Access::Write,
         };
         let weak = Weak {
@@ -101,14 +101,14 @@ impl Calls for Locks {
             store_now: world.store_now(),
         };
         let (older, at) = (seat.older, world.now);
-        let read = |stored: &Found| {
+        let read = |stored: &FoundLock| {
             let mut shown = stored.clone();
-            if let Found::Lock(lock) = &mut shown {
+            if let FoundLock::Lock(lock) = &mut shown {
                 lock.store_now = by.store_now;
             }
             Outcome::Applied(shown)
         };
-        let write = |stored: &mut Found| {
+        let write = |stored: &mut FoundLock| {
             let performed = match older {
                 true => super::older::apply(stored, by, operation),
                 false => super::broken::apply(stored, by, operation),
@@ -146,7 +146,7 @@ impl Calls for Locks {
                 false => outcome,
             };
             super::broken::read(&mut outcome);
-            world.input(process, Input::Reply { call, outcome });
+            world.input(process, LockInput::Reply { call, outcome });
         }
     }
 
@@ -154,7 +154,7 @@ impl Calls for Locks {
         if let Some(operation) = world.processes[process].driver.timed_out(call) {
             let outcome = Outcome::Unknown;
             world.coverage.hit(Hit::Call(operation, Answer::Unknown));
-            world.input(process, Input::Reply { call, outcome });
+            world.input(process, LockInput::Reply { call, outcome });
         }
     }
 }
@@ -162,9 +162,9 @@ impl Calls for Locks {
 impl World {
     /// Notifies the open streams of claims that were granted or reached the head of the queue.
     fn notify_streams(&mut self, committed: &Committed) {
-        let next = |found: &Found| match found {
-            Found::Lock(lock) => reference::next(lock),
-            Found::Missing | Found::Foreign(_) => None,
+        let next = |found: &FoundLock| match found {
+            FoundLock::Lock(lock) => reference::next(lock),
+            FoundLock::Missing | FoundLock::Foreign(_) => None,
         };
         let after = next(&committed.after);
         let moved = after != next(&committed.before);
@@ -204,7 +204,7 @@ impl World {
         let (at, opening) = (stream.last_at, stream.opening);
         self.at(at, move |world| {
             if world.processes[process].stream.opening == opening {
-                world.input(process, Input::Hint(hint));
+                world.input(process, LockInput::Hint(hint));
             }
         });
     }
@@ -241,7 +241,7 @@ impl World {
         let (seat, retry) = (p.seat, p.options.timings.retry_interval());
         let at = self.now + self.stretched(seat, retry);
         self.at(at, move |world| world.stream_opens(process, opening));
-        self.input(process, Input::Hint(Hint::Lost));
+        self.input(process, LockInput::Hint(Hint::Lost));
     }
 
     /// Applies a planned fault.
@@ -264,7 +264,9 @@ impl World {
             (Fault::Freeze, Some(process)) => self.freeze(process, self.now + lasts(60_000)),
             (Fault::Kill, Some(process)) => self.kill(process),
             (Fault::StreamLost, Some(process)) => self.stream_ends(process),
-            (Fault::PrimaryChanged, Some(process)) => self.input(process, Input::PrimaryChanged),
+            (Fault::PrimaryChanged, Some(process)) => {
+                self.input(process, LockInput::PrimaryChanged)
+            }
             (Fault::Edited, Some(_)) => self.edited(chance),
             (Fault::Fork, Some(process)) => self.fork(process, chance),
             (_, None) => {}
@@ -299,7 +301,7 @@ impl World {
                 self.stream_ends(process);
             }
             if self.net.one_in(2) {
-                self.input(process, Input::PrimaryChanged);
+                self.input(process, LockInput::PrimaryChanged);
             }
         }
     }
@@ -312,8 +314,8 @@ impl World {
     /// Returns the entry of a claim in the state that a majority has.
     pub(super) fn committed_entry(&self, claim: Claim) -> Option<&crate::lock::Entry> {
         match self.set.committed() {
-            Found::Lock(lock) => super::entries::all(lock).find(|entry| entry.claim == claim),
-            Found::Missing | Found::Foreign(_) => None,
+            FoundLock::Lock(lock) => super::entries::all(lock).find(|entry| entry.claim == claim),
+            FoundLock::Missing | FoundLock::Foreign(_) => None,
         }
     }
 }

@@ -13,7 +13,8 @@ use super::network::{Committed, Writer};
 use super::world::World;
 use crate::election::{BootTime, CallId, Claim, Revision, Token};
 use crate::lock::{
-    End, EntryVersion, Found, LockDocument, Loss, Notice, OncePer, Operation, Standing, WorkKey,
+    End, EntryVersion, FoundLock, LockDocument, LockNotice, LockOperation, Loss, OncePer, Standing,
+    WorkKey,
 };
 use crate::proof::sim::MS;
 use crate::proof::sim::invariants::{Violation, violation};
@@ -96,7 +97,7 @@ impl Observer {
     }
 
     /// Checks that every attempt of every write carries a fresh revision.
-    fn fresh(&mut self, operation: &Operation) -> Option<Violation> {
+    fn fresh(&mut self, operation: &LockOperation) -> Option<Violation> {
         let (_, revision) = revision_of(operation)?;
         if self.revisions.insert(revision) {
             return None;
@@ -121,7 +122,7 @@ impl World {
     }
 
     /// Checks a call that a process sends.
-    pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
+    pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &LockOperation) {
         let now = self.clock(process);
         let p = &mut self.processes[process];
         let doing = Doing {
@@ -137,9 +138,9 @@ impl World {
     /// Checks a write that has reached a majority.
     pub(super) fn check_commit(&mut self, committed: &Committed) {
         let empty = LockDocument::default();
-        let lock = |found: &Found| match found {
-            Found::Lock(lock) => Some(lock.clone()),
-            Found::Missing | Found::Foreign(_) => None,
+        let lock = |found: &FoundLock| match found {
+            FoundLock::Lock(lock) => Some(lock.clone()),
+            FoundLock::Missing | FoundLock::Foreign(_) => None,
         };
         let before = lock(&committed.before).unwrap_or(empty);
         let Some(after) = lock(&committed.after) else {
@@ -154,7 +155,7 @@ impl World {
         self.found(documents::check(&before, &after));
         self.check_places(*by, &before, &after);
         self.check_success((*by, operation), committed.write.at, &after);
-        if let Operation::Evict { entries, .. } = operation {
+        if let LockOperation::Evict { entries, .. } = operation {
             for pair in entries {
                 let there = |lock| entries::all(lock).any(|entry| entry.claim == pair.claim);
                 if there(&before) && !there(&after) {
@@ -208,12 +209,12 @@ impl World {
     /// Checks that only work that succeeded is recorded. `at` is the time of the write.
     fn check_success(
         &mut self,
-        (by, operation): (usize, &Operation),
+        (by, operation): (usize, &LockOperation),
         at: u64,
         after: &LockDocument,
     ) {
-        let (Operation::Leave { claim, success, .. } | Operation::Keep { claim, success, .. }) =
-            operation
+        let (LockOperation::Leave { claim, success, .. }
+        | LockOperation::Keep { claim, success, .. }) = operation
         else {
             return;
         };
@@ -310,23 +311,23 @@ impl World {
         }
     }
 
-    pub(super) fn check_notice(&mut self, process: usize, notice: &Notice) {
+    pub(super) fn check_notice(&mut self, process: usize, notice: &LockNotice) {
         match notice {
             // A new claim has been chosen already, so the previous one is checked.
-            Notice::PlaceLost => {
+            LockNotice::PlaceLost => {
                 if let Some(claim) = self.processes[process].ledger.newest_claim() {
                     self.check_lost(process, claim);
                 }
             }
-            Notice::Duplicate { .. } if self.is_twin(process) => {}
-            Notice::Duplicate { .. } | Notice::StoreRolledBack { .. } => {
+            LockNotice::Duplicate { .. } if self.is_twin(process) => {}
+            LockNotice::Duplicate { .. } | LockNotice::StoreRolledBack { .. } => {
                 let evidence = format!("p{process} says {notice:?}");
                 self.found(violation("notices are true", evidence));
             }
-            Notice::Evicted { .. }
-            | Notice::QueueFull
-            | Notice::InvalidLeaseDuration { .. }
-            | Notice::TokensExhausted => {}
+            LockNotice::Evicted { .. }
+            | LockNotice::QueueFull
+            | LockNotice::InvalidLeaseDuration { .. }
+            | LockNotice::TokensExhausted => {}
         }
     }
 

@@ -6,17 +6,17 @@
 use std::time::Duration;
 
 use super::entries::all;
-use crate::lock::{Found, Hint, LockDocument, Operation, Outcome};
+use crate::lock::{FoundLock, Hint, LockDocument, LockOperation, Outcome};
 use crate::reference::lock::{self as reference, By, Performed};
 
 /// Applies a write of an older version.
-pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+pub(super) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let before = match stored {
-        Found::Lock(lock) => lock.clone(),
-        Found::Missing | Found::Foreign(_) => LockDocument::default(),
+        FoundLock::Lock(lock) => lock.clone(),
+        FoundLock::Missing | FoundLock::Foreign(_) => LockDocument::default(),
     };
     let mut performed = reference::apply(stored, by, &as_sent(&before, operation));
-    if let (Outcome::Applied(_), Found::Lock(lock)) = (&performed.outcome, &mut *stored) {
+    if let (Outcome::Applied(_), FoundLock::Lock(lock)) = (&performed.outcome, &mut *stored) {
         grant_without_tokens(&before, lock, operation);
         keep_slots(&before, lock);
         performed.outcome = Outcome::Applied(stored.clone());
@@ -29,31 +29,35 @@ pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
 
 /// Returns an operation with the filter and the update of an older version: a renewal changes no token
 /// that an entry has, and a leave matches by the claim alone.
-fn as_sent(before: &LockDocument, operation: &Operation) -> Operation {
+fn as_sent(before: &LockDocument, operation: &LockOperation) -> LockOperation {
     let mut operation = operation.clone();
     match &mut operation {
-        Operation::Renew { claim, seen, .. } => {
+        LockOperation::Renew { claim, seen, .. } => {
             let entry = before.holders.iter().find(|entry| entry.claim == *claim);
             if entry.is_some_and(|entry| entry.token.is_some()) {
                 *seen = Default::default();
             }
         }
-        Operation::Leave { mine, .. } => *mine = all(before).map(|e| e.revision).collect(),
+        LockOperation::Leave { mine, .. } => *mine = all(before).map(|e| e.revision).collect(),
         _ => {}
     }
     operation
 }
 
-fn grant_without_tokens(before: &LockDocument, after: &mut LockDocument, operation: &Operation) {
+fn grant_without_tokens(
+    before: &LockDocument,
+    after: &mut LockDocument,
+    operation: &LockOperation,
+) {
     let seen = match operation {
-        Operation::Join { seen, .. }
-        | Operation::Leave { seen, .. }
-        | Operation::Evict { seen, .. }
-        | Operation::Break { seen, .. } => *seen,
-        Operation::Create { .. }
-        | Operation::Renew { .. }
-        | Operation::Keep { .. }
-        | Operation::Read { .. } => return,
+        LockOperation::Join { seen, .. }
+        | LockOperation::Leave { seen, .. }
+        | LockOperation::Evict { seen, .. }
+        | LockOperation::Break { seen, .. } => *seen,
+        LockOperation::Create { .. }
+        | LockOperation::Renew { .. }
+        | LockOperation::Keep { .. }
+        | LockOperation::Read { .. } => return,
     };
     let held = |claim| before.holders.iter().any(|entry| entry.claim == claim);
     let mut token = before.token.max(seen);
@@ -80,7 +84,7 @@ fn keep_slots(before: &LockDocument, after: &mut LockDocument) {
 /// Returns an outcome as an older version reads it.
 pub(super) fn read(outcome: Outcome) -> Outcome {
     match outcome {
-        Outcome::Applied(Found::Lock(mut lock)) => {
+        Outcome::Applied(FoundLock::Lock(mut lock)) => {
             let LockDocument { holders, queue, .. } = &mut lock;
             for entry in holders.iter_mut().chain(queue) {
                 entry.granted_revision = None;
@@ -88,7 +92,7 @@ pub(super) fn read(outcome: Outcome) -> Outcome {
                 // The state machine demands a number, which an older version does not know.
                 entry.slot = Some(0);
             }
-            Outcome::Applied(Found::Lock(lock))
+            Outcome::Applied(FoundLock::Lock(lock))
         }
         other => other,
     }
@@ -115,22 +119,22 @@ fn an_older_release_grants_without_a_token_and_a_new_one_with() {
         at: WallMillis(1),
         store_now: WallMillis(0),
     };
-    let before = Found::Lock(LockDocument {
+    let before = FoundLock::Lock(LockDocument {
         token: token(7),
         slots: 0,
         holders: vec![held(1, EntryMode::Exclusive, 7)],
         queue: vec![entry(2, EntryMode::Exclusive)],
         ..LockDocument::default()
     });
-    let leave = Operation::Leave {
+    let leave = LockOperation::Leave {
         claim: super::fixture::claim(1),
         mine: vec![super::fixture::revision(1)],
         seen: Token::ZERO,
         success: None,
         slots: 0,
     };
-    let tokens = |found: &Found| match found {
-        Found::Lock(lock) => (lock.token, all(lock).map(|e| e.token).collect::<Vec<_>>()),
+    let tokens = |found: &FoundLock| match found {
+        FoundLock::Lock(lock) => (lock.token, all(lock).map(|e| e.token).collect::<Vec<_>>()),
         other => panic!("{other:?} is no lock"),
     };
     let mut by_older = before.clone();

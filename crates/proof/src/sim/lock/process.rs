@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::ledger::Ledger;
 use crate::election::{BootTime, Claim};
-use crate::lock::{Input, LockContender, Options};
+use crate::lock::{LockContender, LockInput, Options};
 use crate::proof::flawed::lock as flawed;
 use crate::proof::sim::driver::Driver;
 use crate::proof::sim::ids::Ids;
@@ -26,7 +26,7 @@ pub(super) struct Process {
     /// Start of the current run without a pause, in true time.
     pub(super) running_since: u64,
     /// Inputs that wait while the process is frozen.
-    pub(super) inbox: VecDeque<Input>,
+    pub(super) inbox: VecDeque<LockInput>,
     /// The calls in flight, with the names of their operations.
     pub(super) driver: Driver<&'static str>,
     pub(super) stream: Stream,

@@ -3,7 +3,7 @@
 use super::network::{Committed, Writer};
 use super::seats::Seat;
 use crate::election::{CallId, Claim};
-use crate::lock::{Entry, Found, Input, Operation, Outcome};
+use crate::lock::{Entry, FoundLock, LockInput, LockOperation, Outcome};
 use crate::proof::sim::coverage::Answer;
 use crate::proof::sim::report::follows;
 
@@ -22,11 +22,11 @@ fn entry(entry: &Entry) -> String {
     format!("{identity}:{claim}{token}@{revision}")
 }
 
-fn found(found: &Found) -> String {
+fn found(found: &FoundLock) -> String {
     match found {
-        Found::Missing => "nothing".to_owned(),
-        Found::Foreign(why) => why.clone(),
-        Found::Lock(lock) => {
+        FoundLock::Missing => "nothing".to_owned(),
+        FoundLock::Foreign(why) => why.clone(),
+        FoundLock::Lock(lock) => {
             let list = |entries: &[Entry]| entries.iter().map(entry).collect::<Vec<_>>().join(" ");
             let (holders, queue) = (list(&lock.holders), list(&lock.queue));
             format!("{} [{holders}] ({queue})", lock.token)
@@ -34,9 +34,9 @@ fn found(found: &Found) -> String {
     }
 }
 
-pub(super) fn input(process: usize, input: &Input) -> String {
+pub(super) fn input(process: usize, input: &LockInput) -> String {
     match input {
-        Input::Reply { call, outcome } => {
+        LockInput::Reply { call, outcome } => {
             let outcome = match outcome {
                 Outcome::Applied(shown) => found(shown),
                 other => Answer::from(other).words().to_owned(),
@@ -47,17 +47,17 @@ pub(super) fn input(process: usize, input: &Input) -> String {
     }
 }
 
-pub(super) fn call(process: usize, call: CallId, operation: &Operation) -> String {
+pub(super) fn call(process: usize, call: CallId, operation: &LockOperation) -> String {
     let detail = match operation {
-        Operation::Join { entry, .. } => short(entry.claim),
-        Operation::Renew { claim, .. }
-        | Operation::Keep { claim, .. }
-        | Operation::Leave { claim, .. } => short(*claim),
-        Operation::Evict { entries, .. } => {
+        LockOperation::Join { entry, .. } => short(entry.claim),
+        LockOperation::Renew { claim, .. }
+        | LockOperation::Keep { claim, .. }
+        | LockOperation::Leave { claim, .. } => short(*claim),
+        LockOperation::Evict { entries, .. } => {
             let claims: Vec<_> = entries.iter().map(|pair| short(pair.claim)).collect();
             claims.join(" ")
         }
-        Operation::Create { .. } | Operation::Break { .. } | Operation::Read { .. } => {
+        LockOperation::Create { .. } | LockOperation::Break { .. } | LockOperation::Read { .. } => {
             String::new()
         }
     };

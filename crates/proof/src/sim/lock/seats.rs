@@ -8,7 +8,7 @@ use super::process::Process;
 use super::world::World;
 use crate::election::{Identity, Timings, Token};
 use crate::lock::{
-    Input, LockMode, MinHold, Observations, OncePer, Options, Slots, WorkKey, scaled,
+    LockInput, LockMode, MinHold, Observations, OncePer, Options, Slots, WorkKey, scaled,
 };
 use crate::proof::sim::clock::Clock;
 use crate::proof::sim::ids::Ids;
@@ -149,7 +149,7 @@ impl World {
                 world.gives_up(process)
             });
         }
-        self.input(process, Input::Tick);
+        self.input(process, LockInput::Tick);
     }
 
     /// Kills a process and its work.

@@ -14,7 +14,9 @@ use super::report;
 use super::seats::{Seat, timings};
 use crate::election::{BootTime, Claim, Token, WallMillis};
 use crate::lock::mutation::Mutation;
-use crate::lock::{Effect, Found, Hint, Input, Operation, Outcome, Standing, Status};
+use crate::lock::{
+    FoundLock, Hint, LockEffect, LockInput, LockOperation, LockStatus, Outcome, Standing,
+};
 use crate::proof::flawed::lock as flawed;
 use crate::proof::sim::faults::Planned;
 use crate::proof::sim::rng::Rng;
@@ -48,9 +50,9 @@ impl Protocol for Locks {
     type Mutation = Mutation;
     type Machine = Seat;
     type Process = Process;
-    type Operation = Operation;
+    type Operation = LockOperation;
     type Outcome = Outcome;
-    type State = Found;
+    type State = FoundLock;
     type Write = Write;
 
     const FAILED: Outcome = Outcome::Failed;
@@ -75,7 +77,7 @@ impl Protocol for Locks {
         };
         let plan = plan_of(setup.seed, faults);
         let jumps = !own.ahead.0.is_empty();
-        let mut world = World::new(setup, (13, 14), faults, plan, (Found::Missing, own));
+        let mut world = World::new(setup, (13, 14), faults, plan, (FoundLock::Missing, own));
         world.coverage.hit_if(jumps, Hit::Fault(Fault::ClockAhead));
         let (mut kind, mut slots) = (build.below(3), build.between(1, 4));
         if world.own.brisk && kind == 0 {
@@ -210,7 +212,7 @@ impl World {
     }
 
     /// Passes an input to a process. The input is queued while the process is frozen.
-    pub(super) fn input(&mut self, process: usize, input: Input) {
+    pub(super) fn input(&mut self, process: usize, input: LockInput) {
         if self.processes[process].alive {
             self.processes[process].inbox.push_back(input);
             self.pump(process);
@@ -225,17 +227,17 @@ impl World {
             let due = p.contender.next_wakeup().is_some_and(|at| at <= now);
             let input = match p.inbox.pop_front() {
                 Some(input) => input,
-                None if due => Input::Tick,
+                None if due => LockInput::Tick,
                 None => return,
             };
             self.turn(process, input, now);
         }
     }
 
-    fn turn(&mut self, process: usize, input: Input, now: BootTime) {
+    fn turn(&mut self, process: usize, input: LockInput, now: BootTime) {
         self.note(|| super::report::input(process, &input));
         let p = &mut self.processes[process];
-        if matches!(input, Input::GiveUp) {
+        if matches!(input, LockInput::GiveUp) {
             // No work runs under a lock that was granted while the process was frozen.
             p.works = false;
         }
@@ -252,16 +254,16 @@ impl World {
         }
     }
 
-    fn perform(&mut self, process: usize, effect: Effect) {
+    fn perform(&mut self, process: usize, effect: LockEffect) {
         self.decides(process, &effect);
         match effect {
-            Effect::Call { id, operation } => self.send(process, id, operation),
-            Effect::Watch(claim) => self.watch(process, claim),
-            Effect::Acquired { token, .. } => {
+            LockEffect::Call { id, operation } => self.send(process, id, operation),
+            LockEffect::Watch(claim) => self.watch(process, claim),
+            LockEffect::Acquired { token, .. } => {
                 self.check_once_per(process);
                 self.acquired(process, token);
             }
-            Effect::Lost(loss) => {
+            LockEffect::Lost(loss) => {
                 self.note(|| format!("p{process} LOST {loss:?}"));
                 self.check_loss(process, loss);
                 let claim = self.processes[process].contender.status().claim;
@@ -272,11 +274,11 @@ impl World {
                     false => self.at(ends, move |world| world.work_ends(process, claim)),
                 }
             }
-            Effect::Notice(notice) => {
+            LockEffect::Notice(notice) => {
                 self.note(|| format!("p{process} says {notice:?}"));
                 self.check_notice(process, &notice);
             }
-            Effect::Exit(end) => {
+            LockEffect::Exit(end) => {
                 self.note(|| format!("p{process} ends: {end:?}"));
                 self.check_exit(process, &end);
                 self.exit(process);
@@ -288,7 +290,7 @@ impl World {
         let p = &mut self.processes[process];
         p.works = true;
         p.acquired_at = Some(self.now);
-        let Status {
+        let LockStatus {
             claim, provisional, ..
         } = p.contender.status();
         self.coverage.hit_if(provisional, Hit::Path(Path::Granted));
@@ -307,14 +309,14 @@ impl World {
     }
 
     /// Adds an effect to the digest by which runs are compared.
-    fn decides(&mut self, process: usize, effect: &Effect) {
+    fn decides(&mut self, process: usize, effect: &LockEffect) {
         let words = match effect {
-            Effect::Call { id, operation } => id.0 ^ operation.as_str().len() as u64,
-            Effect::Watch(_) => 1_001,
-            Effect::Acquired { token, .. } => 1_002 ^ token.get().unsigned_abs(),
-            Effect::Lost(_) => 1_003,
-            Effect::Notice(_) => 1_004,
-            Effect::Exit(_) => 1_005,
+            LockEffect::Call { id, operation } => id.0 ^ operation.as_str().len() as u64,
+            LockEffect::Watch(_) => 1_001,
+            LockEffect::Acquired { token, .. } => 1_002 ^ token.get().unsigned_abs(),
+            LockEffect::Lost(_) => 1_003,
+            LockEffect::Notice(_) => 1_004,
+            LockEffect::Exit(_) => 1_005,
         };
         self.decide(process, words);
         if let Some(path) = Path::behind(effect) {
@@ -337,7 +339,7 @@ impl World {
             self.at(at, move |world| world.stream_opens(process, opening));
         } else {
             let inbox = &mut self.processes[process].inbox;
-            inbox.push_back(Input::Hint(Hint::Lost));
+            inbox.push_back(LockInput::Hint(Hint::Lost));
         }
     }
 
@@ -351,10 +353,10 @@ impl World {
             let failed =
                 self.processes[process].options.once_per.is_some() && self.chance.one_in(4);
             let end = match failed {
-                true => Input::Release,
+                true => LockInput::Release,
                 false => {
                     self.work_succeeded(process, claim);
-                    Input::Succeeded
+                    LockInput::Succeeded
                 }
             };
             self.input(process, end);
@@ -369,7 +371,7 @@ impl World {
             if let Standing::Held(_) | Standing::Lost(_) = standing {
                 self.forget_place(claim);
             }
-            self.input(process, Input::GiveUp);
+            self.input(process, LockInput::GiveUp);
         }
     }
 

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use super::super::any_bson::{corpus, fields, value};
 use super::document;
 use leasehold_core::election::{Claim, Declared, Identity, Revision, Session, Token};
-use leasehold_core::lock::{EntryMode, Found, Joining, SLOTS_MAX};
+use leasehold_core::lock::{EntryMode, FoundLock, NewEntry, SLOTS_MAX};
 
 fn entry() -> Document {
-    let joining = Joining {
+    let joining = NewEntry {
         claim: Claim::from_bytes([1; 16]),
         session: Session::from_bytes([2; 16]),
         mode: EntryMode::Shared,
@@ -81,7 +81,7 @@ proptest! {
 
 fn assert_lock_or_foreign(stored: &Document) {
     super::super::history::history(stored);
-    if let Found::Lock(lock) = document::read(stored) {
+    if let FoundLock::Lock(lock) = document::read(stored) {
         let schema = stored.get_i32("schema").map(i64::from);
         let schema = schema.or_else(|_| stored.get_i64("schema"));
         assert_eq!(schema.ok(), Some(1));
@@ -98,9 +98,9 @@ fn i11_a_document_of_the_corpus_is_a_lock_of_this_schema_or_foreign() {
 #[test]
 fn a_lock_is_distinguished_from_a_lease() {
     let mut stored = document::create("a", Token::ZERO);
-    assert!(matches!(document::read(&stored), Found::Lock(_)));
+    assert!(matches!(document::read(&stored), FoundLock::Lock(_)));
     stored.insert("kind", "lease");
-    let foreign = Found::Foreign("a lease has this name, not a lock".to_owned());
+    let foreign = FoundLock::Foreign("a lease has this name, not a lock".to_owned());
     assert_eq!(document::read(&stored), foreign);
 }
 
@@ -117,7 +117,7 @@ fn an_impossible_name_of_one_entry_does_not_make_the_lock_foreign() {
         let mut stored = document::create("a", Token::ZERO);
         stored.insert("queue", vec![entry]);
         match document::read(&stored) {
-            Found::Lock(lock) => assert_eq!(lock.queue[0].owner.identity.as_str(), shown),
+            FoundLock::Lock(lock) => assert_eq!(lock.queue[0].owner.identity.as_str(), shown),
             other => panic!("{other:?}"),
         }
     }

@@ -13,7 +13,7 @@ use super::super::document::{
 };
 use leasehold_core::election::{Claim, Identity, Revision, Session, Token, WallMillis};
 use leasehold_core::lock::{
-    Entry, EntryMode, EntryOwner, Found, Joining, LockDocument, MIN_HOLD_MAX, SLOTS_MAX,
+    Entry, EntryMode, EntryOwner, FoundLock, LockDocument, MIN_HOLD_MAX, NewEntry, SLOTS_MAX,
     SUCCESSES_MAX, Success, WorkKey,
 };
 
@@ -36,10 +36,10 @@ pub(super) fn projection() -> Document {
 }
 
 /// Reads a document as a lock, or as foreign.
-pub(in super::super) fn read(document: &Document) -> Found {
+pub(in super::super) fn read(document: &Document) -> FoundLock {
     match lock(document) {
-        Ok(lock) => Found::Lock(lock),
-        Err(why) => Found::Foreign(why),
+        Ok(lock) => FoundLock::Lock(lock),
+        Err(why) => FoundLock::Foreign(why),
     }
 }
 
@@ -271,8 +271,8 @@ pub(super) fn create(name: &str, seen: Token) -> Document {
 }
 
 /// Returns the entry that a join appends.
-pub(super) fn joining(joining: &Joining, identity: &Identity, now: DateTime) -> Document {
-    let Joining {
+pub(super) fn joining(joining: &NewEntry, identity: &Identity, now: DateTime) -> Document {
+    let NewEntry {
         claim,
         session,
         mode,

@@ -4,7 +4,7 @@ use mongodb::bson::{DateTime, Document};
 
 use super::{document, update};
 use leasehold_core::election::{Claim, Declared, Identity, Revision, Session, Token};
-use leasehold_core::lock::{EntryMode, Joining};
+use leasehold_core::lock::{EntryMode, NewEntry};
 
 /// Lease duration of both contenders.
 const DURATION: Declared = Declared { millis: 24_000 };
@@ -16,7 +16,7 @@ pub(in crate::store::mongo) fn contention(
     identity: &Identity,
     now: DateTime,
 ) -> (Document, [(Document, Vec<Document>); 3]) {
-    let contender = |number| Joining {
+    let contender = |number| NewEntry {
         claim: Claim::from_bytes([number; 16]),
         session: Session::from_bytes([number; 16]),
         mode: EntryMode::Exclusive,
@@ -26,7 +26,7 @@ pub(in crate::store::mongo) fn contention(
     };
     let (holder, waiter) = (contender(1), contender(2));
     let (seen, mine) = (Token::ZERO, [holder.revision]);
-    let join = |entry: &Joining| update::join(name, entry, seen, false, identity, now);
+    let join = |entry: &NewEntry| update::join(name, entry, seen, false, identity, now);
     let leave = update::leave(name, (holder.claim, &mine), (None, 0), seen, now);
     let lock = document::create(name, seen);
     (lock, [join(&holder), join(&waiter), leave])

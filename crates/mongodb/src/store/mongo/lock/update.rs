@@ -19,7 +19,7 @@ use super::expressions::{
 use super::granting::grant;
 use leasehold_core::election::{Claim, Identity, Revision, Token};
 use leasehold_core::lock::{
-    Ending, EntryMode, EntryVersion, HOLDERS_MAX, Joining, QUEUE_MAX, SUCCESSES_MAX, WorkKey,
+    Ending, EntryMode, EntryVersion, HOLDERS_MAX, NewEntry, QUEUE_MAX, SUCCESSES_MAX, WorkKey,
     Writer,
 };
 
@@ -32,7 +32,7 @@ pub(super) type Write = (Document, Vec<Document>);
 /// Appends an entry and grants. With `non_blocking`, matches only if the entry can hold immediately.
 pub(super) fn join(
     name: &str,
-    entry: &Joining,
+    entry: &NewEntry,
     seen: Token,
     non_blocking: bool,
     identity: &Identity,

@@ -11,7 +11,7 @@ use super::super::lock::read as read_lock;
 use super::super::roll_call::{self, RollCall};
 use super::name_of;
 use leasehold_core::election::{Found, Holder, Identity, Lease, Request, Token, WallMillis};
-use leasehold_core::lock::{Found as FoundLock, LockDocument};
+use leasehold_core::lock::{FoundLock, LockDocument};
 
 /// Returns the projection of all reads: the fields that are shown, so that a document of another
 /// program is not transferred as a whole.

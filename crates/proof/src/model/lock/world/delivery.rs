@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::World;
 use crate::election::{CallId, Claim, Token};
 use crate::lock::{
-    Effect, End, EntryState, Hint, Input, LockMode, Loss, Notice, Operation, Outcome,
+    End, EntryState, Hint, LockEffect, LockInput, LockMode, LockNotice, LockOperation, Loss,
+    Outcome,
 };
 use crate::proof::flawed::lock as flawed;
 use crate::proof::model::lock::bounds::Bounds;
@@ -22,7 +23,7 @@ impl World {
         let identity = self.machines[index].identity.clone();
         let (outcome, broken) = self.store.perform(&identity, &operation);
         self.broken = self.broken.or(broken);
-        if let (Operation::Join { entry, .. }, Outcome::Applied(_)) = (&operation, &outcome) {
+        if let (LockOperation::Join { entry, .. }, Outcome::Applied(_)) = (&operation, &outcome) {
             let claim = self.machines[index].contender.as_ref().map(|c| c.claim());
             if claim != Some(entry.claim) {
                 self.milestones.push(Milestone::JoinWithoutOwner);
@@ -47,8 +48,8 @@ impl World {
         if self.held().len() > before {
             self.milestones.push(match (&operation, was_waiting) {
                 (_, false) => Milestone::LateAcquisition,
-                (Operation::Renew { .. }, _) => Milestone::Confirmed,
-                (Operation::Evict { .. }, _) => Milestone::TakenOver,
+                (LockOperation::Renew { .. }, _) => Milestone::Confirmed,
+                (LockOperation::Evict { .. }, _) => Milestone::TakenOver,
                 _ => Milestone::Joined,
             });
         }
@@ -69,7 +70,7 @@ impl World {
         &mut self,
         index: usize,
         call: CallId,
-        operation: &Operation,
+        operation: &LockOperation,
         outcome: Outcome,
         bounds: &Bounds,
     ) {
@@ -88,11 +89,11 @@ impl World {
                 renew_deadline: machine.seat.pace.timings().renew_deadline(),
             });
         }
-        self.input(index, Input::Reply { call, outcome }, bounds);
+        self.input(index, LockInput::Reply { call, outcome }, bounds);
     }
 
     /// Passes an input to the contender and carries out the requested effects.
-    pub(super) fn input(&mut self, index: usize, input: Input, bounds: &Bounds) {
+    pub(super) fn input(&mut self, index: usize, input: LockInput, bounds: &Bounds) {
         let (ticks, mut drawn) = (self.ticks, self.drawn);
         let machine = self.machine(index);
         let now = machine.clock(ticks);
@@ -100,7 +101,7 @@ impl World {
             return;
         };
         machine.monitor.before(now, &contender.status());
-        if let Input::Hint(Hint::Granted(grant)) = &input {
+        if let LockInput::Hint(Hint::Granted(grant)) = &input {
             let renew_deadline = machine.seat.pace.timings().renew_deadline();
             machine
                 .monitor
@@ -117,12 +118,12 @@ impl World {
             self.broken = self.broken.or(broken);
             while let Some(effect) = flawed::next_effect(&mut contender, mode) {
                 match effect {
-                    Effect::Call { id, operation } => {
+                    LockEffect::Call { id, operation } => {
                         let holds = authority.is_some();
                         drawn += 1;
                         self.send(index, id, operation, holds, drawn);
                     }
-                    Effect::Watch(claim) => {
+                    LockEffect::Watch(claim) => {
                         let stream = &mut self.machine(index).stream;
                         *stream = Stream {
                             claim,
@@ -132,10 +133,10 @@ impl World {
                         if stream.open {
                             stream.events.push(Hint::Opened { since_join: false });
                         } else if claim.is_some() {
-                            inputs.push(Input::Hint(Hint::Lost));
+                            inputs.push(LockInput::Hint(Hint::Lost));
                         }
                     }
-                    Effect::Acquired { token, .. } => {
+                    LockEffect::Acquired { token, .. } => {
                         if contender.status().provisional {
                             self.milestones.push(Milestone::HeldByGrant);
                         }
@@ -147,18 +148,18 @@ impl World {
                             self.broken = self.broken.or(Some("once per period"));
                         }
                     }
-                    Effect::Lost(Loss::Deadline) => {
+                    LockEffect::Lost(Loss::Deadline) => {
                         self.milestones.push(Milestone::DeadlinePassed);
                     }
-                    Effect::Lost(Loss::Rejected) => {
+                    LockEffect::Lost(Loss::Rejected) => {
                         self.milestones.push(Milestone::RenewalRejected);
                     }
                     // No acknowledged write is rolled back here.
-                    Effect::Lost(Loss::StoreRolledBack) => {
+                    LockEffect::Lost(Loss::StoreRolledBack) => {
                         self.broken = self.broken.or(Some("no false alarm"));
                     }
-                    Effect::Notice(notice) => self.noticed(index, claim, &notice),
-                    Effect::Exit(end) => {
+                    LockEffect::Notice(notice) => self.noticed(index, claim, &notice),
+                    LockEffect::Exit(end) => {
                         self.ended(index, &end);
                         self.machine(index).contender = Some(contender);
                         let remember = self.starts_left > 0;
@@ -173,7 +174,14 @@ impl World {
         self.drawn = drawn;
     }
 
-    fn send(&mut self, index: usize, id: CallId, operation: Operation, holds: bool, number: u64) {
+    fn send(
+        &mut self,
+        index: usize,
+        id: CallId,
+        operation: LockOperation,
+        holds: bool,
+        number: u64,
+    ) {
         let (ticks, store) = (self.ticks, &self.store);
         let machine: &mut Machine = Arc::make_mut(&mut self.machines[index]);
         let now = machine.clock(ticks);
@@ -225,25 +233,27 @@ impl World {
         }
     }
 
-    fn noticed(&mut self, index: usize, claim: Claim, notice: &Notice) {
+    fn noticed(&mut self, index: usize, claim: Claim, notice: &LockNotice) {
         match notice {
-            Notice::Evicted { state, .. } => self.milestones.push(match state {
+            LockNotice::Evicted { state, .. } => self.milestones.push(match state {
                 EntryState::Held => Milestone::HolderSwept,
                 EntryState::Kept => Milestone::KeptPlaceSwept,
                 EntryState::Granted => Milestone::GranteeSwept,
                 EntryState::Waiting => Milestone::WaiterSwept,
             }),
-            Notice::PlaceLost => {
+            LockNotice::PlaceLost => {
                 self.milestones.push(Milestone::PlaceLost);
                 if !self.machines[index].monitor.saw_removed(claim) {
                     self.broken = self.broken.or(Some("lost places are gone"));
                 }
             }
-            Notice::StoreRolledBack { .. } | Notice::Duplicate { .. } => {
+            LockNotice::StoreRolledBack { .. } | LockNotice::Duplicate { .. } => {
                 // No acknowledged write is rolled back here, and no process is forked.
                 self.broken = self.broken.or(Some("no false alarm"));
             }
-            Notice::QueueFull | Notice::InvalidLeaseDuration { .. } | Notice::TokensExhausted => {
+            LockNotice::QueueFull
+            | LockNotice::InvalidLeaseDuration { .. }
+            | LockNotice::TokensExhausted => {
                 self.broken = self.broken.or(Some("no false alarm"));
             }
         }

@@ -2,10 +2,10 @@
 //! bound.
 
 use super::{Violation, explain};
-use crate::lock::{Found, LockDocument, Standing};
+use crate::lock::{FoundLock, LockDocument, Standing};
 
 /// Checks that no process is left when the bound has passed. `stored` is for the report.
-pub(crate) fn check(left: &[Standing], stored: &Found) -> Option<Violation> {
+pub(crate) fn check(left: &[Standing], stored: &FoundLock) -> Option<Violation> {
     explain(left.is_empty(), "liveness", || {
         format!("{left:?} of {stored:?}")
     })
@@ -13,11 +13,11 @@ pub(crate) fn check(left: &[Standing], stored: &Found) -> Option<Violation> {
 
 #[test]
 fn a_run_ends_without_waiters() {
-    assert_eq!(check(&[], &Found::Missing), None);
+    assert_eq!(check(&[], &FoundLock::Missing), None);
 }
 
 #[test]
 fn a_contender_that_waits_indefinitely_is_found() {
-    let stored = Found::Lock(LockDocument::default());
+    let stored = FoundLock::Lock(LockDocument::default());
     assert!(check(&[Standing::Joining], &stored).is_some());
 }
