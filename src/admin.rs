@@ -16,14 +16,15 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::wait::WAIT_MAX;
 pub use leasehold_http::{
-    BODY_BYTES_MAX, BUFFER_BYTES_MAX, BindError, Bound, CONNECTION_TIME_MAX, CONNECTIONS_MAX,
-    HEAD_TIME_MAX, Streams, TRANSFER_TIME_MAX,
+    BODY_BYTES_MAX, BUFFER_BYTES_MAX, Bound, CONNECTION_TIME_MAX, CONNECTIONS_MAX, HEAD_TIME_MAX,
+    Streams, TRANSFER_TIME_MAX,
 };
 
 use crate::election::{Status, Token};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::{StoreError, StoreInfo, Surface};
+use leasehold_host::CommandError;
 use leasehold_http::{Answer, Client, HTTP_LISTEN, Site};
 
 /// Maximum number of event streams and waiting long polls. A workload and a dashboard need
@@ -69,8 +70,8 @@ impl Admin {
     /// Binds the address, so that a port in use is reported before the election starts.
     ///
     /// # Errors
-    /// [`BindError`] if the address is in use or does not belong to this machine.
-    pub fn bind(address: SocketAddr) -> Result<Bound, BindError> {
+    /// If the address is in use or does not belong to this machine.
+    pub fn bind(address: SocketAddr) -> Result<Bound, CommandError> {
         Bound::new(address, HTTP_LISTEN, STREAMS_MAX)
     }
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::config::ConfigError;
+pub use leasehold_host::CommandError;
 use leasehold_host::limits;
 
 use crate::exit;
@@ -22,10 +22,10 @@ use crate::exit;
 pub use arguments::{UsageError, command, parse};
 use leasehold_job as lock;
 pub use leasehold_operate::status;
-use leasehold_operate::{ToolError, check, locks, operators, replicas};
+use leasehold_operate::{check, locks, operators, replicas};
 
 use leasehold_cli::{
-    OutputError, UNSUPPORTED, answer, run_with, store_elections, store_options, trace, uri_notices,
+    UNSUPPORTED, answer, run_with, store_elections, store_options, trace, uri_notices,
 };
 
 pub use leasehold_cli::trace::of_guard as guard_trace;
@@ -57,78 +57,33 @@ pub enum Invocation {
     Install(install::InstallArgs),
 }
 
-/// Reason why a command failed, printed by `main`.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The daemon failed to start or to continue.
-    #[error(transparent)]
-    Run(#[from] run::RunError),
-    /// The program was not copied.
-    #[error(transparent)]
-    Install(#[from] install::InstallError),
-    /// The lock cannot be contended for.
-    #[error(transparent)]
-    Lock(#[from] lock::LockCommandError),
-    /// A tool of operators failed.
-    #[error(transparent)]
-    Tool(Box<ToolError>),
-    /// The limit of open files is too low.
-    #[error(transparent)]
-    Limits(#[from] limits::TooFewFiles),
-    /// The output cannot be written.
-    #[error(transparent)]
-    Output(#[from] OutputError),
-}
-
-impl From<ToolError> for CommandError {
-    fn from(error: ToolError) -> Self {
-        Self::Tool(Box::new(error))
-    }
-}
-
-impl CommandError {
-    /// Returns the exit code for this kind of error.
-    pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
-            Self::Config(_) | Self::Install(_) | Self::Limits(_) => exit::CONFIGURATION,
-            Self::Run(error) => error.exit_code(),
-            Self::Lock(error) => error.exit_code(),
-            Self::Tool(error) => error.exit_code(),
-            Self::Output(_) => exit::CANNOT_TELL,
-        })
-    }
-}
-
 /// Executes the parsed command line.
 ///
 /// # Errors
-/// [`CommandError`], not yet printed.
+/// [`CommandError`], which `main` prints.
 pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
     match invocation {
         Invocation::Run(args) => {
             limits::check()?;
-            Ok(run::run(args)?)
+            run::run(args)
         }
         Invocation::Lock(args) => {
             limits::check()?;
-            Ok(lock::run(args)?)
+            lock::run(args)
         }
         Invocation::Locks(args) => {
             limits::check()?;
-            Ok(locks::run(args)?)
+            locks::run(args)
         }
         Invocation::Operator(command) => {
             limits::check()?;
-            Ok(operators::run(command)?)
+            operators::run(command)
         }
         Invocation::Check(args) => {
             limits::check()?;
-            Ok(check::run(args)?)
+            check::run(args)
         }
-        Invocation::Replicas(args) => Ok(replicas::run(&args)?),
+        Invocation::Replicas(args) => replicas::run(&args),
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
         Invocation::Completions(args) => {
@@ -137,7 +92,7 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
         Invocation::Install(args) => {
             let installed = install::run(&args)?;
             let line = format!("{}\n", installed.display());
-            Ok(answer(line.as_bytes()).map(|()| ExitCode::from(exit::DONE))?)
+            answer(line.as_bytes()).map(|()| ExitCode::from(exit::DONE))
         }
     }
 }

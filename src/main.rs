@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::error::Error;
+use std::io::Write;
 use std::process::ExitCode;
 
 use leasehold::{cli, signals, workload};
@@ -17,25 +17,9 @@ fn main() -> ExitCode {
         Ok(invocation) => invocation,
         Err(stop) => return stop.print(),
     };
-    match cli::dispatch(invocation) {
-        Ok(code) => code,
-        Err(error) => {
-            print_chain(&error);
-            error.exit_code()
-        }
-    }
-}
-
-/// Prints an error and its causes, one per line.
-fn print_chain(error: &dyn Error) {
-    use std::io::Write;
-
-    let mut text = format!("leasehold: {error}\n");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!("  caused by: {cause}\n"));
-        source = cause.source();
-    }
-    // If standard error is closed, the exit code alone reports the failure.
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    cli::dispatch(invocation).unwrap_or_else(|error| {
+        // If standard error is closed, the exit code alone reports the failure.
+        let _ = writeln!(std::io::stderr().lock(), "leasehold: {error}");
+        ExitCode::from(error.exit)
+    })
 }

@@ -38,7 +38,7 @@ const BASH_COMMAND: &str = r#"    local word
 /// # Errors
 /// [`CommandError`] if the script cannot be written.
 pub fn run(args: &CompletionsArgs) -> Result<(), CommandError> {
-    Ok(answer(&script(args.shell))?)
+    answer(&script(args.shell))
 }
 
 /// Returns the completion script of a shell.

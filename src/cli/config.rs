@@ -68,7 +68,7 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     } else {
         as_toml(&settings)
     };
-    Ok(answer(text.as_bytes())?)
+    answer(text.as_bytes())
 }
 
 /// Renders valid TOML that can be used as a configuration file. Values that must not be in a file

@@ -10,6 +10,9 @@ use clap::{Args, ValueHint};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use super::CommandError;
+use crate::exit;
+
 /// File name of the copy.
 const NAME: &str = "leasehold";
 
@@ -41,36 +44,12 @@ pub struct InstallArgs {
     directory: PathBuf,
 }
 
-/// Reason why no copy was made.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// The directory cannot be opened.
-    #[error(
-        "cannot open the directory {}: it has to be there, as the mount of a volume for example",
-        .0.display()
-    )]
-    Directory(PathBuf, #[source] io::Error),
-    /// Another process is installing into the directory.
-    #[error("another leasehold is installing into {}", .0.display())]
-    Busy(PathBuf),
-    /// A step of the copy failed; an existing copy is unchanged.
-    #[error("cannot {step} {}", .path.display())]
-    Copy {
-        /// The failed step.
-        step: &'static str,
-        /// File of that step.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-}
-
 /// Copies this program into the directory, and returns the path of the copy. The copy is replaced
 /// atomically, so that a partial copy is never started.
 ///
 /// # Errors
-/// [`InstallError`]
-pub fn run(args: &InstallArgs) -> Result<PathBuf, InstallError> {
+/// If no copy was made; an existing copy is unchanged.
+pub fn run(args: &InstallArgs) -> Result<PathBuf, CommandError> {
     let directory = &args.directory;
     let _lock = lock(directory)?;
     let unfinished = directory.join(UNFINISHED);
@@ -83,24 +62,33 @@ pub fn run(args: &InstallArgs) -> Result<PathBuf, InstallError> {
 }
 
 /// Keeps other installations out until it is dropped, because they would write to the same file.
-fn lock(directory: &Path) -> Result<File, InstallError> {
-    let refused = |error| InstallError::Directory(directory.to_owned(), error);
+fn lock(directory: &Path) -> Result<File, CommandError> {
+    let refused = |error| {
+        failed("open the directory", directory)(error)
+            .to_fix("create it, for example as the mount of a volume")
+    };
     let opened = File::open(directory).map_err(refused)?;
     if !opened.metadata().map_err(refused)?.is_dir() {
         return Err(refused(io::ErrorKind::NotADirectory.into()));
     }
     match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(opened),
-        Err(Errno::WOULDBLOCK) => Err(InstallError::Busy(directory.to_owned())),
+        Err(Errno::WOULDBLOCK) => {
+            let what = format!(
+                "another leasehold is installing into {}",
+                directory.display()
+            );
+            Err(CommandError::new(exit::CONFIGURATION, what))
+        }
         Err(errno) => Err(refused(errno.into())),
     }
 }
 
-fn copy(unfinished: &Path, installed: &Path) -> Result<(), InstallError> {
-    let failed = |step, path: &Path| {
-        let path = path.to_owned();
-        move |source| InstallError::Copy { step, path, source }
-    };
+fn failed(step: &str, path: &Path) -> impl Fn(io::Error) -> CommandError + use<> {
+    CommandError::failed(exit::CONFIGURATION, &format!("{step} {}", path.display()))
+}
+
+fn copy(unfinished: &Path, installed: &Path) -> Result<(), CommandError> {
     match fs::remove_file(unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(failed("remove", unfinished)(error));

@@ -5,12 +5,10 @@
 
 mod arguments;
 mod environment;
-mod error;
 mod files;
 mod idle_timers;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
-mod moved;
 #[cfg(not(feature = "kubernetes"))]
 mod no_kubernetes;
 mod options;
@@ -21,6 +19,7 @@ mod surfaces;
 mod workload;
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,9 +28,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 pub use self::arguments::RunArgs;
-pub use self::error::RunError;
-use self::error::system;
-pub use self::moved::PodError;
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
 
@@ -43,10 +39,10 @@ use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Workload, WorkloadEvent};
-use super::trace;
+use super::{CommandError, trace};
 use crate::admin::{Admin, AdminState, Bound, Streams};
 use crate::clock;
-use crate::config::{Config, OnExit, Sources};
+use crate::config::{Config, Contended, OnExit, Sources};
 use crate::election::{Input, Status, Token};
 use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
@@ -75,8 +71,8 @@ const CONFIRMATIONS_MAX: usize = 4;
 /// Runs the daemon until it is stopped. SIGHUP reads the configuration again.
 ///
 /// # Errors
-/// [`RunError`]. Errors that can be detected at startup are returned before the election begins.
-pub fn run(args: RunArgs) -> Result<ExitCode, RunError> {
+/// Errors that can be detected at startup are returned before the election begins.
+pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
     let RunArgs {
         configuration,
         command,
@@ -99,7 +95,9 @@ pub fn run(args: RunArgs) -> Result<ExitCode, RunError> {
         reporter::directory_locked(lease, &path, by);
     })?;
     files::log_exposure(&config.lease.name, directory.path());
-    let cluster = moved::find(&config)?;
+    let placement = &config.kubernetes.placement;
+    placement.check(Contended::Lease, &config.lease.name)?;
+    let cluster = kubernetes::find(&config)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
     let begun = PreparedDaemon {
         config,
@@ -115,9 +113,13 @@ pub fn run(args: RunArgs) -> Result<ExitCode, RunError> {
     };
     let rest = Arc::clone(&begun.rest);
     // The files have a thread of their own.
-    let exit =
-        idle_timers::run_to_end(&rest, begun.serve()).map_err(system("start the event loop"))??;
+    let exit = idle_timers::run_to_end(&rest, begun.serve())??;
     Ok(exit.take())
+}
+
+/// Returns a converter for errors of the operating system, or of a part of the daemon.
+fn system<E: Into<Box<dyn Error + Send + Sync>>>(operation: &str) -> impl Fn(E) -> CommandError {
+    CommandError::failed(exit::NEGATIVE, operation)
 }
 
 /// Returns true if this process has a controlling terminal. Elsewhere a graceful stop is a success,
@@ -160,7 +162,7 @@ struct Daemon {
 
 impl PreparedDaemon {
     /// Starts the daemon, and runs it to its end.
-    async fn serve(self) -> Result<Exit, RunError> {
+    async fn serve(self) -> Result<Exit, CommandError> {
         let Self {
             config,
             plan,
@@ -305,7 +307,7 @@ impl Daemon {
     async fn attend(
         mut self,
         serving: impl Future<Output = io::Result<Infallible>>,
-    ) -> Result<Exit, RunError> {
+    ) -> Result<Exit, CommandError> {
         tokio::pin!(serving);
         let mut stops = StopRequests::default();
         let mut ping = self.systemd.ping_interval().map(tokio::time::interval);

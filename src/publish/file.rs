@@ -368,7 +368,7 @@ impl StatusWriter {
     }
 
     fn replace(&mut self, truth: &Status) -> io::Result<()> {
-        if self.directory.keep()? {
+        if self.directory.keep().map_err(io::Error::other)? {
             self.recorded = None;
             self.deployment_written = None;
             self.record();

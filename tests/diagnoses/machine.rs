@@ -77,10 +77,10 @@ fn addresses(parts: &Parts) -> Vec<Situation> {
     vec![
         run("port taken", &taken)
             .says(&format!("cannot listen on {taken}: process {me} ("))
-            .says("listens there. Set http.listen to a free address"),
+            .says("listens there; to fix: set http.listen to a free address"),
         run("port of the privileged", "127.0.0.1:80")
             .by(&without_privileges())
-            .says("cannot listen on 127.0.0.1:80: permission denied. Ports below 1024 need CAP_NET_BIND_SERVICE"),
+            .says("cannot listen on 127.0.0.1:80: permission denied; to fix: set http.listen to a port above 1023"),
         run("address of another machine", "192.0.2.1:9402")
             .says("cannot listen on 192.0.2.1:9402: it is not an address of this machine"),
         run("no address at all", "nonsense").says("http.listen"),
@@ -107,10 +107,12 @@ fn directories(parts: &Parts) -> Vec<Situation> {
         situation
             .flag(&format!("--status-directory={directory}"))
             .by(&without_privileges())
-            .says(&format!("cannot create status directory {directory}: permission denied. Set status.directory"))
+            .says(&format!("cannot create status directory {directory}: permission denied; to fix: set status.directory"))
     };
     let (second, by) = locked(run("directory of another daemon", &|_| {}), "daemon");
-    let second = second.says("has locked it. Stop that process").says(&by);
+    let second = second
+        .says("has locked it; to fix: stop that process")
+        .says(&by);
     let (claim, by) = locked(run("claim locked by another program", &|_| {}), "claim");
     let quick = [
         "--lease-duration=3s",
@@ -139,7 +141,7 @@ fn directories(parts: &Parts) -> Vec<Situation> {
         ])
         .says("cannot write ")
         .says(&format!(
-            " in status directory {disk}: no storage space. Make room there"
+            " in status directory {disk}: no storage space; to fix: make room there"
         ));
     let planted = |name: &'static str, file: &'static str, plant: &dyn Fn(&Path), what: &str| {
         let make = |path: &Path| {
@@ -148,7 +150,7 @@ fn directories(parts: &Parts) -> Vec<Situation> {
         };
         run(name, &make)
             .says(&format!("cannot write {file} in status directory "))
-            .says(&format!(": it is {what}. Remove it"))
+            .says(&format!(": it is {what}; to fix: remove it"))
     };
     let link = |path: &Path| symlink("/dev/null", path).unwrap();
     let subdirectory = |path: &Path| fs::create_dir(path).unwrap();

@@ -1,6 +1,6 @@
 //! No client can exhaust the daemon or shut others out.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -185,8 +185,8 @@ fn a_page_of_another_name_cannot_read_what_listens_on_loopback() {
 fn a_port_in_use_is_reported_with_its_address() {
     let first = Admin::bind(([127, 0, 0, 1], 0).into()).unwrap();
     let error = Admin::bind(first.address()).unwrap_err();
-    assert_eq!(error.source.kind(), ErrorKind::AddrInUse);
     let text = error.to_string();
     assert!(text.contains(&first.address().to_string()), "{text}");
+    assert!(text.contains("listens there"), "{text}");
     assert!(text.contains("http.listen"), "{text}");
 }

@@ -14,32 +14,31 @@ pub mod values;
 
 use std::io;
 
+use leasehold_host::{CommandError, exit};
+
 /// Message about a server that is not MongoDB; the product is a field of the log line.
 pub const UNSUPPORTED: &str = "unsupported server: MongoDB-compatible but not MongoDB; acknowledged \
                            writes may not be on a majority, so exclusion is not promised";
 
-/// The output cannot be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write to standard output")]
-pub struct OutputError(#[source] pub io::Error);
-
 /// Runs a command on one thread.
 ///
 /// # Errors
-/// If the event loop cannot be started.
-pub fn run_to_end<T>(command: impl Future<Output = T>) -> io::Result<T> {
-    run_with(tokio::runtime::Builder::new_current_thread(), command)
+/// If the event loop cannot be started, with this exit code.
+pub fn run_to_end<T>(exit: u8, command: impl Future<Output = T>) -> Result<T, CommandError> {
+    run_with(exit, tokio::runtime::Builder::new_current_thread(), command)
 }
 
 /// Runs a command on a custom event loop.
 ///
 /// # Errors
-/// If the event loop cannot be started.
+/// If the event loop cannot be started, with this exit code.
 pub fn run_with<T>(
+    exit: u8,
     mut runtime: tokio::runtime::Builder,
     command: impl Future<Output = T>,
-) -> io::Result<T> {
-    let runtime = runtime.enable_all().build()?;
+) -> Result<T, CommandError> {
+    let runtime = runtime.enable_all().build();
+    let runtime = runtime.map_err(CommandError::failed(exit, "start the event loop"))?;
     let ended = runtime.block_on(command);
     // A driver call that hangs must not delay the exit.
     runtime.shutdown_background();
@@ -56,13 +55,18 @@ pub fn say(line: &str) {
 /// Writes the output. A broken pipe is not an error, because the reader has read all that it wants.
 ///
 /// # Errors
-/// [`OutputError`] if standard output does not take it.
-pub fn answer(text: &[u8]) -> Result<(), OutputError> {
+/// If standard output does not take it.
+pub fn answer(text: &[u8]) -> Result<(), CommandError> {
     use std::io::Write;
 
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(OutputError),
+        written => written.map_err(unwritable),
     }
+}
+
+/// Returns the error for an output that cannot be written.
+pub fn unwritable(error: io::Error) -> CommandError {
+    CommandError::failed(exit::CANNOT_TELL, "write to standard output")(error)
 }

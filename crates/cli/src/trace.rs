@@ -12,32 +12,29 @@ use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
 use leasehold_guard::claim_share::ClaimPlace;
 use leasehold_guard::{Action, Input, PolicyObserver, Watched};
+use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::trace::{GuardOptions, Guarded, Kind, MachineTrace, Trace};
 
 const VARIABLE: &str = "LEASEHOLD_TRACE";
 
-/// The file of the trace is not usable.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{VARIABLE}: cannot open {path:?}: {source}\n  name a file in a directory that this user can \
-     write to, or unset the variable"
-)]
-pub struct TraceError {
-    path: PathBuf,
-    source: io::Error,
-}
-
 /// Opens the trace, if one is asked for.
 ///
 /// # Errors
-/// [`TraceError`] if the file cannot be opened.
-pub fn from_environment() -> Result<Option<Trace>, TraceError> {
+/// If the file cannot be opened, which is a configuration error.
+pub fn from_environment() -> Result<Option<Trace>, CommandError> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
-    let open = |path: PathBuf| {
-        let file = open(&path).map_err(|source| TraceError { path, source });
-        file.map(Trace::new)
+    let Some(path) = path.map(PathBuf::from) else {
+        return Ok(None);
     };
-    path.map(PathBuf::from).map(open).transpose()
+    match open(&path) {
+        Ok(file) => Ok(Some(Trace::new(file))),
+        Err(error) => Err(CommandError::new(
+            exit::CONFIGURATION,
+            format!("{VARIABLE}: cannot open {path:?}"),
+        )
+        .because(error.to_string())
+        .to_fix("name a file in a directory that this user can write to, or unset the variable")),
+    }
 }
 
 /// Opens a file, and creates it for this user alone if it is missing. A link may have been planted

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::choice::Profile;
 use super::schema::{KEYS, Key};
 use super::secret::{MASK, UriError, looks_secret, shown, shown_path};
+use leasehold_host::{CommandError, exit};
 
 /// Origin of a value.
 #[derive(Clone, PartialEq, Eq)]
@@ -232,6 +233,12 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+impl From<ConfigError> for CommandError {
+    fn from(error: ConfigError) -> Self {
+        Self::new(exit::CONFIGURATION, error.to_string())
+    }
+}
 
 fn suggest(
     f: &mut fmt::Formatter<'_>,

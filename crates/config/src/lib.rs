@@ -41,7 +41,7 @@ pub use choice::{
 pub use differences::Difference;
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
-pub use rendered_for::{Contended, Misplaced, Placement, RENDER_AGAIN, RenderedFor};
+pub use rendered_for::{Contended, Placement, RENDER_AGAIN, RenderedFor};
 pub use schema::{
     DEFAULT_TOML, KEYS, Key, Reload, ValueType, find, is_section, nearest, suggest, suggest_key,
 };

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use leasehold_core::election::ResourceName;
+use leasehold_host::{CommandError, exit};
 
 /// Namespace and service account that the manifests of this pod were rendered for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,39 +85,6 @@ impl fmt::Display for Contended {
 pub const RENDER_AGAIN: &str = "render the chart again with --namespace and the final release name (kustomize: \
      helmCharts[].namespace and helmCharts[].releaseName)";
 
-/// Error of a pod whose lease or lock belongs to the pods of another namespace or service account.
-#[derive(Debug, thiserror::Error)]
-#[error("{}; to fix: {}", self.problem(), Self::remedy())]
-pub struct Misplaced {
-    kind: Contended,
-    name: String,
-    rendered_for: String,
-    pod: String,
-}
-
-impl Misplaced {
-    /// Returns what is wrong.
-    pub fn problem(&self) -> String {
-        let Self {
-            kind,
-            name,
-            rendered_for,
-            pod,
-        } = self;
-        format!(
-            "{kind} {name} belongs to {rendered_for} (the manifests were rendered for it), but this pod is of {pod}: \
-             pods of both would share one {kind}"
-        )
-    }
-
-    /// Returns the remedy.
-    pub fn remedy() -> String {
-        format!(
-            "{RENDER_AGAIN}, or set leasehold.leaseName in each overlay to a name that does not begin with that namespace"
-        )
-    }
-}
-
 impl Placement {
     /// Returns the place that the manifests were rendered for, if this pod runs elsewhere.
     pub fn moved(&self) -> Option<&RenderedFor> {
@@ -129,17 +97,19 @@ impl Placement {
     /// elsewhere.
     ///
     /// # Errors
-    /// [`Misplaced`], an error of configuration.
-    pub fn check(&self, kind: Contended, name: &ResourceName) -> Result<(), Misplaced> {
-        match self.moved() {
-            Some(rendered) if rendered.names(name) => Err(Misplaced {
-                kind,
-                name: name.to_string(),
-                rendered_for: rendered.to_string(),
-                pod: self.to_string(),
-            }),
-            _ => Ok(()),
-        }
+    /// An error of configuration, with its remedy.
+    pub fn check(&self, kind: Contended, name: &ResourceName) -> Result<(), CommandError> {
+        let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
+            return Ok(());
+        };
+        let what = format!(
+            "{kind} {name} belongs to {rendered} (the manifests were rendered for it), but this pod is of {self}: \
+             pods of both would share one {kind}"
+        );
+        let remedy = format!(
+            "{RENDER_AGAIN}, or set leasehold.leaseName in each overlay to a name that does not begin with that namespace"
+        );
+        Err(CommandError::new(exit::CONFIGURATION, what).to_fix(remedy))
     }
 }
 

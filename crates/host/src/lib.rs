@@ -12,6 +12,7 @@
 
 pub mod bounded_file;
 pub mod cause;
+mod command_error;
 pub mod duration;
 pub mod exit;
 pub mod limits;
@@ -20,3 +21,5 @@ pub mod occupant;
 pub mod privacy;
 pub mod signals;
 pub mod sink;
+
+pub use command_error::CommandError;

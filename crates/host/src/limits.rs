@@ -2,26 +2,26 @@
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::{CommandError, exit};
+
 /// Minimum limit of open files. Standard streams, the event loop, six signals, the status directory
 /// and connections to three members of a replica set take about 40.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// The limit of open files is too low. Without this check, an arbitrary later step would fail with
-/// a misleading error.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the limit of open files is {limit}: leasehold needs at least {OPEN_FILES_MIN}; raise it with \
-     ulimit -n, or with LimitNOFILE under systemd"
-)]
-pub struct TooFewFiles {
-    /// Limit of this process.
-    pub limit: u64,
-}
-
-/// Rejects a limit of open files that is too low.
-pub fn check() -> Result<(), TooFewFiles> {
+/// Rejects a limit of open files that is too low, because an arbitrary later step would fail with a
+/// misleading error.
+///
+/// # Errors
+/// If the limit is too low, with the remedy.
+pub fn check() -> Result<(), CommandError> {
     match getrlimit(Resource::Nofile).current {
-        Some(limit) if limit < OPEN_FILES_MIN => Err(TooFewFiles { limit }),
+        Some(limit) if limit < OPEN_FILES_MIN => Err(CommandError::new(
+            exit::CONFIGURATION,
+            format!(
+                "the limit of open files is {limit}: leasehold needs at least {OPEN_FILES_MIN}"
+            ),
+        )
+        .to_fix("raise it with ulimit -n, or with LimitNOFILE under systemd")),
         Some(_) | None => Ok(()),
     }
 }

@@ -38,6 +38,7 @@ pub use self::streams::Streams;
 
 use self::places::{Activity, Lasting, Places};
 use leasehold_host::occupant::{self, named};
+use leasehold_host::{CommandError, exit};
 
 /// Maximum number of simultaneous connections, apart from event streams. Probes, a scraper, the
 /// workload and a browser keep fewer than 10. With [`BUFFER_BYTES_MAX`] for reading, as much for writing and an
@@ -109,45 +110,31 @@ pub const HTTP_LISTEN: AddressSetting = AddressSetting {
     instead: ", or to \"\" for none",
 };
 
-/// An address that cannot be listened on, which is a configuration error (exit 78).
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {}. {}{}", self.why(), self.remedy(), self.setting.instead)]
-pub struct BindError {
-    /// The configured address.
-    pub address: SocketAddr,
-    /// The key or flag that sets the address.
-    pub setting: AddressSetting,
-    /// The cause.
-    #[source]
-    pub source: io::Error,
-}
-
-impl BindError {
-    /// Returns the cause, with the processes that listen there.
-    pub fn why(&self) -> String {
-        match self.source.kind() {
-            io::ErrorKind::AddrInUse => {
-                let by = named(&occupant::of_address(self.address));
-                format!("{by} listens there")
-            }
-            io::ErrorKind::AddrNotAvailable => "it is not an address of this machine".to_owned(),
-            kind => kind.to_string(),
+/// Returns the error for an address that cannot be listened on, which is a configuration error.
+pub fn cannot_listen(
+    address: SocketAddr,
+    setting: AddressSetting,
+    error: &io::Error,
+) -> CommandError {
+    let AddressSetting { name, instead } = setting;
+    let cause = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let by = named(&occupant::of_address(address));
+            format!("{by} listens there")
         }
-    }
-
-    /// Returns the remedy.
-    pub fn remedy(&self) -> String {
-        let setting = self.setting.name;
-        match self.source.kind() {
-            io::ErrorKind::PermissionDenied => {
-                format!("Ports below 1024 need CAP_NET_BIND_SERVICE: set {setting} to a higher one")
-            }
-            io::ErrorKind::AddrNotAvailable => {
-                format!("Set {setting} to an address of this machine")
-            }
-            _ => format!("Set {setting} to a free address"),
+        io::ErrorKind::AddrNotAvailable => "it is not an address of this machine".to_owned(),
+        kind => kind.to_string(),
+    };
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("set {name} to a port above 1023, or give this process CAP_NET_BIND_SERVICE")
         }
-    }
+        io::ErrorKind::AddrNotAvailable => format!("set {name} to an address of this machine"),
+        _ => format!("set {name} to a free address"),
+    };
+    CommandError::new(exit::CONFIGURATION, format!("cannot listen on {address}"))
+        .because(cause)
+        .to_fix(remedy + instead)
 }
 
 /// A bound address. Connections wait in the backlog until it is served.
@@ -162,21 +149,21 @@ impl Bound {
     /// Binds an address, which `setting` sets, for a server with at most this many event streams.
     ///
     /// # Errors
-    /// [`BindError`] if the address is in use or does not belong to this machine.
+    /// If the address is in use or does not belong to this machine.
     pub fn new(
         address: SocketAddr,
         setting: AddressSetting,
         streams_max: usize,
-    ) -> Result<Self, BindError> {
-        let error = |source| BindError {
-            address,
-            setting,
-            source,
+    ) -> Result<Self, CommandError> {
+        let listen = || {
+            let listener = std::net::TcpListener::bind(address)?;
+            rustix::net::listen(&listener, BACKLOG)?;
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
         };
-        let listener = std::net::TcpListener::bind(address).map_err(error)?;
-        rustix::net::listen(&listener, BACKLOG).map_err(|errno| error(errno.into()))?;
-        listener.set_nonblocking(true).map_err(error)?;
-        let address = listener.local_addr().map_err(error)?;
+        let (listener, address) =
+            listen().map_err(|error| cannot_listen(address, setting, &error))?;
         Ok(Self {
             listener,
             address,
@@ -252,23 +239,16 @@ impl Bound {
 /// meanwhile can bind it.
 ///
 /// # Errors
-/// Same as [`Bound::new`].
-pub fn probe(address: SocketAddr, setting: AddressSetting) -> Result<(), BindError> {
+/// The error of the operating system.
+pub fn probe(address: SocketAddr) -> io::Result<()> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
-    let bound =
-        socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).and_then(|socket| {
-            // The standard library sets this option for listeners too.
-            sockopt::set_socket_reuseaddr(&socket, true)?;
-            rustix::net::bind(&socket, &address)
-        });
-    bound.map_err(|errno| BindError {
-        address,
-        setting,
-        source: errno.into(),
-    })
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // The standard library sets this option for listeners too.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    Ok(rustix::net::bind(&socket, &address)?)
 }
 
 /// A connection, as the answers to its requests see it.

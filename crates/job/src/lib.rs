@@ -33,109 +33,41 @@ use self::inherited::{Held, Inherited};
 use self::messages::JobMessages;
 use self::observation_cache::ObservationCache;
 use self::piped::StandardInput;
-pub use self::standard_input::UnusableInput;
 use self::waiting::{WaitLimits, Waited, Watcher};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{self, stopping};
-use leasehold_cli::trace::{self, TraceError};
+use leasehold_cli::trace;
 use leasehold_clock as clock;
-use leasehold_config::{ConfigError, Contended, LockConfig, Misplaced};
-use leasehold_core::election::{ResourceName, TimingError, Timings};
+use leasehold_config::{Contended, LockConfig};
+use leasehold_core::election::Timings;
 use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
-use leasehold_guard::prerequisites::{MissingPrerequisite, prerequisites};
+use leasehold_guard::prerequisites::prerequisites;
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_host::log;
 use leasehold_host::privacy::hide_from_the_user;
 use leasehold_host::signals::{Exit, Relays, Stops};
-use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
+use leasehold_mongodb::locker::{Locker, LockerOptions};
 use leasehold_mongodb::trace::Trace;
 use leasehold_supervisor::command::StandbyCommand;
 
-/// Reason why the command failed.
-#[derive(Debug, thiserror::Error)]
-pub enum LockCommandError {
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The configuration is invalid, and the outer `leasehold` command does not pass on its own.
-    #[error(
-        "{0}\n  the outer `leasehold` does not pass its configuration on: give this command the \
-         connection string too, preferably with --mongodb-uri-file"
-    )]
-    NotHandedDown(ConfigError),
-    /// The lock belongs to another namespace or service account.
-    #[error(transparent)]
-    Misplaced(#[from] Misplaced),
-    /// The file of the trace is not usable.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// `--lease-duration` is inconsistent with the other durations.
-    #[error("--lease-duration: {}", list(.0))]
-    Timings(Vec<TimingError>),
-    /// The options contradict each other.
-    #[error(transparent)]
-    Options(#[from] LockError),
-    /// There is no command, and standard input cannot hold the lock.
-    #[error(
-        "lock {lock} not acquired: {why}; to fix: give a command (leasehold lock {lock} -- COMMAND), \
-         or keep a pipe open as standard input"
-    )]
-    Input {
-        /// The lock.
-        lock: ResourceName,
-        /// The cause.
-        why: UnusableInput,
-    },
-    /// The guard of the command cannot work here.
-    #[error(transparent)]
-    Guard(#[from] MissingPrerequisite),
-    /// A system call failed.
-    #[error("cannot {doing}")]
-    System {
-        /// The failed operation.
-        doing: &'static str,
-        /// The cause.
-        source: io::Error,
-    },
-}
-
-fn list(errors: &[TimingError]) -> String {
-    let errors: Vec<_> = errors.iter().map(|error| error.message.as_str()).collect();
-    errors.join("; ")
-}
-
-impl LockCommandError {
-    /// Returns the exit code for this kind of error.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Config(_)
-            | Self::NotHandedDown(_)
-            | Self::Misplaced(_)
-            | Self::Trace(_)
-            | Self::Timings(_)
-            | Self::Options(_) => exit::CONFIGURATION,
-            Self::Input { .. } => exit::USAGE,
-            Self::Guard(_) | Self::System { .. } => exit::SYSTEM,
-        }
-    }
-}
-
-fn system(doing: &'static str) -> impl Fn(io::Error) -> LockCommandError {
-    move |source| LockCommandError::System { doing, source }
+/// Returns a converter for errors of the operating system.
+fn system(operation: &str) -> impl Fn(io::Error) -> CommandError {
+    CommandError::failed(exit::SYSTEM, operation)
 }
 
 /// Acquires the lock, runs the work under it, and releases it.
 ///
 /// # Errors
-/// [`LockCommandError`] for errors that precede any attempt, and for system calls that fail later.
-pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
+/// For errors that precede any attempt, and for system calls that fail later.
+pub fn run(args: LockArgs) -> Result<ExitCode, CommandError> {
     let (name, reports) = (args.name.clone(), args.report_exit_code);
     let ended = acquire_and_work(args);
     if reports {
         let code = match &ended {
             Ok(exit) => exit.code(),
-            Err(error) => error.exit_code(),
+            Err(error) => error.exit,
         };
         // A parent that closed the pipe does not want to know.
         piped::print_line(&piped::exit_line(&name, code));
@@ -143,11 +75,15 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
     ended.map(Exit::take)
 }
 
-fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
+fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     if args.command.is_empty() {
-        standard_input::check().map_err(|why| LockCommandError::Input {
-            lock: args.name.clone(),
-            why,
+        let lock = &args.name;
+        standard_input::check().map_err(|why| {
+            CommandError::new(exit::USAGE, format!("lock {lock} not acquired"))
+                .because(why)
+                .to_fix(format!(
+                    "give a command (leasehold lock {lock} -- COMMAND), or keep a pipe open as standard input"
+                ))
         })?;
     }
     let loaded = args.configuration.load();
@@ -160,15 +96,21 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
         return Ok(run_under_outer_lock(&args, held, &voice).into());
     }
     let config = loaded.lock_config().map_err(|error| {
-        if names_no_store && is_inside() {
-            LockCommandError::NotHandedDown(error)
-        } else {
-            LockCommandError::Config(error)
+        let error = CommandError::from(error);
+        match names_no_store && is_inside() {
+            true => error.to_fix(
+                "give this command the connection string too, preferably with --mongodb-uri-file: \
+                 the outer `leasehold` does not pass its configuration on",
+            ),
+            false => error,
         }
     })?;
     config.placement.check(Contended::Lock, &args.name)?;
     let timings = match args.lease_duration {
-        Some(duration) => scaled(&config.timings, duration).map_err(LockCommandError::Timings)?,
+        Some(duration) => scaled(&config.timings, duration).map_err(|errors| {
+            let errors: Vec<_> = errors.iter().map(|error| error.message.as_str()).collect();
+            CommandError::new(exit::CONFIGURATION, "--lease-duration").because(errors.join("; "))
+        })?,
         None => config.timings,
     };
     let trace = trace::from_environment()?;
@@ -190,8 +132,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, LockCommandError> {
         voice: &voice,
         trace: trace.as_ref(),
     };
-    let ended = run_to_end(job.contend());
-    ended.map_err(system("start the event loop"))?
+    run_to_end(exit::SYSTEM, job.contend())?
 }
 
 /// Returns true if the environment suggests an outer `leasehold` command. This is sufficient for a
@@ -273,7 +214,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    async fn contend(self) -> Result<Exit, LockCommandError> {
+    async fn contend(self) -> Result<Exit, CommandError> {
         let stops = Stops::register().map_err(system("register the signal handlers"))?;
         let relays = Relays::register().map_err(system("register the signal handlers"))?;
         let mut command = command(self.args, self.config, &self.timings);
@@ -293,7 +234,7 @@ impl Job<'_> {
         mut command: Option<&mut StandbyCommand>,
         mut input: StandardInput,
         (mut stops, mut relays): (Stops, Relays),
-    ) -> Result<Exit, LockCommandError> {
+    ) -> Result<Exit, CommandError> {
         let Self { args, config, .. } = self;
         let mut patience = WaitLimits::of(args, &self.timings);
         // An attempt without a wait often fails, so its command is not prepared in advance.
@@ -306,7 +247,8 @@ impl Job<'_> {
             let watcher = Watcher::new(args, identity, voice, retry_interval);
             let cache = ObservationCache::of(&args.name, self.store);
             let options = self.options(&cache);
-            let mut locker = Locker::start(options, watcher.surfaces(cache))?;
+            let mut locker = Locker::start(options, watcher.surfaces(cache))
+                .map_err(|error| CommandError::new(exit::CONFIGURATION, error.to_string()))?;
             if waits && let Some(command) = &mut command {
                 // Prepared while the store connects.
                 tokio::task::yield_now().await;

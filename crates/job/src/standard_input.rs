@@ -20,46 +20,37 @@ const DISCARDED_MAX: usize = 1 << 20;
 /// Interval at which a job in the background tries to read the terminal.
 const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 
-/// Reason why standard input cannot hold a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum UnusableInput {
-    /// The lock would be released immediately.
-    #[error(
-        "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock"
-    )]
-    Ended,
-    /// The first read would stop this process, and its lock would expire.
-    #[error("standard input is a terminal, and this job is not in its foreground")]
-    Background,
-}
+/// The lock would be released immediately.
+const ENDED: &str =
+    "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock";
+/// The first read would stop this process, and its lock would expire.
+const BACKGROUND: &str = "standard input is a terminal, and this job is not in its foreground";
 
 /// Checks that standard input is open, and that this process may read it.
 ///
 /// # Errors
-/// [`UnusableInput`], before anything is acquired.
-pub(super) fn check() -> Result<(), UnusableInput> {
+/// The reason why standard input cannot hold a lock, before anything is acquired.
+pub(super) fn check() -> Result<(), &'static str> {
     let input = io::stdin();
     if input.is_terminal() {
         // Fails for a terminal that does not control this process and therefore never stops it.
         return match tcgetpgrp(input) {
-            Ok(foreground) if foreground.as_raw_nonzero().get() != own_group() => {
-                Err(UnusableInput::Background)
-            }
+            Ok(foreground) if foreground.as_raw_nonzero().get() != own_group() => Err(BACKGROUND),
             Ok(_) | Err(_) => Ok(()),
         };
     }
-    let mut input = own_handle().map_err(|_| UnusableInput::Ended)?;
+    let mut input = own_handle().map_err(|_| ENDED)?;
     if input.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(UnusableInput::Ended);
+        return Err(ENDED);
     }
     let mut discarded = 0;
     let mut buffer = [0; 4096];
     while discarded < DISCARDED_MAX && is_readable(&input, Some(&Timespec::default())) {
         match input.read(&mut buffer) {
-            Ok(0) => return Err(UnusableInput::Ended),
+            Ok(0) => return Err(ENDED),
             Ok(length) => discarded += length,
             Err(error) if is_temporary(&error) => {}
-            Err(_) => return Err(UnusableInput::Ended),
+            Err(_) => return Err(ENDED),
         }
     }
     Ok(())

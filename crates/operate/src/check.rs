@@ -25,12 +25,13 @@ use clap::Args;
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
 use self::report::{Check, Name, Report};
-use crate::ToolError;
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{read, store_options};
 use leasehold_cli::values::{Output, between};
-use leasehold_config::{Config, Contended, Misplaced, Sources};
+use leasehold_config::{Config, Contended, Sources};
+use leasehold_host::CommandError;
+use leasehold_host::exit;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::probe::{Description, StoreProbe};
 use leasehold_status::directory::intended_directory;
@@ -66,11 +67,6 @@ pub struct CheckArgs {
     output: Output,
 }
 
-/// The event loop could not be started.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot start the event loop")]
-pub struct CheckError(#[source] std::io::Error);
-
 /// A configuration, and the store that it names.
 struct Installation {
     config: Config,
@@ -81,8 +77,8 @@ struct Installation {
 /// Runs the checks.
 ///
 /// # Errors
-/// [`ToolError`], not yet printed. A check that fails is not an error.
-pub fn run(args: CheckArgs) -> Result<ExitCode, ToolError> {
+/// [`CommandError`], not yet printed. A check that fails is not an error.
+pub fn run(args: CheckArgs) -> Result<ExitCode, CommandError> {
     let CheckArgs {
         configuration,
         timeout,
@@ -97,7 +93,7 @@ pub fn run(args: CheckArgs) -> Result<ExitCode, ToolError> {
         config.lease.timings,
     );
     options.address.clone_from(&config.address);
-    let examined = run_to_end(async {
+    let examined = run_to_end(exit::CHECK_FAILED, async {
         let installation = Installation {
             store: StoreProbe::new(options, config.lease.name.clone()),
             config,
@@ -108,7 +104,7 @@ pub fn run(args: CheckArgs) -> Result<ExitCode, ToolError> {
         installation.store.shut_down().await;
         code
     });
-    examined.map_err(CheckError)?.map(ExitCode::from)
+    examined?.map(ExitCode::from)
 }
 
 /// Prints the checks in a fixed order. Checks of the host come first, because they need no server.
@@ -116,7 +112,7 @@ async fn examine(
     installation: &Installation,
     sources: &Sources,
     mut report: Report,
-) -> Result<u8, ToolError> {
+) -> Result<u8, CommandError> {
     let Installation {
         config,
         store,
@@ -148,8 +144,7 @@ async fn pod_checks(config: Config, timeout: Duration) -> Vec<Check> {
     match placement.check(Contended::Lease, &config.lease.name) {
         Ok(()) => kubernetes::checks(config, timeout).await,
         Err(misplaced) => {
-            let (problem, remedy) = (misplaced.problem(), Misplaced::remedy());
-            vec![Check::failed(Name::Pod, problem, remedy)]
+            vec![Check::refused(Name::Pod, misplaced)]
         }
     }
 }

@@ -11,7 +11,7 @@ mod pruning;
 
 use std::process::ExitCode;
 
-use leasehold_config::{ConfigError, LockConfig};
+use leasehold_config::LockConfig;
 use leasehold_core::election::ResourceName;
 use leasehold_host::exit;
 use leasehold_host::log;
@@ -22,16 +22,13 @@ pub use self::arguments::LocksArgs;
 use self::arguments::LocksCommand;
 use self::breaking::Target;
 use self::calls::Calls;
-use crate::ToolError;
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::of_locks;
+use leasehold_host::CommandError;
 
 /// Reason why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LocksError {
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
     /// MongoDB does not respond, or rejected the operation.
     #[error("cannot {doing}: {failure}")]
     Store {
@@ -59,35 +56,29 @@ pub enum LocksError {
         /// Reason why the document is not a lock.
         why: String,
     },
-    /// The event loop could not be started.
-    #[error("cannot start the event loop")]
-    System(#[source] std::io::Error),
 }
 
-impl LocksError {
-    /// Returns the exit code for this kind of error.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Config(_) | Self::NoLock { .. } => exit::CONFIGURATION,
-            Self::Store { .. } | Self::Unknown { .. } => exit::STORE_UNREACHABLE,
-            Self::System(_) => exit::NEGATIVE,
-        }
+impl From<LocksError> for CommandError {
+    fn from(error: LocksError) -> Self {
+        let exit = match &error {
+            LocksError::NoLock { .. } => exit::CONFIGURATION,
+            LocksError::Store { .. } | LocksError::Unknown { .. } => exit::STORE_UNREACHABLE,
+        };
+        Self::new(exit, error.to_string())
     }
 }
 
 /// Runs the requested action.
 ///
 /// # Errors
-/// [`ToolError`], not yet printed.
-pub fn run(args: LocksArgs) -> Result<ExitCode, ToolError> {
-    let config = args.sources().load().lock_config();
-    let config = config.map_err(LocksError::Config)?;
+/// [`CommandError`], not yet printed.
+pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
+    let config = args.sources().load().lock_config()?;
     log::start(config.log.level.filter(), config.log.format.json());
-    let answered = run_to_end(answer(args, &config)).map_err(LocksError::System)?;
-    answered.map(ExitCode::from)
+    run_to_end(exit::NEGATIVE, answer(args, &config))?.map(ExitCode::from)
 }
 
-async fn answer(args: LocksArgs, config: &LockConfig) -> Result<u8, ToolError> {
+async fn answer(args: LocksArgs, config: &LockConfig) -> Result<u8, CommandError> {
     let locks = MongoLocks::new(of_locks(config, config.timings));
     let calls = Calls::new(&locks, config, args.timeout());
     let answered = match args.command {
@@ -107,7 +98,7 @@ async fn answer(args: LocksArgs, config: &LockConfig) -> Result<u8, ToolError> {
     answered
 }
 
-async fn list(calls: &Calls<'_>, json: bool) -> Result<u8, ToolError> {
+async fn list(calls: &Calls<'_>, json: bool) -> Result<u8, CommandError> {
     let listed = calls.list().await?;
     leasehold_cli::answer(listing::listing(&listed, json).as_bytes())?;
     Ok(exit::DONE)

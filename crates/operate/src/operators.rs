@@ -16,17 +16,15 @@ mod repair;
 mod request;
 mod web;
 
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold_clock as clock;
-use leasehold_config::{ConfigError, LockConfig, nearest};
+use leasehold_config::{LockConfig, nearest};
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
 use leasehold_host::exit;
 use leasehold_host::log;
 use leasehold_host::signals::Exit;
-use leasehold_http::BindError;
 use leasehold_mongodb::store::mongo::StoreOptions;
 use leasehold_mongodb::store::mongo::operators::{
     CollectionEntry, Content, LeaseRecord, LiveView, MongoCollection, Scope, ViewEvent,
@@ -35,9 +33,9 @@ use leasehold_mongodb::store::{Failure, RetryPolicy};
 
 pub use self::arguments::OperatorCommand;
 pub use self::web::WebArgs;
-use crate::ToolError;
 use leasehold_cli::store_options::of_locks;
 use leasehold_cli::{run_to_end, say};
+use leasehold_host::CommandError;
 
 /// Arguments of a request to a leader.
 #[derive(Debug)]
@@ -96,9 +94,6 @@ pub enum OperatorRequest {
 /// Reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
     /// MongoDB does not respond, or rejected the operation.
     #[error("cannot {doing}: {failure}")]
     Store {
@@ -148,54 +143,45 @@ pub enum OperatorError {
         /// The reason.
         why: String,
     },
-    /// The page cannot be served at the address.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The visitors' token cannot be used.
-    #[error("cannot use {0}")]
-    Token(web::TokenError),
-    /// The event loop could not be started.
-    #[error("cannot start the event loop")]
-    System(#[source] io::Error),
 }
 
-impl OperatorError {
-    /// Returns the exit code for this kind of error.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Config(_)
-            | Self::Missing { .. }
-            | Self::Lock(_)
-            | Self::Foreign { .. }
-            | Self::Bind(_)
-            | Self::Token(_) => exit::CONFIGURATION,
-            Self::Store { .. } | Self::TimedOut { .. } | Self::Unknown { .. } => {
-                exit::STORE_UNREACHABLE
-            }
-            Self::System(_) => exit::NEGATIVE,
-        }
+impl From<OperatorError> for CommandError {
+    fn from(error: OperatorError) -> Self {
+        let exit = match &error {
+            OperatorError::Missing { .. }
+            | OperatorError::Lock(_)
+            | OperatorError::Foreign { .. } => exit::CONFIGURATION,
+            OperatorError::Store { .. }
+            | OperatorError::TimedOut { .. }
+            | OperatorError::Unknown { .. } => exit::STORE_UNREACHABLE,
+        };
+        Self::new(exit, error.to_string())
     }
+}
+
+/// Returns a converter for errors of the operating system.
+fn system(operation: &str) -> impl Fn(std::io::Error) -> CommandError {
+    CommandError::failed(exit::NEGATIVE, operation)
 }
 
 /// Runs one of the commands.
 ///
 /// # Errors
-/// [`ToolError`], not yet printed.
-pub fn run(command: OperatorCommand) -> Result<ExitCode, ToolError> {
+/// [`CommandError`], not yet printed.
+pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let (connection, json) = command.connection();
-    let config = connection.configuration.load().lock_config();
-    let config = config.map_err(OperatorError::Config)?;
+    let config = connection.configuration.load().lock_config()?;
     log::start(config.log.level.filter(), config.log.format.json());
     let session = Session::open(&config, connection.timeout, json);
-    let answered = run_to_end(async {
+    let answered = run_to_end(exit::NEGATIVE, async {
         let code = execute(&session, command).await;
         session.collection.shut_down().await;
         code
     });
-    answered.map_err(OperatorError::System)?.map(Exit::take)
+    answered?.map(Exit::take)
 }
 
-async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, ToolError> {
+async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, CommandError> {
     let request = match command {
         OperatorCommand::Leases(args) if args.watch => return live::run(session).await,
         OperatorCommand::Leases(args) => {

@@ -8,7 +8,6 @@
 mod tests;
 
 use std::collections::BTreeSet;
-use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,12 +17,12 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::ToolError;
 use crate::ask::status_of;
 use leasehold_cli::values::{Output, between, whole};
 use leasehold_cli::{answer, run_to_end};
 use leasehold_clock::boot_now;
 use leasehold_core::election::Role;
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 
 /// Time limit for resolving one name. The system's own limit may be half a minute; each nameserver
@@ -91,11 +90,6 @@ fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// The event loop could not be started.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot start the event loop")]
-pub struct ReplicasError(#[source] io::Error);
-
 /// The deployment, database and collection that a replica contends on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct ReplicaStore {
@@ -144,9 +138,9 @@ struct Round {
 /// Asks the replicas until all checks pass or the time is over, and prints the last answers.
 ///
 /// # Errors
-/// [`ToolError`], not yet printed. Replicas that do not agree are not an error.
-pub fn run(args: &ReplicasArgs) -> Result<ExitCode, ToolError> {
-    let round = run_to_end(last_round(args)).map_err(ReplicasError)?;
+/// [`CommandError`], not yet printed. Replicas that do not agree are not an error.
+pub fn run(args: &ReplicasArgs) -> Result<ExitCode, CommandError> {
+    let round = run_to_end(exit::CANNOT_TELL, last_round(args))?;
     let text = match args.output.json() {
         true => round.json(),
         false => round.text(),

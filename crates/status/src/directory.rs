@@ -27,10 +27,11 @@ pub use self::deployment::recorded_deployment;
 pub use self::examine::{Examined, examine, intended_directory};
 pub use self::place::{closed_root, empty, exposure, make_directory, read_regular, replace_file};
 pub use self::predecessor::Unproven;
-pub use self::refused::DirectoryError;
+use self::refused::{cannot_create, cannot_write, locked};
 use leasehold_clock as clock;
 use leasehold_core::election::{Claim, Declared, ResourceName, Token};
 use leasehold_guard::claim_share::{PLACES_BEGIN, no_children};
+use leasehold_host::CommandError;
 use leasehold_host::occupant::{self, Occupant};
 
 /// Default parent of status directories.
@@ -125,11 +126,8 @@ impl StatusDirectory {
     /// process.
     ///
     /// # Errors
-    /// [`DirectoryError`] if the directory cannot be created or written, or is in use.
-    pub fn open(
-        path: &Path,
-        lease: &ResourceName,
-    ) -> Result<(Self, RecoveredState), DirectoryError> {
+    /// If the directory cannot be created or written, or is in use.
+    pub fn open(path: &Path, lease: &ResourceName) -> Result<(Self, RecoveredState), CommandError> {
         Self::open_after(path, lease, Duration::ZERO, |_| {})
     }
 
@@ -146,11 +144,11 @@ impl StatusDirectory {
         lease: &ResourceName,
         patience: Duration,
         waiting: impl FnOnce(&[Occupant]),
-    ) -> Result<(Self, RecoveredState), DirectoryError> {
-        make_directory(path, MODE).map_err(DirectoryError::making(path))?;
-        let daemon = lock(path, DAEMON_FILE).map_err(DirectoryError::identified)?;
-        let claim = lock_after(path, patience, waiting).map_err(DirectoryError::identified)?;
-        let write_error = DirectoryError::writing(path, CLAIM_FILE);
+    ) -> Result<(Self, RecoveredState), CommandError> {
+        make_directory(path, MODE).map_err(cannot_create(path))?;
+        let daemon = lock(path, DAEMON_FILE)?;
+        let claim = lock_after(path, patience, waiting)?;
+        let write_error = cannot_write(path, CLAIM_FILE);
         let metadata = claim.metadata().map_err(&write_error)?;
         let directory = Self {
             path: path.to_owned(),
@@ -165,8 +163,8 @@ impl StatusDirectory {
         };
         let mut memory = directory.read().map_err(&write_error)?;
         if memory.other_lease {
-            let forget_error = DirectoryError::writing(path, DEPLOYMENT_FILE);
-            directory.forget_deployment().map_err(forget_error)?;
+            let forgotten = directory.forget_deployment();
+            forgotten.map_err(cannot_write(path, DEPLOYMENT_FILE))?;
         }
         // A record that another user may have written is not a proof.
         memory.claim = memory.claim.filter(|_| place::is_ours(metadata.uid()));
@@ -186,8 +184,7 @@ impl StatusDirectory {
             .record(memory.claim, memory.token, memory.lease_longest)
             .map_err(&write_error)?;
         directory.forget_children().map_err(write_error)?;
-        let probe_error = DirectoryError::writing(path, PROBE_FILE);
-        directory.probe().map_err(probe_error)?;
+        directory.probe().map_err(cannot_write(path, PROBE_FILE))?;
         Ok((directory, memory))
     }
 
@@ -210,21 +207,20 @@ impl StatusDirectory {
     /// true if the claim record is empty and has to be written again.
     ///
     /// # Errors
-    /// [`DirectoryError`], as in [`StatusDirectory::open`].
-    pub fn keep(&mut self) -> Result<bool, DirectoryError> {
-        let write_error = |file| DirectoryError::writing(&self.path, file);
+    /// Same as [`StatusDirectory::open`].
+    pub fn keep(&mut self) -> Result<bool, CommandError> {
+        let write_error = |file| cannot_write(&self.path, file);
         let has_daemon = self.has_name(&self.daemon, DAEMON_FILE);
         if !has_daemon.map_err(write_error(DAEMON_FILE))? {
-            make_directory(&self.path, MODE).map_err(DirectoryError::making(&self.path))?;
-            self.daemon = lock(&self.path, DAEMON_FILE).map_err(DirectoryError::identified)?;
+            make_directory(&self.path, MODE).map_err(cannot_create(&self.path))?;
+            self.daemon = lock(&self.path, DAEMON_FILE)?;
         }
-        let write_error = DirectoryError::writing(&self.path, CLAIM_FILE);
         let has_claim = self.has_name(&self.claim, CLAIM_FILE);
-        if has_claim.map_err(&write_error)? {
+        if has_claim.map_err(write_error(CLAIM_FILE))? {
             return Ok(false);
         }
-        let claim = lock(&self.path, CLAIM_FILE).map_err(DirectoryError::identified)?;
-        let metadata = claim.metadata().map_err(write_error)?;
+        let claim = lock(&self.path, CLAIM_FILE)?;
+        let metadata = claim.metadata().map_err(write_error(CLAIM_FILE))?;
         self.claim = claim;
         (self.inode, self.device) = (metadata.ino(), metadata.dev());
         self.shares_lock = false;
@@ -417,13 +413,14 @@ fn lock_after(
     directory: &Path,
     patience: Duration,
     waiting: impl FnOnce(&[Occupant]),
-) -> Result<File, DirectoryError> {
+) -> Result<File, CommandError> {
     let since = clock::boot_now();
     let mut until = since + patience;
     let mut waiting = Some(waiting);
     loop {
-        match lock(directory, CLAIM_FILE) {
-            Err(DirectoryError::Locked { .. }) if clock::boot_now() < until => {
+        match try_lock(directory, CLAIM_FILE)? {
+            Some(claim) => return Ok(claim),
+            None if clock::boot_now() < until => {
                 if let Some(waiting) = waiting.take() {
                     // Its guard keeps the deadline of the claim that it was started under.
                     let longest = lease_longest(&directory.join(CLAIM_FILE));
@@ -432,7 +429,7 @@ fn lock_after(
                 }
                 std::thread::sleep(GUARD_POLL);
             }
-            locked => return locked,
+            None => return Err(locked(directory, CLAIM_FILE)),
         }
     }
 }
@@ -451,29 +448,28 @@ fn lease_longest(claim_file: &Path) -> Option<Duration> {
     .valid()
 }
 
-fn lock(directory: &Path, name: &'static str) -> Result<File, DirectoryError> {
+fn lock(directory: &Path, name: &str) -> Result<File, CommandError> {
+    try_lock(directory, name)?.ok_or_else(|| locked(directory, name))
+}
+
+/// Returns the locked file; `None` if another process has locked it.
+fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> {
     let path = directory.join(name);
-    let error = DirectoryError::writing(directory, name);
+    let error = cannot_write(directory, name);
     for _ in 0..OPEN_ATTEMPTS_MAX {
         // The standard library sets O_CLOEXEC, so no hook or workload inherits the lock and
         // outlives this process with it.
         let file = place::open_or_create(&path).map_err(&error)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(DirectoryError::Locked {
-                    path: directory.to_owned(),
-                    file: name,
-                    by: Vec::new(),
-                });
-            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             Err(errno) => return Err(error(errno.into())),
         }
         // A lock on a file that was deleted in between does not exclude other processes.
         let locked = file.metadata().map_err(&error)?;
         match fs::symlink_metadata(&path) {
             Ok(named) if (named.ino(), named.dev()) == (locked.ino(), locked.dev()) => {
-                return Ok(file);
+                return Ok(Some(file));
             }
             Ok(_) => {}
             Err(source) if source.kind() == ErrorKind::NotFound => {}

@@ -11,7 +11,6 @@
 //! The slack applies only while the thread waits: a new process or thread would inherit it.
 
 use std::future::Future;
-use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,8 +18,10 @@ use std::time::Duration;
 
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
+use crate::cli::{CommandError, run_with};
 use crate::clock::boot_now;
 use crate::election::BootTime;
+use crate::exit;
 
 /// Maximum delay of a timer while the election is at rest.
 const SLACK: Duration = Duration::from_secs(1);
@@ -102,7 +103,7 @@ impl IdleTimers {
 pub(super) fn run_to_end<T>(
     rest: &Arc<IdleTimers>,
     command: impl Future<Output = T>,
-) -> io::Result<T> {
+) -> Result<T, CommandError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // Without the slack that the thread began with, none can be restored.
     if let Ok(usual) = current_timer_slack() {
@@ -116,7 +117,7 @@ pub(super) fn run_to_end<T>(
             .on_thread_park(move || waiting.waits())
             .on_thread_unpark(move || woken.woke());
     }
-    super::super::run_with(builder, command)
+    run_with(exit::NEGATIVE, builder, command)
 }
 
 /// The timer slack of a thread.

@@ -5,21 +5,16 @@ use std::io;
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
+use crate::cli::CommandError;
 use crate::config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN};
 use crate::election::Status;
+use crate::exit;
 use crate::publish::kubernetes::{
     Access, Api, Examiner, KubernetesOptions, REPAIR_INTERVAL, access, pod,
 };
 pub(super) use crate::publish::kubernetes::{Kubernetes, PodEvent, Tasks};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
-
-/// Reason why `kubernetes.enabled = "on"` cannot be satisfied.
-#[derive(Debug, thiserror::Error)]
-#[error("kubernetes.enabled is \"on\", but {missing}")]
-pub struct KubernetesError {
-    missing: String,
-}
 
 /// The API server, and the settings of the label and the Events on this pod.
 pub(super) struct Cluster {
@@ -55,9 +50,14 @@ impl Cluster {
     }
 }
 
+/// Returns the error for `kubernetes.enabled = "on"` that cannot be satisfied.
+fn unavailable(missing: String) -> CommandError {
+    CommandError::new(exit::CONFIGURATION, "kubernetes.enabled is \"on\"").because(missing)
+}
+
 /// Finds the API server and this pod; `None` if labels and Events are off, or if the manifests were
 /// rendered for another place.
-pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> {
+pub(super) fn find(config: &Config) -> Result<Option<Cluster>, CommandError> {
     let lease = &config.lease.name;
     let KubernetesConfig {
         enabled,
@@ -79,7 +79,7 @@ pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> 
     let required = *enabled == KubernetesEnabled::On;
     let access = match access(credentials) {
         Ok(access) => access,
-        Err(missing) if required => return Err(KubernetesError { missing }),
+        Err(missing) if required => return Err(unavailable(missing)),
         Err(missing) => {
             debug!(%lease, why = missing, "not in a Kubernetes cluster; not publishing a label or Events");
             return Ok(None);
@@ -87,7 +87,7 @@ pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> 
     };
     let pod = match pod(&config.kubernetes, &access) {
         Ok(pod) => pod,
-        Err(missing) if required => return Err(KubernetesError { missing }),
+        Err(missing) if required => return Err(unavailable(missing)),
         Err(missing) => {
             warn!(%lease, why = missing, "pod identity unknown; not publishing a label or Events");
             return Ok(None);

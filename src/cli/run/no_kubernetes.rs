@@ -9,18 +9,12 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::files::SERVICE_HOST;
+use crate::cli::CommandError;
 use crate::config::{Config, KubernetesEnabled};
 use crate::election::{Notice, Status, Transition};
+use crate::exit;
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
-
-/// Why `kubernetes.enabled = "on"` is refused.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "kubernetes.enabled is \"on\", but this binary was built without the feature kubernetes: use a \
-     build that has it, or set kubernetes.enabled to \"off\""
-)]
-pub struct KubernetesError;
 
 /// A cluster to publish in.
 pub(super) struct Cluster(Infallible);
@@ -36,9 +30,14 @@ pub(super) struct Tasks(Infallible);
 pub(super) struct PodEvent(Infallible);
 
 /// Finds no cluster.
-pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> {
+pub(super) fn find(config: &Config) -> Result<Option<Cluster>, CommandError> {
     match config.kubernetes.enabled {
-        KubernetesEnabled::On => Err(KubernetesError),
+        KubernetesEnabled::On => Err(CommandError::new(
+            exit::CONFIGURATION,
+            "kubernetes.enabled is \"on\"",
+        )
+        .because("this binary was built without the feature kubernetes")
+        .to_fix("use a build that has the feature, or set kubernetes.enabled to \"off\"")),
         KubernetesEnabled::Auto => {
             let lease = &config.lease.name;
             match std::env::var_os(SERVICE_HOST) {

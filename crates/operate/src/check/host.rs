@@ -12,10 +12,10 @@ use leasehold_cli::store_options::read;
 use leasehold_config::{Config, Sources, UriSource, shown_path};
 use leasehold_guard::prerequisites::prerequisites;
 use leasehold_host::occupant::named;
-use leasehold_http::{HTTP_LISTEN, probe};
+use leasehold_http::{HTTP_LISTEN, cannot_listen, probe};
 use leasehold_mongodb::store::mongo::probe::UriSettings;
 use leasehold_mongodb::uri::{Treatment, UriNotice};
-use leasehold_status::directory::{DirectoryError, Examined, closed_root, examine, exposure};
+use leasehold_status::directory::{Examined, closed_root, examine, exposure};
 
 pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path) -> Vec<Check> {
     vec![
@@ -137,7 +137,7 @@ fn status_directory(directory: &Path) -> Check {
     let path = directory.display();
     let examined = match examine(directory) {
         Ok(examined) => examined,
-        Err(error) => return unusable(&error),
+        Err(error) => return Check::refused(name, error),
     };
     let detail = match examined {
         Examined::Full => {
@@ -184,21 +184,16 @@ fn status_directory(directory: &Path) -> Check {
     }
 }
 
-fn unusable(error: &DirectoryError) -> Check {
-    let remedy = error.remedy().unwrap_or_default();
-    Check::failed(Name::StatusDirectory, error.why(), remedy)
-}
-
 async fn port(config: &Config) -> Check {
     let name = Name::HttpPort;
     let Some(address) = config.http.listen else {
         return Check::skipped(name, "http.listen is empty: there are no endpoints");
     };
-    let error = match probe(address, HTTP_LISTEN) {
+    let error = match probe(address) {
         Ok(()) => return Check::ok(name, format!("{address} is free")),
         Err(error) => error,
     };
-    if error.source.kind() == io::ErrorKind::AddrInUse
+    if error.kind() == io::ErrorKind::AddrInUse
         && let Some(daemon) = daemon_at(address).await
         && daemon.lease == config.lease.name.as_str()
     {
@@ -207,7 +202,7 @@ async fn port(config: &Config) -> Check {
             format!("{address} is in use by a running leasehold of this lease: {identity}");
         return Check::ok(name, detail);
     }
-    Check::failed(name, format!("{address}: {}", error.why()), error.remedy())
+    Check::refused(name, cannot_listen(address, HTTP_LISTEN, &error))
 }
 
 /// The part of `/status` that identifies a daemon.
@@ -243,23 +238,6 @@ mod tests {
         assert_eq!(reached("0.0.0.0:9402"), "127.0.0.1:9402");
         assert_eq!(reached("[::]:9402"), "[::1]:9402");
         assert_eq!(reached("10.1.2.3:9402"), "10.1.2.3:9402");
-    }
-
-    #[test]
-    fn the_path_of_an_unusable_directory_is_shown_whole() {
-        let error = DirectoryError::Locked {
-            path: "/srv/St. Ives. Set it/orders".into(),
-            file: "daemon",
-            by: Vec::new(),
-        };
-        let detail = error.why();
-        assert!(
-            detail.contains("/srv/St. Ives. Set it/orders: "),
-            "{detail}"
-        );
-        let remedy = "Stop that process, or give each daemon a status.directory of its own";
-        let expected = Check::failed(Name::StatusDirectory, detail, remedy);
-        assert_eq!(unusable(&error), expected);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::ToolError;
 use leasehold_cli::answer;
+use leasehold_host::CommandError;
 use leasehold_host::duration::rounded_millis;
 pub(super) use leasehold_host::duration::shown;
 use leasehold_host::exit;
@@ -185,6 +185,11 @@ impl Check {
         Self::new(name, CheckResult::Failed, detail).remedied(remedy.into())
     }
 
+    /// Returns the check of something that a daemon could not use.
+    pub(super) fn refused(name: Name, error: CommandError) -> Self {
+        Self::failed(name, error.problem(), error.remedy.unwrap_or_default())
+    }
+
     fn remedied(mut self, remedy: String) -> Self {
         self.remedy = (!remedy.is_empty()).then_some(remedy);
         self
@@ -267,7 +272,7 @@ impl Report {
     }
 
     /// Adds checks of one group, and prints them unless the output is JSON.
-    pub(super) fn add(&mut self, checks: Vec<Check>) -> Result<(), ToolError> {
+    pub(super) fn add(&mut self, checks: Vec<Check>) -> Result<(), CommandError> {
         let printed = self.text(&checks);
         self.checks.extend(checks);
         match self.json {
@@ -294,7 +299,7 @@ impl Report {
     }
 
     /// Prints the summary, or everything as JSON, and returns the exit code.
-    pub(super) fn finish(self) -> Result<u8, ToolError> {
+    pub(super) fn finish(self) -> Result<u8, CommandError> {
         let worst = self.checks.iter().map(|check| check.outcome).max();
         let (result, code) = match worst {
             Some(CheckResult::Failed) => (CheckResult::Failed, exit::CHECK_FAILED),

@@ -8,8 +8,6 @@ use tracing::warn;
 
 use super::LocksError;
 use super::calls::{Calls, Reread, WriteResult};
-use crate::ToolError;
-use leasehold_cli::OutputError;
 use leasehold_cli::{answer, say};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim, ResourceName, Revision};
@@ -17,6 +15,7 @@ use leasehold_core::lock::{
     Ending, Entry, EntryState, EntryVersion, FoundLock, LockDocument, LockOperation, Observations,
     Observer,
 };
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_mongodb::store::Store as _;
 use leasehold_mongodb::store::mongo::lock::MongoLockStore;
@@ -35,7 +34,7 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    pub(super) async fn broken(&self, force: bool, confirmed: bool) -> Result<u8, ToolError> {
+    pub(super) async fn broken(&self, force: bool, confirmed: bool) -> Result<u8, CommandError> {
         let name = self.name;
         Ok(match self.read().await? {
             None => {
@@ -54,7 +53,7 @@ impl Target<'_> {
     }
 
     /// Grants a lock whose holders were removed from the document by hand.
-    async fn grant(&self, lock: &LockDocument) -> Result<u8, ToolError> {
+    async fn grant(&self, lock: &LockDocument) -> Result<u8, CommandError> {
         let operation = LockOperation::Evict {
             entries: Vec::new(),
             me: None,
@@ -66,7 +65,7 @@ impl Target<'_> {
     }
 
     /// Waits until some entries have expired, and removes them.
-    async fn silent(&self, first: LockDocument) -> Result<u8, ToolError> {
+    async fn silent(&self, first: LockDocument) -> Result<u8, CommandError> {
         let name = self.name;
         let mut observer = Observer::new(self.round_trip);
         say(&format!(
@@ -136,7 +135,7 @@ impl Target<'_> {
     }
 
     /// Removes all holders that were shown to the operator.
-    async fn forced(&self, lock: &LockDocument, confirmed: bool) -> Result<u8, ToolError> {
+    async fn forced(&self, lock: &LockDocument, confirmed: bool) -> Result<u8, CommandError> {
         let name = self.name;
         let claims: Vec<_> = lock.holders.iter().map(|entry| entry.claim).collect();
         let broken = named(lock, &claims);
@@ -162,7 +161,7 @@ impl Target<'_> {
         operation: LockOperation,
         claims: &[Claim],
         what: &str,
-    ) -> Result<u8, ToolError> {
+    ) -> Result<u8, CommandError> {
         let name = self.name;
         let send = || {
             let (store, operation) = (self.store.clone(), operation.clone());
@@ -250,7 +249,7 @@ fn observations(lock: &LockDocument) -> Vec<(Claim, Revision)> {
 }
 
 /// Returns true if the operator confirms. Without a terminal, nothing is confirmed.
-fn asked() -> Result<bool, ToolError> {
+fn asked() -> Result<bool, CommandError> {
     if !io::stdin().is_terminal() {
         say("not a terminal: pass --yes to confirm");
         return Ok(false);
@@ -260,7 +259,10 @@ fn asked() -> Result<bool, ToolError> {
     io::stdin()
         .lock()
         .read_line(&mut line)
-        .map_err(OutputError)?;
+        .map_err(CommandError::failed(
+            exit::CANNOT_TELL,
+            "read standard input",
+        ))?;
     Ok(line.trim() == "yes")
 }
 

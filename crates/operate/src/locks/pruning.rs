@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::LocksError;
 use super::calls::{Calls, Reread, WriteResult};
-use crate::ToolError;
 use leasehold_cli::{answer, say};
 use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_core::lock::{Ending, Entry, EntryVersion, FoundLock, LockDocument, LockOperation};
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_mongodb::store::Store as _;
 use leasehold_mongodb::store::mongo::lock::{MongoLockStore, MongoLocks};
@@ -17,7 +17,7 @@ pub(super) async fn run(
     locks: &MongoLocks,
     calls: &Calls<'_>,
     unused_for: Duration,
-) -> Result<u8, ToolError> {
+) -> Result<u8, CommandError> {
     let unused_millis = i64::try_from(unused_for.as_millis()).unwrap_or(i64::MAX);
     let mut pruned = false;
     for listed in calls.list().await? {
@@ -74,7 +74,7 @@ struct Idle<'a> {
 
 impl Idle<'_> {
     /// Returns true if the lock was pruned.
-    async fn prune(&self, document: LockDocument) -> Result<bool, ToolError> {
+    async fn prune(&self, document: LockDocument) -> Result<bool, CommandError> {
         if !document.holders.is_empty() {
             self.evict(&document).await?;
         }

@@ -11,10 +11,10 @@ use super::candidates::{candidates, names};
 use super::leases::{await_renewals, color};
 use super::observed::{Liveness, Observed, ObservedDocument, lease};
 use super::render::{self, Instant, because, renewed, short};
-use crate::ToolError;
 use crate::table::text;
 use leasehold_cli::answer;
 use leasehold_core::election::ResourceName;
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_mongodb::store::mongo::operators::{
     LeaseRecord, Present, RequestEffect, Scope, ViewEvent,
@@ -26,7 +26,7 @@ pub(super) async fn run(
     name: &ResourceName,
     observe: Duration,
     with_candidates: bool,
-) -> Result<u8, ToolError> {
+) -> Result<u8, CommandError> {
     let scope = Scope::One(name.clone());
     let mut view = session.collection.follow(scope.clone());
     let (entries, at) = session.listed(&mut view, "read the lease").await?;

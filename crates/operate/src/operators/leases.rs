@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::observed::Observed;
 use super::render::{self, HEADER, Instant};
 use super::{Session, say};
-use crate::ToolError;
 use crate::table::{Row, Style, text};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, LiveView, Scope, ViewEvent};
 
 /// Lists the leases once a renewal of each holder was seen, after `observe` at the latest.
-pub(super) async fn run(session: &Session, observe: Duration) -> Result<u8, ToolError> {
+pub(super) async fn run(session: &Session, observe: Duration) -> Result<u8, CommandError> {
     let mut view = session.collection.follow(Scope::Leases);
     let (entries, at) = session.listed(&mut view, "list the leases").await?;
     let mut observed = Observed::default();

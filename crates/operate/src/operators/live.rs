@@ -17,11 +17,11 @@ use super::Session;
 use super::leases::color;
 use super::observed::{Liveness, Observed, ObservedDocument, lease};
 use super::render::{self, HEADER, Instant};
-use crate::ToolError;
 use crate::table::{Row, Style, lines};
-use leasehold_cli::OutputError;
+use leasehold_cli::unwritable;
 use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
 use leasehold_mongodb::store::mongo::operators::{LiveView, Scope, ViewEvent};
@@ -31,8 +31,11 @@ const FRAME_MIN: Duration = Duration::from_millis(200);
 /// Maximum time between two frames, so that the times without a renewal advance.
 const FRAME_MAX: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(session: &Session) -> Result<Exit, ToolError> {
-    let mut stops = Stops::register().map_err(OutputError)?;
+pub(super) async fn run(session: &Session) -> Result<Exit, CommandError> {
+    let mut stops = Stops::register().map_err(CommandError::failed(
+        exit::CANNOT_TELL,
+        "register the signal handlers",
+    ))?;
     let mut view = session.collection.follow(Scope::Leases);
     let mut observed = Observed::default();
     // At the start an unreachable MongoDB is an error, as in other commands; later the command
@@ -51,7 +54,7 @@ pub(super) async fn run(session: &Session) -> Result<Exit, ToolError> {
     tokio::select! {
         ended = ended => match ended {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit::DONE.into()),
-            ended => ended.map_err(|error| OutputError(error).into()),
+            ended => ended.map_err(unwritable),
         },
         stop = stops.next() => Ok(stop.into()),
         () = output_closed() => Ok(exit::DONE.into()),

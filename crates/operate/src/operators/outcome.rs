@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::ToolError;
 use leasehold_cli::answer;
 use leasehold_core::election::{ResourceName, Token};
+use leasehold_host::CommandError;
 
 /// The answer of a command that writes to a lease.
 pub(super) struct CommandOutcome {
@@ -61,7 +61,7 @@ impl CommandOutcome {
         session: &Session,
         name: &ResourceName,
         action: &str,
-    ) -> Result<u8, ToolError> {
+    ) -> Result<u8, CommandError> {
         let text = match session.json {
             true => format!("{}\n", self.object(name, action)),
             false => format!("lease {name}: {}\n", self.message),

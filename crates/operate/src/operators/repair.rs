@@ -9,9 +9,9 @@ use tracing::warn;
 use super::observed::{Observed, lease as lease_in};
 use super::outcome::CommandOutcome;
 use super::{Author, OperatorError, Session, say};
-use crate::ToolError;
 use leasehold_clock as clock;
 use leasehold_core::election::{LEASE_DURATION_MIN, ResourceName, Revision, Timings, Token};
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::mongo::operators::{
@@ -29,7 +29,7 @@ pub(super) async fn run(
     at_least: Token,
     create: bool,
     author: Author,
-) -> Result<u8, ToolError> {
+) -> Result<u8, CommandError> {
     let mut view = session.collection.follow(Scope::One(name.clone()));
     let (entries, at) = session.listed(&mut view, DOING).await?;
     let action = |kind| OperatorAction {

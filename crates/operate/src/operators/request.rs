@@ -18,10 +18,10 @@ use super::candidates::{ANSWER_MAX, candidates, names};
 use super::observed::{Observed, lease};
 use super::outcome::CommandOutcome;
 use super::render::short;
-use super::{Author, OperatorError, OperatorRequest, RequestArgs, Session, say};
-use crate::ToolError;
+use super::{Author, OperatorError, OperatorRequest, RequestArgs, Session, say, system};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::randomness::KernelRandomness;
@@ -57,8 +57,8 @@ pub(super) enum News<'a> {
 /// The receiver of [`News`].
 pub(super) type Listener<'a> = &'a (dyn Fn(News<'_>) + Sync);
 
-pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, ToolError> {
-    let mut stops = Stops::register().map_err(OperatorError::System)?;
+pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, CommandError> {
+    let mut stops = Stops::register().map_err(system("register the signal handlers"))?;
     let (name, kind) = (args.name.clone(), args.kind.clone());
     let (stage, reached) = watch::channel(Stage::Deciding);
     let listener = |news: News<'_>| match news {

@@ -19,15 +19,14 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-pub(super) use self::access::TokenError;
 use self::access::VisitorAccess;
 pub use self::arguments::WebArgs;
 use self::board::{Link, Snapshot};
 use self::site::Web;
-use super::{OperatorError, Session};
-use crate::ToolError;
+use super::{Session, system};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_http::{AddressSetting, Bound};
@@ -41,16 +40,16 @@ const CHECK: Duration = Duration::from_secs(1);
 /// Maximum time for the last events at the exit.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, ToolError> {
-    let mut stops = Stops::register().map_err(OperatorError::System)?;
+pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, CommandError> {
+    let mut stops = Stops::register().map_err(system("register the signal handlers"))?;
     let setting = AddressSetting {
         name: "--listen",
         instead: "",
     };
-    let bound = Bound::new(args.listen, setting, STREAMS_MAX).map_err(OperatorError::Bind)?;
+    let bound = Bound::new(args.listen, setting, STREAMS_MAX)?;
     let address = bound.address();
     let access = VisitorAccess::new(args.token_file.clone(), address.port()).await;
-    let access = access.map_err(OperatorError::Token)?;
+    let access = access.map_err(CommandError::failed(exit::CONFIGURATION, "use the token"))?;
     let actions_by = args.actions_by();
     let kind = match actions_by {
         Some(_) => "with actions",
@@ -66,7 +65,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, ToolEr
         () = follow(&session.collection, &board) => {}
         served = &mut serving => {
             let Err(error) = served;
-            return Err(OperatorError::System(error).into());
+            return Err(system("serve HTTP")(error));
         }
         stop = stops.next() => {
             info!(signal = %stop, "stop signal received");

@@ -123,7 +123,7 @@ mod tests {
         fs::write(&elsewhere, text.unwrap()).unwrap();
         symlink(&elsewhere, &file).unwrap();
         let why = directory.deployment().unwrap_err().to_string();
-        assert_eq!(why, "it is a symbolic link. Remove it");
+        assert_eq!(why, "it is a symbolic link; to fix: remove it");
         fs::write(&elsewhere, "precious").unwrap();
         fs::remove_file(&file).unwrap();
         let made = std::process::Command::new("mkfifo").arg(&file).status();

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
-use super::{DAEMON_FILE, DirectoryError, place, user_root};
+use super::{DAEMON_FILE, cannot_create, cannot_write, place, user_root};
 use leasehold_core::election::ResourceName;
+use leasehold_host::CommandError;
 use leasehold_host::occupant::{self, Occupant};
 
 /// A usable status directory.
@@ -29,9 +30,9 @@ pub enum Examined {
 /// Examines a directory.
 ///
 /// # Errors
-/// [`DirectoryError`] if a daemon could not create it or write in it.
-pub fn examine(path: &Path) -> Result<Examined, DirectoryError> {
-    place::refuse_planted_links(path).map_err(DirectoryError::making(path))?;
+/// If a daemon could not create it or write in it.
+pub fn examine(path: &Path) -> Result<Examined, CommandError> {
+    place::refuse_planted_links(path).map_err(cannot_create(path))?;
     let existing = path
         .ancestors()
         .filter(|part| !part.as_os_str().is_empty())
@@ -44,8 +45,8 @@ pub fn examine(path: &Path) -> Result<Examined, DirectoryError> {
         Err(error) => Err(error),
     };
     match usable {
-        Err(source) if missing => Err(DirectoryError::making(path)(source)),
-        Err(source) => Err(DirectoryError::writing(path, DAEMON_FILE)(source)),
+        Err(source) if missing => Err(cannot_create(path)(source)),
+        Err(source) => Err(cannot_write(path, DAEMON_FILE)(source)),
         Ok(()) if missing => Ok(Examined::Missing(existing.to_owned())),
         Ok(()) if statvfs(path).is_ok_and(|disk| disk.f_bavail == 0 && disk.f_blocks > 0) => {
             Ok(Examined::Full)

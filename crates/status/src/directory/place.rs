@@ -59,7 +59,7 @@ pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
     });
     match planted {
         Some(link) => Err(io::Error::other(format!(
-            "{} is a symbolic link of another user. Remove it, or name the directory that it leads to",
+            "{} is a symbolic link of another user; to fix: remove it, or name the directory that it leads to",
             link.display()
         ))),
         None => Ok(()),
@@ -87,7 +87,9 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(OpenOptions::new().read(true), path)?;
     if !is_ours(file.metadata()?.uid()) {
-        return Err(io::Error::other("it belongs to another user. Remove it"));
+        return Err(io::Error::other(
+            "it belongs to another user; to fix: remove it",
+        ));
     }
     read_whole(file, bytes_max)
 }
@@ -202,7 +204,7 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 
 /// Returns the error for a foreign file under one of our names.
 fn in_the_way(what: &str) -> io::Error {
-    io::Error::other(format!("it is {what}. Remove it"))
+    io::Error::other(format!("it is {what}; to fix: remove it"))
 }
 
 /// Returns the reason why users other than this one and root could replace the files in a

@@ -59,8 +59,8 @@ mod tests {
     use std::process::{Child as Started, Command};
 
     use super::*;
-    use crate::directory::tests::{claim, orders, token};
-    use crate::directory::{CLAIM_FILE, DirectoryError, RecoveredState, StatusDirectory};
+    use crate::directory::tests::{claim, is_locked, orders, token};
+    use crate::directory::{CLAIM_FILE, RecoveredState, StatusDirectory};
     use leasehold_guard::claim_share::{ClaimPlace, ClaimShare, PLACES_BEGIN};
     use leasehold_guard::survivors::ProcessId;
 
@@ -91,7 +91,7 @@ mod tests {
     fn open(path: &Path, patience: Duration) -> (StatusDirectory, RecoveredState) {
         loop {
             match StatusDirectory::open_after(path, &orders(), patience, |_| {}) {
-                Err(DirectoryError::Locked { .. }) => std::thread::yield_now(),
+                Err(error) if is_locked(&error) => std::thread::yield_now(),
                 opened => return opened.unwrap(),
             }
         }

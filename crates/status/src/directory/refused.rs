@@ -1,133 +1,53 @@
-//! Errors of a status directory, with their remedies.
+//! Errors of a status directory, which are configuration errors (exit 78), with their remedies.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use leasehold_host::cause::cause;
-use leasehold_host::occupant::{self, Occupant, named};
+use leasehold_host::occupant::{self, named};
+use leasehold_host::{CommandError, exit};
 
-/// A status directory that cannot be used, which is a configuration error (exit 78).
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DirectoryError {
-    /// The directory cannot be created.
-    Make {
-        /// The directory.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// A file in the directory cannot be written.
-    Write {
-        /// The directory.
-        path: PathBuf,
-        /// The file in it.
-        file: &'static str,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Another process has locked the directory.
-    Locked {
-        /// The directory.
-        path: PathBuf,
-        /// The file in it.
-        file: &'static str,
-        /// The processes that have the file open, as far as they are visible.
-        by: Vec<Occupant>,
-    },
-}
-
-impl fmt::Display for DirectoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.remedy() {
-            Some(remedy) => write!(f, "{}. {remedy}", self.why()),
-            None => f.write_str(&self.why()),
-        }
+/// Returns a converter for errors with the directory itself.
+pub(super) fn cannot_create(directory: &Path) -> impl Fn(io::Error) -> CommandError {
+    move |error| {
+        let what = format!("cannot create status directory {}", directory.display());
+        let remedy = "set status.directory to a place where this user may write";
+        refused(what, &error, remedy)
     }
 }
 
-impl DirectoryError {
-    /// Returns the operation that failed, and the cause.
-    pub fn why(&self) -> String {
-        match self {
-            Self::Make { path, source } => {
-                let path = path.display();
-                format!("cannot create status directory {path}: {}", cause(source))
-            }
-            Self::Write { path, file, source } => {
-                let path = path.display();
-                format!(
-                    "cannot write {file} in status directory {path}: {}",
-                    cause(source)
-                )
-            }
-            Self::Locked { path, file, by } => {
-                let (path, by) = (path.display(), named(by));
-                format!("cannot lock {file} in status directory {path}: {by} has locked it")
-            }
-        }
-    }
-
-    /// Returns the remedy; `None` if the cause contains it.
-    pub fn remedy(&self) -> Option<&'static str> {
-        match self {
-            Self::Make { .. } => Some("Set status.directory to a place where this user may write"),
-            Self::Locked { .. } => {
-                Some("Stop that process, or give each daemon a status.directory of its own")
-            }
-            // An error message of our own already contains the remedy.
-            Self::Write { source, .. } if source.get_ref().is_some() => None,
-            Self::Write { source, .. } => Some(match source.kind() {
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Make room there",
-                ErrorKind::ReadOnlyFilesystem => {
-                    "Set status.directory to a place that can be written"
-                }
-                _ => "This user must be able to create files there",
-            }),
-        }
-    }
-
-    /// Returns a converter for errors with a file of the directory.
-    pub(super) fn writing(directory: &Path, file: &'static str) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Write {
-            path: directory.to_owned(),
-            file,
-            source,
-        }
-    }
-
-    /// Returns a converter for errors with the directory itself.
-    pub(super) fn making(directory: &Path) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Make {
-            path: directory.to_owned(),
-            source,
-        }
-    }
-
-    /// Adds the processes that have locked the file.
-    pub(super) fn identified(self) -> Self {
-        match self {
-            Self::Locked { path, file, by: _ } => Self::Locked {
-                by: occupant::of_file(&path.join(file)),
-                path,
-                file,
-            },
-            other => other,
-        }
-    }
-}
-
-impl From<DirectoryError> for io::Error {
-    fn from(error: DirectoryError) -> Self {
-        let kind = match &error {
-            DirectoryError::Make { source, .. } | DirectoryError::Write { source, .. } => {
-                source.kind()
-            }
-            DirectoryError::Locked { .. } => ErrorKind::ResourceBusy,
+/// Returns a converter for errors with a file of the directory.
+pub(super) fn cannot_write(directory: &Path, file: &str) -> impl Fn(io::Error) -> CommandError {
+    move |error| {
+        let directory = directory.display();
+        let what = format!("cannot write {file} in status directory {directory}");
+        let remedy = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
+            ErrorKind::ReadOnlyFilesystem => "set status.directory to a place that can be written",
+            _ => "let this user create files there",
         };
-        Self::new(kind, error)
+        refused(what, &error, remedy)
     }
+}
+
+fn refused(what: String, error: &io::Error, remedy: &str) -> CommandError {
+    let refused = CommandError::new(exit::CONFIGURATION, what).because(cause(error));
+    // An error message of our own contains a remedy.
+    match error.get_ref() {
+        Some(_) => refused,
+        None => refused.to_fix(remedy),
+    }
+}
+
+/// Returns the error for a file that another process has locked, with the processes that have the
+/// file open, as far as they are visible.
+pub(super) fn locked(directory: &Path, file: &str) -> CommandError {
+    let by = named(&occupant::of_file(&directory.join(file)));
+    let directory = directory.display();
+    let what = format!("cannot lock {file} in status directory {directory}");
+    CommandError::new(exit::CONFIGURATION, what)
+        .because(format!("{by} has locked it"))
+        .to_fix("stop that process, or give each daemon a status.directory of its own")
 }
 
 #[cfg(test)]
@@ -136,45 +56,28 @@ mod tests {
 
     #[test]
     fn the_file_the_cause_and_the_remedy_are_named() {
-        let said = |source: io::Error| {
-            let error =
-                DirectoryError::writing(Path::new("/run/leasehold/orders"), "claim")(source);
-            error.to_string()
-        };
         let cannot = "cannot write claim in status directory /run/leasehold/orders: ";
-        for (source, expected) in [
+        for (error, expected) in [
             (
                 ErrorKind::PermissionDenied.into(),
-                "permission denied. This user must be able to create files there",
+                "permission denied; to fix: let this user create files there",
             ),
             (
                 ErrorKind::StorageFull.into(),
-                "no storage space. Make room there",
+                "no storage space; to fix: make room there",
             ),
             (
                 ErrorKind::ReadOnlyFilesystem.into(),
-                "read-only filesystem or storage medium. Set status.directory to a place that can \
-                 be written",
+                "read-only filesystem or storage medium; to fix: set status.directory to a place \
+                 that can be written",
             ),
             (
-                io::Error::other("it is a FIFO: remove it"),
-                "it is a FIFO: remove it",
+                io::Error::other("it is a FIFO; to fix: remove it"),
+                "it is a FIFO; to fix: remove it",
             ),
         ] {
-            assert_eq!(said(source), format!("{cannot}{expected}"));
+            let refused = cannot_write(Path::new("/run/leasehold/orders"), "claim")(error);
+            assert_eq!(refused.to_string(), format!("{cannot}{expected}"));
         }
-    }
-
-    #[test]
-    fn the_process_using_the_directory_is_named_among_other_errors() {
-        let error = DirectoryError::Locked {
-            path: "/run/leasehold/orders".into(),
-            file: "daemon",
-            by: Vec::new(),
-        };
-        let said = error.to_string();
-        let error = io::Error::from(error);
-        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
-        assert_eq!(error.to_string(), said);
     }
 }

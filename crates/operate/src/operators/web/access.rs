@@ -41,7 +41,7 @@ const OTHERS: u32 = 0o007;
 /// The visitors' token cannot be used, which is a configuration error (exit 78).
 #[derive(Debug, thiserror::Error)]
 #[error("--token-file {}: {why}", path.display())]
-pub struct TokenError {
+pub(super) struct TokenError {
     path: PathBuf,
     why: String,
 }

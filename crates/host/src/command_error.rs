@@ -1,0 +1,110 @@
+//! The reason why a command failed, in the parts in which it is printed.
+
+use std::error::Error;
+use std::fmt;
+
+use leasehold_guard::prerequisites::MissingPrerequisite;
+
+use crate::exit;
+
+/// Reason why a command failed, with its exit code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandError {
+    /// Exit code of the command.
+    pub exit: u8,
+    /// The failed operation, or the wrong state.
+    pub what: String,
+    /// The cause, unless `what` contains it.
+    pub cause: Option<String>,
+    /// The remedy, unless the cause contains it.
+    pub remedy: Option<String>,
+}
+
+impl CommandError {
+    /// Creates an error without a cause or a remedy.
+    pub fn new(exit: u8, what: impl Into<String>) -> Self {
+        Self {
+            exit,
+            what: what.into(),
+            cause: None,
+            remedy: None,
+        }
+    }
+
+    /// Returns a converter for the cause of a failed operation, such as "start the event loop".
+    pub fn failed<E: Into<Box<dyn Error + Send + Sync>>>(
+        exit: u8,
+        operation: &str,
+    ) -> impl Fn(E) -> Self + use<E> {
+        let what = format!("cannot {operation}");
+        move |error| Self::new(exit, what.as_str()).because(chain(&*error.into()))
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(mut self, cause: impl Into<String>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// Adds the remedy.
+    #[must_use]
+    pub fn to_fix(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Returns the error without its remedy.
+    pub fn problem(&self) -> String {
+        match &self.cause {
+            Some(cause) => format!("{}: {cause}", self.what),
+            None => self.what.clone(),
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem())?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "; to fix: {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for CommandError {}
+
+impl From<MissingPrerequisite> for CommandError {
+    fn from(missing: MissingPrerequisite) -> Self {
+        Self::new(exit::SYSTEM, missing.to_string())
+    }
+}
+
+/// Returns an error and its sources on one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn the_operation_the_cause_and_the_remedy_are_on_one_line() {
+        let error = CommandError::failed(1, "write a")(io::Error::other("disk full"));
+        assert_eq!(error.to_string(), "cannot write a: disk full");
+        let error = error.to_fix("make room");
+        assert_eq!(error.problem(), "cannot write a: disk full");
+        let expected = "cannot write a: disk full; to fix: make room";
+        assert_eq!(error.to_string(), expected);
+    }
+}
