@@ -41,6 +41,7 @@ use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Workload, WorkloadEvent};
 use super::{CommandError, trace};
 use crate::admin::{Admin, AdminState, Bound, Streams};
+use crate::cli::store_options::stopping;
 use crate::clock;
 use crate::config::{Config, Contended, OnExit, Sources};
 use crate::election::{Input, Status, Token};
@@ -210,7 +211,8 @@ impl PreparedDaemon {
             store_error: store_error.clone(),
             deployment: prepared.deployment(),
         };
-        let (orders, ordered) = supervises.then(Orders::channel).unzip();
+        let orders = || Orders::channel(stopping(&config.workload));
+        let (orders, desired) = supervises.then(orders).unzip();
         let workload = Workload::start(
             &plan,
             &config,
@@ -218,7 +220,7 @@ impl PreparedDaemon {
             directory
                 .lock_handle()
                 .map_err(system("share the lock of the status directory"))?,
-            ordered,
+            desired,
             (&inputs, &timings),
             &metrics,
         );

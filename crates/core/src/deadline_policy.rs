@@ -10,7 +10,7 @@ use std::time::Duration;
 
 #[cfg(proof)]
 use crate::election::mutation::planted;
-use crate::election::{BootTime, Timings};
+use crate::election::{BootTime, OrderKind, Timings};
 
 /// Deadlines of a workload under an authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,21 +58,58 @@ pub struct Stop {
     pub kill_at: BootTime,
 }
 
-/// The complete desired state of CMD, so that only the newest order counts.
+/// The complete desired state of a workload under one authority, so that only the newest counts.
+/// The orders of an election change it on its way to the guard; a stop, a loss and a kill are never
+/// revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Order {
-    /// Deadlines of CMD.
+pub struct DesiredState {
+    /// Deadlines of the workload.
     pub terms: Terms,
-    /// The graceful stop, if requested.
+    /// The stop, if requested or because of a loss.
     pub stop: Option<Stop>,
-    /// True if CMD must be killed now.
+    /// True if the workload must be killed now.
     pub kill: bool,
+    /// True after a loss of authority, which no renewal revokes. Its guard only receives the stop.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub lost: bool,
 }
 
-impl Order {
-    /// Returns the order with a stop. An earlier stop keeps its deadline: a loss of leadership
-    /// while CMD stops does not give it more time than it had.
+impl DesiredState {
+    /// Returns the state of a workload that runs with these deadlines.
+    pub fn run(terms: Terms) -> Self {
+        Self {
+            terms,
+            stop: None,
+            kill: false,
+            lost: false,
+        }
+    }
+
+    /// Returns the state after an order for the same authority. A stop on request is `graceful`.
+    #[must_use]
+    pub fn ordered(self, kind: OrderKind, graceful: Stop) -> Self {
+        match kind {
+            OrderKind::Start(terms) | OrderKind::Extend(terms) => self.extended(terms),
+            OrderKind::Stop => self.stopped(graceful),
+            OrderKind::Lost { kill_at } => self.lost(Stop {
+                kill_at,
+                ..graceful
+            }),
+        }
+    }
+
+    /// Returns the state after a renewal.
+    #[must_use]
+    pub fn extended(self, terms: Terms) -> Self {
+        match self.lost {
+            true => self,
+            false => Self { terms, ..self },
+        }
+    }
+
+    /// Returns the state with a stop. An earlier stop keeps its deadline: a loss of authority while
+    /// the workload stops does not give the workload more time.
     #[must_use]
     pub fn stopped(self, stop: Stop) -> Self {
         let kill_at = (self.stop).map_or(stop.kill_at, |before| before.kill_at.min(stop.kill_at));
@@ -80,6 +117,44 @@ impl Order {
             stop: Some(Stop { kill_at, ..stop }),
             ..self
         }
+    }
+
+    /// Returns the state after a loss of authority.
+    #[must_use]
+    pub fn lost(self, stop: Stop) -> Self {
+        Self {
+            lost: true,
+            ..self.stopped(stop)
+        }
+    }
+
+    /// Returns the state with a kill.
+    #[must_use]
+    pub fn killed(self) -> Self {
+        Self { kill: true, ..self }
+    }
+
+    /// Returns the state with everything that `newer` adds to it.
+    #[must_use]
+    pub fn merged(self, newer: Self) -> Self {
+        let extended = self.extended(newer.terms);
+        let stopped = newer.stop.map_or(extended, |stop| extended.stopped(stop));
+        Self {
+            kill: self.kill || newer.kill,
+            lost: self.lost || newer.lost,
+            ..stopped
+        }
+    }
+
+    /// Returns true if the workload is not asked to end.
+    pub fn runs(&self) -> bool {
+        self.stop.is_none() && !self.kill
+    }
+
+    /// Returns the latest instant at which all remaining processes are killed.
+    pub fn kill_at(&self) -> BootTime {
+        let kill_at = self.terms.kill_at;
+        self.stop.map_or(kill_at, |stop| stop.kill_at.min(kill_at))
     }
 }
 
@@ -109,8 +184,8 @@ pub struct Leftovers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Input {
-    /// A new order from the daemon.
-    Order(Order),
+    /// A new desired state from the daemon.
+    Order(DesiredState),
     /// The daemon has exited.
     Closed,
     /// The process that was started as CMD has exited; descendants may remain.
@@ -140,7 +215,7 @@ pub enum Action {
 /// The deadline policy for one CMD under one claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DeadlinePolicy {
-    order: Order,
+    desired: DesiredState,
     stop_signal: i32,
     scope: StopScope,
     leftovers: Leftovers,
@@ -169,11 +244,7 @@ impl DeadlinePolicy {
     /// Creates the policy. CMD gets `stop_signal` at its deadline, or when its daemon has exited.
     pub fn new(terms: Terms, stop_signal: i32) -> Self {
         Self {
-            order: Order {
-                terms,
-                stop: None,
-                kill: false,
-            },
+            desired: DesiredState::run(terms),
             stop_signal,
             scope: StopScope::Group,
             leftovers: Leftovers {
@@ -207,7 +278,7 @@ impl DeadlinePolicy {
     /// Records an input, and decides on [`Input::Time`].
     pub fn handle(&mut self, now: BootTime, input: Input) {
         match input {
-            Input::Order(order) => self.accept(order),
+            Input::Order(desired) => self.accept(desired),
             Input::Closed => self.closed = true,
             Input::LeaderEnded => {
                 if self.phase == Phase::Running {
@@ -232,7 +303,7 @@ impl DeadlinePolicy {
             Phase::Done => None,
             Phase::New => Some(BootTime::default()),
             Phase::Running | Phase::LeaderEnded => {
-                let expiry = (!self.expired).then_some(self.order.terms.valid_until);
+                let expiry = (!self.expired).then_some(self.desired.terms.valid_until);
                 let kill = (!self.killed).then(|| self.kill_at());
                 let left_behind = self.left_behind_at.filter(|_| !self.stop_requested());
                 expiry.into_iter().chain(kill).chain(left_behind).min()
@@ -259,7 +330,7 @@ impl DeadlinePolicy {
 
     /// Returns the end of authority, as far as known.
     pub fn valid_until(&self) -> BootTime {
-        self.order.terms.valid_until
+        self.desired.terms.valid_until
     }
 
     /// Returns true if the deadline has passed. No later order can then extend this claim.
@@ -267,18 +338,16 @@ impl DeadlinePolicy {
         self.expired
     }
 
-    fn accept(&mut self, order: Order) {
-        let Order { terms, stop, kill } = order;
-        if !self.expired || planted!(DeadlineRevived) {
-            self.order.terms = terms;
+    fn accept(&mut self, newer: DesiredState) {
+        let before = self.desired.terms;
+        self.desired = self.desired.merged(newer);
+        if self.expired && !planted!(DeadlineRevived) {
+            self.desired.terms = before;
         }
-        // A stop is never revoked, because CMD may already have received the signal.
-        self.order.stop = stop.or(self.order.stop);
-        self.order.kill |= kill;
     }
 
     fn judge(&mut self, now: BootTime) {
-        if now >= self.order.terms.valid_until {
+        if now >= self.desired.terms.valid_until {
             self.expired = true;
         }
         match self.phase {
@@ -296,7 +365,7 @@ impl DeadlinePolicy {
                 self.action = Some(Action::Start);
             }
             Phase::Running | Phase::LeaderEnded => {
-                if self.order.kill || now >= self.kill_at() {
+                if self.desired.kill || now >= self.kill_at() {
                     if !self.killed {
                         self.killed = true;
                         self.action = Some(Action::Kill);
@@ -318,7 +387,7 @@ impl DeadlinePolicy {
     }
 
     fn unwanted(&self) -> bool {
-        self.closed || self.order.stop.is_some() || self.order.kill
+        self.closed || !self.desired.runs()
     }
 
     fn must_end(&self) -> bool {
@@ -340,16 +409,14 @@ impl DeadlinePolicy {
     }
 
     fn signal(&self) -> i32 {
-        self.order.stop.map_or(self.stop_signal, |stop| stop.signal)
+        let stop = self.desired.stop;
+        stop.map_or(self.stop_signal, |stop| stop.signal)
     }
 
     fn kill_at(&self) -> BootTime {
-        let stop = self.order.stop.map(|stop| stop.kill_at);
+        let kill_at = self.desired.kill_at();
         let left_behind = self.left_behind_at.map(|at| at + self.leftovers.grace);
-        [stop, left_behind]
-            .into_iter()
-            .flatten()
-            .fold(self.order.terms.kill_at, BootTime::min)
+        left_behind.map_or(kill_at, |at| at.min(kill_at))
     }
 }
 

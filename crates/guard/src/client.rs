@@ -38,7 +38,6 @@ use super::wire::{
 };
 use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
-use leasehold_core::deadline_policy::Order;
 use leasehold_core::election::BootTime;
 
 /// How long after the deadline the guard may take to report that it killed CMD. After that the
@@ -68,11 +67,11 @@ pub(super) struct GuardClient {
     progress: watch::Sender<CommandProgress>,
     terminal: Option<Terminal>,
     continued: Option<Continued>,
-    /// The state to send to the guard: the newest order, and a signal to relay.
-    order: ToGuard,
+    /// The record to send to the guard: the desired state of CMD, and a signal to relay.
+    wanted: ToGuard,
     /// Counter of the signals that the handle has asked to relay.
     relays_asked: u32,
-    /// True if the order has not been sent yet.
+    /// True if `wanted` has not been sent yet.
     unsent: bool,
     /// True if the guard has closed its end of the socket.
     deaf: bool,
@@ -105,7 +104,7 @@ impl GuardClient {
         #[allow(deprecated)]
         let ended = AsyncFd::new(ended)?;
         let continued = terminal.as_ref().map(|_| Continued::listen()).transpose()?;
-        let order = *orders.borrow();
+        let wanted = *orders.borrow();
         Ok(Self {
             // In tokio, sockets that preserve record boundaries are datagram sockets.
             socket: UnixDatagram::from_std(StdUnixDatagram::from(socket))?,
@@ -117,7 +116,7 @@ impl GuardClient {
             progress,
             terminal,
             continued,
-            order,
+            wanted,
             relays_asked: 0,
             unsent: false,
             deaf: false,
@@ -156,7 +155,7 @@ impl GuardClient {
                 _ = self.ended.readable() => break,
                 changed = self.orders.changed(), if handles => {
                     handles = changed.is_ok();
-                    self.apply_newest_order(handles);
+                    self.apply_newest(handles);
                 }
                 _ = self.socket.writable(), if self.unsent => self.send(),
             }
@@ -200,36 +199,40 @@ impl GuardClient {
         (self.report).is_some_and(|report| report.stage == CommandStage::Gone)
     }
 
-    /// Takes over the newest order. CMD is killed once all handles are dropped.
-    fn apply_newest_order(&mut self, handles: bool) {
+    /// Takes over the newest desired state. CMD is killed once all handles are dropped.
+    fn apply_newest(&mut self, handles: bool) {
         let newest = *self.orders.borrow_and_update();
-        self.order.order = newest.order;
-        self.order.order.kill |= !handles;
+        self.wanted.desired = newest.desired;
+        self.wanted.desired.kill |= !handles;
         if newest.relays != self.relays_asked {
             self.relays_asked = newest.relays;
-            self.order.relay = newest.relay;
-            self.order.relays = self.order.relays.wrapping_add(1);
+            self.relay(newest.relay);
         }
-        if self.order.order.kill && self.kill_since.is_none() {
+        if self.wanted.desired.kill && self.kill_since.is_none() {
             self.kill_since = Some(leasehold_clock::boot_now());
         }
         self.unsent = true;
         self.send();
     }
 
-    /// Sends the newest order if there is room. Never waits: an unsent order is replaced by the
+    fn relay(&mut self, signal: i32) {
+        self.wanted.relay = signal;
+        self.wanted.relays = self.wanted.relays.wrapping_add(1);
+    }
+
+    /// Sends the newest record if there is room. Never waits: an unsent record is replaced by the
     /// next one.
     fn send(&mut self) {
-        let (socket, order) = (&self.socket, &self.order);
+        let (socket, wanted) = (&self.socket, &self.wanted);
         let sent = socket.try_io(tokio::io::Interest::WRITABLE, || {
-            match post(socket.as_fd(), order)? {
+            match post(socket.as_fd(), wanted)? {
                 true => Ok(()),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             }
         });
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // The order was sent, or the guard has exited; the pidfd reports that.
+            // The record was sent, or the guard has exited; the pidfd reports that.
             Ok(()) | Err(_) => self.unsent = false,
         }
     }
@@ -338,8 +341,7 @@ impl GuardClient {
             terminal.give(leader.pid());
         }
         if ours || report.stopped == SIGTSTP {
-            self.order.relay = SIGCONT;
-            self.order.relays = self.order.relays.wrapping_add(1);
+            self.relay(SIGCONT);
             self.unsent = true;
             self.send();
         }
@@ -351,10 +353,9 @@ impl GuardClient {
         if killed || self.is_gone() || self.guard_killed {
             return None;
         }
-        let Order { terms, stop, .. } = self.order.order;
-        let stop = stop.map(|stop| stop.kill_at);
-        let due = [stop, self.kill_since].into_iter().flatten();
-        Some(due.fold(terms.kill_at, BootTime::min) + GUARD_LATE_MAX)
+        let kill_at = self.wanted.desired.kill_at();
+        let due = self.kill_since.map_or(kill_at, |at| at.min(kill_at));
+        Some(due + GUARD_LATE_MAX)
     }
 
     fn kill_guard_if_late(&mut self) {

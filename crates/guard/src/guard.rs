@@ -248,7 +248,7 @@ impl Guard {
             match take::<ToGuard>(self.daemon.as_fd()) {
                 Received::Record(record) => {
                     self.policy
-                        .handle(leasehold_clock::boot_now(), Input::Order(record.order));
+                        .handle(leasehold_clock::boot_now(), Input::Order(record.desired));
                     if record.relays != self.relays {
                         self.relays = record.relays;
                         self.relay(record.relay);

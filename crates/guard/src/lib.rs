@@ -69,10 +69,11 @@ use self::orphans::WaitedFor;
 use self::terminal::Terminal;
 use self::wire::{GuardBegin, GuardStart, ToGuard};
 use leasehold_clock::BootTimer;
-use leasehold_core::deadline_policy::Stop;
 use leasehold_core::election::BootTime;
 
-pub use leasehold_core::deadline_policy::{Action, Input, Leftovers, StopScope, Terms};
+pub use leasehold_core::deadline_policy::{
+    Action, DesiredState, Input, Leftovers, Stop, StopScope, Terms,
+};
 pub use observed::{PolicyObserver, Watched};
 pub use orphans::Orphans;
 pub use progress::{CommandEnd, CommandProgress, Termination};
@@ -425,20 +426,25 @@ impl GuardedCommand {
         (workload, publish)
     }
 
-    /// Returns the newest order to the guard. For tests of code that gives orders.
-    #[cfg(any(test, feature = "stand-in"))]
-    pub fn order(&self) -> leasehold_core::deadline_policy::Order {
-        self.orders.borrow().order
-    }
-
     /// Returns the process id of the guard.
     pub fn guard(&self) -> u32 {
         self.guard
     }
 
-    /// Moves the deadline after a renewal. Never waits; the newest terms win.
+    /// Returns the newest desired state of CMD.
+    pub fn desired(&self) -> DesiredState {
+        self.orders.borrow().desired
+    }
+
+    /// Changes the desired state of CMD. Never waits; only the newest state counts.
+    pub fn update(&self, newer: impl FnOnce(DesiredState) -> DesiredState) {
+        self.orders
+            .send_modify(|wanted| wanted.desired = newer(wanted.desired));
+    }
+
+    /// Moves the deadline after a renewal.
     pub fn extend(&self, terms: Terms) {
-        self.orders.send_modify(|wanted| wanted.order.terms = terms);
+        self.update(|desired| desired.extended(terms));
     }
 
     /// Asks CMD to end with `signal`. CMD is killed at `kill_at`, or at the deadline if that comes
@@ -446,13 +452,12 @@ impl GuardedCommand {
     /// kill times applies.
     pub fn stop(&self, signal: i32, kill_at: BootTime) {
         let stop = Stop { signal, kill_at };
-        self.orders
-            .send_modify(|wanted| wanted.order = wanted.order.stopped(stop));
+        self.update(|desired| desired.stopped(stop));
     }
 
     /// Kills CMD now.
     pub fn kill(&self) {
-        self.orders.send_modify(|wanted| wanted.order.kill = true);
+        self.update(DesiredState::killed);
     }
 
     /// Relays a signal to CMD's first process, SIGCONT to all. If several are sent faster than the

@@ -21,8 +21,8 @@ use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
 use leasehold_guard::claim_share::ClaimShare;
 use leasehold_guard::{
-    Command, CommandEnd, CommandProgress, GuardedCommand, StandbyGuard, StopScope, Termination,
-    Terms,
+    Command, CommandEnd, CommandProgress, DesiredState, GuardedCommand, StandbyGuard, Stop,
+    StopScope, Termination, Terms,
 };
 use leasehold_host::exit;
 
@@ -52,6 +52,16 @@ pub struct StopMethod {
     pub grace: Duration,
     /// Time that descendants have to end by themselves after the command has exited.
     pub linger: Duration,
+}
+
+impl StopMethod {
+    /// Returns a stop that is requested now.
+    pub fn requested_now(&self) -> Stop {
+        Stop {
+            signal: self.signal,
+            kill_at: clock::boot_now() + self.grace,
+        }
+    }
 }
 
 impl StandbyCommand {
@@ -103,8 +113,8 @@ impl StandbyCommand {
         let leftover_grace = self.command.grace_of_leftovers(terms);
         Ok(SupervisedCommand::new(
             workload,
-            (self.stopping, leftover_grace),
-            terms,
+            self.stopping,
+            leftover_grace,
         ))
     }
 
@@ -123,16 +133,12 @@ pub struct SupervisedCommand {
     stopping: StopMethod,
     /// Time between the stop signal and SIGKILL for processes that the command left.
     leftover_grace: Duration,
-    terms: Terms,
     /// True if the command exited by itself. A stop after that is for the processes that it left.
     exited: bool,
     /// When the command was first asked to end.
     stopped_at: Option<BootTime>,
-    /// End of the grace, once a stop was requested.
-    grace_ends: Option<BootTime>,
-    /// Deadline of the SIGKILL after a loss, or when it was sent.
-    kill_at: Option<BootTime>,
-    lost: bool,
+    killed_at: Option<BootTime>,
+    /// True if the command was killed while the authority lasted.
     killed: bool,
     /// True once [`CommandEvent::Stuck`] was returned.
     stuck: bool,
@@ -199,21 +205,14 @@ impl SupervisedEnd {
 }
 
 impl SupervisedCommand {
-    fn new(
-        workload: GuardedCommand,
-        (stopping, leftover_grace): (StopMethod, Duration),
-        terms: Terms,
-    ) -> Self {
+    fn new(workload: GuardedCommand, stopping: StopMethod, leftover_grace: Duration) -> Self {
         Self {
             workload,
             stopping,
             leftover_grace,
-            terms,
             exited: false,
             stopped_at: None,
-            grace_ends: None,
-            kill_at: None,
-            lost: false,
+            killed_at: None,
             killed: false,
             stuck: false,
             lingers: false,
@@ -224,47 +223,52 @@ impl SupervisedCommand {
 
     /// Returns the newest deadlines.
     pub fn terms(&self) -> Terms {
-        self.terms
+        self.workload.desired().terms
     }
 
     /// Returns true after [`SupervisedCommand::lose`].
     pub fn is_lost(&self) -> bool {
-        self.lost
+        self.workload.desired().lost
+    }
+
+    /// Adds everything that is newer in `desired`.
+    pub fn apply(&mut self, desired: DesiredState) {
+        self.update(|before| before.merged(desired));
     }
 
     /// Moves the deadline after a renewal. A lost authority does not return.
     pub fn extend(&mut self, terms: Terms) {
-        if !self.lost {
-            self.terms = terms;
-            self.workload.extend(terms);
-        }
+        self.update(|desired| desired.extended(terms));
     }
 
     /// Asks the command to stop within the grace, which counts from the first request. Meanwhile
     /// the authority lasts.
     pub fn stop(&mut self) {
-        let now = self.record_stop();
-        let kill_at = *self.grace_ends.get_or_insert(now + self.stopping.grace);
-        self.workload.stop(self.stopping.signal, kill_at);
+        let stop = self.stopping.requested_now();
+        self.update(|desired| desired.stopped(stop));
     }
 
-    /// Asks the command to stop because the authority is lost. It is gone at `kill_at` at the
-    /// latest.
+    /// Asks the command to stop because the authority is lost. The command is gone at `kill_at` at
+    /// the latest.
     pub fn lose(&mut self, kill_at: BootTime) {
-        self.record_stop();
-        self.lost = true;
-        self.cut_off |= self.lingers;
-        self.kill_by(kill_at);
-        self.workload.stop(self.stopping.signal, kill_at);
+        let signal = self.stopping.signal;
+        self.update(|desired| desired.lost(Stop { signal, kill_at }));
     }
 
     /// Kills the command.
     pub fn kill(&mut self) {
-        let now = self.record_stop();
-        self.kill_by(now);
-        self.killed |= !self.lost;
-        self.cut_off |= self.lingers;
-        self.workload.kill();
+        self.killed |= !self.is_lost();
+        self.killed_at.get_or_insert_with(clock::boot_now);
+        self.update(DesiredState::killed);
+    }
+
+    fn update(&mut self, newer: impl FnOnce(DesiredState) -> DesiredState) {
+        self.workload.update(newer);
+        let desired = self.workload.desired();
+        if !desired.runs() {
+            self.stopped_at.get_or_insert_with(clock::boot_now);
+        }
+        self.cut_off |= self.lingers && (desired.lost || desired.kill);
     }
 
     /// Relays a signal.
@@ -298,7 +302,8 @@ impl SupervisedCommand {
                 // The authority is kept while descendants end by themselves.
                 CommandProgress::Ending { lingers: true, .. } => {
                     self.lingers = true;
-                    self.cut_off |= self.lost || self.killed;
+                    let DesiredState { lost, kill, .. } = self.workload.desired();
+                    self.cut_off |= lost || kill;
                 }
                 CommandProgress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
                     self.leftovers_stopped_at
@@ -324,10 +329,6 @@ impl SupervisedCommand {
         }
     }
 
-    fn kill_by(&mut self, at: BootTime) {
-        self.kill_at = Some(self.kill_at.map_or(at, |before| before.min(at)));
-    }
-
     /// Returns when the command counts as stuck, unless it is gone before: `loss_grace` and
     /// [`CONFIRMED_WITHIN`] after SIGKILL. Processes that it left get SIGKILL after a grace of
     /// their own.
@@ -335,13 +336,10 @@ impl SupervisedCommand {
         if self.stuck {
             return None;
         }
-        let Terms {
-            valid_until,
-            kill_at,
-        } = self.terms;
-        let killed_at = [self.grace_ends, self.kill_at].into_iter().flatten();
-        let killed_at = killed_at.fold(kill_at, BootTime::min);
-        let loss_grace = kill_at.since(valid_until);
+        let desired = self.workload.desired();
+        let kill_at = desired.kill_at();
+        let killed_at = self.killed_at.map_or(kill_at, |at| at.min(kill_at));
+        let loss_grace = desired.terms.kill_at.since(desired.terms.valid_until);
         let command = self.stopped_at.map(|_| killed_at + loss_grace);
         let leftovers = self.leftovers_stopped_at.map(|at| at + self.leftover_grace);
         let killed = [command, leftovers].into_iter().flatten().min();
@@ -354,15 +352,8 @@ impl SupervisedCommand {
         warn!(%linger, "the command exited, but left processes that did not end within workload.linger; stopping them");
     }
 
-    /// Records that the command is asked to end now.
-    fn record_stop(&mut self) -> BootTime {
-        let now = clock::boot_now();
-        self.stopped_at.get_or_insert(now);
-        now
-    }
-
     fn is_expired(&self, now: BootTime) -> bool {
-        self.terms.valid_until <= now
+        self.terms().valid_until <= now
     }
 
     fn finished(&self, ended: Termination) -> SupervisedEnd {
@@ -381,7 +372,7 @@ impl SupervisedCommand {
             stopped_after: (self.stopped_at)
                 .filter(|_| !exited)
                 .map(|at| now.since(at)),
-            lost: self.lost || unnoticed,
+            lost: self.is_lost() || unnoticed,
             killed: self.killed,
         }
     }

@@ -7,15 +7,14 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::program::{KILLED_WITHIN, LeftoverProcess, success};
-use super::{DesiredPhase, Ordered, RECORDED_WITHIN, SupervisorOptions};
+use super::{DesiredStates, RECORDED_WITHIN, SupervisorOptions};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName, Terms, Token};
 use leasehold_guard::claim_share::ClaimPlace;
-use leasehold_guard::{GuardedCommand, Termination};
+use leasehold_guard::{DesiredState, GuardedCommand, Termination};
 
 /// Returns the terms of a claim, limited to `until`.
 pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
@@ -45,7 +44,7 @@ pub(super) async fn start(
 /// claim.
 pub(super) async fn lead(
     mut hook: GuardedCommand,
-    mut orders: watch::Receiver<Option<Ordered>>,
+    mut states: DesiredStates,
     token: Token,
     until: BootTime,
     lease: ResourceName,
@@ -53,13 +52,12 @@ pub(super) async fn lead(
     let overdue = tokio::time::sleep(until.since(clock::boot_now()) + KILLED_WITHIN);
     tokio::pin!(overdue);
     loop {
-        let ordered = *orders.borrow_and_update();
-        let leads = |o: &Ordered| o.token == token && o.phase == DesiredPhase::Run;
-        let Some(ordered) = ordered.filter(leads) else {
+        let desired = super::desired(&states.borrow_and_update(), token);
+        let Some(desired) = desired.filter(DesiredState::runs) else {
             // The claim no longer leads, so the effects of the hook are not wanted.
             return end(hook, &lease).await;
         };
-        hook.extend(bounded(ordered.terms, until));
+        hook.extend(bounded(desired.terms, until));
         tokio::select! {
             ended = hook.ended() => {
                 report(&lease, "on_lead", Some(ended));
@@ -67,7 +65,7 @@ pub(super) async fn lead(
             }
             // The guard has killed the hook by then.
             () = &mut overdue => return end(hook, &lease).await,
-            changed = orders.changed() => if changed.is_err() {
+            changed = states.changed() => if changed.is_err() {
                 // A closed channel means that the daemon exits.
                 return end(hook, &lease).await;
             },
@@ -100,16 +98,15 @@ pub(super) fn report(lease: &ResourceName, hook: &'static str, ended: Option<Ter
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Orders;
 
     #[tokio::test]
     async fn a_hook_that_cannot_be_killed_holds_up_its_end_no_longer_than_a_moment() {
         let lease = ResourceName::new("orders").expect("legal");
-        let (_orders, ordered) = Orders::channel();
-        // Without an order in force, the claim no longer leads.
+        let (_sender, states) = tokio::sync::watch::channel(None);
+        // Without a desired state, the claim no longer leads.
         let (hook, _progress) = GuardedCommand::stand_in();
         let until = clock::boot_now() + Duration::from_secs(3600);
-        let ends = lead(hook, ordered, Token::ZERO, until, lease);
+        let ends = lead(hook, states, Token::ZERO, until, lease);
         let ended = tokio::time::timeout(KILLED_WITHIN * 10, ends).await;
         assert!(ended.expect("it is left to itself").remains());
     }

@@ -1,8 +1,8 @@
 //! Runs the workload, which is a command and hooks, exactly while this replica leads.
 //!
-//! Leadership is not decided here. The election issues orders ([`Order`]) and a guard process
-//! enforces the deadlines ([`leasehold_guard`]). The supervisor connects the two: it applies the
-//! newest order, and notifies the election when all of the workload has ended.
+//! Leadership is not decided here. The election changes the desired state of the workload by orders
+//! ([`Order`]), and a guard process enforces it ([`leasehold_guard`]). The supervisor passes the
+//! newest state on, and notifies the election when all of the workload has ended.
 //!
 //! `leasehold lock` supervises its command by the module [`command`] alone.
 
@@ -25,13 +25,13 @@ pub use command::StopMethod;
 pub use health::{Health, HealthOptions, ProbeKind};
 pub use program::Program;
 
-use self::command::{CommandEvent, StandbyCommand, SupervisedCommand, SupervisedEnd};
+use self::command::{CommandEvent, StandbyCommand, SupervisedEnd};
 use self::program::LeftoverProcess;
 
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, Input, Order, OrderKind, Terms, Token};
-use leasehold_guard::CommandEnd;
+use leasehold_core::election::{Input, Order, OrderKind, Terms, Token};
 use leasehold_guard::claim_share::{ClaimPlace, ClaimShares};
+use leasehold_guard::{CommandEnd, DesiredState};
 use leasehold_host::cause::not_executable;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
@@ -81,57 +81,35 @@ pub trait WorkloadObserver: Send {
     fn ended(&mut self, code: u8, interrupted: bool);
 }
 
-/// Sender of the election's orders. Orders are not queued, because only the newest one counts.
+/// Receives the desired state of the workload of the claim with a token; `None` before the first
+/// order.
+pub type DesiredStates = watch::Receiver<Option<(Token, DesiredState)>>;
+
+/// Applies the election's orders to the desired state of the workload. States are not queued,
+/// because only the newest one counts.
 #[derive(Debug)]
-pub struct Orders(watch::Sender<Option<Ordered>>);
-
-/// Newest order for the workload of one claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ordered {
-    token: Token,
-    terms: Terms,
-    phase: DesiredPhase,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DesiredPhase {
-    Run,
-    Stop,
-    Lost { kill_at: BootTime },
+pub struct Orders {
+    newest: watch::Sender<Option<(Token, DesiredState)>>,
+    stopping: StopMethod,
 }
 
 impl Orders {
-    /// Creates a sender of orders and the receiver for the supervisor.
-    pub fn channel() -> (Self, watch::Receiver<Option<Ordered>>) {
-        let (sender, receiver) = watch::channel(None);
-        (Self(sender), receiver)
+    /// Creates the sender, and the receiver for the supervisor.
+    pub fn channel(stopping: StopMethod) -> (Self, DesiredStates) {
+        let (newest, receiver) = watch::channel(None);
+        (Self { newest, stopping }, receiver)
     }
 
-    /// Forwards an order.
-    pub fn give(&self, order: Order) {
-        let Order { token, kind } = order;
-        self.0.send_modify(|ordered| {
-            let this = ordered.as_mut().filter(|ordered| ordered.token == token);
-            match (kind, this) {
-                (OrderKind::Start(terms), _) => {
-                    let phase = DesiredPhase::Run;
-                    *ordered = Some(Ordered {
-                        token,
-                        terms,
-                        phase,
-                    });
-                }
-                (OrderKind::Extend(terms), Some(this)) => this.terms = terms,
-                (OrderKind::Stop, Some(this)) => {
-                    if this.phase == DesiredPhase::Run {
-                        this.phase = DesiredPhase::Stop;
-                    }
-                }
-                (OrderKind::Lost { kill_at }, Some(this)) => {
-                    this.phase = DesiredPhase::Lost { kill_at }
-                }
-                // The workload of an older claim has already been reported as gone.
-                (OrderKind::Extend(_) | OrderKind::Stop | OrderKind::Lost { .. }, None) => {}
+    /// Applies an order.
+    pub fn give(&self, Order { token, kind }: Order) {
+        let graceful = self.stopping.requested_now();
+        self.newest.send_modify(|newest| {
+            if let OrderKind::Start(terms) = kind {
+                *newest = Some((token, DesiredState::run(terms)));
+            }
+            // The workload of an older claim has already been reported as gone.
+            if let Some((_, desired)) = newest.as_mut().filter(|(of, _)| *of == token) {
+                *desired = desired.ordered(kind, graceful);
             }
         });
     }
@@ -140,7 +118,7 @@ impl Orders {
 /// Runs the workload according to the orders.
 pub struct Supervisor<W> {
     options: SupervisorOptions,
-    orders: watch::Receiver<Option<Ordered>>,
+    desired: DesiredStates,
     inputs: mpsc::Sender<Input>,
     runs: watch::Sender<Option<Token>>,
     observer: W,
@@ -154,7 +132,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
     /// Creates a supervisor, not yet running. `inputs` are the election's.
     pub fn new(
         options: SupervisorOptions,
-        orders: watch::Receiver<Option<Ordered>>,
+        desired: DesiredStates,
         inputs: mpsc::Sender<Input>,
         observer: W,
     ) -> Self {
@@ -162,7 +140,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let command = command.map(|command| StandbyCommand::new(command, options.stopping));
         Self {
             options,
-            orders,
+            desired,
             inputs,
             runs: watch::channel(None).0,
             observer,
@@ -181,25 +159,26 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let mut served = None;
         let mut pause = Duration::ZERO;
         loop {
-            let unserved =
-                |ordered: &Option<Ordered>| ordered.is_some_and(|o| Some(o.token) != served);
+            let unserved = |desired: &Option<(Token, DesiredState)>| {
+                desired.is_some_and(|(token, _)| Some(token) != served)
+            };
             let unprepared = self
                 .command
                 .as_mut()
                 .filter(|command| !command.is_prepared());
-            let ordered = tokio::select! {
+            let desired = tokio::select! {
                 biased;
-                ordered = self.orders.wait_for(unserved) => {
-                    Some(ordered.map(|ordered| ordered.map(|o| o.token)))
+                desired = self.desired.wait_for(unserved) => {
+                    Some(desired.map(|desired| desired.map(|(token, _)| token)))
                 }
                 () = tokio::time::sleep(pause), if unprepared.is_some() => None,
             };
             pause = PREPARE_PAUSE;
-            let Some(ordered) = ordered else {
+            let Some(desired) = desired else {
                 unprepared.into_iter().for_each(StandbyCommand::prepare);
                 continue;
             };
-            let Ok(token) = ordered else { break };
+            let Ok(token) = desired else { break };
             served = token;
             if let Some(token) = token {
                 if self.serve(token).await {
@@ -234,10 +213,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
     /// Starts the on_lead hook, and a task that ends it with this claim.
     async fn start_lead(&mut self, token: Token) -> Option<JoinHandle<LeftoverProcess>> {
         let until = clock::boot_now() + self.options.hook_timeout;
-        let ordered = self
-            .ordered(token)
-            .filter(|o| o.phase == DesiredPhase::Run)?;
-        let terms = hook::bounded(ordered.terms, until);
+        let desired = self.desired(token).filter(DesiredState::runs)?;
+        let terms = hook::bounded(desired.terms, until);
         if self.left[0].remains() {
             return self.unstartable("on_lead", &ErrorKind::ResourceBusy.into());
         }
@@ -246,7 +223,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_lead", &error))?;
         let lead = hook::lead(
             hook,
-            self.orders.clone(),
+            self.desired.clone(),
             token,
             until,
             self.options.program.lease.clone(),
@@ -272,7 +249,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_step_down", &error));
         let Some(mut hook) = hook else { return false };
         let mut limit = self.options.hook_timeout;
-        let daemon_ends = async { while self.orders.changed().await.is_ok() {} };
+        let daemon_ends = async { while self.desired.changed().await.is_ok() {} };
         tokio::select! {
             _ = hook.ended() => {}
             () = daemon_ends => {
@@ -300,12 +277,12 @@ impl<W: WorkloadObserver> Supervisor<W> {
             .claims
             .share(ClaimPlace::Command, RECORDED_WITHIN);
         let claim = claim.await;
-        let Some(ordered) = self.ordered(token).filter(|o| o.phase == DesiredPhase::Run) else {
+        let Some(desired) = self.desired(token).filter(DesiredState::runs) else {
             return;
         };
         let started = claim.and_then(|claim| {
             let environment = Program::of_token(Some(token));
-            command.start(environment, ordered.terms, Some(claim), None)
+            command.start(environment, desired.terms, Some(claim), None)
         });
         let mut command = match started {
             Ok(command) => command,
@@ -322,14 +299,16 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let (mut started, mut closed) = (false, false);
         let finished = loop {
             tokio::select! {
-                // Orders take precedence over events of the command.
+                // A new desired state takes precedence over events of the command.
                 biased;
-                changed = self.orders.changed(), if !closed => {
+                changed = self.desired.changed(), if !closed => {
                     closed = changed.is_err();
-                    // A closed channel means that the daemon exits, and the workload must not
-                    // outlive it.
-                    let ordered = self.ordered(token).filter(|_| !closed);
-                    apply_order(ordered, &mut command);
+                    match self.desired(token).filter(|_| !closed) {
+                        Some(desired) => command.apply(desired),
+                        // A closed channel means that the daemon exits, and the workload must not
+                        // outlive it.
+                        None => command.kill(),
+                    }
                 }
                 event = command.next() => match event {
                     CommandEvent::Started { pid } => {
@@ -379,15 +358,15 @@ impl<W: WorkloadObserver> Supervisor<W> {
 
     /// Waits until leadership is given up or lost.
     async fn stop_requested(&mut self) {
-        let ends = |ordered: &Option<Ordered>| ordered.is_none_or(|o| o.phase != DesiredPhase::Run);
+        let ends = |desired: &Option<(Token, DesiredState)>| {
+            desired.is_none_or(|(_, desired)| !desired.runs())
+        };
         // A closed channel means that the daemon exits.
-        let _ = self.orders.wait_for(ends).await;
+        let _ = self.desired.wait_for(ends).await;
     }
 
-    fn ordered(&self, token: Token) -> Option<Ordered> {
-        self.orders
-            .borrow()
-            .filter(|ordered| ordered.token == token)
+    fn desired(&self, token: Token) -> Option<DesiredState> {
+        desired(&self.desired.borrow(), token)
     }
 
     fn up(&mut self, token: Option<Token>) {
@@ -436,16 +415,10 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 }
 
-/// Applies the newest order; without one, the command is killed.
-fn apply_order(ordered: Option<Ordered>, command: &mut SupervisedCommand) {
-    let Some(Ordered { terms, phase, .. }) = ordered else {
-        return command.kill();
-    };
-    if let DesiredPhase::Lost { kill_at } = phase {
-        return command.lose(kill_at);
-    }
-    command.extend(terms);
-    if phase == DesiredPhase::Stop {
-        command.stop();
-    }
+/// Returns the desired state of the workload of the claim with this token, unless there is a newer
+/// claim.
+fn desired(newest: &Option<(Token, DesiredState)>, token: Token) -> Option<DesiredState> {
+    newest
+        .filter(|(of, _)| *of == token)
+        .map(|(_, desired)| desired)
 }

@@ -16,7 +16,7 @@ use crate::publish::directory::status_file;
 use crate::publish::metrics::Metrics;
 use crate::signals::{self, StopSignal};
 use crate::supervisor::{
-    Health, HealthOptions, Ordered, ProbeKind, Program, Supervisor, SupervisorOptions,
+    DesiredStates, Health, HealthOptions, ProbeKind, Program, Supervisor, SupervisorOptions,
     WorkloadObserver,
 };
 use crate::workload::claim_share::ClaimShares;
@@ -132,7 +132,7 @@ impl Workload {
         config: &Config,
         directory: &Path,
         lock: OwnedFd,
-        orders: Option<watch::Receiver<Option<Ordered>>>,
+        desired: Option<DesiredStates>,
         (inputs, timings): (&mpsc::Sender<Input>, &watch::Receiver<Timings>),
         metrics: &Metrics,
     ) -> Self {
@@ -145,8 +145,8 @@ impl Workload {
             status_file: status_file(directory),
         };
         let mut runs = None;
-        let supervises = orders.is_some();
-        if let Some(orders) = orders {
+        let supervises = desired.is_some();
+        if let Some(desired) = desired {
             let options = SupervisorOptions {
                 program: program.clone(),
                 command: plan.command.clone(),
@@ -161,7 +161,7 @@ impl Workload {
                 metrics: metrics.clone(),
                 exits: exits_sender,
             };
-            let supervisor = Supervisor::new(options, orders, inputs.clone(), observer);
+            let supervisor = Supervisor::new(options, desired, inputs.clone(), observer);
             runs = (!plan.command.is_empty()).then(|| supervisor.runs());
             tasks.spawn(async move {
                 supervisor.run().await;

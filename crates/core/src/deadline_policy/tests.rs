@@ -18,23 +18,16 @@ fn terms(valid_until: u64) -> Terms {
     }
 }
 
-fn order(valid_until: u64) -> Order {
-    Order {
-        terms: terms(valid_until),
-        stop: None,
-        kill: false,
-    }
+fn order(valid_until: u64) -> DesiredState {
+    DesiredState::run(terms(valid_until))
 }
 
-fn stopping(valid_until: u64, kill_at: u64) -> Order {
+fn stopping(valid_until: u64, kill_at: u64) -> DesiredState {
     let stop = Stop {
         signal: INT,
         kill_at: at(kill_at),
     };
-    Order {
-        stop: Some(stop),
-        ..order(valid_until)
-    }
+    order(valid_until).stopped(stop)
 }
 
 fn decide(policy: &mut DeadlinePolicy, now: u64) -> Option<Action> {
@@ -63,10 +56,7 @@ fn an_order_withdrawn_before_the_start_starts_nothing() {
     for unwanted in [
         Input::Closed,
         Input::Order(stopping(10, 10)),
-        Input::Order(Order {
-            kill: true,
-            ..order(10)
-        }),
+        Input::Order(order(10).killed()),
     ] {
         let mut guard = DeadlinePolicy::new(terms(10), TERM);
         guard.handle(at(1), unwanted);
@@ -167,11 +157,7 @@ fn a_daemon_that_is_gone_ends_cmd_at_once_and_at_the_last_deadline_for_good() {
 #[test]
 fn an_order_to_kill_is_carried_out_at_once() {
     let mut guard = running();
-    let kill = Order {
-        kill: true,
-        ..order(10)
-    };
-    guard.handle(at(4), Input::Order(kill));
+    guard.handle(at(4), Input::Order(order(10).killed()));
     assert_eq!(decide(&mut guard, 4), Some(Action::Kill));
     assert_eq!(decide(&mut guard, 5), None);
 }
@@ -229,11 +215,7 @@ fn lingering_descendants_are_stopped_at_the_deadline_and_on_request() {
 fn after_the_kill_a_guard_does_not_wake_for_descendants_that_lingered() {
     let mut guard = lingering();
     guard.handle(at(2), Input::LeaderEnded);
-    let kill = Order {
-        kill: true,
-        ..order(40)
-    };
-    guard.handle(at(3), Input::Order(kill));
+    guard.handle(at(3), Input::Order(order(40).killed()));
     assert_eq!(decide(&mut guard, 3), Some(Action::Kill));
     assert_eq!(guard.next_wakeup(), Some(at(40)), "to take notice of it");
     assert_eq!(decide(&mut guard, 40), None);
@@ -286,7 +268,7 @@ fn any_input() -> impl Strategy<Value = Input> {
         |(valid_until, stop_at, kill)| {
             let plain = order(valid_until);
             let stop = stop_at.and_then(|kill_at| stopping(valid_until, kill_at).stop);
-            Input::Order(Order {
+            Input::Order(DesiredState {
                 stop,
                 kill: kill == 0,
                 ..plain
@@ -366,4 +348,25 @@ fn a_second_stop_may_take_time_away_and_never_gives_any() {
     assert_eq!(stopped, stopping(50, 20));
     assert_eq!(stopped.stopped(stop(60)), stopped);
     assert_eq!(stopped.stopped(stop(10)), stopping(50, 10));
+}
+
+#[test]
+fn the_orders_of_an_election_give_time_only_before_a_loss() {
+    let graceful = stopping(50, 30).stop.expect("it stops");
+    let state = order(10).ordered(OrderKind::Extend(terms(50)), graceful);
+    assert!(state == order(50) && state.runs());
+    let stopped = state.ordered(OrderKind::Stop, graceful);
+    assert!(stopped == stopping(50, 30) && !stopped.runs());
+    assert_eq!(stopped.kill_at(), at(30));
+    let renewed = stopped.ordered(OrderKind::Extend(terms(60)), graceful);
+    assert_eq!(renewed, stopping(60, 30));
+    let lost = renewed.ordered(OrderKind::Lost { kill_at: at(20) }, graceful);
+    assert_eq!(
+        lost,
+        stopping(60, 20).lost(stopping(60, 20).stop.expect("it stops"))
+    );
+    let revived = lost.ordered(OrderKind::Extend(terms(90)), graceful);
+    assert_eq!(revived, lost);
+    assert_eq!(lost.merged(order(90)), lost);
+    assert_eq!(order(40).killed().merged(lost), lost.killed());
 }

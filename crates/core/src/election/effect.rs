@@ -57,14 +57,14 @@ pub enum Effect {
     Exit,
 }
 
-/// The desired state of the supervised workload, for the claim with this token. The newest order
-/// counts.
+/// A change of the [`DesiredState`](crate::deadline_policy::DesiredState) of the supervised
+/// workload, for the claim with this token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Order {
     /// Token of the claim that the workload runs under.
     pub token: Token,
-    /// The desired state.
+    /// The change.
     pub kind: OrderKind,
 }
 

@@ -6,13 +6,13 @@ use rustix::process::WaitIdStatus;
 
 use super::{WireRecord, Words};
 use crate::claim_share::ClaimPlace;
-use leasehold_core::deadline_policy::{Leftovers, Order, Stop, StopScope, Terms};
+use leasehold_core::deadline_policy::{DesiredState, Leftovers, Stop, StopScope, Terms};
 use leasehold_core::election::BootTime;
 
 /// The record of the daemon: the complete desired state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ToGuard {
-    pub(crate) order: Order,
+    pub(crate) desired: DesiredState,
     /// A signal to relay; new if `relays` has changed.
     pub(crate) relay: i32,
     pub(crate) relays: u32,
@@ -21,13 +21,8 @@ pub(crate) struct ToGuard {
 impl ToGuard {
     /// Returns the state of a new CMD under these deadlines.
     pub(crate) fn new(terms: Terms) -> Self {
-        let order = Order {
-            terms,
-            stop: None,
-            kill: false,
-        };
         Self {
-            order,
+            desired: DesiredState::run(terms),
             relay: 0,
             relays: 0,
         }
@@ -149,8 +144,7 @@ macro_rules! records {
 
 records! {
     Terms { valid_until, kill_at }
-    Order { terms, stop, kill }
-    ToGuard { order, relay, relays }
+    ToGuard { desired, relay, relays }
     GuardBegin { on_terminal }
     Leftovers { linger, grace }
     GuardStart { terms, stop_signal, stop_scope, leftovers, foreground, place, claims }
@@ -195,6 +189,24 @@ words! {
         2 => CommandStage::LeaderEnded,
         _ => CommandStage::Gone,
     };
+}
+
+/// A guard receives a loss as its stop.
+impl WireRecord for DesiredState {
+    fn put(&self, words: &mut Words) {
+        self.terms.put(words);
+        self.stop.put(words);
+        self.kill.put(words);
+    }
+
+    fn take(words: &mut Words) -> Self {
+        Self {
+            terms: WireRecord::take(words),
+            stop: WireRecord::take(words),
+            kill: WireRecord::take(words),
+            lost: false,
+        }
+    }
 }
 
 impl WireRecord for Option<Stop> {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::claim_share::ClaimPlace;
-use leasehold_core::deadline_policy::{Leftovers, Order, Stop, StopScope, Terms};
+use leasehold_core::deadline_policy::{DesiredState, Leftovers, Stop, StopScope, Terms};
 use leasehold_core::election::BootTime;
 
 fn any_time() -> impl Strategy<Value = BootTime> {
@@ -22,8 +22,9 @@ proptest! {
     ) {
         let [valid_until, kill_at, stop_at] = times;
         let stop = stop.map(|signal| Stop { signal, kill_at: stop_at });
-        let order = Order { terms: Terms { valid_until, kill_at }, stop, kill };
-        let record = ToGuard { order, relay, relays };
+        let terms = Terms { valid_until, kill_at };
+        let desired = DesiredState { stop, kill, ..DesiredState::run(terms) };
+        let record = ToGuard { desired, relay, relays };
         prop_assert_eq!(decode::<ToGuard>(encode(&record)), record);
     }
 

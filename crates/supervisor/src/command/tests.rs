@@ -1,7 +1,6 @@
 use tokio::sync::watch;
 
 use super::*;
-use crate::{DesiredPhase, Ordered, apply_order};
 use leasehold_guard::{CommandEnd, StopScope};
 
 const GRACE: Duration = Duration::from_secs(30);
@@ -28,7 +27,7 @@ fn supervised() -> (SupervisedCommand, watch::Sender<CommandProgress>) {
         grace: GRACE,
     };
     (
-        SupervisedCommand::new(workload, (stopping, LEFTOVER_GRACE), terms(after(3600))),
+        SupervisedCommand::new(workload, stopping, LEFTOVER_GRACE),
         progress,
     )
 }
@@ -46,7 +45,7 @@ fn ended(by_us: bool, guard_lost: bool) -> Termination {
 impl SupervisedCommand {
     /// Returns the time of the kill after a stop, as ordered.
     fn kill_at(&self) -> Option<BootTime> {
-        self.workload.order().stop.map(|stop| stop.kill_at)
+        self.workload.desired().stop.map(|stop| stop.kill_at)
     }
 }
 
@@ -56,22 +55,15 @@ fn the_deadline_moves_with_each_renewal_and_not_after_a_loss() {
     let renewed = terms(after(7200));
     command.extend(renewed);
     command.stop();
-    assert_eq!(command.workload.order().terms, renewed);
+    assert_eq!(command.terms(), renewed);
     let lost = after(5);
     command.lose(lost);
-    let token = leasehold_core::election::Token::ZERO;
-    let revived = terms(after(9000));
-    for phase in [DesiredPhase::Run, DesiredPhase::Stop] {
-        apply_order(
-            Some(Ordered {
-                token,
-                terms: revived,
-                phase,
-            }),
-            &mut command,
-        );
-        assert_eq!(command.workload.order().terms, renewed, "{phase:?}");
-        assert_eq!(command.kill_at(), Some(lost), "{phase:?}");
+    let revived = DesiredState::run(terms(after(9000)));
+    let stop = command.stopping.requested_now();
+    for state in [revived, revived.stopped(stop)] {
+        command.apply(state);
+        assert_eq!(command.terms(), renewed, "{state:?}");
+        assert_eq!(command.kill_at(), Some(lost), "{state:?}");
     }
 }
 
@@ -82,12 +74,13 @@ fn the_grace_counts_from_the_first_request_and_ends_in_a_kill() {
     command.stop();
     let kill_at = command.kill_at().expect("ordered");
     assert!((before + GRACE..=clock::boot_now() + GRACE).contains(&kill_at));
-    command.grace_ends = Some(before);
     command.stop();
-    assert_eq!(command.kill_at(), Some(before));
-    assert!(!command.workload.order().kill);
-    apply_order(None, &mut command);
-    assert!(command.workload.order().kill, "without an order");
+    assert_eq!(command.kill_at(), Some(kill_at));
+    assert!(!command.workload.desired().kill);
+    command.kill();
+    command.apply(DesiredState::run(terms(after(9000))));
+    assert!(command.workload.desired().kill, "not revoked");
+    assert_eq!(command.kill_at(), Some(kill_at));
 }
 
 #[tokio::test]

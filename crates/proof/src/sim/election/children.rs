@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::cluster::World;
 use super::coverage::{Hit, Path};
-use super::guards::{GUARD_LATE_MAX, Guard, Phase, WAKE_MAX};
+use super::guards::{GUARD_LATE_MAX, Guard, WAKE_MAX};
 use super::invariants::children_are_recorded::{self as recorded, Recorded};
 use super::invariants::children_end_in_time::{self as in_time, Running};
 use super::invariants::children_have_their_time::{self as their_time, End};
@@ -51,9 +51,9 @@ impl World {
     pub(super) fn renewed_for(&self, g: usize, now: BootTime) -> Option<Duration> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
-        let lost = matches!(guard.phase, Phase::Lost { .. });
         let facts = daemon.facts.claim(guard.claim)?;
-        let renewed = daemon.alive && !lost && facts.until.is_some_and(|until| until > now);
+        let renewed =
+            daemon.alive && !guard.wanted.lost && facts.until.is_some_and(|until| until > now);
         let awake = self.running_since(self.thaws_at(guard.daemon).max(guard.held_until))?;
         renewed.then(|| now.since(facts.until_at).min(awake))
     }

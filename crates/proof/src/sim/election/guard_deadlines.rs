@@ -9,7 +9,7 @@ use super::guards::{CONFIRMED_WITHIN, GUARD_LATE_MAX, Guard, WAKE_MAX};
 use super::invariants::guards_act_in_time as acts;
 use super::invariants::starts_are_bounded as bounded;
 use super::process::Class;
-use crate::deadline_policy::Order as Record;
+use crate::deadline_policy::DesiredState;
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Input};
 
@@ -23,12 +23,8 @@ impl World {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
         let done = !guard.alive || guard.judge.killed() || !daemon.alive;
-        let Record { terms, stop, .. } = guard.wanted;
-        let stop = [stop.map(|stop| stop.kill_at), guard.start_given_up];
-        let due = stop
-            .into_iter()
-            .flatten()
-            .fold(terms.kill_at, BootTime::min);
+        let due = guard.wanted.kill_at();
+        let due = (guard.start_given_up).map_or(due, |at| at.min(due));
         (!done).then(|| due + GUARD_LATE_MAX)
     }
 
@@ -36,7 +32,7 @@ impl World {
     /// `crates/supervisor/src/command.rs`.
     pub(super) fn stuck_at(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
-        let Record { terms, stop, .. } = guard.wanted;
+        let DesiredState { terms, stop, .. } = guard.wanted;
         let waits = self.processes[guard.daemon].alive && !guard.heard && !guard.told_stuck;
         let stop = [stop.map(|stop| stop.kill_at), guard.start_given_up];
         let killed_at = stop.into_iter().flatten().min().filter(|_| waits)?;
@@ -103,6 +99,7 @@ impl World {
         }
         let guard = &mut self.own.guards[g];
         guard.start_given_up = Some(now);
+        guard.wanted = guard.wanted.killed();
         guard.asked_at.get_or_insert(now);
         self.send_newest_record(g);
         self.input(daemon, Class::Machine, Input::WorkloadEnded { token });

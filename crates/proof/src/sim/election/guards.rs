@@ -17,7 +17,7 @@ use super::invariants::one_child_a_token;
 use super::process::Class;
 use super::recording::Shim;
 use crate::deadline_policy::{
-    Action, DeadlinePolicy, Input as PolicyInput, Leftovers, Order as Record, Stop,
+    Action, DeadlinePolicy, DesiredState, Input as PolicyInput, Leftovers, Stop,
 };
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
@@ -34,14 +34,6 @@ const LATENCY_MAX: u64 = 20 * MS;
 pub(super) const WAKE_MAX: u64 = 10 * MS;
 const SIGTERM: i32 = 15;
 
-/// The daemon's request for a workload, as in `supervisor.rs`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Run,
-    Stop,
-    Lost { kill_at: BootTime },
-}
-
 /// The workload of one claim.
 #[derive(Clone)]
 pub(super) struct Guard {
@@ -56,15 +48,13 @@ pub(super) struct Guard {
     pub(super) frozen_until: u64,
     pub(super) child: Child,
     /// Records in flight with their arrival times, in order.
-    pipe: VecDeque<(u64, Record)>,
+    pipe: VecDeque<(u64, DesiredState)>,
     /// Time before which no record arrives.
     pub(super) held_until: u64,
     /// The newest record that was read.
-    pub(super) read: Record,
+    pub(super) read: DesiredState,
     /// The newest record that was sent.
-    pub(super) wanted: Record,
-    pub(super) phase: Phase,
-    terms: Terms,
+    pub(super) wanted: DesiredState,
     /// Time at which the daemon first asked the workload to end.
     pub(super) asked_at: Option<BootTime>,
     /// True if the daemon knows that all processes of the workload are gone.
@@ -133,16 +123,16 @@ impl World {
         let Some(g) = self.own.guarding.iter().copied().find(served) else {
             return;
         };
+        let machine = self.own.guards[g].machine;
+        let now = self.machine_clock(machine, true);
+        let graceful = Stop {
+            signal: SIGTERM,
+            kill_at: now + self.machines[machine].stop_grace,
+        };
         let guard = &mut self.own.guards[g];
-        match kind {
-            OrderKind::Start(_) => {}
-            OrderKind::Extend(terms) => guard.terms = terms,
-            OrderKind::Stop => {
-                if guard.phase == Phase::Run {
-                    guard.phase = Phase::Stop;
-                }
-            }
-            OrderKind::Lost { kill_at } => guard.phase = Phase::Lost { kill_at },
+        guard.wanted = guard.wanted.ordered(kind, graceful);
+        if !guard.wanted.runs() {
+            guard.asked_at.get_or_insert(now);
         }
         self.send_newest_record(g);
     }
@@ -156,11 +146,6 @@ impl World {
         let begins = match slow {
             true => self.own.guard_dice.between(1_000, 30_000) * MS,
             false => self.own.guard_dice.between(1, 20) * MS,
-        };
-        let order = Record {
-            terms,
-            stop: None,
-            kill: false,
         };
         let leftovers = Leftovers {
             linger: match planted!(LingerCutShort) {
@@ -181,10 +166,8 @@ impl World {
             child: Child::Unborn,
             pipe: VecDeque::new(),
             held_until: 0,
-            read: order,
-            wanted: order,
-            phase: Phase::Run,
-            terms,
+            read: DesiredState::run(terms),
+            wanted: DesiredState::run(terms),
             asked_at: None,
             heard: false,
             told_leader_ended: false,
@@ -203,26 +186,8 @@ impl World {
 
     /// Sends the newest record, as the supervisor does.
     pub(super) fn send_newest_record(&mut self, g: usize) {
-        let now = self.machine_clock(self.own.guards[g].machine, true);
         let latency = self.own.guard_dice.below(LATENCY_MAX);
         let guard = &mut self.own.guards[g];
-        let grace = self.machines[guard.machine].stop_grace;
-        if !matches!(guard.phase, Phase::Lost { .. }) {
-            guard.wanted.terms = guard.terms;
-        }
-        guard.wanted.kill = guard.start_given_up.is_some();
-        let kill_at = match guard.phase {
-            Phase::Run => None,
-            Phase::Stop => Some(*guard.asked_at.get_or_insert(now) + grace),
-            Phase::Lost { kill_at } => {
-                guard.asked_at.get_or_insert(now);
-                Some(kill_at)
-            }
-        };
-        if let Some(kill_at) = kill_at {
-            let signal = SIGTERM;
-            guard.wanted = guard.wanted.stopped(Stop { signal, kill_at });
-        }
         let last = guard.pipe.back().map_or(0, |(at, _)| *at);
         let at = (self.now + latency).max(last).max(guard.held_until);
         guard.pipe.push_back((at, guard.wanted));
@@ -309,7 +274,7 @@ impl World {
         {
             guard.pipe.pop_front();
             let terms = patient(record.terms);
-            let order = PolicyInput::Order(Record { terms, ..record });
+            let order = PolicyInput::Order(DesiredState { terms, ..record });
             guard.judge.handle(now, order);
             if planted!(EachRecordJudged) {
                 guard.judge.handle(now, PolicyInput::Time);
