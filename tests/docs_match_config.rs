@@ -97,9 +97,9 @@ fn default_toml_has_a_comment_on_each_key_that_says_what_a_reload_does() {
         assert_eq!(*path, key.path());
         assert_eq!(*value, key.default(), "{path}");
         let expected = match key.reload {
-            Reload::Now => "Holds at once",
-            Reload::NextClaim => "Holds from the next claim on",
-            Reload::Restart => "Needs a restart",
+            Reload::Now => "Takes effect immediately",
+            Reload::NextClaim => "Takes effect at the next claim",
+            Reload::Restart => "Takes effect after a restart",
         };
         assert!(comment.contains(expected), "{path}: {comment}");
     }

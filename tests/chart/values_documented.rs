@@ -151,12 +151,13 @@ const REPEATED: &str = "  # All values of charts/leasehold-sidecar; BLESS=1 writ
 
 /// A value whose default differs in the application chart, as it stands in the library's and in this one.
 const DIFFERENT: (&str, &str) = (
-    "  # -- If true, a new leader removes the label `leader` from other pods, such as one on a lost node. Without it a Service may
-  # route to both for 40 s or more. Requires permission to list pods.
+    "  # -- If true, a new leader removes the label `leader` from other pods, such as a pod on a lost node. If false, a
+  # Service may route to both pods for 40 s or more. Requires permission to list pods.
   demoteOthers: false
 ",
-    "  # -- If true, a new leader removes the label `leader` from other pods, such as one on a lost node. Without it a Service may
-  # route to both for 40 s or more. Requires permission to list pods. In the chart leasehold-sidecar alone it is off.
+    "  # -- If true, a new leader removes the label `leader` from other pods, such as a pod on a lost node. If false, a
+  # Service may route to both pods for 40 s or more. Requires permission to list pods. The default of the chart
+  # leasehold-sidecar alone is false.
   demoteOthers: true
 ",
 );
