@@ -1,6 +1,6 @@
 //! Strings of the shipped sources (log lines, errors, help), comments, names of functions, the docs
-//! and the texts of the charts use plain words of the field. The lists hold phrases of a former
-//! private dialect.
+//! and the texts of the charts use plain words of the field. The lists contain phrases that former
+//! versions of the texts used.
 
 mod shapes;
 mod texts;
@@ -11,7 +11,7 @@ use std::path::Path;
 use shapes::{sentences, shapes};
 use texts::{comments, page, rust_texts, shipped_prose, sources, strings, template, texts};
 
-/// A phrase of ours, and the field's.
+/// A phrase, and the phrase of the field.
 const PHRASES: &[(&str, &str)] = &[
     ("any more", "no longer"),
     ("for ever", "indefinitely"),
@@ -29,7 +29,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("be had", "available"),
 ];
 
-/// Phrases that comments and docs do not use, and plain ones.
+/// Phrases that comments and docs do not use, and plain phrases.
 const IN_PROSE: &[(&str, &str)] = &[
     ("any more", "no longer"),
     ("for ever", "indefinitely"),
@@ -44,7 +44,7 @@ const IN_PROSE: &[(&str, &str)] = &[
     ("beside", "alongside, in addition to"),
 ];
 
-/// Words that names of functions do not contain, and plain ones.
+/// Words that names of functions do not contain, and plain words.
 const IN_NAMES: &[(&str, &str)] = &[
     ("any_more", "no longer"),
     ("for_ever", "indefinitely"),
@@ -101,7 +101,7 @@ fn strings_have_the_fields_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The words of our comments that stand for something else.
+/// Words of comments that replace a noun.
 fn odd_words(paragraph: &str) -> Vec<(&'static str, &'static str)> {
     let lower = paragraph.to_lowercase();
     let words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');

@@ -1,4 +1,4 @@
-//! Shapes of sentences that a reader has to read twice.
+//! Shapes of sentences that a reader must read twice.
 
 /// Words that make a clause of "as it is" complete.
 const CLAUSE_ENDS: &[&str] = &[
@@ -32,7 +32,7 @@ const AFTER_A_PRONOUN: &[&str] = &[
 /// Words that open a sentence without a noun if one of these follows: "One that is idle…".
 const PRONOUNS: &[&str] = &["one", "ones", "that", "those", "these"];
 
-/// A word in lower case, and whether a clause ends after it.
+/// A word in lower case, with true if a clause ends after it.
 pub(super) fn spoken(sentence: &str) -> Vec<(String, bool)> {
     let bare = |c: char| !c.is_alphanumeric() && !"'{}".contains(c);
     let words = sentence.split_whitespace().map(|word| {
@@ -42,8 +42,8 @@ pub(super) fn spoken(sentence: &str) -> Vec<(String, bool)> {
     words.filter(|(text, _)| !text.is_empty()).collect()
 }
 
-/// The constructions of a sentence that a reader has to resolve, and plain ones. `first` for the
-/// first sentence of a paragraph, which no noun precedes.
+/// The constructions in a sentence that a reader must resolve, and plain constructions. `first` is
+/// true for the first sentence of a paragraph, because no noun precedes it.
 pub(super) fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static str)> {
     let spoken = spoken(sentence);
     let word = |at: usize| spoken.get(at).map_or("", |(text, _)| text.as_str());
@@ -119,7 +119,7 @@ pub(super) fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static
     odd
 }
 
-/// The sentences of a paragraph, and for each if it is the first.
+/// The sentences of a paragraph, each with true if it is the first.
 pub(super) fn sentences(paragraph: &str) -> impl Iterator<Item = (bool, &str)> {
     let sentences = paragraph.split(". ").flat_map(|part| part.split(": "));
     sentences

@@ -1,4 +1,4 @@
-//! The texts that users and maintainers read, from where they are written.
+//! The texts that users and maintainers read, from the files of the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub(super) fn texts(paths: &[&str], extensions: &[&str]) -> Vec<(String, String)
         if !path.is_dir() {
             return into.push(path.to_owned());
         }
-        // The charts contain each other by a link.
+        // A chart contains the other chart as a link.
         if path.is_symlink() {
             return;
         }
@@ -132,7 +132,7 @@ pub(super) fn rust_texts() -> Vec<(String, String)> {
     found
 }
 
-/// The pages, with the texts of the planted bugs left out: those are names of rules in the code.
+/// The pages without the texts of the planted bugs, which are names of rules in the code.
 pub(super) fn pages() -> Vec<(String, String)> {
     let roots = [
         "docs",
@@ -149,7 +149,8 @@ pub(super) fn pages() -> Vec<(String, String)> {
     found
 }
 
-/// A page with its code blocks emptied, and without "the same" where it repeats the row above.
+/// A page without the content of its code blocks, and without "the same" in cells that repeat the
+/// row above.
 pub(super) fn without_listings(text: &str) -> String {
     let mut within = false;
     let lines = text.lines().map(|line| {
@@ -190,6 +191,14 @@ pub(super) fn shipped_prose() -> Vec<(String, String)> {
         let mut messages = strings(&text);
         messages.retain(|(_, text)| text.matches(' ').count() > 1);
         add(&name, messages);
+    }
+    // The tests of the other crates are not read.
+    let read = ["tests/", "benches/", "examples/", "crates/proof/"];
+    let unread = "tests/plain_words/";
+    for (name, text) in rust_texts() {
+        if read.iter().any(|room| name.starts_with(room)) && !name.starts_with(unread) {
+            add(&name, comments(&text));
+        }
     }
     for (name, text) in pages() {
         add(&name, page(&without_listings(&text)));
