@@ -1,4 +1,4 @@
-//! Sets the condition under which `crates/core` contains the modules of this package.
+//! Sets the condition that makes `crates/core` contain the modules of this package.
 
 fn main() {
     println!("cargo::rustc-cfg=proof");

@@ -5,16 +5,16 @@
 
 The clock rates, the instants and the durations are unknowns: a statement holds for
 all values, not for samples. Each statement is proved by showing that its negation
-has no solution. For each there are changes ("without …"), with which the negation
+has no solution. Each statement has changes ("without …"). With such a change the negation
 must have a solution; otherwise the statement would not depend on the rule.
 
 Time is true time in nanoseconds. A clock at rate r shows r × t, rounded down to a
 nanosecond, so a duration measured with two readings is wrong by less than 1 ns.
 
-The rules are those of `Timings::new`. crates/core/src/election/timings/arithmetic.rs
-checks that the code accepts exactly the durations for which they hold.
+The rules are the rules of `Timings::new`. crates/core/src/election/timings/arithmetic.rs
+checks that the code accepts exactly the durations that keep the rules.
 
-Exit codes: 0 if everything is proved, 1 if not, 2 if z3 is missing.
+Exit codes: 0 if all statements are proved, 1 if one is not, 2 if z3 is missing.
 """
 
 import sys
@@ -32,7 +32,7 @@ TIMEOUT_MS = 60_000
 
 
 class Statement:
-    """What is claimed, from assumptions that can be left out or replaced by name."""
+    """A statement, and its assumptions by name, which can be left out or replaced."""
 
     def __init__(self, claim):
         self.claim = claim
@@ -56,7 +56,7 @@ class Statement:
 
 
 def durations(statement):
-    """Return the six durations of a claim, which keep the rules."""
+    """Return six durations of a statement that keep the rules."""
     lease, deadline, renew, retry, operation, grace = z3.Ints(
         "lease_duration renew_deadline renew_interval retry_interval operation_timeout loss_grace"
     )
@@ -101,7 +101,7 @@ def authority_has_ended():
     s.assume("the answer follows the write", answered >= applied)
     counted = reads(s, "authority", holder, sent, ended)
     s.assume("authority is counted from the send", counted <= deadline, ended >= sent)
-    # The quotient of the rates is below that of the durations, less the rounding.
+    # The quotient of the rates is below the quotient of the durations, less the rounding.
     ratio = observer * (deadline + 1) <= holder * (lease - 1)
     s.assume("ratio of the rates", ratio)
     s.claim = taken >= ended
@@ -127,7 +127,7 @@ def any_rates_within_a_tenth():
 
 
 def child_has_gone():
-    """I5: the child of the holder is gone before the next one can begin, with time to spare."""
+    """I5: the child of the holder has ended some time before the next child can begin."""
     s = Statement(None)
     lease, deadline, *_, grace = durations(s)
     holder, observer, sent, applied, taken = takeover(s, lease)
@@ -145,7 +145,7 @@ def child_has_gone():
 
 
 def a_second_attempt():
-    """A renewal that gets no answer leaves time for another one before the deadline."""
+    """After a renewal without an answer, a second renewal fits before the deadline."""
     s = Statement(None)
     _, deadline, renew, retry, operation, _ = durations(s)
     first, second = z3.Reals("first second")
@@ -177,14 +177,14 @@ def an_election_of_the_store():
 
 
 def a_place_of_a_lock():
-    """A place is removed after its owner's authority, also one that is kept for a least time."""
+    """A place is removed after its owner's authority, also with a minimum hold."""
     s = Statement(None)
     lease, deadline, *_ = durations(s)
     rest = z3.Int("at_least")
     longest = z3.If(rest > lease, rest, lease)
     holder, observer, sent, _, removed = takeover(s, longest)
     ended, granted = z3.Reals("ended granted")
-    s.assume("least time", rest >= 0)
+    s.assume("minimum hold", rest >= 0)
     # The grant names a revision of the grantee, which is written after its send.
     s.assume("the grant is written after the revision that it names", granted >= sent)
     counted = reads(s, "authority", holder, sent, ended)

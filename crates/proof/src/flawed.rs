@@ -1,5 +1,5 @@
 //! Machines with a rule broken on purpose, from outside: they receive other options, inputs or
-//! instants than a host that observes the rule would pass. A bug belongs here if it can, so that the
-//! rules are read without it.
+//! instants than a correct host would pass. Plant a bug here if possible, so that the code of the
+//! rules stays free of it.
 
 pub(crate) mod lock;

@@ -1,11 +1,10 @@
 //! Deterministic simulations of the shipped state machines.
 //!
-//! No thread, no clock, no socket: one seed decides everything, and the same seed gives the same
-//! run. [`election`] runs candidates for a lease, [`lock`] contenders for a lock. Both use the same
-//! [`world`] (true time, the events to come, planned faults), [`network`], [`replica_set`] and
-//! [`rng`], are [`run`] over many seeds by the same loop, and are described by the same [`report`].
-//! The runner, the driver and the replica set are modelled. `docs/verification.md` describes the
-//! coverage, and how to add a piece.
+//! There are no threads, clocks or sockets: one seed determines the whole run. [`election`] runs
+//! candidates for a lease, [`lock`] contenders for a lock. Both share [`world`] (true time, future
+//! events, planned faults), [`network`], [`replica_set`] and [`rng`], the loop over many seeds
+//! ([`run`]), and the [`report`]. The runner, the driver and the replica set are modelled.
+//! `docs/verification.md` describes the coverage, and how to extend the simulation.
 
 mod clock;
 mod coverage;

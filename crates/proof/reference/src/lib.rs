@@ -1,13 +1,13 @@
-//! Executable specification of the writes: the documents that each matches, and the changes that it
-//! makes, in the types of the rules. It makes no decisions and has no state.
+//! Executable specification of the writes, in the types of the rules: the documents that each write
+//! matches, and its changes. The specification makes no decisions and has no state.
 //!
-//! Tests only. The simulators, the models and the unit tests of the rules apply writes by it, so it
-//! must equal what MongoDB does with the filters and updates that ship: tests compare both on random
-//! documents and writes, with and without a real server. Traces of real daemons are replayed with
-//! it, too.
+//! Only tests use it. The simulators, the models and the unit tests of the rules apply writes by
+//! this specification, so it must agree with MongoDB and the shipped filters and updates: tests
+//! compare both on random documents and writes, with and without a real server. Traces of real
+//! daemons are also replayed with it.
 //!
-//! `crates/core/src/lib.rs` includes this file in its own tests and in those of `crates/proof`,
-//! where the types of the rules are not those of the crate `leasehold_core`.
+//! `crates/core/src/lib.rs` includes this file in its own tests and in the tests of `crates/proof`,
+//! which do not use the types of the crate `leasehold_core`.
 
 pub mod election;
 pub mod lock;

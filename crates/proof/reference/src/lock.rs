@@ -27,9 +27,9 @@ pub struct By<'a> {
 pub struct Performed {
     /// Outcome returned to the sender.
     pub outcome: Outcome,
-    /// Claims that the operation granted, except the sender's, in order. These become the new value
-    /// of `granted`, which stays unchanged if there are none. A claim has no grant at the end of the
-    /// tokens, and if an older version granted it.
+    /// Claims that the operation granted, except the sender's, in order. If there are any, these
+    /// become the new value of `granted`. A claim has no grant if the tokens are exhausted, or if
+    /// an older version granted it.
     pub granted: Vec<(Claim, Option<Grant>)>,
     /// Entries added to the history, oldest first.
     pub ended: Vec<Ended>,
@@ -38,7 +38,7 @@ pub struct Performed {
 /// An entry of the history: a claim that had a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// The entry from the document.
+    /// A copy of the document's entry.
     pub entry: Entry,
     /// Reason for its end.
     pub ending: Ending,
@@ -102,8 +102,8 @@ pub fn grantable(lock: &LockDocument) -> usize {
     }
 }
 
-/// Returns the token after `token` and `seen`, or `None` at the end of the range. A grant then
-/// stays without a token, and so without authority.
+/// Returns the token after `token` and `seen`, or `None` at the end of the range. Such grants have
+/// no token, and so no authority.
 fn next_token(token: Token, seen: Token) -> Option<Token> {
     token.max(seen).next()
 }
@@ -251,7 +251,7 @@ impl Written {
         true
     }
 
-    /// Removes the entries that `goes` selects. Returns true if there are some.
+    /// Removes the entries that `goes` selects. Returns true if it removed any.
     fn take_out(
         &mut self,
         lock: &mut LockDocument,
@@ -266,7 +266,7 @@ impl Written {
         }
         let held = gone.into_iter().filter(|entry| entry.token.is_some());
         self.ended.extend(held.map(|entry| {
-            // The work ended in order, and the minimum hold after it has passed.
+            // The work ended normally, and its minimum hold has passed.
             let ended_before = ending == Ending::Expired && entry.work_done;
             let ending = if ended_before {
                 Ending::Released
@@ -372,7 +372,7 @@ fn renew(
     true
 }
 
-/// Records a success at this time of the store, which replaces the last one of the same key.
+/// Records a success at this time of the store. It replaces the last success of the same key.
 fn record(lock: &mut LockDocument, key: &WorkKey, at: WallMillis) {
     lock.successes.retain(|success| success.key != *key);
     lock.successes.push(Success {

@@ -21,7 +21,7 @@ pub(crate) fn contender(
     LockContender::new(options, now, random)
 }
 
-/// Passes an input to a contender. Without a planted bug it is passed as it is.
+/// Passes an input to a contender. Without a planted bug the input is unchanged.
 pub(crate) fn handle(
     contender: &mut LockContender,
     now: BootTime,
@@ -51,7 +51,8 @@ pub(crate) fn handle(
     }
 }
 
-/// Returns the next effect of a contender that wants this. Without a planted bug it is unchanged.
+/// Returns the next effect of a contender with these options. Without a planted bug the effect is
+/// unchanged.
 pub(crate) fn next_effect(contender: &mut LockContender, mode: LockMode) -> Option<LockEffect> {
     Some(match contender.next_effect()? {
         LockEffect::Exit(End::Unconfirmed) if planted!(ReleaseAssumed) => {
@@ -80,7 +81,7 @@ pub(crate) fn next_effect(contender: &mut LockContender, mode: LockMode) -> Opti
     })
 }
 
-/// Changes what a document shows of the holders.
+/// Changes the holders that a document shows.
 fn misread(lock: &mut LockDocument, contender: &LockContender) {
     for entry in &mut lock.holders {
         if entry.claim == contender.claim() {

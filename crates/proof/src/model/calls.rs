@@ -1,5 +1,5 @@
-//! Calls in flight between one process and the store, including those of processes that have
-//! exited. Which of them moves when is decided by the world.
+//! Calls in flight between one process and the store, including calls of processes that have
+//! exited. The world decides which call moves when.
 
 use std::hash::{Hash, Hasher};
 
@@ -21,7 +21,7 @@ pub(crate) trait Payload: Clone + Hash {
 /// A call that was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Call<O, R> {
-    /// Id by which the waiting process knows the call; `None` once that process has exited.
+    /// Id of the call in the waiting process; `None` once that process has exited.
     pub(crate) id: Option<CallId>,
     /// Requested operation.
     pub(crate) operation: O,
@@ -31,7 +31,7 @@ pub(crate) struct Call<O, R> {
     pub(crate) waiting: bool,
     /// Progress of the call.
     pub(crate) place: Place<R>,
-    /// Number by which actions name the call, unique across the processes of a machine.
+    /// Number that identifies the call in actions, unique across the processes of a machine.
     pub(crate) number: u64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Place<R> {
     Sent,
     /// On its way, late or lost.
     Delayed,
-    /// Applied on the primary only. The outcome is valid if a majority receives the write.
+    /// Applied only on the primary. The outcome becomes valid when a majority has the write.
     Lagging(R),
     /// Its answer is on its way, late or lost.
     Answered(R),
@@ -99,7 +99,8 @@ impl<O: Payload> Calls<O> {
         self.0.push(copy);
     }
 
-    /// Removes a call whose answer the process receives. It no longer waits for copies of it.
+    /// Removes a call whose answer the process receives. The process does not wait for copies of
+    /// the call.
     pub(crate) fn take(&mut self, number: u64) -> Call<O, O::Outcome> {
         let call = self.get(number).clone();
         self.0.retain(|c| c.number != number);
@@ -137,7 +138,7 @@ impl<O: Payload> Calls<O> {
         self.tidy();
     }
 
-    /// Leaves the calls to the network, because the process has exited. They may still land.
+    /// Detaches the calls from their process, which has exited. The calls may still land.
     pub(crate) fn abandon(&mut self) {
         for call in &mut self.0 {
             call.id = None;
@@ -150,13 +151,14 @@ impl<O: Payload> Calls<O> {
         self.tidy();
     }
 
-    /// Removes the calls that `is_over`, because nothing can follow from them.
+    /// Removes the calls that `is_over`, because they have no further effect.
     pub(crate) fn forget(&mut self, is_over: impl Fn(&Call<O, O::Outcome>) -> bool) {
         self.0.retain(|call| !is_over(call));
     }
 
-    /// Returns true if a call must be served, answered or given up before time passes. `frozen`
-    /// processes do neither of the last two; others wait until a call is `due`.
+    /// Returns true if a call must be served, answered or given up before time passes. A `frozen`
+    /// process neither receives an answer nor gives up a call; other processes wait until a call is
+    /// `due`.
     pub(crate) fn are_prompt(&self, frozen: bool, due: impl Fn(BootTime) -> bool) -> bool {
         let prompt = |call: &Call<O, O::Outcome>| {
             matches!(call.place, Place::Sent) || (call.waiting && !frozen && due(call.sent))
@@ -178,7 +180,7 @@ impl<O: Payload> Calls<O> {
         });
     }
 
-    /// Writes the canonical form. `operation` writes that of an operation.
+    /// Writes the canonical form. `operation` writes the form of an operation.
     pub(crate) fn canonicalise<H: Hasher>(
         &self,
         to: &mut Canonical<'_, H>,

@@ -2,49 +2,49 @@
 //! counters.
 //!
 //! The state machines derive `Hash`, so their whole state passes through a `Hasher` as numbers.
-//! This hasher passes the numbers on with three changes:
+//! This hasher forwards the numbers with three changes:
 //!
 //! - An instant (recognized by its size, because clocks begin at [`EPOCH`]) is written relative to
-//!   the now of its machine. Instants longer past than any duration that the election compares with
-//!   are all written alike.
+//!   the current time of its machine. All instants that are further in the past than any duration
+//!   that matters have one form.
 //! - An id (the only 16 bytes that are ever hashed) is written as its index in the order of first
 //!   appearance, because ids are only compared for equality.
-//! - A call's number is written by [`Numbers`]: for an election in the same way, within its
-//!   candidate; for a lock as its rank among the calls that are still to be answered.
+//! - A call's number is written by [`Numbers`]: for an election as an index of first appearance
+//!   within its candidate; for a lock as its rank among the calls that are not answered yet.
 //!
-//! Soundness is not only argued. A test explores without merging, and finds that states with one
-//! canonical form have successors with the same canonical forms.
+//! A test checks soundness: it explores without merging, and requires that states with one
+//! canonical form have successors with equal canonical forms.
 
 use std::hash::{Hash, Hasher};
 
 /// Start of every candidate's clock in nanoseconds, far above any other number.
 pub(crate) const EPOCH: u64 = 1 << 60;
 
-/// Longest past that is distinguished, in nanoseconds. No duration that affects a decision is
-/// longer, except the election's window of ten minutes for repeated losses, whose end no run reaches without
-/// another fault.
+/// Maximum age of an instant that is distinguished, in nanoseconds. No duration that affects a
+/// decision is longer, except the election's window of ten minutes for repeated losses, whose end
+/// no run reaches without another fault.
 const PAST_MAX: u64 = 5_000_000_000;
 
 /// Canonical form of call numbers and counters.
 #[derive(Debug)]
 enum Numbers {
-    /// Only compared for equality: written by order of first appearance. A number directly before
-    /// an instant is a counter, left out together with the instant, which is that of the last input
-    /// or of the last change of role. No decision depends on these.
+    /// Numbers are only compared for equality: they are written by order of first appearance. A
+    /// number directly before an instant is a counter. Both are left out: the instant is the time
+    /// of the last input or of the last change of role, and no decision depends on them.
     Appearing(Vec<u64>),
-    /// Compared by order with the numbers of the calls whose replies are still possible, in order:
-    /// written as the rank among them. Every later call has a higher number than all of these.
+    /// Numbers are compared by order: they are written as their rank among these numbers of calls
+    /// whose replies are still possible, in order. Every later call has a higher number.
     Ranked(Vec<u64>),
 }
 
 /// Hasher that writes the canonical form of its input to another hasher.
 pub(crate) struct Canonical<'a, H> {
     inner: &'a mut H,
-    /// The candidate's clock, relative to which its instants are written.
+    /// The candidate's clock. Its instants are written relative to this clock.
     now: u64,
     ids: Vec<[u8; 16]>,
     numbers: Numbers,
-    /// A number that may turn out to be the seconds of a duration, or a counter.
+    /// A pending number, which may be the seconds of a duration, or a counter.
     held: Option<u64>,
 }
 
@@ -67,8 +67,8 @@ impl<'a, H: Hasher> Canonical<'a, H> {
         self.numbers = Numbers::Appearing(Vec::new());
     }
 
-    /// Begins the part of a contender for a lock, whose clock shows `now` and for which replies to
-    /// these calls are still possible.
+    /// Begins the part of a contender for a lock whose clock shows `now`. Replies to these calls
+    /// are still possible.
     pub(crate) fn contender(&mut self, now: u64, mut pending: Vec<u64>) {
         self.flush();
         self.now = now;

@@ -2,8 +2,8 @@
 
 use crate::election::Randomness;
 
-/// Source of sequential ids. Modulo the numbers with which a protocol draws jitter, every draw has
-/// the same value.
+/// Source of sequential ids. Every draw has the same value modulo the numbers that a protocol uses
+/// to draw jitter.
 #[derive(Debug)]
 pub(crate) struct Draw<'a> {
     /// Number of draws so far.

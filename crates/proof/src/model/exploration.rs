@@ -17,7 +17,7 @@ pub(crate) trait Case {
     /// Explores the whole case.
     fn explore(&self) -> Figures;
 
-    /// Returns why the figures are not as required, or `None` if they are.
+    /// Returns the reason if the figures are not as required.
     fn complaint(&self, figures: &Figures) -> Option<String> {
         let good = figures.complete && figures.missed.is_empty();
         (!good || figures.unique < self.states_min()).then(|| format!("{}: {figures}", self.name()))
@@ -33,15 +33,15 @@ pub(crate) struct Figures {
     pub(crate) unique: usize,
     /// Maximum depth, in steps.
     pub(crate) depth: usize,
-    /// The broken property, if any, and the steps that break it.
+    /// The violated property, if any, and the steps that lead to the violation.
     pub(crate) broken: Option<(&'static str, Vec<String>)>,
     /// Milestones that no run reached.
     pub(crate) missed: Vec<String>,
-    /// True if nothing is left to explore.
+    /// True if the exploration is complete.
     pub(crate) complete: bool,
 }
 
-/// Explores everything within the bounds, until a property is broken.
+/// Explores everything within the bounds, until a property is violated.
 ///
 /// An exploration that reaches more than `reached_max` states is aborted, which counts as a
 /// failure.

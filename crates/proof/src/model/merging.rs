@@ -13,7 +13,7 @@ fn forms_of_successors<M: Model>(
     model.next_states(state).iter().map(form).collect()
 }
 
-/// Explores so many states without merging. Returns the number of states whose form was reached
+/// Explores this many states without merging. Returns the number of states whose form was reached
 /// before, and fails if their successors have other forms.
 pub(super) fn merged<M: Model>(
     model: &M,
@@ -39,7 +39,7 @@ where
             successors.insert(form(&world), forms);
         }
         // Continue with a few successors of each state, even if its form is known, so that long and
-        // different runs reach the same form.
+        // different runs reach equal forms.
         let mut next = model.next_states(&world);
         for _ in 0..2 {
             if !next.is_empty() {

@@ -9,16 +9,16 @@ use crate::election::{TimingSettings, Timings};
 pub(crate) struct Pace {
     /// Advance of its clock per tick.
     pub(crate) milliseconds_per_tick: u64,
-    /// Declared lease duration. The process's own authority lasts a second less.
+    /// Declared lease duration. The process's own authority is a second shorter.
     pub(crate) lease_seconds: u64,
     /// Time after which the outcome of a call is unknown.
     pub(crate) operation_milliseconds: u64,
 }
 
 impl Pace {
-    /// Returns a pace with short durations in the shipped proportions. Authority lasts 3 s and
-    /// others wait 4 s, so the bound on the ratio of the clock rates is 4/3, as with the defaults.
-    /// A tick is a second at most, so a renewal has one retry before the deadline.
+    /// Returns a pace with short durations in the proportions of the defaults. Authority lasts 3 s
+    /// and others wait 4 s, so the bound on the ratio of the clock rates is 4/3, as with the
+    /// defaults. A tick is at most a second, so a renewal has one retry before the deadline.
     pub(crate) const fn of(milliseconds_per_tick: u64) -> Self {
         Self {
             milliseconds_per_tick,
@@ -27,8 +27,8 @@ impl Pace {
         }
     }
 
-    /// Returns a pace with calls so short that an eighth of the lease duration, which others leave a
-    /// grantee, is longer.
+    /// Returns a pace with calls shorter than an eighth of the lease duration, the time that others
+    /// leave a grantee.
     pub(crate) const fn with_short_calls(milliseconds_per_tick: u64) -> Self {
         Self {
             operation_milliseconds: 300,

@@ -10,13 +10,13 @@ use crate::proof::sim::planted::write_or_compare;
 pub(super) struct Searched {
     /// Name of the planted bug.
     pub(super) name: String,
-    /// Name of the bounds within which it was looked for.
+    /// Name of the bounds of the search.
     pub(super) among: &'static str,
     pub(super) figures: Figures,
 }
 
-/// Fails if a planted bug was not noticed, or if the page's table `name` is not the result;
-/// `BLESS=1` writes it. The steps are in the test's output: `cargo test -- --nocapture`.
+/// Fails if a planted bug was not found, or if the page's table `name` differs from the result;
+/// `BLESS=1` writes the table. The steps are in the test's output: `cargo test -- --nocapture`.
 #[expect(clippy::print_stdout, reason = "the way to each is worth reading")]
 pub(super) fn each_is_found(name: &str, results: impl Iterator<Item = Searched>) {
     let mut table = String::from(

@@ -138,10 +138,10 @@ mutations! {
     /// Events are applied to a document that was known before the stream was opened.
     DocumentKeptOverGap:
         "events change only a document that was shown since the stream was opened",
-    /// A stream reports the writes after its opening only. One that no majority had then appears
-    /// neither in the stream nor in the read that follows.
+    /// A stream reports only the writes after its opening. A write that was not majority-committed
+    /// then appears neither in the stream nor in the read that follows.
     StreamFromItsOpening:
-        "a stream also reports the writes that no majority had when it was opened",
+        "a stream also reports the writes that were not majority-committed when it was opened",
     /// Acquisitions insert the document if it is missing.
     FollowerUpserts:
         "no acquisition creates a document",
@@ -151,10 +151,10 @@ mutations! {
     /// The registration of a standby changes the revision.
     RegistrationChangesRevision:
         "a registration does not change the revision",
-    /// A registration replaces whatever standby there is.
+    /// A registration replaces any standby.
     AnyStandbyReplaced:
         "a registration replaces only the standby that was seen, which has a lower priority",
-    /// A standby acquires the lease with whatever revision it has.
+    /// A standby acquires the lease with any revision.
     StandbyWithoutCompareAndSet:
         "a standby acquires only the revision that it saw",
     /// A renewal does not change the revision.
@@ -192,7 +192,7 @@ mutations! {
         "the claim record is proof only for the process that holds its lock",
     /// The claim record counts as proof in a copy of its directory.
     RecordOfAnotherFile:
-        "the claim record is proof only in the very file that it names",
+        "the claim record is proof only in the file whose inode it names",
     /// The claim record counts as proof in another boot.
     RecordOfAnotherBoot:
         "the claim record is proof only in the boot that it names",
@@ -205,7 +205,7 @@ mutations! {
     /// An operator's request changes the revision.
     RequestChangesRevision:
         "a request does not change the revision",
-    /// A free lock on the claim is sufficient proof, even if the record names a child.
+    /// A free lock on the claim counts as proof, even if the record names a child.
     ProofWithoutChild:
         "the claim record is proof only when the child that it names is gone",
     /// The guard does not share the lock, so a new daemon starts while the old workload runs.
@@ -213,7 +213,7 @@ mutations! {
         "the guard also holds the claim lock until its child is gone",
     /// A later record revives a deadline that has passed in the guard.
     DeadlineRevived:
-        "a deadline that passed in the guard is final",
+        "a later record cannot revive a deadline that has passed in the guard",
     /// The guard decides on each record before it reads the next one.
     EachRecordJudged:
         "the guard reads everything that was sent before it decides",
@@ -262,31 +262,31 @@ mutations! {
     /// HTTP and the gauge show the state at the time of publication.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are read",
-    /// A stream that reports changes late is treated like one that reports them as they come.
+    /// A stream that reports changes late is treated like an immediate stream.
     LateStreamTrusted:
         "a follower of a late stream reads each renewal when it is expected",
-    /// A hint carries a document, and it is applied.
+    /// A hint carries a document, and the follower applies it.
     HintTrusted:
-        "a hint makes a follower read, and what it says decides nothing",
+        "a hint makes a follower read, and its content decides nothing",
     /// The cursor of a dropped collection of hints is kept, and opened again.
     DroppedHintsKept:
-        "hints are followed only while their collection is there",
+        "hints are followed only while their collection exists",
     /// The cursor of hints stays on a member that is no longer the primary.
     DeposedHintsKept:
         "the cursor of hints is opened again when it may be stale",
-    /// A holder declares another interval of its renewals than it has.
+    /// A holder declares a wrong renewal interval.
     WrongIntervalDeclared:
-        "a follower of hints reads each renewal when it comes",
+        "a follower of hints reads each renewal soon after it is stored",
     /// A foreign document is overwritten by a new lease.
     ForeignOverwritten:
         "an unrecognized document is never overwritten",
     /// The history grows with each claim, without a limit.
     HistoryUnbounded:
-        "the history has twenty entries at most",
+        "the history has at most twenty entries",
 }
 
-/// Present in every program in which a rule can be broken, regardless of what the compiler removes.
-/// `tests/no_planted_bug_ships.rs` searches for it.
+/// Marks every program that contains planted bugs; the compiler cannot remove it.
+/// `tests/no_planted_bug_ships.rs` searches for this marker.
 const MARKER: &str = "leasehold: planted bugs are compiled in";
 
 /// Keeps the marker in the compiled program.

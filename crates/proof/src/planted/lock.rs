@@ -12,29 +12,29 @@ crate::election::mutation::mutations! {
         "an unknown outcome grants nothing",
     /// Provisional authority counts from the event or reply that shows the grant.
     GrantFromEvent:
-        "provisional authority counts from an own instant that precedes the grant",
+        "provisional authority counts from an instant of the owner that precedes the grant",
     /// Provisional authority counts from the reply to the write that carried the granted revision.
     AnchorAtReply:
-        "the anchor of a grant is the send of the revision that it found",
+        "the authority of a grant counts from when the granted revision was sent",
     /// Provisional authority counts from the newest write of the claim.
     AnchorPerClaim:
-        "the anchor of a grant is that of the revision that it found, not of the claim",
-    /// Provisional authority is as long as others wait, although clock rates differ.
+        "the authority of a grant counts from the granted revision, not from other writes of the claim",
+    /// Provisional authority lasts as long as others wait, although clock rates differ.
     GrantWithoutRatio:
-        "provisional authority is the share of the renew deadline, not of the lease duration",
-    /// Authority by a grant lasts for a renew deadline without a confirmation.
+        "provisional authority is a share of the renew deadline, not of the lease duration",
+    /// Authority from a grant lasts for a whole renew deadline without a confirmation.
     NeverConfirmed:
         "a grant is confirmed before its provisional authority ends",
     /// An entry counts as unconfirmed once it was granted, although its owner has written since.
     GrantAsFlag:
-        "a grant is unconfirmed only while the revision is the one that it found",
+        "a grant is unconfirmed only while the entry has the granted revision",
     /// A claim that reached its deadline is renewed.
     RenewedAfterDeadline:
         "a claim that ended is never renewed",
     /// A write of unknown outcome counts as never sent.
     UnknownAsFailed:
         "every revision that was sent is kept, because its write may have been applied",
-    /// A renewal carries the revision of the write before it.
+    /// A renewal carries the revision of the previous write.
     RevisionKept:
         "each attempt of each write carries a fresh revision",
     /// A join of unknown outcome is repeated with another claim.
@@ -42,7 +42,7 @@ crate::election::mutation::mutations! {
         "a join is repeated with the same claim until its outcome is known",
     /// A contender that lost its place joins again with the same claim.
     ClaimReused:
-        "a claim that lost its place has ended, and the next join has a new one",
+        "a claim that lost its place has ended, and the next join has a new claim",
     /// A rejected write is repeated without a read.
     RejectionRepeated:
         "a rejected write is followed by a read before the next write",
@@ -58,31 +58,31 @@ crate::election::mutation::mutations! {
     /// A contender starts without the observations of earlier ones.
     NothingRemembered:
         "observations of other entries are kept from one contender to the next",
-    /// An owner whose work ends early leaves before the least time of its place.
+    /// An owner whose work ends early leaves before its minimum hold has passed.
     LeaveBeforeLeastTime:
-        "a place stays taken for its least time although the work has ended",
-    /// A place is kept although its work never began.
+        "the lock stays taken for the minimum hold although the work has ended",
+    /// The lock is kept although its work never began.
     GivenUpPlaceKept:
-        "work that never began keeps no place",
-    /// The entry of a dead process expires before the least time of its place.
+        "there is no minimum hold for work that never began",
+    /// The entry of an exited process expires before its minimum hold has passed.
     DeathEndsLeastTime:
-        "a place stays taken for its least time although its owner is dead",
-    /// Work begins before its least time is declared.
+        "the lock stays taken for the minimum hold although its owner has exited",
+    /// Work begins before its minimum hold is declared.
     LeastTimeUndeclared:
-        "the least time of a place is declared before the work begins",
-    /// Work begins by a grant that does not show the successes.
+        "the minimum hold is declared before the work begins",
+    /// Work begins after a grant that does not show the successes.
     GrantWithoutSuccesses:
-        "work that is done once per period begins only by a reply that shows the successes",
+        "work that is done once per period begins only after a reply that shows the successes",
     /// A release that was never confirmed counts as done.
     ReleaseAssumed:
         "a release counts as done only if a reply confirms it",
-    /// A claim that ends otherwise counts as a success of its work.
+    /// A claim that ends without success counts as a success of its work.
     AnyEndIsASuccess:
         "only work that succeeded is recorded",
     /// A sweep without entries matches nothing.
     OverlookedWaits:
-        "the head of a queue that an edit left a place is granted",
-    /// A grantee for which no slot is free confirms again at once.
+        "after an edit that leaves room, the head of the queue is granted",
+    /// A grantee without a free slot confirms again immediately.
     ConfirmedWithoutPause:
         "a confirmation that finds no free slot is repeated after a pause",
     /// A leave matches by the claim alone.
@@ -91,7 +91,7 @@ crate::election::mutation::mutations! {
     /// Ids come from the machine's generator alone.
     IdsOfGenerator:
         "ids are different on the copies of a machine",
-    /// A success that is dated in the future counts until that time has passed.
+    /// A success that is dated in the future counts until that date.
     FutureSuccessCounts:
         "a success counts only within one period of the store's clock",
     /// An eviction does not compare revisions.
@@ -103,15 +103,15 @@ crate::election::mutation::mutations! {
     /// An eviction does not grant.
     NoGrantInSweep:
         "an eviction grants in the same write",
-    /// A shared contender is granted ahead of an exclusive one that waits.
+    /// A shared contender is granted ahead of a waiting exclusive contender.
     SharedOvertakes:
-        "a shared contender waits behind an exclusive one that waits",
+        "a shared contender does not overtake a waiting exclusive contender",
     /// A join sets the number of slots.
     SlotsChanged:
         "the number of slots changes only while the lock is empty",
     /// A grant takes a slot that another holder has.
     SlotTwice:
-        "each holder has a slot of its own",
+        "no two holders have the same slot",
     /// A confirmation takes the document's token without raising it.
     TokenNotRaised:
         "each confirmation raises the token",

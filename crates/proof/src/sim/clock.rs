@@ -7,7 +7,7 @@ use crate::election::BootTime;
 /// A clock. It advances in steps of 1000 true nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
-    /// Local nanoseconds per thousand true ones.
+    /// Local nanoseconds per thousand true nanoseconds.
     pub(super) rate: u64,
     /// The clock's value at true time zero.
     pub(super) base: i64,

@@ -1,20 +1,19 @@
-//! Counts of each thing that can happen. A soak in which one of them never happened has not shown
-//! what it claims.
+//! Counts of all cases that can occur. A soak run in which a required case never occurred proves
+//! less than it claims, and fails.
 //!
-//! Every value of closed enums is required, except those for which [`Case::excused`] gives a
-//! reason. A new role, reason, notice, operation or fault therefore requires a run in which it
-//! occurs.
+//! Every value of closed enums is required, unless [`Case::excused`] gives a reason. A new role,
+//! reason, notice, operation or fault therefore requires a run in which it occurs.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 
-/// One thing that can happen.
+/// A case that can occur.
 pub(super) trait Case: Copy + Eq + Hash + fmt::Display + fmt::Debug + Send {
-    /// Returns everything, in the order in which it is printed.
+    /// Returns all cases, in the order of the report.
     fn all() -> Vec<Self>;
 
-    /// Returns the reason why this is not required.
+    /// Returns the reason if this case is not required.
     fn excused(self) -> Option<&'static str>;
 }
 
@@ -103,7 +102,7 @@ impl<C: Case> Coverage<C> {
         self.0.get(&case).copied().unwrap_or(0)
     }
 
-    /// Returns everything that is required and was not hit.
+    /// Returns the required cases that never occurred.
     pub(super) fn missing(&self) -> Vec<String> {
         let missing = |case: &C| case.excused().is_none() && self.count(*case) == 0;
         let all = C::all().into_iter().filter(missing);
@@ -116,7 +115,7 @@ impl<C: Case> fmt::Display for Coverage<C> {
         for case in C::all() {
             let count = self.count(case);
             match case.excused() {
-                Some(why) => writeln!(f, "{count:>12}  {case} (not asked for: {why})")?,
+                Some(why) => writeln!(f, "{count:>12}  {case} (not required: {why})")?,
                 None => writeln!(f, "{count:>12}  {case}")?,
             }
         }

@@ -1,4 +1,4 @@
-//! The calls inside the driver of one process. A call that timed out is still answered.
+//! The calls inside the driver of one process. A call that timed out is still answered later.
 
 use crate::election::CallId;
 
@@ -36,7 +36,7 @@ impl<K: Copy> Driver<K> {
         });
     }
 
-    /// Removes a call that is answered; `None` if it was answered before.
+    /// Removes an answered call; returns `None` if it was answered before.
     pub(super) fn returned(&mut self, call: CallId) -> Option<Driven<K>> {
         let index = self.0.iter().position(|driven| driven.call == call)?;
         Some(self.0.remove(index))

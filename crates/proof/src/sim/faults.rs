@@ -1,6 +1,5 @@
-//! Faults by name. Each seed draws a subset, which finds more than all of them together. The plan
-//! of a run is drawn before it begins, so that a failure can be shown with as few of them as
-//! possible.
+//! Faults by name. Each seed draws a subset, which finds more bugs than all faults together. The
+//! plan of a run is drawn before the run begins, so that a failure can be reduced to few faults.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -23,7 +22,7 @@ pub(super) trait Kind: Copy + Debug + Eq + Hash + 'static {
     fn words(self) -> &'static str;
 }
 
-/// Declares the faults of a simulation: those of calls, and its own.
+/// Declares the faults of a simulation: the faults of calls, and further faults.
 macro_rules! faults {
     (of calls, $($own:tt)*) => {
         faults! {
@@ -35,7 +34,7 @@ macro_rules! faults {
             LostAfter,
             /// A call reaches the store twice, the second time late.
             Duplicate,
-            /// A call is answered by an error although it lands, now or later.
+            /// A call is answered with an error although it lands, now or later.
             Late,
             $($own)*
         }
@@ -110,8 +109,9 @@ pub(super) struct Planned<F> {
     pub(super) chance: u64,
 }
 
-/// Draws the faults of a run: at each instant, one by relative frequency. A disabled kind only
-/// leaves its places empty. `gap` returns the time from one instant (0 at first) to the next.
+/// Draws the faults of a run: at each instant, one fault by relative frequency. At the instants of
+/// a disabled kind nothing happens. `gap` returns the time from one instant (0 at first) to the
+/// next.
 pub(super) fn plan<F: Kind>(
     rng: &mut Rng,
     faults: Faults<F>,

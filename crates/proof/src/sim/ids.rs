@@ -1,5 +1,5 @@
-//! The ids that a process draws, as `KernelRandomness` of leasehold-mongodb draws them: from a
-//! generator that a copy of the machine continues, from the moment of the draw, and from a counter.
+//! The ids of a process, drawn like `KernelRandomness` of leasehold-mongodb: from a generator that
+//! a copy of the machine continues, the time of the draw, and a counter.
 //!
 //! The wall clock is left out, although the program mixes it in: a run with other wall clocks must
 //! make the same decisions (I9), and delays are drawn from the same source.
@@ -8,14 +8,14 @@ use super::rng::Rng;
 use crate::election::{BootTime, Randomness};
 use crate::{election, lock};
 
-/// No two machines are equally fast: a draw comes up to this many nanoseconds after its input.
+/// Machines differ in speed: a draw happens up to this many nanoseconds after its input.
 const WORK_MAX: u64 = 1 << 20;
 
 /// The source of ids of one process, or of the processes of one machine.
 #[derive(Clone)]
 pub(crate) struct Ids {
     generator: Rng,
-    /// Speed of the machine, the one thing here that a copy does not share.
+    /// Speed of the machine, the only field that a copy does not share.
     work: Rng,
     now: BootTime,
     drawn: u64,

@@ -1,9 +1,9 @@
-//! A broken invariant. The invariants themselves are next to each simulation: one small pure
-//! function per file, with tests of its own on hand-written views.
+//! A violated invariant. The invariants themselves are next to each simulation: each file has one
+//! small pure function, with tests on hand-written views.
 
 use std::fmt::Debug;
 
-/// A broken invariant, with the evidence.
+/// A violated invariant, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     /// A number such as `I1` in `docs/protocol.md`, or a name.

@@ -20,8 +20,8 @@ pub(super) fn explain<P: Protocol>(
     report::failed::<P>(setup, &smallest, violation, lines)
 }
 
-/// Removes kinds of faults, then planned faults, then machines, as long as the same invariant
-/// breaks.
+/// Removes kinds of faults, then planned faults, then machines, as long as the same invariant is
+/// violated.
 fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fault> {
     let mut budget = RUNS_MAX;
     let mut fails = |setup: &Setup<P::Fault>| {
@@ -68,7 +68,7 @@ fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fau
     smallest
 }
 
-/// Checks that the smallest run still breaks the same invariant, with less.
+/// Checks that the smallest run violates the same invariant, with fewer faults.
 pub(super) fn still_breaks<P: Protocol>(mutation: P::Mutation) {
     P::Mutation::with(Some(mutation), || {
         let setup = Setup::new(0);

@@ -19,19 +19,19 @@ pub(super) enum Fate {
     Late,
 }
 
-/// The number of rolls, and how many of them make a call slow or give it each other fate.
+/// The number of sides of the die, and how many of them make a call slow or give it another fate.
 pub(super) struct Odds {
     pub(super) rolls: u64,
     pub(super) slow: u64,
     pub(super) other: u64,
 }
 
-/// The part of a protocol in its calls.
+/// The protocol-specific part of calls.
 pub(super) trait Calls: Protocol {
     const ODDS: Odds;
 
-    /// Interferes with a call that is sent. `roll` decides the fate of the call. Returns the time
-    /// by which it is delayed in addition.
+    /// Interferes with a call that is sent. `roll` decides the fate of the call. Returns an
+    /// additional delay.
     fn interfere(
         world: &mut World<Self>,
         process: usize,
@@ -40,8 +40,8 @@ pub(super) trait Calls: Protocol {
         quick: u64,
     ) -> u64;
 
-    /// Returns the time until which a process cannot reach the store, and its operation timeout in
-    /// true time.
+    /// Returns the end of the time in which a process cannot reach the store, and its operation
+    /// timeout in true time.
     fn link(world: &World<Self>, process: usize) -> Link;
 
     /// Returns true if a call of the process reaches the deposed primary.
@@ -62,7 +62,7 @@ pub(super) trait Calls: Protocol {
     /// Ends the wait of a process for an answer.
     fn timed_out(world: &mut World<Self>, process: usize, call: CallId);
 
-    /// Checks writes that have reached a majority, and notifies the streams.
+    /// Checks majority-committed writes, and notifies the streams.
     fn committed(world: &mut World<Self>, all: Vec<Committed<Self::State, Self::Write>>);
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Flight<O> {
     process: usize,
     call: CallId,
     operation: Rc<O>,
-    /// True if its answer finds the way back.
+    /// True if its answer reaches the sender.
     answered: bool,
 }
 
@@ -231,8 +231,8 @@ impl<P: Calls> World<P> {
         P::answered(self, process, call, outcome);
     }
 
-    /// Makes another member primary at `no_primary_until`, with the first `kept` of the writes that
-    /// no majority had. The calls that wait in vain are answered after the time that `late` draws.
+    /// Makes another member primary at `no_primary_until`, with the first `kept` of the uncommitted
+    /// writes. Calls whose writes are lost are answered after a time that `late` draws.
     pub(super) fn replace_primary(
         &mut self,
         kept: usize,

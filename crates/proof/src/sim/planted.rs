@@ -1,6 +1,5 @@
-//! Every rule, broken on purpose, is noticed: by which invariant, and within how many seeds. The
-//! tables in `docs/verification/planted-bugs.md` must agree with the results; `BLESS=1` rewrites
-//! them.
+//! Checks that an invariant catches each planted bug, and counts the seeds until then. The tables
+//! in `docs/verification/planted-bugs.md` must agree with the results; `BLESS=1` rewrites them.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -12,7 +11,7 @@ use super::invariants::Violation;
 
 /// No planted bug may need more seeds than this.
 const SEEDS_MAX: u64 = 2_000;
-/// Maximum number of places in the shipped logic where a rule can be broken.
+/// Maximum number of `planted!` sites in the shipped logic.
 const SITES_MAX: usize = 55;
 
 /// A rule that can be broken on purpose.
@@ -100,7 +99,7 @@ pub(crate) fn write_or_compare(name: &str, table: &str) {
     }
 }
 
-/// Otherwise, the absence of the marker in the daemon would prove nothing.
+/// Otherwise the absence of the marker in the daemon would prove nothing.
 #[test]
 fn a_program_with_planted_bugs_carries_their_marker() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/planted/election.rs");
@@ -118,7 +117,7 @@ fn a_program_with_planted_bugs_carries_their_marker() {
     );
 }
 
-/// Returns the number of places in a file or directory where a rule can be broken, without tests.
+/// Returns the number of `planted!` sites in a file or directory, without tests.
 fn sites(path: &Path) -> usize {
     let is = |name| path.file_name().is_some_and(|file| file == name);
     if ["tests", "tests.rs"].into_iter().any(is) {
@@ -134,8 +133,8 @@ fn sites(path: &Path) -> usize {
     text.matches("planted!(").count()
 }
 
-/// Each place makes the shipped logic harder to read, so it must be worth it: a bug that
-/// `cargo-mutants` makes too needs a unit test instead.
+/// Each site makes the shipped logic harder to read. A bug that `cargo-mutants` can generate needs
+/// a unit test instead.
 #[test]
 fn the_shipped_logic_has_few_planted_bugs() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");

@@ -1,22 +1,22 @@
-//! The store: a primary, the state that a majority has, and at times a deposed primary that is not
-//! aware of it yet.
+//! The store: a primary, the majority-committed state, and at times a deposed primary that has not
+//! noticed the election yet.
 //!
-//! A write changes the primary immediately, and is acknowledged when a majority has it. A failover
-//! discards a suffix of the writes that no majority has.
+//! A write changes the primary immediately, and is acknowledged once it is majority-committed. A
+//! failover discards a suffix of the uncommitted writes.
 
 use std::collections::VecDeque;
 
 use super::world::Protocol;
 use crate::election::CallId;
 
-/// A write that no majority has yet.
+/// An uncommitted write.
 struct Entry<P: Protocol> {
     seq: u64,
     after: P::State,
     write: P::Write,
 }
 
-/// A write that has reached a majority.
+/// A majority-committed write.
 pub(super) struct Committed<S, W> {
     pub(super) seq: u64,
     pub(super) before: S,
@@ -36,7 +36,7 @@ pub(super) struct Waiting<O> {
 pub(super) enum Landed<O> {
     /// Answered immediately.
     Answered(O),
-    /// Answered when a majority has everything up to this sequence number.
+    /// Answered once everything up to this sequence number is majority-committed.
     Waits(u64, O),
     /// Not answered.
     Silence,
@@ -51,7 +51,7 @@ pub(super) enum Access {
     Write,
 }
 
-/// Concerns that are weaker than the shipped ones, by a planted bug.
+/// Weaker read or write concerns than the shipped ones, by a planted bug.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Weak {
     /// Reads have read concern `local`.
@@ -107,8 +107,9 @@ impl<P: Protocol> ReplicaSet<P> {
         self.deposed = None;
     }
 
-    /// Applies a call at a member. `read` returns the answer of a read, and `apply` that of a write,
-    /// with the write if its filter matched. Returns also the sequence number to replicate, if any.
+    /// Applies a call at a member. `read` returns the answer to a read. `apply` returns the answer
+    /// to a write, with the write if its filter matched. Also returns the sequence number to
+    /// replicate, if any.
     pub(super) fn land(
         &mut self,
         (access, weak): (Access, Weak),
@@ -144,7 +145,7 @@ impl<P: Protocol> ReplicaSet<P> {
         }
     }
 
-    /// Adds the newest change of the primary to the writes that no majority has.
+    /// Adds the newest change of the primary to the uncommitted writes.
     fn append(&mut self, write: P::Write) -> u64 {
         self.seq += 1;
         self.suffix.push_back(Entry {
@@ -169,7 +170,7 @@ impl<P: Protocol> ReplicaSet<P> {
         (self.primary != before).then(|| self.append(write))
     }
 
-    /// Lets a call wait until a majority has everything up to `seq`.
+    /// Lets a call wait until everything up to `seq` is majority-committed.
     pub(super) fn wait(&mut self, seq: u64, process: usize, call: CallId, outcome: P::Outcome) {
         self.waiting.push(Waiting {
             seq,
@@ -212,8 +213,8 @@ impl<P: Protocol> ReplicaSet<P> {
         self.suffix.len()
     }
 
-    /// Makes another member primary, with the first `kept` of the writes that no majority had.
-    /// Returns the calls that wait in vain, and the sequence number still to replicate.
+    /// Makes another member primary, with the first `kept` of the uncommitted writes. Returns the
+    /// calls whose writes are lost, and the sequence number still to replicate.
     pub(super) fn fail_over(
         &mut self,
         kept: usize,

@@ -36,8 +36,8 @@ pub(super) fn failed<P: Protocol>(
     let meaning = P::meaning(invariant);
     let mut text = format!("seed {}: {invariant} is broken: {meaning}\n", setup.seed);
     if smallest.faults.is_some() {
-        text += "this is the smallest run found in which it is: fewer kinds of faults, fewer \
-                 troubles, fewer candidates\n";
+        text += "this is the smallest violating run that was found: fewer kinds of faults, fewer \
+        planned faults, fewer candidates\n";
     }
     text += &body(&ran, lines);
     let evidence = &ran.violation.as_ref().unwrap_or(violation).evidence;
@@ -78,8 +78,8 @@ fn body<P: Protocol>(ran: &Ran<P>, lines: usize) -> String {
     text
 }
 
-/// Returns the trace with long stretches of routine shortened to one line. The lines next to other
-/// lines are kept, and so is the end.
+/// Returns the trace with long runs of routine lines shortened to one line. Routine lines next to
+/// other lines are kept, and so is the end.
 fn shortened(trace: &[(u64, String)], routine: &[&str]) -> Vec<String> {
     let show =
         |(at, line): &(u64, String)| format!("{:>9.3} s  {line}", *at as f64 / SECOND as f64);

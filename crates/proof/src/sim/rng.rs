@@ -1,7 +1,7 @@
 //! The source of all randomness of a run: one seed decides everything.
 //!
-//! Each purpose draws from a stream of its own, so that switching a fault off leaves the others
-//! unchanged as far as possible.
+//! Each purpose has its own stream of random numbers, so that disabling a fault changes the others
+//! as little as possible.
 
 use crate::election::Randomness;
 
@@ -28,7 +28,7 @@ impl Rng {
         self.next_u64() % n
     }
 
-    /// Returns a number from `least` to less than `most`.
+    /// Returns a number that is at least `least` and less than `most`.
     pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least)
     }

@@ -18,7 +18,7 @@ use super::{minimal, report, with};
 /// The slowest clock, in per mille of the fastest. The bound that follows from the drawn durations
 /// is 3/4.
 const SLOWEST: u64 = 760;
-/// Every seed divisible by this is checked by a second run.
+/// Every seed divisible by this number is checked by a second run.
 const AGAIN_EVERY: u64 = 50;
 
 /// The result of a run.
@@ -193,7 +193,7 @@ fn checked<P: Protocol>(setup: &Setup<P::Fault>, ran: Ran<P>) -> Option<Violatio
     }
 }
 
-/// Bypasses the test harness, which shows the output of a test only if it fails.
+/// Bypasses the test harness, which hides the output of successful tests.
 fn print(text: &impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -246,8 +246,8 @@ pub(super) fn replay<P: Protocol>() {
     });
 }
 
-/// `SURVEY=N`: lists the invariants that break in the first N seeds, and the first seed of each;
-/// with `REPLAY_MUTATION=NAME`, with a planted bug.
+/// `SURVEY=N`: lists the invariants that are violated in the first N seeds, each with its first
+/// seed. `REPLAY_MUTATION=NAME` plants a bug.
 pub(super) fn survey<P: Protocol>() {
     let mut broken = BTreeMap::<_, (u64, u64, String)>::new();
     P::Mutation::with(mutation_asked_for::<P>(), || {
@@ -276,7 +276,8 @@ pub(super) fn same_seed_same_run<P: Protocol>() {
     assert_ne!(traced(1).0, traced(2).0);
 }
 
-/// Checks that an invariant breaks if clock rates differ too much, so that its check works.
+/// Checks that an invariant is violated if clock rates differ too much, which shows that the check
+/// works.
 pub(super) fn breaks_beyond_the_ratio<P: Protocol>(invariant: &str, seeds: u64) {
     let broken = (0..seeds).find(|seed| {
         let ran = run::<P>(&with(Setup::new(*seed), |it| it.slowest = 300));

@@ -23,15 +23,16 @@ pub(crate) struct Bounds {
     pub(crate) streams: bool,
     /// True if candidates register as standby.
     pub(crate) standby: bool,
-    /// True if candidates stand by, each prefers the ones after it, and leaders hand over to them.
+    /// True if candidates register as standby, later candidates have higher priorities, and leaders
+    /// hand over to higher priorities.
     pub(crate) prefer: bool,
-    /// Maximum number of ticks without a fault until a candidate leads (I10), or until none leads
-    /// if the lease is paused.
+    /// Maximum number of ticks without a fault until a candidate leads (I10), or until no candidate
+    /// leads if the lease is paused.
     pub(crate) quiet_ticks_max: u8,
 }
 
 impl Bounds {
-    /// The same, with change streams.
+    /// Returns these bounds with change streams.
     pub(crate) fn on_streams(self) -> Self {
         Self {
             streams: true,
@@ -39,7 +40,7 @@ impl Bounds {
         }
     }
 
-    /// The same, with candidates that register as standby.
+    /// Returns these bounds with candidates that register as standby.
     pub(crate) fn with_standby(self) -> Self {
         Self {
             standby: true,
@@ -47,7 +48,7 @@ impl Bounds {
         }
     }
 
-    /// The same, with priorities that leaders prefer.
+    /// Returns these bounds with priorities, and leaders that prefer higher priorities.
     pub(crate) fn with_preference(self) -> Self {
         Self {
             prefer: true,
@@ -55,13 +56,13 @@ impl Bounds {
         }
     }
 
-    /// The same, with these requests instead of signals.
+    /// Returns these bounds with these requests instead of signals.
     pub(crate) fn with(self, requested: &'static [Requested]) -> Self {
         Self { requested, ..self }
     }
 
-    /// The same, with deletions, which every candidate waits out, and the faults that combine with
-    /// them.
+    /// Returns these bounds with deletions, after which every candidate waits, and the faults that
+    /// combine with them.
     pub(crate) fn with_deletions(self) -> Self {
         Self {
             kinds: &[Kind::Delays, Kind::Crashes, Kind::Deletions],
@@ -99,8 +100,8 @@ pub(crate) enum Kind {
     Crashes,
     /// Processes are paused for a while.
     Freezes,
-    /// The document is deleted when every candidate has seen it. Voids the guarantees of a
-    /// candidate without memory.
+    /// The document is deleted when every candidate has seen it. Candidates without memory then
+    /// have no guarantees.
     Deletions,
 }
 
@@ -116,10 +117,10 @@ impl Kind {
     ];
 }
 
-/// Time for which a transferred lease is reserved for its candidate.
+/// How long a transferred lease is reserved for its candidate.
 pub(crate) const RESERVATION: Duration = Duration::from_secs(2);
 
-/// Interval of a leader that prefers.
+/// Minimum leadership before a leader hands over to a preferred standby.
 const PREFER_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Returns the settings of a candidate.

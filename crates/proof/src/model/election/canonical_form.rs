@@ -1,6 +1,6 @@
 //! Goal: merging states with the same canonical form loses no behavior. Method: explore without
-//! merging; states that share a form must have successors that share forms. A difference shows what
-//! the form leaves out.
+//! merging; states that share a form must have successors that share forms. A difference reveals
+//! state that the form omits but that matters.
 
 use crate::proof::model::election::bounds::{Bounds, Requested};
 use crate::proof::model::election::cases::{APART, bounds};

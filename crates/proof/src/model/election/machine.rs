@@ -17,7 +17,7 @@ use crate::proof::model::pace::Pace;
 /// A machine that runs one candidate.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    /// Name of the candidate, the same after a restart.
+    /// Name of the candidate, unchanged by a restart.
     pub(crate) identity: Identity,
     /// Clock rate and lease duration.
     pub(crate) pace: Pace,
@@ -29,7 +29,7 @@ pub(crate) struct Machine {
     pub(crate) directory: RecoveredState,
     /// Claim of the previous process, proven to have exited when this process started.
     pub(crate) proven_dead: Option<Claim>,
-    /// Calls in flight, oldest first, including those of processes that have exited.
+    /// Calls in flight, oldest first, including calls of processes that have exited.
     pub(crate) calls: Calls,
     /// Events that have not arrived yet, in order.
     pub(crate) events: Vec<Lease>,
@@ -71,11 +71,11 @@ impl Payload for Operation {
     }
 }
 
-/// Moduli for which the election draws: per mille of jitter, and the spreads of 5, 10, 20 and 40 ms
-/// in nanoseconds.
+/// Moduli of the election's draws: per mille of jitter, and the spreads of 5, 10, 20 and 40 ms in
+/// nanoseconds.
 const JITTER: u128 = 401;
 const SPREADS: u128 = 5_000_001 * 10_000_001 * 20_000_001 * 40_000_001;
-/// Factor for which `SPREADS * MIDDLE` yields the middle of the jitter.
+/// Factor that makes `SPREADS * MIDDLE` yield the middle of the jitter.
 const MIDDLE: u128 = {
     let mut factor = 0;
     while factor * (SPREADS % JITTER) % JITTER != JITTER / 2 {
@@ -157,14 +157,14 @@ impl Machine {
         self.election.is_some() && !self.frozen
     }
 
-    /// Returns true if its timer is due.
+    /// Returns true if the timer of the process is due.
     pub(crate) fn due(&self, ticks: u64) -> bool {
         let now = self.clock(ticks);
         let wakeup = self.election.as_ref().and_then(Election::next_wakeup);
         self.runs() && wakeup.is_some_and(|at| at <= now)
     }
 
-    /// Returns true if it has authority by its own clock.
+    /// Returns true if the process has authority by its own clock.
     pub(crate) fn leads(&self, ticks: u64) -> bool {
         let now = self.clock(ticks);
         self.election

@@ -1,4 +1,4 @@
-//! Notes of an observer about the candidates, by which the invariants are judged without asking the
+//! Notes of an observer about the candidates. They allow checking the invariants without asking the
 //! election for its view.
 
 use crate::election::{
@@ -9,7 +9,7 @@ use crate::proof::model::election::store::Store;
 /// Violation of an invariant other than two leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Broken {
-    /// A candidate led with a token that is not above all earlier ones, or led again with an old
+    /// A candidate led with a token that is not above all earlier tokens, or led again with an old
     /// claim.
     I3,
     /// Authority without an acknowledged write that was sent early enough (I2, I7).
@@ -34,13 +34,13 @@ pub(crate) enum Milestone {
     DeadlinePassed,
     /// The store rejected a renewal of a leader.
     RenewalRejected,
-    /// A candidate saw that the document is older than before.
+    /// A candidate noticed that the document is older than before.
     StoreRolledBack,
     /// A new process took over immediately from its predecessor, which has exited.
     Succession,
-    /// A late acknowledgement of a renewal that had been given up extended authority.
+    /// A late acknowledgement of a timed-out renewal extended authority.
     LateExtension,
-    /// The candidate for which the lease was reserved acquired it.
+    /// The lease was reserved for a candidate, and this candidate acquired it.
     Transferred,
     /// A leader stepped down because the lease was paused.
     Paused,
@@ -60,11 +60,11 @@ pub(crate) struct Sender<'a> {
 /// Notes about one candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Monitor {
-    /// Token under which the candidate leads.
+    /// Token of the candidate's current leadership.
     pub(crate) leading: Option<Token>,
-    /// A token, and the end of the authority that acknowledged writes of its claim give.
+    /// A token, and the end of its authority according to the acknowledged writes of its claim.
     granted: Option<(Token, BootTime)>,
-    /// Stored revisions, each with the time when the candidate was first shown it.
+    /// Stored revisions, each with the time when the candidate first saw it.
     shown: Vec<(Revision, BootTime)>,
 }
 
@@ -109,7 +109,7 @@ impl Monitor {
         }
     }
 
-    /// Records a document that the candidate is shown.
+    /// Records a document that the candidate sees.
     pub(crate) fn saw(&mut self, found: &Found, at: Moment<'_>) {
         if let Found::Lease(lease) = found
             && !self.shown.iter().any(|(seen, _)| *seen == lease.revision)
@@ -119,13 +119,13 @@ impl Monitor {
         self.forget(at.store);
     }
 
-    /// Returns true if there is something to forget.
+    /// Returns true if some notes can be dropped.
     pub(crate) fn is_stale(&self, store: &Store) -> bool {
         let mut shown = self.shown.iter();
         shown.any(|(revision, _)| store.with_revision(*revision).is_none())
     }
 
-    /// Forgets revisions that are no longer stored, on which no write can succeed.
+    /// Drops notes about revisions that are no longer stored, because no write can match them.
     pub(crate) fn forget(&mut self, store: &Store) {
         self.shown
             .retain(|(revision, _)| store.with_revision(*revision).is_some());
@@ -140,7 +140,8 @@ impl Monitor {
     ) -> Option<Broken> {
         let (Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. }) = operation
         else {
-            // A create matches only if nothing is stored, and the others match only the own claim.
+            // A create matches only if there is no document, and the other writes match only the
+            // candidate's own claim.
             return None;
         };
         // With another expected revision the write cannot succeed.

@@ -1,4 +1,4 @@
-//! Planted bugs, each with an exploration that notices it.
+//! Planted bugs, each with an exploration that finds it.
 
 use crate::election::mutation::Mutation;
 use crate::proof::model::election::bounds::Bounds;
@@ -6,7 +6,7 @@ use crate::proof::model::election::cases::{APART, DECLARED_APART, REACHED_MAX, b
 use crate::proof::model::election::properties::Exploration;
 use crate::proof::model::exploration::{Figures, explore};
 
-/// A planted bug, and the bounds within which it is looked for.
+/// A planted bug, and the bounds of the search for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Planted {
     /// The planted bug.
@@ -17,7 +17,7 @@ pub(crate) struct Planted {
 }
 
 impl Planted {
-    /// Explores until a property is broken.
+    /// Explores until a property is violated.
     pub(crate) fn explore(&self) -> Figures {
         let exploration = Exploration {
             bounds: self.bounds.clone(),
@@ -28,8 +28,8 @@ impl Planted {
     }
 }
 
-/// Returns every planted bug that is visible in the model. Each comes with an exploration that
-/// holds without it: one of the cases, or one with fewer faults or requests.
+/// Returns every planted bug that is visible in the model, each with an exploration that succeeds
+/// without the bug: one of the cases, or a case with fewer faults or requests.
 pub(crate) fn planted() -> Vec<Planted> {
     let streams = bounds(&APART, 1, 0).on_streams();
     let polls = bounds(&APART, 1, 0);

@@ -120,7 +120,7 @@ impl Exploration {
                 ),
                 (machine.frozen, Action::Thaw(index)),
                 (gone, restart(true)),
-                // A process without memory cannot know what was deleted.
+                // A process without memory cannot know that the document was deleted.
                 (gone && !self.has(Kind::Deletions), restart(false)),
                 (
                     !gone && fault && self.has(Kind::Crashes),

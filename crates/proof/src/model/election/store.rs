@@ -1,5 +1,5 @@
-//! The store as the protocol assumes it: one primary, and the state that a majority has, of which
-//! nothing is lost.
+//! The store as the protocol assumes it: one primary, and the majority-committed state, which is
+//! never lost.
 
 use crate::election::{Identity, Lease, Operation, Outcome, Revision, WallMillis};
 use crate::proof::sim::election::broken;
@@ -8,11 +8,11 @@ use crate::reference::election as reference;
 /// One lease, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Store {
-    /// State of the primary, on which the filters of writes are evaluated.
+    /// State of the primary. The filters of writes are evaluated on it.
     pub(crate) primary: Option<Lease>,
-    /// State of a majority, which reads return and with which a new primary begins.
+    /// Majority-committed state: reads return it, and a new primary begins with it.
     pub(crate) committed: Option<Lease>,
-    /// Previous state of a majority, which a deposed primary may still return.
+    /// Previous majority-committed state, which a deposed primary may still return.
     pub(crate) previous: Option<Lease>,
 }
 
@@ -48,14 +48,14 @@ impl Store {
         reference::outcome(matched, self.primary.as_ref())
     }
 
-    /// Sets fields as an operator does. The revision stays.
+    /// Sets fields as an operator does, without changing the revision.
     pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Lease)) {
         if let Some(lease) = &mut self.primary {
             change(lease);
         }
     }
 
-    /// Returns true if a majority has the lease as paused by an operator.
+    /// Returns true if the majority-committed lease is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.committed.as_ref().is_some_and(|lease| lease.paused)
     }

@@ -33,8 +33,8 @@ pub(crate) struct World {
     pub(crate) faults_left: u8,
     /// Number of requests that may still be made.
     pub(crate) requests_left: u8,
-    /// Consecutive ticks, without a disturbance, in which no candidate led, or one led a paused
-    /// lease.
+    /// Consecutive ticks without a disturbance in which no candidate led, or a candidate led a
+    /// paused lease.
     pub(crate) quiet_ticks: u8,
     /// Highest token that had authority.
     pub(crate) token_led: Token,
@@ -106,14 +106,14 @@ impl World {
         world
     }
 
-    /// Returns a number that is the same for states with the same canonical form.
+    /// Returns a fingerprint of the canonical form.
     pub(crate) fn canonical(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Returns true if time can pass, because no prompt action is left.
+    /// Returns true if time can pass, because no prompt action is possible.
     pub(crate) fn settled(&self) -> bool {
         self.machines.iter().all(|machine| {
             let now = machine.clock(self.ticks);
@@ -389,7 +389,7 @@ impl World {
                         drawn += 1;
                         machine.calls.send(id, operation, now, drawn);
                     }
-                    // An event is late or in order here, but never lost.
+                    // In the model an event may be late, but is never lost.
                     Effect::ReopenStream => inputs.push(Input::Watch(Watch::Opened)),
                     Effect::Demote => inputs.push(Input::Demoted {
                         shown: true,
@@ -409,7 +409,7 @@ impl World {
                     }
                     Effect::Transition(transition) => {
                         self.milestone = match (transition.to, transition.reason) {
-                            // The rarer milestone takes precedence.
+                            // The rarer milestone is recorded.
                             _ if matches!(
                                 self.milestone,
                                 Some(Milestone::Succession | Milestone::Transferred)

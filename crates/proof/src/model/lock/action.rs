@@ -57,6 +57,6 @@ pub(crate) enum Action {
     Thaw(usize),
     /// The work under the lock has ended, after any time.
     Finish(usize),
-    /// The contender is asked to give up. No work runs under the lock from then on.
+    /// The contender is asked to give up, and no work runs under the lock afterwards.
     GiveUp(usize),
 }

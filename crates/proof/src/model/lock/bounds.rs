@@ -23,8 +23,8 @@ pub(crate) struct Bounds {
     pub(crate) streams: bool,
     /// True if the document does not exist at the start.
     pub(crate) missing: bool,
-    /// Maximum number of ticks without a disturbance in which a running contender waits although
-    /// the processes with authority would leave it a place.
+    /// Maximum number of ticks without a disturbance in which a running contender waits although it
+    /// would be compatible with the processes that have authority.
     pub(crate) idle_ticks_max: u8,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Seat {
     pub(crate) mode: LockMode,
     /// True if the processes do not wait.
     pub(crate) non_blocking: bool,
-    /// Least time for which a place stays taken.
+    /// Minimum hold.
     pub(crate) min_hold: MinHold,
     /// True if work is skipped once it has succeeded.
     pub(crate) once: bool,
@@ -92,12 +92,12 @@ impl Seat {
         }
     }
 
-    /// The same, with work that is skipped once it has succeeded.
+    /// Returns this seat with work that is skipped once it has succeeded.
     pub(crate) const fn once(self) -> Self {
         Self { once: true, ..self }
     }
 
-    /// The same, with a least time for its places.
+    /// Returns this seat with a minimum hold.
     pub(crate) fn keeping(self, min_hold: Duration) -> Self {
         Self {
             min_hold: MinHold::new(min_hold).expect("short"),
@@ -107,7 +107,7 @@ impl Seat {
 }
 
 impl Seat {
-    /// Returns a machine whose ticks are short enough to see provisional authority pass.
+    /// Returns a machine whose ticks are short enough to observe the end of provisional authority.
     pub(crate) const fn of_grants(milliseconds_per_tick: u64, mode: LockMode) -> Self {
         Self {
             pace: Pace::with_short_calls(milliseconds_per_tick),
@@ -136,7 +136,7 @@ impl Bounds {
         }
     }
 
-    /// The same, with change streams.
+    /// Returns these bounds with change streams.
     pub(crate) fn on_streams(self) -> Self {
         Self {
             streams: true,
@@ -144,7 +144,7 @@ impl Bounds {
         }
     }
 
-    /// The same, with this number of idle ticks.
+    /// Returns these bounds with this number of idle ticks.
     pub(crate) fn idle(self, idle_ticks_max: u8) -> Self {
         Self {
             idle_ticks_max,
@@ -152,12 +152,12 @@ impl Bounds {
         }
     }
 
-    /// The same, with contenders that are asked to give up.
+    /// Returns these bounds with contenders that are asked to give up.
     pub(crate) fn with_give_ups(self, give_ups: u8) -> Self {
         Self { give_ups, ..self }
     }
 
-    /// The same, without a document at the start.
+    /// Returns these bounds without a document at the start.
     pub(crate) fn without_a_document(self) -> Self {
         Self {
             missing: true,
@@ -165,7 +165,7 @@ impl Bounds {
         }
     }
 
-    /// The same, with faults of these kinds.
+    /// Returns these bounds with faults of these kinds.
     pub(crate) fn with(self, kinds: &'static [Kind]) -> Self {
         Self { kinds, ..self }
     }

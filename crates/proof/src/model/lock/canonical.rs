@@ -12,7 +12,7 @@ use crate::proof::model::lock::machine::{Call, Machine};
 use crate::proof::model::lock::store::{Store, lock_of};
 use crate::proof::sim::lock::entries::all;
 
-/// Revisions that are stored or shown anywhere, or carried by a write that may still be applied.
+/// Revisions that are stored, shown to a process, or carried by a write that may still be applied.
 #[derive(Debug, Default)]
 pub(crate) struct Live(BTreeSet<Revision>);
 

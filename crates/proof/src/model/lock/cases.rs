@@ -25,8 +25,8 @@ pub(crate) struct Case {
 /// Limit on the states reached. No exploration that is meant to end reaches more.
 pub(crate) const REACHED_MAX: usize = 400_000_000;
 
-/// The first clock at the slow end of the permitted ratio, and the second at the fast end. Authority
-/// lasts two ticks of the first, and others wait two ticks of the second.
+/// The first clock is at the slow end of the permitted ratio, the second at the fast end. Authority
+/// lasts two ticks of the first clock, and others wait two ticks of the second clock.
 pub(crate) const fn apart(wants: [LockMode; 2]) -> [Seat; 2] {
     [Seat::of(1500, wants[0]), Seat::of(2000, wants[1])]
 }
@@ -45,11 +45,11 @@ pub(crate) const THREE: [Seat; 3] = three([Exclusive; 3]);
 /// Two contenders in ticks of half the length.
 pub(crate) const FINE: [Seat; 2] = [Seat::of(750, Exclusive), Seat::of(1000, Exclusive)];
 
-/// Two contenders, of which one keeps its place for twice the lease duration.
+/// Two contenders. One has a minimum hold of twice the lease duration.
 pub(crate) fn keeping() -> [Seat; 2] {
     [TWO[0].keeping(LEAST_TIME), TWO[1]]
 }
-/// A least time that is longer than a lease.
+/// A minimum hold that is longer than a lease.
 pub(crate) const LEAST_TIME: Duration = Duration::from_secs(8);
 
 /// Two contenders in ticks of a fifth of the provisional authority.
@@ -57,7 +57,7 @@ pub(crate) const GRANTS: [Seat; 2] = [
     Seat::of_grants(75, Exclusive),
     Seat::of_grants(100, Exclusive),
 ];
-/// Idle ticks of such contenders: the time is that of the other cases.
+/// Idle ticks of these contenders: the bound has the duration of the other cases.
 const GRANTS_IDLE_MAX: u8 = 60;
 
 const FAULTY: &[Milestone] = &[
@@ -92,7 +92,7 @@ const ON_STREAMS: &[Milestone] = &[
 ];
 const POLITE: &[Milestone] = &[Joined, Confirmed, GranteeSwept, PlaceLost];
 
-/// Returns the bounds of contenders whose grants are of interest.
+/// Returns the bounds for explorations of grants.
 pub(crate) fn grants(faults: u8) -> Bounds {
     Bounds::of(&GRANTS, faults, 0)
         .idle(GRANTS_IDLE_MAX)
@@ -133,7 +133,7 @@ pub(crate) fn short() -> Vec<Case> {
             states_min: 94_750,
         },
         Case {
-            name: "locks: least times, two contenders, one kill",
+            name: "locks: minimum holds, two contenders, one kill",
             bounds: Bounds::of(&keeping(), 1, 0).with(&[Kind::Kills]).idle(9),
             milestones: &[Joined, Confirmed, TakenOver, KeptPlaceSwept],
             states_min: 8_150,
@@ -246,7 +246,8 @@ impl exploration::Case for Case {
     }
 }
 
-/// Explores with these seats, whose clocks are beyond the permitted ratio: two holders must be found.
+/// Explores with these seats, whose clocks exceed the permitted ratio: the exploration must find
+/// two holders.
 pub(crate) fn beyond_the_ratio(seats: [Seat; 2]) -> Figures {
     let bounds = Bounds::of(&seats, 1, 0).with(&[Kind::Freezes]);
     explore(

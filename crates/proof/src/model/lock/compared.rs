@@ -1,8 +1,8 @@
 //! The part of a contender's state that can affect a later decision, for the exhaustive model.
 //!
-//! Left out: settings, what is only reported, and writes whose revision cannot be stored again.
-//! `canonical_form.rs` tests that this loses no behavior. `crates/core/src/lock/contender.rs`
-//! includes this file, which uses its private items.
+//! It omits settings, values that are only reported, and writes whose revision cannot be stored
+//! again. `canonical_form.rs` tests that this loses no behavior.
+//! `crates/core/src/lock/contender.rs` includes this file, which uses its private items.
 
 use std::hash::Hash;
 
@@ -45,7 +45,7 @@ impl LockContender {
             reads,
             stream,
             retry_at,
-            // Its number of calls is above those that are awaited.
+            // The contender's call number is above the numbers of all awaited calls.
             outbox: _,
         } = exchange;
         form.put(session);

@@ -47,7 +47,7 @@ fn every_case_of_the_test_run_has_a_test() {
 
 #[test]
 fn exclusion_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
-    // The bound is 4/3. 1500 to 2000 holds in the tests above, and 1490 to 2000 must not.
+    // The bound is 4/3: the tests above pass with 1500 to 2000, and 1490 to 2000 must fail.
     let figures = beyond_the_ratio([1490, 2000].map(|rate| Seat::of(rate, Exclusive)));
     let (broken, steps) = figures.broken.expect("two holders");
     assert_eq!(broken, "exclusion");
@@ -56,7 +56,7 @@ fn exclusion_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
 
 #[test]
 fn a_grant_excludes_others_up_to_the_same_ratio() {
-    // 75 to 100 holds in `make model`, and 74 to 100 must not.
+    // `make model` passes with 75 to 100, and 74 to 100 must fail.
     let figures = beyond_the_ratio([74, 100].map(|rate| Seat::of_grants(rate, Exclusive)));
     let (broken, steps) = figures.broken.expect("two holders");
     assert_eq!(broken, "exclusion");

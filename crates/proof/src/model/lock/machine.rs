@@ -52,7 +52,7 @@ pub(crate) struct Machine {
     pub(crate) works: bool,
     /// Memory for the next process.
     pub(crate) memory: Memory,
-    /// Calls in flight, including those of processes that have exited.
+    /// Calls in flight, including calls of processes that have exited.
     pub(crate) calls: Calls,
     /// The change stream.
     pub(crate) stream: Stream,
@@ -91,10 +91,10 @@ impl Stream {
     }
 }
 
-/// Moduli for which a contender draws: per mille of jitter, and of a delay that is shortened.
+/// Moduli of a contender's draws: per mille of jitter, and per mille that a delay is shortened.
 const JITTER: u128 = 401;
 const SHORTENED: u128 = 201;
-/// The number that yields the middle of both.
+/// The number that yields the middle of both ranges.
 const MIDDLE: u128 = {
     let mut number = 0;
     while number % JITTER != JITTER / 2 || number % SHORTENED != SHORTENED / 2 {
@@ -159,7 +159,8 @@ impl Machine {
         self.contender = Some(flawed::contender(options, now, &mut draw(drawn)));
     }
 
-    /// Ends the process in order. It leaves its memory to the next one, if there will be one.
+    /// Ends the process normally. It leaves its memory to the next process, if another process can
+    /// start.
     pub(crate) fn exit(&mut self, remember: bool) {
         if let Some(contender) = self.contender.as_ref().filter(|_| remember) {
             self.memory = Memory {
@@ -185,14 +186,14 @@ impl Machine {
         self.contender.is_some() && !self.frozen
     }
 
-    /// Returns true if its timer is due.
+    /// Returns true if the timer of the process is due.
     pub(crate) fn due(&self, ticks: u64) -> bool {
         let now = self.clock(ticks);
         let wakeup = self.contender.as_ref().and_then(|c| c.next_wakeup());
         self.runs() && wakeup.is_some_and(|at| at <= now)
     }
 
-    /// Returns true if something must happen before time passes.
+    /// Returns true if an action must happen before time passes.
     pub(crate) fn is_prompt(&self, ticks: u64) -> bool {
         let now = self.clock(ticks);
         let late = |sent| sent < now;
@@ -201,7 +202,7 @@ impl Machine {
             || (!self.frozen && !self.stream.events.is_empty())
     }
 
-    /// Returns what the process holds if it has authority by its own clock.
+    /// Returns the lock that the process holds if the process has authority by its own clock.
     pub(crate) fn held(&self, ticks: u64) -> Option<Held> {
         let contender = self.contender.as_ref()?;
         let authority = contender.authority_at(self.clock(ticks));
@@ -247,7 +248,7 @@ impl Machine {
             || self.stream.granted_revisions().any(|it| it == revision)
     }
 
-    /// Returns the notes without what can no longer matter, if they change. `carried` is true for
+    /// Returns the notes without irrelevant parts, if there are any. `carried` is true for
     /// revisions of calls in flight.
     pub(crate) fn settled(
         &self,

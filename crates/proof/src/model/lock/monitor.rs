@@ -1,5 +1,5 @@
-//! Notes of an observer about one process, by which the invariants are judged without asking the
-//! contender for its view. The rules are those of the simulation.
+//! Notes of an observer about one process. They allow checking the invariants, which the simulation
+//! shares, without asking the contender for its view.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::proof::sim::lock::invariants::{
 pub(crate) struct Monitor {
     /// Send time of each own revision that may be stored, now or later.
     sends: Vec<(Revision, BootTime)>,
-    /// Authority that the messages give: a claim, its token, and the end.
+    /// Authority according to the messages: a claim, its token, and the end.
     backed: Option<(Claim, Token, BootTime)>,
-    /// The own claim that ended last.
+    /// The process's own claim that ended last.
     ended: Option<Claim>,
-    /// The own claim that was last shown in the document.
+    /// The process's own claim that the document last showed.
     present: Option<Claim>,
-    /// Joins whose outcome is unresolved, of claims that were not shown.
+    /// Joins with an unresolved outcome whose claims no document has shown.
     open_joins: Vec<(CallId, Claim)>,
     newest_write: Option<CallId>,
-    /// The newest write if it was rejected. A read must be answered first.
+    /// The newest write if it was rejected: a read must be answered before the next write.
     must_read: Option<CallId>,
     /// Newest call whose document was received.
     newest: Option<CallId>,
@@ -39,7 +39,7 @@ pub(crate) struct Monitor {
     place: Place,
     /// The process was asked to give up before its work ended.
     gave_up: bool,
-    /// Its work succeeded, and that is to be recorded.
+    /// Its work succeeded, and the success must be recorded.
     succeeded: bool,
 }
 
@@ -155,7 +155,7 @@ impl Monitor {
         self.gave_up |= *standing != Standing::Leaving;
     }
 
-    /// Records that the work of the process succeeded, if that is to be recorded.
+    /// Records that the work of the process succeeded, if a success must be recorded.
     pub(crate) fn succeeds(&mut self, is_recorded: bool) {
         self.succeeded |= is_recorded;
     }
@@ -212,10 +212,10 @@ impl Monitor {
         }
     }
 
-    /// Backs authority by an acknowledged write that left its own revision with a token, counted
-    /// from before that write was sent.
+    /// Credits authority to an acknowledged write that left its own revision with a token, counted
+    /// from before the write was sent.
     fn back(&mut self, reply: Reply<'_>, lock: &LockDocument) {
-        // The claims before this one have ended.
+        // All earlier claims have ended.
         let wrote = revision_of(reply.operation).filter(|(claim, _)| *claim == reply.claim);
         let Some(wrote) = wrote else { return };
         let mut holders = lock.holders.iter();
@@ -225,8 +225,8 @@ impl Monitor {
         }
     }
 
-    /// Backs provisional authority by a grant that a majority has, counted from the send of the
-    /// revision that it found.
+    /// Credits provisional authority to a majority-committed grant, counted from when the granted
+    /// revision was sent.
     pub(crate) fn granted(&mut self, claim: Claim, grant: Option<Grant>, renew_deadline: Duration) {
         if let Some(Grant {
             token, revision, ..
@@ -236,7 +236,8 @@ impl Monitor {
         }
     }
 
-    /// Backs the authority of a claim for a duration from the send of one of its revisions.
+    /// Credits authority to a claim for a duration, counted from when one of its revisions was
+    /// sent.
     fn back_from(&mut self, (claim, revision): (Claim, Revision), token: Token, lasts: Duration) {
         let sent = self.sends.iter().find(|(sent, _)| *sent == revision);
         let Some((_, sent)) = sent.filter(|_| self.ended != Some(claim)) else {
@@ -245,7 +246,8 @@ impl Monitor {
         let until = *sent + lasts;
         let before = self.backed.filter(|backed| backed.0 == claim);
         let until = match before {
-            // A late answer about an earlier grant of the claim proves nothing about this one.
+            // A late answer about an earlier grant of the claim proves nothing about the current
+            // grant.
             Some((_, newer, _)) if newer > token => return,
             Some((_, same, before)) if same == token => before.max(until),
             Some(_) | None => until,
@@ -382,7 +384,7 @@ impl Monitor {
         self.newest_write == Some(call)
     }
 
-    /// Returns true if the process was shown a stored entry for so long that it has expired.
+    /// Returns true if the process has seen a stored entry for so long that the entry has expired.
     pub(crate) fn knows_expired(
         &self,
         store: &Store,
@@ -407,8 +409,8 @@ impl Monitor {
         self.place.claim == Some(claim) && self.place.gone
     }
 
-    /// Returns the notes about the process with this claim, with the store as it is now and
-    /// without what can no longer matter. `carried` is true for revisions of calls in flight.
+    /// Returns the notes about the process with this claim, without parts that the current state of
+    /// the store makes irrelevant. `carried` is true for revisions of calls in flight.
     pub(crate) fn settled(
         &self,
         claim: Claim,
@@ -430,7 +432,7 @@ impl Monitor {
         next.present = next.present.filter(|present| *present == claim);
         next.sends
             .retain(|(revision, _)| store.has_revision(*revision) || carried(*revision));
-        // A join that lands twice brings an entry back as it was.
+        // A join that lands twice restores an entry unchanged.
         next.shown.retain(|Sighting { seen, .. }| {
             store.has(seen.claim, seen.revision) || carried(seen.revision)
         });

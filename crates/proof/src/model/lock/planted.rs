@@ -1,4 +1,4 @@
-//! Planted bugs, each with an exploration that notices it.
+//! Planted bugs, each with an exploration that finds it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::proof::model::lock::bounds::{Bounds, Kind, Seat, slot};
 use crate::proof::model::lock::cases::{FINE, REACHED_MAX, THREE, TWO, apart, three};
 use crate::proof::model::lock::properties::Exploration;
 
-/// A planted bug, and the bounds within which it is looked for.
+/// A planted bug, and the bounds of the search for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Planted {
     /// The planted bug.
@@ -20,15 +20,15 @@ pub(crate) struct Planted {
 }
 
 impl Planted {
-    /// Explores until a property is broken.
+    /// Explores until a property is violated.
     pub(crate) fn explore(&self) -> Figures {
         let exploration = Exploration::new(self.bounds.clone(), Some(self.mutation));
         explore(exploration, REACHED_MAX)
     }
 }
 
-/// Returns every planted bug of the locks. Each comes with an exploration that is a part of one of
-/// the cases, and so holds without it, or of a small one of its own.
+/// Returns every planted bug of the locks, each with an exploration: a part of one of the cases,
+/// which succeeds without the bug, or a small separate exploration.
 pub(crate) fn planted() -> Vec<Planted> {
     let none = Bounds::of(&TWO, 0, 0);
     let one = |kinds| Bounds::of(&TWO, 1, 0).with(kinds);
@@ -78,20 +78,20 @@ pub(crate) fn planted() -> Vec<Planted> {
         bug(LeaveBeforeWork, "one freeze", &freeze),
         bug(SightingAnew, "one kill", &kill),
         bug(NothingRemembered, "one kill, jobs that do not wait", &jobs),
-        bug(LeaveBeforeLeastTime, "no fault, least times", &kept(0, 0)),
+        bug(LeaveBeforeLeastTime, "no fault, minimum holds", &kept(0, 0)),
         bug(
             GivenUpPlaceKept,
-            "no fault, least times, one gives up",
+            "no fault, minimum holds, one gives up",
             &kept(0, 0).with_give_ups(1),
         ),
         bug(
             DeathEndsLeastTime,
-            "one kill, least times",
+            "one kill, minimum holds",
             &kept(1, 0).with(&[Kind::Kills]),
         ),
         bug(
             LeastTimeUndeclared,
-            "one kill, least times",
+            "one kill, minimum holds",
             &kept(1, 0).with(&[Kind::Kills]),
         ),
         bug(GrantWithoutSuccesses, "no fault, work once", &once),

@@ -24,12 +24,12 @@ pub(crate) enum Milestone {
     HeldByGrant,
     /// A sweep granted its sender.
     TakenOver,
-    /// A late reply to a call that had been given up gave authority.
+    /// A late reply to a timed-out call gave authority.
     LateAcquisition,
     /// Several contenders had authority together.
     Together,
     HolderSwept,
-    /// A place was removed after its least time.
+    /// An entry was removed after its minimum hold.
     KeptPlaceSwept,
     GranteeSwept,
     WaiterSwept,
@@ -56,8 +56,8 @@ pub(crate) struct Exploration {
     pub(crate) planted: Option<Mutation>,
     /// Milestones that some run reached, one bit each. They are not part of any state.
     reached: Arc<AtomicU32>,
-    /// True once a property was broken. The checker replaces a violation by later ones, but the
-    /// first one has the fewest steps.
+    /// True once a property was violated. The checker replaces a violation by later violations, but
+    /// the first violation has the fewest steps.
     ended: Arc<AtomicBool>,
 }
 
@@ -88,7 +88,7 @@ impl Exploration {
     }
 }
 
-/// Defines a property for each invariant that is judged at a step.
+/// Defines a property for each invariant that is checked at a step.
 macro_rules! unbroken {
     ($($name:literal),+ $(,)?) => {
         [$(Property::always($name, |model: &Self, world: &World| {

@@ -1,5 +1,5 @@
-//! The store as the protocol assumes it: one primary, and the state that a majority has, of which
-//! nothing is lost. Every write on the primary is checked.
+//! The store as the protocol assumes it: one primary, and the majority-committed state, which is
+//! never lost. Every write on the primary is checked.
 
 use crate::election::{Claim, Identity, Revision, WallMillis};
 use crate::lock::{Entry, FoundLock, Hint, LockDocument, LockOperation, Outcome};
@@ -10,11 +10,11 @@ use crate::reference::lock::{By, next};
 /// One document, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
-    /// State of the primary, on which the filters of writes are evaluated.
+    /// State of the primary. The filters of writes are evaluated on it.
     pub(crate) primary: FoundLock,
-    /// State of a majority, which reads return and with which a new primary begins.
+    /// Majority-committed state: reads return it, and a new primary begins with it.
     pub(crate) committed: FoundLock,
-    /// Previous state of a majority, which a deposed primary may still return.
+    /// Previous majority-committed state, which a deposed primary may still return.
     pub(crate) previous: Option<FoundLock>,
     /// Events of the writes that a majority does not have, each for the stream of one claim.
     pub(crate) events: Vec<(Claim, Hint)>,
@@ -92,7 +92,7 @@ impl Store {
         (performed.outcome, violation)
     }
 
-    /// Returns all documents that a process can still read or write.
+    /// Returns all documents that a process may still read or that a write may still match.
     pub(crate) fn documents(&self) -> impl Iterator<Item = &LockDocument> {
         let found = [Some(&self.primary), Some(&self.committed)];
         let found = found.into_iter().chain([self.previous.as_ref()]);

@@ -38,16 +38,16 @@ pub(crate) struct World {
     pub(crate) starts_left: u8,
     /// Number of contenders that may still be asked to give up.
     pub(crate) give_ups_left: u8,
-    /// Consecutive ticks, without a disturbance, in which a running contender waits although the
-    /// processes with authority would leave it a place.
+    /// Consecutive ticks without a disturbance in which a running contender waits although it would
+    /// be compatible with the processes that have authority.
     pub(crate) idle_ticks: u8,
     /// Highest token that had authority.
     pub(crate) token_held: Token,
-    /// True if work that is recorded has succeeded.
+    /// True if work whose success is recorded has succeeded.
     succeeded: bool,
-    /// Places with a least time.
+    /// Entries with a minimum hold.
     places: Vec<KeptPlace>,
-    /// Name of the first invariant that was broken, if any.
+    /// Name of the first violated invariant, if any.
     pub(crate) broken: Option<&'static str>,
     /// Milestones of the last step. Not part of the canonical form.
     pub(crate) milestones: Vec<Milestone>,
@@ -121,14 +121,14 @@ impl World {
         world
     }
 
-    /// Returns a number that is the same for states with the same canonical form.
+    /// Returns a fingerprint of the canonical form.
     pub(crate) fn canonical(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Returns true if time can pass, because no prompt action is left.
+    /// Returns true if time can pass, because no prompt action is possible.
     pub(crate) fn settled(&self) -> bool {
         !self.machines.iter().any(|m| m.is_prompt(self.ticks))
     }
@@ -139,8 +139,8 @@ impl World {
         machines.filter_map(|m| m.held(self.ticks)).collect()
     }
 
-    /// Returns true if at most one exclusive contender has authority, or only shared ones, or at
-    /// most N of N slots.
+    /// Returns true if authority belongs to at most one exclusive contender, or only to shared
+    /// contenders, or to at most N holders of N slots.
     pub(crate) fn excludes(&self) -> bool {
         exclusion::check(&self.held()).is_none()
     }
@@ -339,7 +339,7 @@ impl World {
         self.input(index, LockInput::Tick, bounds);
     }
 
-    /// Drops the memory of the machines on which no further process can start.
+    /// Drops the memory of machines that can start no further process.
     fn forget_memory(&mut self) {
         if self.starts_left == 0 {
             for index in 0..self.machines.len() {
@@ -383,7 +383,7 @@ impl World {
         exclusion::check(&held).is_none()
     }
 
-    /// Drops calls from which nothing can follow.
+    /// Drops calls without a further effect.
     fn forget_calls(&mut self) {
         let ticks = self.ticks;
         let old = |machine: &Arc<Machine>| machine.calls.iter().any(|call| !call.waiting);

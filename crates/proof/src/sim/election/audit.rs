@@ -12,11 +12,11 @@ use super::invariants::preference_is_bounded::{self, Handover};
 use super::invariants::stops_are_bounded::{self, Stop};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
-/// As in `election/waits.rs`: two losses by deadline within this time make a candidate wait.
+/// Two losses by deadline within this time make a candidate wait, as in `election/waits.rs`.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 impl World {
-    /// Checks for omissions of the last turn, and records this turn's input.
+    /// Checks that the last turn omitted nothing, and records this turn's input.
     pub(super) fn audit_before(&mut self, process: usize, now: BootTime, input: &Input) {
         let p = &self.processes[process];
         let status = p.election.status();
@@ -46,7 +46,7 @@ impl World {
                 lasts: now.since(drain.since).min(awake),
                 grace: self.machines[p.machine].stop_grace,
                 loss_grace: claim.timings.loss_grace(),
-                // A file that is replaced at the end of its deadline starts the delay again.
+                // A file that is replaced at its deadline restarts the delay.
                 notice: claim.timings.renew_deadline() + p.tunables.handoff_delay * 2,
             }
         });
@@ -70,14 +70,15 @@ impl World {
         self.found(ended_claims_are_freed::check(idle_reads));
     }
 
-    /// Returns the claim that this process led with last, if it is stored and the process can still
-    /// end it.
+    /// Returns the claim of this process's last leadership, if the claim is stored and the process
+    /// can still end it.
     fn left_in_the_store(&self, process: usize, lease: &Lease) -> Option<Claim> {
         let facts = &self.processes[process].facts;
         // After damage, a fork or a shutdown, a process may leave the claim to expire.
         let damaged = self.own.damages.iter().any(|d| d.until > self.now);
         let troubled = self.own.edited || damaged || !self.own.forks.is_empty();
-        // Nothing is released while a child runs, or a workload that may not have noticed the loss.
+        // Nothing is released while a child runs, or while a workload may not have noticed the
+        // loss.
         let unnoticed = self.processes[process].election.status().unnoticed;
         let awaits = self.awaits_child(process) || unnoticed.is_some();
         if troubled || awaits || facts.holds || facts.shutdown || lease.token < facts.known {
@@ -89,13 +90,13 @@ impl World {
         let open = |sent: BootTime| last.until.is_some_and(|until| sent + deadline >= until);
         let mine =
             |(_, revision, sent): &(_, _, BootTime)| *revision == lease.revision && open(*sent);
-        // If the token was raised by an edit, events may have shown it together with another
-        // holder. The claim then counts as superseded, and is waited out.
+        // If an edit raised the token, events may have shown it together with another holder. The
+        // claim then counts as superseded, and the process waits until it has expired.
         let raised = lease.token != last.token;
         (holder.claim == last.claim && !raised && last.sent.iter().any(mine)).then_some(last.claim)
     }
 
-    /// Checks that leadership ended with a cause, and did not continue in spite of one.
+    /// Checks that leadership ended only with a cause, and did not continue in spite of a cause.
     pub(super) fn audit_after(&mut self, process: usize, now: BootTime) {
         let p = &self.processes[process];
         let me = &self.machines[p.machine].identity;
@@ -195,7 +196,7 @@ impl World {
         if let Some(token) = by_deadline {
             let before = p.ledger.lost_at.replace(now);
             let again = before.is_some_and(|at| now.since(at) < LOSSES_WINDOW);
-            // If the settings changed in this turn, it is unknown which ones applied.
+            // If the settings changed in this turn, it is unknown which settings applied.
             if again && !reconfigured {
                 p.facts.stay_out = Some((now + lease_duration, token));
             }

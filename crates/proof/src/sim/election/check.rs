@@ -50,7 +50,7 @@ impl World {
             } => Some(lease),
             _ => None,
         };
-        // A mixture of two events shows a state that never existed.
+        // A document that combines two events may never have existed.
         if let Some(lease) = shown
             && let Some((token, order)) = self.own.archive.durable.get(&lease.revision)
             && *token == lease.token
@@ -111,7 +111,8 @@ impl World {
         if store_went_back {
             let p = &mut self.processes[process];
             let led = p.facts.claims.iter().rev().find(|c| c.led);
-            // If this claim is stored again, it counts as another process's, and is waited out.
+            // If this claim is stored again, it counts as another process's claim, and the process
+            // waits until it has expired.
             if let Some(claim) = led.map(|c| c.claim) {
                 p.ledger.resolve(claim);
             }
@@ -141,7 +142,7 @@ impl World {
         let p = &mut self.processes[process];
         let own = self.machines[p.machine].priority;
         let registered = self.own.registered.get(to).copied().unwrap_or(0);
-        // A restored document may show a registration of before.
+        // A restored document may show an earlier registration.
         let answered = registered > p.ledger.asked_at || !self.own.damages.is_empty();
         let token = p.election.status().stepping_down;
         let reservation = Reservation {
@@ -174,7 +175,8 @@ impl World {
                 chain_length = chain.len();
                 renewals = 1 + p.ledger.renewals_in_flight(*claim);
                 found = claims_lead_once::check(claims_lead_once::Use {
-                    // As of the decision, because the call may be sent after a freeze.
+                    // The state at the time of the decision, because the call may be sent after a
+                    // freeze.
                     ended: p.facts.claim(*claim).is_none_or(|c| {
                         c.released || (c.led && c.until.is_some_and(|until| until <= decided))
                     }),
@@ -407,7 +409,7 @@ impl World {
         }
     }
 
-    /// Checks after every step that each surface that says "leader" has the right to do so.
+    /// Checks after every step that each surface that says "leader" is right.
     pub(super) fn check(&mut self) {
         let mut leading = Vec::new();
         let mut found = None;
@@ -427,8 +429,8 @@ impl World {
                     leads,
                     renews: false,
                 }));
-                // A process that was frozen between an acknowledgement and its publication shows
-                // less than it has; the claim continues.
+                // A process that was frozen between an acknowledgement and its publication shows an
+                // earlier deadline; the claim continues.
                 let unpublished =
                     published == Some(facts.token) && facts.until.is_some_and(|until| until > now);
                 facts.ended |= facts.led && !leads && !unpublished;

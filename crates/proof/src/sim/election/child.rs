@@ -19,12 +19,12 @@ pub(super) struct Life {
     pub(super) rest: u64,
     /// Time from the signal to the end; `None` if the child ignores the signal.
     pub(super) obeys: Option<u64>,
-    /// Time for which a descendant outlives the leader.
+    /// How long a descendant outlives the leader.
     pub(super) leaves: u64,
-    /// Time for which the leader outlives a killed guard: the kernel ends the leader after the
-    /// guard's lock is free, and not at all if it changed its user.
+    /// How long the leader outlives a killed guard: the kernel ends the leader only after the
+    /// guard's lock is free, and not at all if the leader changed its user.
     pub(super) outlives_guard: u64,
-    /// Time for which the processes survive SIGKILL; zero if they end at once.
+    /// How long the processes survive SIGKILL; zero if they end immediately.
     pub(super) survives: u64,
     /// True if SIGKILL was sent and survived so far.
     pub(super) survived: bool,
@@ -40,7 +40,7 @@ impl Life {
         }
     }
 
-    /// Returns the end of a life after SIGKILL at `now`; `None` if it ends at once.
+    /// Returns the end of a process after SIGKILL at `now`; `None` if it ends immediately.
     pub(super) fn killed(self, now: u64) -> Option<Self> {
         let ends = now + self.survives;
         (self.survives > 0).then_some(Self {
@@ -66,7 +66,7 @@ pub(super) enum Child {
     Gone,
 }
 
-/// Time that the descendants of a leader that ended by itself have.
+/// Time limit of the descendants of a leader that ended by itself.
 pub(super) const LINGER: Duration = Duration::from_millis(700);
 
 impl World {
@@ -87,7 +87,7 @@ impl World {
             false => rng.below(1_000 * MS),
         };
         let untied_for = rng.between(1, 60_000) * MS;
-        // Drawn from a generator of its own, so that the other draws are unchanged.
+        // Drawn from a separate generator, so that the other draws are unchanged.
         let mut rng = Rng::new(self.now, 19);
         let (unkillable, survives) = (rng.one_in(4), rng.between(1_000, 200_000) * MS);
         let unkillable = self.strikes(unkillable, Fault::ChildUnkillable);

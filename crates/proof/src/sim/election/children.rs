@@ -46,8 +46,8 @@ impl World {
         self.found(their_time::check(end));
     }
 
-    /// Returns the time for which a guard, whose known deadline has passed, and its daemon could
-    /// have known of a renewal that extends it.
+    /// Returns how long a guard whose known deadline has passed, and its daemon, could have known
+    /// of a renewal that extends this deadline.
     pub(super) fn renewed_for(&self, g: usize, now: BootTime) -> Option<Duration> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
@@ -58,7 +58,7 @@ impl World {
         renewed.then(|| now.since(facts.until_at).min(awake))
     }
 
-    /// Checks after every step that each running child has the right to run.
+    /// Checks after every step that each running child may run.
     pub(super) fn check_children(&mut self) {
         if self.own.guarding.is_empty() {
             return;
@@ -95,7 +95,7 @@ impl World {
                 guarded,
                 kept: kept.filter(|_| daemon.alive),
                 wake_max: WAKE,
-                // The end of a killed guard is noticed a moment later.
+                // The daemon notices the end of a killed guard a moment later.
                 guard_late_max: GUARD_LATE_MAX + WAKE,
             };
             let stuck = guard.is_stuck();
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Returns true if a child of an earlier claim of this process runs. Meanwhile that claim is
-    /// not released, and no other one leads.
+    /// not released, and no other claim leads.
     pub(super) fn child_runs(&self, process: usize) -> bool {
         self.any_guard(|guard| guard.daemon == process && guard.child_runs())
     }
@@ -158,7 +158,8 @@ impl World {
         self.any_guard(|guard| guard.daemon == process && !guard.heard)
     }
 
-    /// For the end of a run: returns a process that leads and supervises, but has no running child.
+    /// Returns a process that leads and supervises, but has no running child. Used at the end of a
+    /// run.
     pub(super) fn leads_without_child(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
@@ -167,7 +168,7 @@ impl World {
         })
     }
 
-    /// Returns the maximum time for which a workload may still be ending when the faults end.
+    /// Returns the maximum time that a workload may still take to end when the faults end.
     pub(super) fn longest_end(&self) -> Duration {
         let supervised = self.machines.iter().filter(|m| m.supervises);
         supervised.map(|m| m.stop_grace).max().unwrap_or_default()

@@ -26,7 +26,7 @@ use crate::proof::sim::{MS, SECOND, with, world};
 
 /// A clock rate in per mille that is within 1.1 of the fastest clock.
 const ALIKE: u64 = 910;
-/// Time for which the same leader must continue after the bound.
+/// How long the leader must continue to lead after the bound.
 const STEADY: u64 = 10 * SECOND;
 
 pub(super) type World = world::World<Leases>;
@@ -37,17 +37,17 @@ pub(super) struct Machine {
     pub(super) clock: Clock,
     pub(super) boot: u64,
     pub(super) asleep_until: u64,
-    /// Total time for which the machine has been asleep.
+    /// Total time that the machine has been asleep.
     pub(super) slept: u64,
     pub(super) wall_skew: i64,
     pub(super) cut_until: u64,
     /// True if its driver still talks to the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
-    /// True if candidates here leave hints, and follow them where they can.
+    /// True if candidates here write hints, and follow hints if they can.
     pub(super) hints: bool,
     /// False if candidates here are of a version without standby: they do not register, and their
-    /// acquisitions leave the field as it is.
+    /// acquisitions leave the field unchanged.
     pub(super) stands_by: bool,
     pub(super) priority: u32,
     /// Upper bound of the time in which a workload here confirms; `None` if it never does.
@@ -61,8 +61,8 @@ pub(super) struct Machine {
     pub(super) neighbour: Neighbour,
 }
 
-/// A forked machine. Both twins know these claims, and may lead through writes that were sent
-/// before the fork, until these instants on their common clock.
+/// A forked machine. Both twins have these claims, and may lead by writes that were sent before the
+/// fork, until these instants on their common clock.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     pub(super) claims: Vec<(Claim, BootTime)>,
@@ -73,7 +73,7 @@ impl Forked {
         self.claims.iter().any(|(of_both, _)| *of_both == claim)
     }
 
-    /// Returns true if authority until then rests on a write that was sent before the fork.
+    /// Returns true if authority until then comes from a write that was sent before the fork.
     pub(super) fn tolerates(&self, claim: Claim, until: BootTime) -> bool {
         let tolerated =
             |(of_both, sent_before): &(Claim, BootTime)| *of_both == claim && until <= *sent_before;
@@ -120,7 +120,7 @@ pub(super) struct Leases {
     pub(super) label_dice: Rng,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,
-    /// The guards from which events may still come.
+    /// The guards that may still cause events.
     pub(super) guarding: Vec<usize>,
     /// Every child that was started in the run.
     pub(super) children: Vec<super::invariants::one_child_a_token::Started>,
@@ -139,7 +139,7 @@ pub(super) struct Leases {
     /// Each change of the token that a majority has, with its time.
     pub(super) was: Vec<(u64, Was)>,
     pub(super) token_highest: crate::election::Token,
-    /// Tokens up to this one were used twice, because they restarted after a loss.
+    /// Tokens up to this number were used twice, because tokens restarted after a loss.
     pub(super) tokens_reused_to: Option<crate::election::Token>,
     /// Offset of the primary's clock from true time.
     pub(super) clock_skew: i64,
@@ -205,8 +205,7 @@ impl Protocol for Leases {
         world
     }
 
-    /// Runs ten minutes of faults, then a period without faults, by the end of which a candidate
-    /// must lead.
+    /// Runs ten minutes of faults, then a period without faults. At its end a candidate must lead.
     fn live(world: &mut World, setup: &Setup<Fault>) {
         world.run_until(RUN, |_| false);
         if world.violation.is_some() {

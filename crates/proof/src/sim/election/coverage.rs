@@ -68,7 +68,7 @@ closed! {
         ProvenDead => "the claim of a process that is proven dead is taken over",
         WentBackBelieved => "a linearizable read confirms that the store went back",
         WentBackRefuted => "a linearizable read shows that it did not",
-        ReservationUsed => "acquired by the one it was reserved for",
+        ReservationUsed => "acquired by the candidate that it was reserved for",
         ReservationWaited => "acquired by another after the reservation",
         TimelyTakeover => "a follower that reads renewals takes over from a killed leader",
         HeadStartUsed => "acquired by the standby",
@@ -87,25 +87,25 @@ closed! {
         FailoverLost => "a failover that loses a write",
         TooManyCalls => "a call is refused unsent",
         TwinTolerated => "a forked machine's twin leads alongside another, as tolerated",
-        OnlyHooks => "a candidate runs hooks beside a workload that it does not supervise",
+        OnlyHooks => "a candidate runs hooks next to a workload that it does not supervise",
         ChildStarted => "a child is started",
         ChildRefused => "a child is not started: its deadline has passed, or it is to end",
         RecordBlocks => "a child is not started yet: the disk that is to record it hangs",
         StartGivenUp => "a guard gives up the start of a child that was not recorded",
         ChildKilled => "a child is killed",
-        ChildLate => "a child outlives its deadline where nobody runs who could end it",
+        ChildLate => "a child outlives its deadline while neither guard nor daemon runs",
         GuardLate => "a daemon kills its guard, which is late",
-        GuardAwaited => "a new daemon waits for the guard of a dead one",
+        GuardAwaited => "a new daemon waits for the guard of an exited daemon",
         ChildAwaited => "a new daemon waits for the child of a guard that was killed",
-        ProofRefused => "a record is no proof: the child that it names runs",
+        ProofRefused => "a record is not a proof: the child that it names runs",
         ManyRecords => "a guard reads several records at once",
         RecordTooLate => "a guard reads a later deadline when the one before has passed",
-        BackedOff => "a candidate whose workload ends soon after its start waits ever longer",
+        BackedOff => "a candidate whose workload keeps ending soon after its start waits longer each time",
         IgnorantTolerated => "acquired by a process that could not know, after damage to the document",
     }
 }
 
-/// One thing that can happen.
+/// A case that can occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Hit {
     Fault(Fault),
@@ -178,7 +178,7 @@ impl Case for Hit {
             Self::Call(Call::Read, Answer::Rejected) => Some("a read has no filter"),
             Self::Landed(Call::Read, _) => Some("a read changes nothing"),
             Self::Said(Said::TokensExhausted) => {
-                Some("takes 2^63 acquisitions, or an edit after which nobody can ever lead")
+                Some("takes 2^63 acquisitions, or an edit after which no candidate can lead")
             }
             _ => None,
         }

@@ -1,5 +1,5 @@
-//! The stored document, and what a majority ever had of it. Filters and updates come from the
-//! election's reference, with which the shipped ones are compared.
+//! The stored document, and its majority-committed states. Filters and updates come from the
+//! election's reference; tests compare the shipped filters and updates with it.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::reference::election as reference;
 
 /// As in `store/mongo/document.rs`.
 pub(super) const HISTORY_MAX: usize = 20;
-/// Number of states of which a backup is kept.
+/// Number of states that are kept as backups.
 const BACKUPS_MAX: usize = 64;
 
-/// A write that a majority has.
+/// A majority-committed write.
 pub(super) type Committed = replica_set::Committed<Stored, Writer>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub(super) fn claim_of(lease: &Lease) -> Option<Claim> {
     lease.holder.as_ref().map(|holder| holder.claim)
 }
 
-/// The states that a majority had.
+/// The majority-committed states.
 #[derive(Default)]
 pub(super) struct Archive {
     /// Every revision that a majority ever had, with its token and its place in the order of

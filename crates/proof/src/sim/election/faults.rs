@@ -15,13 +15,13 @@ faults! {
     Stall,
     /// Clocks run at different rates, within the ratio.
     Drift,
-    /// A machine sleeps: boottime goes on, CLOCK_MONOTONIC does not.
+    /// A machine sleeps: CLOCK_BOOTTIME continues, CLOCK_MONOTONIC does not.
     Suspend,
     /// A wall clock is set.
     WallJump,
-    /// The primary dies; what no majority has is lost, or kept by chance.
+    /// The primary fails; writes that are not majority-committed are lost, or kept at random.
     Failover,
-    /// The primary is deposed and goes on answering some clients for a while.
+    /// The primary is deposed and continues to answer some clients for a while.
     Deposed,
     /// Nothing is acknowledged for a while.
     MajorityLost,
@@ -46,8 +46,8 @@ faults! {
     RestartWiped,
     /// A process is killed and starts again on a copy of its directory.
     RestartCopied,
-    /// A directory is copied while its process lives, and another one starts
-    /// on the copy; maybe on another machine, in a file of the same number.
+    /// A directory is copied while its process runs, and another process starts on the copy;
+    /// possibly on another machine, in a file with the same inode number.
     CopiedAlive,
     /// A machine starts again.
     Reboot,
@@ -59,7 +59,7 @@ faults! {
     Delete,
     /// The document is restored to an older state.
     Restore,
-    /// Something that is not a lease lies under the name for a while.
+    /// A document that is not a lease has the lease's name for a while.
     Foreign,
     /// An operator edits the holder's declared duration.
     EditDuration,
@@ -73,11 +73,11 @@ faults! {
     Transfer,
     /// An operator's request names a token that is not the holder's.
     StaleRequest,
-    /// An operator acts just when an acquisition is being adopted.
+    /// An operator acts at the moment when an acquisition is being adopted.
     Meddling,
     /// SIGUSR1.
     Signal,
-    /// SIGTERM; later it is started again.
+    /// SIGTERM; the process starts again later.
     Shutdown,
     /// SIGHUP with other durations.
     Reconfigure,
@@ -91,13 +91,13 @@ faults! {
     DiskHangs,
     /// A workload that never confirms.
     WorkloadSilent,
-    /// A workload cannot do its work for a while.
+    /// A workload is unhealthy for a while.
     Unhealthy,
     /// Candidates run their workload themselves, each under a guard.
     Supervised,
-    /// A guard does not run for a while, or begins late.
+    /// A guard is frozen for a while, or starts late.
     GuardFrozen,
-    /// A guard and its daemon do not run for a while.
+    /// A guard and its daemon are frozen for a while.
     BothFrozen,
     /// A guard is killed.
     GuardKilled,
@@ -109,24 +109,24 @@ faults! {
     ChildCrashes,
     /// A child ignores the signal that asks it to end.
     ChildStubborn,
-    /// A child leaves something behind that outlives it.
+    /// A child leaves a process behind that outlives it.
     ChildForks,
-    /// A workload that is not supervised looks only now and then whether it leads.
+    /// An unsupervised workload checks only occasionally if its candidate leads.
     WorkloadPolls,
-    /// An operator raises the token, often just when an acquisition is under way.
+    /// An operator raises the token, often while an acquisition is in flight.
     TokenRaised,
     /// A process is killed between two effects of a turn and starts again, with
     /// or without its directory.
     KilledInTurn,
     /// A child changed its user, so that the kernel does not end it with its guard.
     ChildUntied,
-    /// Candidates leave hints for others, and follow them instead of a change stream.
+    /// Candidates write hints, and follow hints instead of a change stream.
     Hints,
     /// A hint is lost.
     HintLost,
     /// A hint is late, and may be repeated.
     HintLate,
-    /// Hints although nothing has changed.
+    /// Hints are written although nothing has changed.
     HintFalse,
     /// The collection of hints is dropped for a while.
     HintsDropped,
@@ -139,8 +139,7 @@ faults! {
     RestoredUnder,
 }
 
-/// Faults that are drawn and planned independently, so that the other faults are the same with and
-/// without them.
+/// Faults that are drawn and planned independently, so that they do not change the other faults.
 const OTHERS: &[Fault] = &[
     Fault::WorkloadPolls,
     Fault::TokenRaised,
@@ -174,8 +173,8 @@ const SUPERVISION: &[Fault] = &[
 pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
-    /// Draws about two thirds of the faults, but fewer of those that damage the store or fork a
-    /// machine, because more violations are tolerated after them and hide the behavior without them.
+    /// Draws about two thirds of the faults. Faults that damage the store or fork a machine are
+    /// rarer, because violations that are tolerated afterwards would hide other bugs.
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
@@ -298,11 +297,11 @@ pub(super) fn is_of_guard(fault: Fault) -> bool {
     OF_GUARDS.iter().any(|(of_guard, _)| *of_guard == fault)
 }
 
-/// Draws the plan of a run. The faults of guards, and those of [`OTHERS`] that occur at certain
-/// times, are drawn separately.
+/// Draws the plan of a run. The faults of guards, and the faults of [`OTHERS`] that occur at
+/// certain times, are drawn separately.
 pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
     let until = RUN - SECOND + 1;
-    // Most faults come alone; some come together, which covers their interactions.
+    // Most faults strike alone; some strike together, which covers their interactions.
     let gap = |rng: &mut Rng, _| match rng.below(4) {
         0 => rng.between(1, 300) * MS,
         _ => rng.between(1_000, 12_000) * MS,

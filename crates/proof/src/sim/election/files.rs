@@ -17,7 +17,7 @@ pub(super) enum Health {
     Full,
     /// Files can be neither written nor removed.
     ReadOnly,
-    /// A write does not return while this lasts.
+    /// Writes do not return during this fault.
     Hangs,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct RecoveredState {
     pub(super) claim: Option<Claim>,
     pub(super) token: Token,
     pub(super) lease_longest: Option<Duration>,
-    /// For the observer: the token up to which `lease_longest` is complete.
+    /// Highest token that `lease_longest` takes into account; for the observer.
     pub(super) informed: Token,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Directory {
     /// The guard whose child the record shows as running; `None` if none was started, or if its end
     /// was seen.
     pub(super) child: Option<usize>,
-    /// Time since which a new process waits for the end of that child.
+    /// Start of a new process's wait for the end of that child.
     pub(super) child_awaited_since: Option<u64>,
     /// The process that holds the lock.
     pub(super) locked_by: Option<usize>,
@@ -127,7 +127,7 @@ pub(super) enum Round {
     Idle,
     /// A write begins.
     Writes,
-    /// The files showed the status already; this number of flushes is answered.
+    /// The files already showed the status; this number of flushes is answered.
     Shown(usize),
 }
 
@@ -189,8 +189,8 @@ impl FileThread {
         Round::Writes
     }
 
-    /// Completes the write; returns the number of flushes answered, and the answer. `second_chance`
-    /// decides if a write has room after a removal.
+    /// Completes the write; returns the number of answered flushes, and the answer. `second_chance`
+    /// decides if a write succeeds after a removal has made room.
     pub(super) fn written(
         &mut self,
         directory: &mut Directory,

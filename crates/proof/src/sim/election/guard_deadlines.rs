@@ -17,8 +17,7 @@ use crate::election::{BootTime, Input};
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
 impl World {
-    /// Returns the time by which the guard must have killed its child, as in
-    /// `crates/guard/src/client.rs`.
+    /// Returns the deadline for the guard to kill its child, as in `crates/guard/src/client.rs`.
     pub(super) fn guard_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
@@ -28,7 +27,7 @@ impl World {
         (!done).then(|| due + GUARD_LATE_MAX)
     }
 
-    /// Returns the instant at which the daemon reports that the workload survived its kill, as in
+    /// Returns when the daemon reports that the workload survived SIGKILL, as in
     /// `crates/supervisor/src/command.rs`.
     pub(super) fn stuck_at(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
@@ -40,7 +39,7 @@ impl World {
         Some(killed_at + terms.kill_at.since(terms.valid_until) + CONFIRMED_WITHIN)
     }
 
-    /// Reports that a workload survived its kill, on behalf of its daemon.
+    /// Reports that a workload survived SIGKILL, on behalf of its daemon.
     pub(super) fn report_stuck(&mut self, g: usize) {
         let Guard {
             daemon,
@@ -105,7 +104,7 @@ impl World {
         self.input(daemon, Class::Machine, Input::WorkloadEnded { token });
     }
 
-    /// Checks that no leader waits for a start without a bound.
+    /// Checks that a leader's wait for a start is bounded.
     pub(super) fn check_start(&mut self, g: usize) {
         let guard = &self.own.guards[g];
         let process = &self.processes[guard.daemon];

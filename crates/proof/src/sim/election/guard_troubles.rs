@@ -10,7 +10,7 @@ use crate::proof::sim::rng::Rng;
 
 impl World {
     /// Kills a guard. The leader of its child ends a moment later, when the guard's lock is already
-    /// free; the daemon ends the rest.
+    /// free; the daemon ends the remaining processes.
     pub(super) fn kill_guard(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.own.guards[g];

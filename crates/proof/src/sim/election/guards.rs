@@ -1,10 +1,10 @@
 //! The supervised workload: the requests of its daemon (`crates/supervisor/src/lib.rs` and
 //! `crates/guard/src/client.rs`), the guard, and its child.
 //!
-//! The decisions of a guard are made by the shipped `DeadlinePolicy`. The work of
+//! The shipped `DeadlinePolicy` makes the decisions of a guard. The code of
 //! `crates/guard/src/guard.rs` around it is modelled: it reads everything that has arrived, checks
-//! the child, judges, and acts. The claim lock is released when the child is gone, which is also
-//! the end of the guard.
+//! the child, decides, and acts. When the child is gone, the guard releases the claim lock and
+//! exits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,8 +29,7 @@ pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 /// Upper bound of the latency of a record or a report.
 const LATENCY_MAX: u64 = 20 * MS;
-/// Time within which a process acts after a sleep or a stop. The scheduler takes this time, which
-/// no process can shorten.
+/// Time that a process needs to act after a sleep or a stop. This time is due to the scheduler.
 pub(super) const WAKE_MAX: u64 = 10 * MS;
 const SIGTERM: i32 = 15;
 
@@ -44,12 +43,12 @@ pub(super) struct Guard {
     pub(super) claim: Claim,
     pub(super) judge: DeadlinePolicy,
     pub(super) alive: bool,
-    /// Time before which the guard does not run: it is frozen, or has not started yet.
+    /// Earliest time when the guard runs again: it is frozen, or has not started yet.
     pub(super) frozen_until: u64,
     pub(super) child: Child,
     /// Records in flight with their arrival times, in order.
     pipe: VecDeque<(u64, DesiredState)>,
-    /// Time before which no record arrives.
+    /// Earliest arrival of the next record.
     pub(super) held_until: u64,
     /// The newest record that was read.
     pub(super) read: DesiredState,
@@ -67,14 +66,14 @@ pub(super) struct Guard {
     pub(super) ordered_at: BootTime,
     /// Time at which the daemon gave up the start, and ordered the guard to kill.
     pub(super) start_given_up: Option<BootTime>,
-    /// Time until which descendants of a child that has ended may linger.
+    /// Time limit of the descendants of a child that has ended.
     pub(super) lingers_until: Option<BootTime>,
-    /// Set when a check of the guard found that the newest deadline received had passed: the
-    /// instant by which the child must be gone, whatever is received later.
+    /// The instant when the child must be gone, regardless of later records. It is set once a check
+    /// by the guard finds that the newest received deadline has passed.
     pub(super) passed: Option<BootTime>,
-    /// The time for which a renewal that extends this deadline was known, at that check.
+    /// How long, at that check, a renewal that extends this deadline had been known.
     pub(super) renewed_for: Option<Duration>,
-    /// True if the child was asked to end, and if it was killed, at the last check.
+    /// If the child was asked to end, and if it was killed, at the last check.
     pub(super) ends: (bool, bool),
     /// Time at which the daemon exited.
     pub(super) orphaned_at: Option<u64>,
@@ -94,14 +93,14 @@ impl Guard {
         matches!(self.child, Child::Runs(life) if life.survived)
     }
 
-    /// Delays all records, those in flight and later ones, until `until`.
+    /// Delays all records until `until`, both in flight and later.
     pub(super) fn hold_records_until(&mut self, until: u64) {
         self.held_until = until;
         self.told_at = self.told_at.max(until);
         self.pipe.iter_mut().for_each(|(at, _)| *at = until);
     }
 
-    /// Returns true if no further event can come from this guard.
+    /// Returns true if this guard can cause no further event.
     fn is_over(&self, daemon_lives: bool) -> bool {
         let ended = !self.alive && !self.child_runs() && self.shim().is_none();
         ended && (self.heard || !daemon_lives)
@@ -255,7 +254,7 @@ impl World {
         self.own.guarding.retain(|g| !over(g));
     }
 
-    /// Performs one round of a guard; returns true if there may be more to do.
+    /// Performs one round of a guard; returns true if another round may be necessary.
     fn attend(&mut self, g: usize) -> bool {
         self.end_due_child(g);
         self.end_recording(g);
@@ -361,8 +360,8 @@ impl World {
     pub(super) fn check_started(&mut self, g: usize) {
         let Guard { claim, token, .. } = self.own.guards[g];
         let started = one_child_a_token::Started { claim, token };
-        // Damage to the document may bring tokens back, and the guards of a forked machine share a
-        // claim.
+        // Damage to the document may cause tokens to repeat, and the guards of a forked machine
+        // share a claim.
         let damaged = !self.own.damages.is_empty() || !self.own.forks.is_empty();
         if !damaged {
             self.found(one_child_a_token::check(&self.own.children, started));
@@ -415,7 +414,7 @@ impl World {
         guarded && !planted!(GuardWithoutLock)
     }
 
-    /// Returns true if this holds for a guard from which events may still come.
+    /// Returns true if this holds for a guard that may still cause events.
     pub(super) fn any_guard(&self, holds: impl Fn(&Guard) -> bool) -> bool {
         self.own
             .guarding

@@ -1,4 +1,4 @@
-//! The end of all faults, for the healing period.
+//! The end of all faults, before the fault-free period.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl World {
             .unwrap_or(LEASE_MAX)
     }
 
-    /// Ends all preferences, so that the leader leads on.
+    /// Ends all preferences, so that the leader continues to lead.
     fn end_preferences(&mut self) {
         for machine in &mut self.machines {
             machine.tunables.prefer_interval = None;
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Ends all faults, for the healing period.
+    /// Ends all faults, for the fault-free period.
     pub(super) fn heal(&mut self) {
         self.calm = true;
         self.note(|| "== peace".to_owned());
@@ -69,7 +69,7 @@ impl World {
                 self.input(process, Class::News, Input::PrimaryChanged);
             }
         }
-        // No holder here declares a longer one. A repair with a shorter duration than declared
+        // No holder here declares a longer duration. A repair with a shorter duration than declared
         // would let others take over while the holder leads.
         let default = Declared { millis: 40_000 };
         self.edit(|stored| {

@@ -8,43 +8,43 @@ use super::invariants::streams_are_checked::{self as streams, Asked, Followed, L
 use crate::election::{BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Watch};
 use crate::proof::sim::SECOND;
 
-/// The longest interval of renewals that a candidate has.
+/// The longest renewal interval of any candidate.
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// The record of one process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hearing {
-    /// True if the process was last notified that its stream is open, and has not requested another
-    /// one.
+    /// True if the last notice said that the stream is open, and the process has not requested
+    /// another stream since.
     open: bool,
-    /// True if it has to read the renewals, because it follows hints or a late stream.
+    /// True if the process must read the renewals, because it follows hints or a late stream.
     reads_renewals: bool,
-    /// True if it follows a late stream, whose events show nothing that is applied.
+    /// True if the process follows a late stream, whose events are not applied.
     late_stream: bool,
     reopening_owed: bool,
     /// The newest read that was sent since the stream was opened, and since the last event that
-    /// does not show the document; and true if one was answered.
+    /// does not show the document; true if a read was answered.
     informing: Option<CallId>,
     informed: bool,
     /// True if the adapter was shown a whole document since the stream was opened.
     pub(super) document_seen: bool,
-    /// A takeover of an expired holder that is waited for.
+    /// An unanswered takeover from an expired holder.
     taking_over: Option<CallId>,
     /// Times of the last event and of the last reply.
     event_at: BootTime,
     reply_at: BootTime,
     /// True if the document has a holder, as last shown.
     held: bool,
-    /// The read that is waited for. `None` also for a linearizable read, which shows what is stored
-    /// after it was sent, whatever the events show.
+    /// The unanswered read. `None` also for a linearizable read, which shows the state after it was
+    /// sent, regardless of events.
     reading: Option<CallId>,
-    /// The read that is waited for, of either kind. A reply to it is trusted.
+    /// The unanswered read of either kind. Its reply is trusted.
     asking: Option<CallId>,
     writing: Option<CallId>,
     /// The newest state that an event showed since the read was sent, by its place in the order of
     /// commits.
     order: u64,
-    /// Set if the input of this turn is a reply that is older than an event before it.
+    /// Set if the input of this turn is a reply that is older than an earlier event.
     late: Option<Late>,
 }
 
@@ -67,12 +67,13 @@ impl Hearing {
             Operation::TakeOver { ended, .. } if ended.reason == Reason::TookOver => {
                 (self.writing, self.taking_over) = (Some(call), Some(call));
             }
-            // A read in flight may be answered from before the release, so its answer is ignored.
+            // The answer to a read in flight may show the state before the release, so it is
+            // ignored.
             Operation::Release { .. } => {
                 (self.asking, self.informing, self.reading) = (None, None, None);
                 self.writing = Some(call);
             }
-            // Sent in addition to everything else.
+            // Sent in addition to all other calls.
             Operation::Register { .. } | Operation::Withdraw { .. } => {}
             _ => self.writing = Some(call),
         }
@@ -89,7 +90,7 @@ impl Hearing {
 }
 
 impl World {
-    /// Checks for omissions of the last turn, and records this turn's input.
+    /// Checks that the last turn omitted nothing, and records this turn's input.
     pub(super) fn hear_before(&mut self, process: usize, now: BootTime, input: &Input) {
         let archive = &self.own.archive;
         let order_of = |lease: &Lease| archive.order(lease.revision).0;
@@ -128,7 +129,7 @@ impl World {
                 {
                     hearing.shows(lease);
                 }
-                // A late answer to a read that was given up is ignored.
+                // A late answer to a timed-out read is ignored.
                 let asked = hearing.asking.take_if(|id| id == call).is_some();
                 let read = hearing.reading.take_if(|id| id == call).is_some();
                 if let Outcome::Applied(_) = outcome {
@@ -176,7 +177,7 @@ impl World {
             unheard_max: p.tunables.timings.renew_interval() * 2,
             held: hearing.held && !p.facts.foreign,
             unread_max: (hearing.open && hearing.reads_renewals).then(|| {
-                // The longest of declared intervals and of this process's own.
+                // The longest of the declared intervals and this process's own interval.
                 let timings = &p.tunables.timings;
                 INTERVAL_MAX.max(timings.retry_interval())
             }),
@@ -187,7 +188,7 @@ impl World {
         self.found(asked.and_then(streams::check_asked));
     }
 
-    /// Returns the newest token, and the one that a follower knows that has nothing left to handle.
+    /// Returns the newest token, and the token that an idle follower knows.
     fn followed(&self, process: usize, idle: bool) -> Option<Followed> {
         let p = &self.processes[process];
         let stream = &p.stream;
@@ -209,14 +210,14 @@ impl World {
     pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
-            // A cursor on hints that is stale is noticed when the next hint is missing. Until then
-            // there is nothing to report.
+            // A stale cursor on hints is noticed when the next hint is missing. Until then there is
+            // nothing to report.
             let stale = match p.stream.hints {
                 true => !self.has_hints() || !p.hearing.open,
-                // A late stream is only faster than the reads now and then.
+                // A late stream is only occasionally faster than the reads.
                 false => p.stream.stale && !p.stream.late,
             };
-            // The process has not heard yet of one that was opened just now.
+            // The process does not know yet of a stream that was opened just now.
             let known = p.stream.opened_at + SECOND <= self.now;
             p.stream.open && known && stale && !p.facts.holds
         })

@@ -1,5 +1,5 @@
-//! Hints: the capped collection in which candidates and operators leave them, and the cursors on it.
-//! A hint may be lost, late, repeated or false, and the collection may be dropped.
+//! The capped collection of hints, where candidates and operators write hints, and the cursors on
+//! it. A hint may be lost, late, repeated or false, and the collection may be dropped.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::election::{Claim, Declared, Operation, Watch};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// Time in which an estimate of the renewals' phase is to be found.
+/// Time limit to estimate the phase of the renewals.
 const LEARNED_IN: u64 = 45 * SECOND;
 
-/// The collection of hints, and what is known of the holder's renewals.
+/// The collection of hints, and the known renewals of the holder.
 #[derive(Default)]
 pub(super) struct Hints {
     pub(super) dice: Rng,
-    /// The collection is missing until then.
+    /// End of the time without the collection.
     gone_until: u64,
     /// The claim that holds the lease, and the true time of its last renewal.
     renewed: Option<(Claim, u64)>,
@@ -36,7 +36,7 @@ impl Hints {
     }
 }
 
-/// Returns true if a write is reported to others by a hint.
+/// Returns true if a hint reports this write to others.
 fn is_hinted(kind: Call) -> bool {
     !matches!(kind, Call::Renew | Call::Read)
 }
@@ -55,15 +55,15 @@ impl World {
         self.own.hints.gone_until <= self.now
     }
 
-    /// Returns true if a process follows hints when it opens something now: if the collection is
-    /// there, and the holder, as the adapter last saw one, leaves hints.
+    /// Returns true if a process would now open a cursor on hints: if the collection exists, and
+    /// the last holder that the adapter saw writes hints.
     pub(super) fn follows_hints(&self, process: usize) -> bool {
         let p = &self.processes[process];
         let there = self.has_hints() || (planted!(DroppedHintsKept) && p.stream.hints_before);
         self.machines[p.machine].hints && there && !p.holder_leaves_none
     }
 
-    /// Opens another stream or cursor if the holder that the adapter sees calls for the other kind.
+    /// Switches between stream and cursor if the holder that the adapter sees requires it.
     pub(super) fn choose_stream(&mut self, process: usize) {
         let p = &mut self.processes[process];
         let holder = p.newest.as_ref().and_then(|lease| lease.holder.as_ref());
@@ -76,8 +76,8 @@ impl World {
         }
     }
 
-    /// Returns an operation as the adapter of a process sends it: only candidates that leave hints
-    /// declare the interval of their renewals.
+    /// Returns an operation as the adapter of a process sends it: only candidates that write hints
+    /// declare their renewal interval.
     pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
         if !self.machines[self.processes[process].machine].hints {
@@ -95,7 +95,7 @@ impl World {
         operation
     }
 
-    /// Leaves a hint after a process was told that its write was applied.
+    /// Writes a hint after a process received the outcome "applied" of its write.
     pub(super) fn hint_after(&mut self, process: usize, kind: Call) {
         let machine = &self.machines[self.processes[process].machine];
         if machine.hints && is_hinted(kind) && !machine.stale {
@@ -104,7 +104,8 @@ impl World {
         }
     }
 
-    /// Leaves a hint after an operator's write; some operators have an earlier version.
+    /// Writes a hint after an operator's write; some operators have an earlier version without
+    /// hints.
     pub(super) fn hint_of_operator(&mut self) {
         if !self.own.hints.dice.one_in(4) || self.calm {
             let at = self.now + self.own.hints.dice.between(3, 6) * MS;
@@ -183,8 +184,8 @@ impl World {
         }
     }
 
-    /// Kills the leader long after the last fault, and checks that a follower that reads renewals in
-    /// phase takes over when the lease has ended. Nothing else may hold the followers back.
+    /// Kills the leader long after the last fault, and checks that a follower that reads renewals
+    /// in phase takes over when the lease has ended. No other cause may delay the followers.
     pub(super) fn kill_leader_read_in_phase(&mut self) {
         let Some(leader) = self.timely_leader() else {
             return;
@@ -201,7 +202,7 @@ impl World {
             return;
         };
         self.kill(leader);
-        // The last renewal may be under way.
+        // The last renewal may be in flight.
         self.run_until(self.now + SECOND, |_| false);
         let Some((_, renewed)) = self.own.hints.renewed.filter(|(of, _)| *of == claim) else {
             return;
@@ -224,8 +225,8 @@ impl World {
         declared.filter(|_| holder.claim == claim)
     }
 
-    /// Returns the leader if each process runs at the rate of true time without anything that could
-    /// delay it, and each follower follows hints, or a late stream with the leader's interval.
+    /// Returns the leader if each process runs undelayed at the rate of true time, and each
+    /// follower follows hints, or a late stream with the leader's interval.
     fn timely_leader(&self) -> Option<usize> {
         let leader = self
             .live

@@ -207,8 +207,8 @@ impl World {
                 self.start_at(later, machine, old);
             }
             Fault::Replaced => {
-                // A container is replaced while its process hangs, or a second one is started next
-                // to it.
+                // A container is replaced while its process hangs, or a second container is started
+                // next to it.
                 self.freeze(process, self.now + rng.between(5_000, 60_000) * MS);
                 let directory = match rng.one_in(2) {
                     true => self.add_directory(machine),
@@ -238,13 +238,14 @@ impl World {
         directory.locked_by = Some(id);
         twin.machine = machine;
         twin.directory = self.own.directories.len();
-        // The twins continue one generator, since not every hypervisor tells the kernel of a copy.
+        // The twins continue one generator, because not every hypervisor notifies the kernel of a
+        // copy.
         twin.random.copied(Rng::new(rng.next_u64(), 7));
         twin.stream.open = false;
         let exiting = twin.exiting;
         let streams = twin.streams;
         let opening = twin.stream.opening;
-        // Each twin may lead through writes sent before the fork, until their deadline.
+        // Each twin may lead by writes that were sent before the fork, until their deadline.
         let now = self.clock(process);
         let claims = twin.facts.claims.iter();
         let claims = claims.map(|c| (c.claim, now + c.timings.renew_deadline()));
@@ -272,8 +273,8 @@ impl World {
         }
     }
 
-    /// Lets a revision repeat under another claim, as when a part of the document is restored: a
-    /// follower misses a change of leaders, and finds the revision that it knows.
+    /// Repeats a revision with another claim, as after a partial restore of the document: a
+    /// follower misses a change of leaders, and sees the revision that it knows.
     fn repeat_revision(&mut self, rng: &mut Rng) {
         let leads = |p: &usize| self.processes[*p].leads_now;
         let (leaders, followers): (Vec<usize>, Vec<usize>) =
@@ -350,9 +351,9 @@ impl World {
         }
     }
 
-    /// Lets an operator pause or request something just when an acquisition of unknown outcome is
-    /// being adopted. In half of the cases the durations also become the shortest ones, and the
-    /// process freezes for longer than they allow.
+    /// Lets an operator pause the lease or make a request at the moment when an acquisition of
+    /// unknown outcome is being adopted. In half of the cases the durations also become the
+    /// shortest durations, and the process freezes for longer than they allow.
     pub(super) fn meddle(&mut self, process: usize, chance: u64) {
         let mut rng = Rng::new(chance, 8);
         if rng.one_in(2) {
@@ -378,8 +379,9 @@ impl World {
         }
     }
 
-    /// Lets a signal arrive while an acquisition is in flight, or delays the acquisition and
-    /// restores the document that it was meant for just before it lands. Returns the delay.
+    /// Lets a signal arrive while an acquisition is in flight. Or delays the acquisition, and
+    /// restores the document that it was meant for just before the acquisition lands. Returns the
+    /// delay.
     pub(super) fn disturb_acquisition(
         &mut self,
         process: usize,
@@ -461,7 +463,8 @@ impl World {
         });
     }
 
-    /// Restores what an unrecognized document replaced, unless it was replaced itself.
+    /// Restores the lease that an unrecognized document replaced, unless that document was replaced
+    /// too.
     fn take_foreign_away(&mut self, before: Document) {
         self.edit(|stored| {
             if stored.document == Document::Foreign {

@@ -1,5 +1,5 @@
-//! The conditions that must hold after every step: one small pure function per file, with tests of
-//! its own on hand-written views. The numbers are those of `docs/protocol.md`.
+//! The conditions that must hold after every step. Each file has one small pure function, with
+//! tests on hand-written views. The numbers of the invariants are defined in `docs/protocol.md`.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::election::{
     Token, Watch,
 };
 
-/// Number of renewals and releases that are remembered: many times the number in flight.
+/// Maximum number of remembered renewals and releases, many times the number in flight.
 const CALLS_REMEMBERED_MAX: usize = 64;
 
 /// The content of this turn's input.
@@ -20,20 +20,19 @@ pub(super) struct Heard {
     pub(super) unhealthy: bool,
     /// The token of a workload that was reported as ended or gone.
     pub(super) exited: Option<Token>,
-    /// The token of a workload that was reported to have survived its kill.
+    /// The token of a workload that was reported to have survived SIGKILL.
     pub(super) stuck: Option<Token>,
     pub(super) reconfigured: bool,
     /// The requests to the holder in the document that a reply shows.
     pub(super) asks: Option<Asks>,
     /// The claim whose newest renewal was acknowledged.
     pub(super) renewed: Option<Claim>,
-    /// The claim whose newest renewal was rejected, or that met a foreign document.
+    /// The claim whose newest renewal was rejected or found a foreign document.
     pub(super) rejected: Option<Claim>,
 }
 
 impl Heard {
-    /// Returns the token that a request in the document names, and the candidate that it would
-    /// transfer to.
+    /// Returns the token in a request of the document, and the target of its transfer.
     pub(super) fn requested(&self) -> Option<&(Token, Option<Reservation>)> {
         self.asks.as_ref()?.request.as_ref()
     }
@@ -43,7 +42,7 @@ impl Heard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asks {
     pub(super) paused: bool,
-    /// The token that a request names, and the candidate it would transfer to.
+    /// The token in a request, and the target of its transfer.
     pub(super) request: Option<(Token, Option<Reservation>)>,
 }
 
@@ -58,11 +57,11 @@ struct Renewal {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ledger {
     pub(super) heard: Heard,
-    /// Renewals in the order of sending, without those that were never sent.
+    /// Renewals in the order in which they were sent.
     renewals: VecDeque<Renewal>,
     releases: VecDeque<(CallId, Claim)>,
     /// Claims whose release was answered or whose renewal was rejected, and the last led claim at a
-    /// `StoreRolledBack` notice. No further action is due, whatever an old member shows.
+    /// `StoreRolledBack` notice. No further action is due, even if a stale member shows the claim.
     resolved: VecDeque<Claim>,
     /// True if a stream was opened and no read was sent since.
     pub(super) read_owed: bool,
@@ -147,7 +146,7 @@ impl Ledger {
         let newest = !later.clone().any(|r| r.claim == claim);
         match outcome {
             Outcome::Applied(Found::Lease(_)) => {
-                // Earlier renewals can no longer match, so no process waits for them.
+                // Earlier renewals can no longer match.
                 let earlier = self.renewals.iter_mut().take(index);
                 for renewal in earlier.filter(|r| r.claim == claim) {
                     renewal.in_flight = false;
@@ -199,7 +198,7 @@ impl Ledger {
             Operation::Release { claim, .. } => {
                 remember(&mut self.releases, (call, *claim));
             }
-            // Sent in addition to everything else.
+            // Sent in addition to all other calls.
             Operation::Register { .. } | Operation::Withdraw { .. } => return,
             Operation::Acquire(_) | Operation::TakeOver { .. } | Operation::Create { .. } => {}
         }
@@ -213,7 +212,7 @@ impl Ledger {
     }
 }
 
-/// Adds the newest one, and forgets the oldest one of many.
+/// Adds the newest entry, and drops the oldest entry of many.
 fn remember<T>(all: &mut VecDeque<T>, newest: T) {
     if all.len() == CALLS_REMEMBERED_MAX {
         all.pop_front();

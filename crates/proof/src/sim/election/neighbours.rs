@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// Handles the workload's confirmation that it stopped working under this token.
+    /// Handles the workload's confirmation that its work under this token has ended.
     pub(super) fn neighbour_confirms(&mut self, process: usize, token: Token) {
         let neighbour = &mut self.processes[process].neighbour;
         neighbour.confirmed = Some(token);
@@ -123,7 +123,7 @@ impl World {
         let releaser = &self.processes[by];
         let neighbour = &releaser.neighbour;
         let every = neighbour.looks_every.unwrap_or_default();
-        // A workload that is overdue has just woken, and has had no time to check yet.
+        // An overdue workload has just woken, and has had no time to check yet.
         let overdue = neighbour.looked_at + self.stretched(releaser.machine, every) <= self.now;
         let troubled =
             self.own.edited || !self.own.forks.is_empty() || !self.own.damages.is_empty();

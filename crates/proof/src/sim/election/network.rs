@@ -1,4 +1,5 @@
-//! Calls of candidates: their drivers, the checks of each write, and the news of another primary.
+//! Calls of candidates: their drivers, the checks of each write, and the notification of a new
+//! primary.
 
 use super::cluster::{Leases, World};
 use super::coverage::{Call, Hit, Landing, Path};
@@ -154,7 +155,7 @@ impl Calls for Leases {
         done
     }
 
-    /// Checks writes that a majority has, and reports them to the streams.
+    /// Checks majority-committed writes, and reports them to the streams.
     fn committed(world: &mut World, all: Vec<Committed>) {
         let newest = world.set.newest();
         let archive = &mut world.own.archive;

@@ -11,7 +11,7 @@ use crate::election::{
     Token, Tunables, Watch,
 };
 
-/// Number of revisions whose first sight is remembered.
+/// Maximum number of revisions with a remembered first observation.
 const SIGHTS_MAX: usize = 12;
 
 /// A claim that a process made, with its writes, its authority, and the violations tolerated for it.
@@ -31,7 +31,7 @@ pub(super) struct ClaimFacts {
     /// True if the claim had authority and no longer has it.
     pub(super) ended: bool,
     pub(super) led: bool,
-    /// True time until which this claim may lead concurrently with another.
+    /// End of the true time in which this claim may lead concurrently with another claim.
     pub(super) tolerated_until: u64,
     pub(super) renewal_sent: BootTime,
     /// True if its process could know, before it led, that the store was rolled back since its
@@ -41,7 +41,7 @@ pub(super) struct ClaimFacts {
     pub(super) cancelled: bool,
     /// True if its release was sent.
     pub(super) released: bool,
-    /// The highest token that its maker had been shown when it made the claim.
+    /// The highest token that its process had seen when it made the claim.
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
 }
@@ -49,14 +49,15 @@ pub(super) struct ClaimFacts {
 /// The knowledge of a process about possible leaders.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Knowledge {
-    /// The highest token whose lease duration the process, or its status directory, was shown.
+    /// The highest token with a lease duration that the process has seen or its status directory
+    /// stores.
     pub(super) informed: Token,
-    /// The newest committed state that the process was shown since its start, by its place in the
+    /// The newest committed state that the process has seen since its start, by its place in the
     /// order of commits.
     pub(super) newest: u64,
 }
 
-/// The first time at which a revision was shown, and the document last shown with it.
+/// When the process first saw a revision, and the last document with this revision.
 #[derive(Debug, Clone)]
 pub(super) struct Sight {
     pub(super) first: BootTime,
@@ -88,7 +89,7 @@ pub(super) struct Facts {
     /// The token that the workload confirmed last.
     pub(super) confirmed: Option<Token>,
     pub(super) shutdown: bool,
-    /// True if the process was last notified that its workload cannot work.
+    /// True if the process was last notified that its workload is unhealthy.
     pub(super) unhealthy: bool,
     /// Cooldown after a step-down request: until this instant, or until another claim with a higher
     /// token led.
@@ -162,7 +163,7 @@ impl Facts {
                     return None;
                 };
                 let Found::Lease(lease) = found else {
-                    // The reply to an older read may be one that the process no longer waits for.
+                    // The process may no longer wait for the reply to an older read.
                     if self.last_read == Some(*call) {
                         self.shown(now, found);
                     }
@@ -212,7 +213,7 @@ impl Facts {
         None
     }
 
-    /// Records an event that the process takes no state from, because its stream is late.
+    /// Records an event of a late stream, which the process does not apply.
     pub(super) fn noted(&mut self, lease: &Lease) {
         self.known = self.known.max(lease.token);
     }
@@ -233,7 +234,7 @@ impl Facts {
         self.stay_out = stay_out.filter(|(_, token)| mine || lease.token <= *token);
         let mut sights = self.sights.iter();
         let index = sights.position(|s| s.lease.revision == lease.revision);
-        // In most cases it is the newest one, at the end.
+        // In most cases this is the newest state, at the end.
         let before = match index {
             Some(index) if index + 1 == self.sights.len() => self.sights.pop_back(),
             Some(index) => self.sights.remove(index),
@@ -253,7 +254,7 @@ impl Facts {
         self.sights.push_back(Sight { first, lease });
     }
 
-    /// Records that a document was shown that a majority had in this form, as the `order`th state.
+    /// Records that the process saw the `order`th majority-committed state.
     pub(super) fn learned(&mut self, lease: &Lease, order: u64) {
         let Knowledge { informed, newest } = &mut self.knowledge;
         *newest = (*newest).max(order);
@@ -280,7 +281,7 @@ impl Facts {
         let facts = self.claim_mut(holder)?;
         let (_, revision, sent) = *facts.sent.iter().find(|(id, _, _)| *id == call)?;
         let until = sent + facts.timings.renew_deadline();
-        // The acknowledgement of a claim that led is late after its deadline, and extends nothing.
+        // After the deadline of a claim that led, an acknowledgement is late and extends nothing.
         if facts.led && facts.until.is_some_and(|before| before <= now) {
             return Some((holder, revision));
         }
@@ -305,7 +306,7 @@ impl Facts {
             && let Some(holder) = &sight.lease.holder
             && self.dead == Some(holder.claim)
         {
-            // A proof of death is as old as the record that it rests on.
+            // A proof of death is as old as its record.
             knowledge.newest = knowledge.newest.min(1);
         }
         match operation {

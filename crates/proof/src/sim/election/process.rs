@@ -23,7 +23,7 @@ use crate::proof::sim::rng::Rng;
 /// As in `calls.rs` of `leasehold-mongodb`.
 pub(super) const CALLS_MAX: usize = 16;
 
-/// The order in which the event loop takes pending inputs. The timer precedes all of them.
+/// The priority of pending inputs in the event loop. The timer precedes all inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     Demoted,
@@ -40,16 +40,16 @@ pub(super) struct Stream {
     pub(super) open: bool,
     /// The sequence number of the first write that it reports.
     pub(super) from: u64,
-    /// When it was opened, in true time.
+    /// True time of the opening.
     pub(super) opened_at: u64,
     pub(super) silent: bool,
-    /// True if it is a cursor on the hints of others, not a change stream.
+    /// True for a cursor on hints instead of a change stream.
     pub(super) hints: bool,
-    /// True if the opening before was.
+    /// True if the previous opening was a cursor on hints.
     pub(super) hints_before: bool,
-    /// True if it is a change stream through routers, which reports each change seconds late.
+    /// True for a change stream through routers, which reports each change seconds late.
     pub(super) late: bool,
-    /// True if its cursor is on a member that receives no new writes: the stream answers, and
+    /// True if the cursor is on a member that receives no new writes: the stream answers, but
     /// reports no change.
     pub(super) stale: bool,
     /// Arrival time of the last event: events do not overtake each other.
@@ -75,7 +75,7 @@ pub(super) struct Process {
     pub(super) stall_next: Option<(Cut, u64)>,
     pub(super) cut: Option<Cut>,
     pub(super) inbox: VecDeque<(Class, Input)>,
-    /// The content of the watch channel, from which HTTP and metrics are computed.
+    /// The content of the watch channel. HTTP and metrics are computed from it.
     pub(super) published: Status,
     /// The value of a surface that would store a flag.
     pub(super) gauge: bool,
@@ -86,9 +86,9 @@ pub(super) struct Process {
     pub(super) stream: Stream,
     /// The newest document that the adapter knows, to which events are applied.
     pub(super) newest: Option<Lease>,
-    /// True if the last holder that the adapter knew leaves no hints.
+    /// True if the last holder that the adapter knew writes no hints.
     pub(super) holder_leaves_none: bool,
-    /// The workload next to the process, if that is not supervised.
+    /// The unsupervised workload next to the process, if any.
     pub(super) neighbour: Neighbour,
     /// Number of further effects after which the process is killed.
     pub(super) dies_after: Option<u64>,
@@ -111,7 +111,8 @@ pub(super) struct Process {
 /// The choice of [`timings`] with the shortest durations.
 pub(super) const TIMINGS_SHORT: u64 = 3;
 
-/// Returns the durations of a candidate: the defaults, those of Kubernetes, short or long ones.
+/// Returns the durations of a candidate: the defaults, Kubernetes' customary durations, short or
+/// long durations.
 pub(super) fn timings(choice: u64) -> Timings {
     let settings = match choice % 5 {
         0 | 1 => TimingSettings::default(),
@@ -136,7 +137,7 @@ pub(super) fn tunables(rng: &mut Rng) -> Tunables {
 }
 
 impl Process {
-    /// Starts on a machine, of which `place` is the number, and a status directory.
+    /// Starts on the machine with the number `place`, and on a status directory.
     pub(super) fn start(
         (place, machine): (usize, &Machine),
         directory: usize,
@@ -199,7 +200,7 @@ impl Process {
     pub(super) fn close_stream(&mut self) -> u64 {
         self.stream = Stream {
             opening: self.stream.opening + 1,
-            // Late events that are under way are dropped.
+            // Late events in flight are dropped.
             last_at: if self.stream.late {
                 0
             } else {

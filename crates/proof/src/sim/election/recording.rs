@@ -1,9 +1,8 @@
 //! The record that a shim writes before it becomes the child, on a disk that may hang.
 //!
-//! The shim is a process of its own, so a record that blocks stops neither the guard nor the
-//! daemon. A killed shim never becomes the child, even if its write is still in progress: the guard
-//! reports at once that nothing runs, but it exits, and releases the lock and its place, only after
-//! the shim is gone.
+//! The shim is a separate process, so a blocked record stops neither the guard nor the daemon. A
+//! killed shim never becomes the child, even if its write is still in progress. The guard reports
+//! at once that nothing runs, but exits and releases the lock only after the shim is gone.
 
 use super::child::Child;
 use super::cluster::World;
@@ -17,13 +16,13 @@ use crate::election::mutation::planted;
 use crate::election::{BootTime, Input};
 use crate::proof::sim::MS;
 
-/// Interval in which this model looks again at a shim that the daemon is to reap.
+/// Interval of this model's checks for a shim that the daemon must reap.
 const REAPED_AGAIN: u64 = 20 * MS;
 
-/// A shim that has been told to become the child.
+/// A shim that was ordered to become the child.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shim {
-    /// Time from which it refuses to become the child.
+    /// From this time on, the shim refuses to become the child.
     valid_until: BootTime,
     killed: bool,
     /// True if the guard has reported that no child will run.
@@ -55,7 +54,7 @@ impl Guard {
         }
     }
 
-    /// Returns true if the guard itself waits for the record, which it must not do.
+    /// Returns true if the guard itself waits for the record, which would be a bug.
     pub(super) fn waits_for_record(&self) -> bool {
         planted!(RecordBlocksGuard) && self.shim().is_some()
     }
@@ -116,7 +115,7 @@ impl World {
         self.report(g, true);
     }
 
-    /// Handles a report about a guard whose shim is left, as the guard's client does.
+    /// Handles a report about a guard with a remaining shim, as the guard's client does.
     pub(super) fn reported_without_child(&mut self, g: usize) {
         let Guard {
             daemon,

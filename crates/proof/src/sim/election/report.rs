@@ -8,8 +8,8 @@ use crate::proof::sim::SECOND;
 use crate::proof::sim::report::follows;
 
 /// The explanation of the trace lines.
-pub(super) const LEGEND: &str = "each line: true time, who (p1 is the second process that was started, in \
-                      its machine m and status directory d), what; -- is a trouble, == the store";
+pub(super) const LEGEND: &str = "each line: true time, process (p1 is the second process that was \
+started, on its machine m and status directory d), event; -- marks a fault, == the store";
 
 /// Parts of routine lines: renewals, and the reads and events around them.
 pub(super) const ROUTINE: &[&str] = &[
@@ -33,9 +33,9 @@ pub(super) fn meaning(invariant: &'static str) -> &'static str {
         "I7" => "an unknown outcome never grants or extends",
         "I8" => "a follower writes only with a cause",
         "I9" => "no wall clock decides anything",
-        "I10" => "somebody leads when nothing is in the way",
+        "I10" => "a candidate leads within the bound once the faults have ended",
         "I11" => "no foreign document is overwritten, and every queue is bounded",
-        "assertion" => "the code asserts what only a bug can break",
+        "assertion" => "an assertion in the code failed",
         rule => rule,
     }
 }

@@ -26,11 +26,11 @@ impl World {
         machine.stop_grace = Duration::from_secs(grace);
         if supervises {
             machine.supervises = true;
-            // Every second has only hooks, in addition to a workload that it does not supervise.
+            // Every second candidate has only hooks, in addition to an unsupervised workload.
             if only_hooks {
                 self.coverage.hit(Hit::Path(Path::OnlyHooks));
             } else {
-                // Only the end of the workload is waited for.
+                // A step-down waits only for the end of the workload.
                 machine.confirms_within = None;
                 machine.tunables.handoff_delay = Duration::ZERO;
             }
@@ -42,10 +42,10 @@ impl World {
         self.at(time, move |world| world.start(machine, directory));
     }
 
-    /// Starts a process, unless another one holds the directory's lock.
+    /// Starts a process, unless another process holds the directory's lock.
     fn start(&mut self, machine: usize, directory: usize) {
         let boot = self.machines[machine].boot;
-        // Without the guard's lock, it is unknown if its record is final.
+        // Without the guard's lock, its record may still change.
         let unread = planted!(ProofWithoutChild) || planted!(GuardWithoutLock);
         let child_runs = self.recorded_child_runs(directory) && !unread;
         let locked = self.own.directories[directory].locked_by.is_some();
@@ -121,7 +121,7 @@ impl World {
         now < *since.get_or_insert(now) + CHILD_AWAITED_MAX
     }
 
-    /// Ends a process that exits on its own after the time that this takes.
+    /// Ends a process that exits on its own, after the duration of the exit.
     pub(super) fn exits(&mut self, process: usize) {
         let at = self.now + 250 * MS;
         self.at(at, move |world| world.exited(process));

@@ -1,4 +1,4 @@
-//! The change streams of the processes: late, silent, stale, or with old events.
+//! The change streams of the processes: late, hanging, stale, or with old events.
 
 use super::cluster::World;
 use super::coverage::Hit;
@@ -13,7 +13,7 @@ use crate::proof::sim::{MS, SECOND};
 /// A message of a change stream to the adapter.
 #[derive(Debug, Clone)]
 enum Says {
-    /// An event that is passed on without interpretation.
+    /// An event that is forwarded without interpretation.
     News(Watch),
     /// A change of the document from the first state to the second.
     Change(Change),
@@ -24,8 +24,7 @@ pub(super) type Change = Box<(Stored, Stored)>;
 
 /// Interval between empty answers of a stream, as in `store/mongo/follow.rs`.
 const BEAT: u64 = 10 * SECOND;
-/// How late a stream through routers reports a change at most: MongoDB's default of
-/// `periodicNoopIntervalSecs`.
+/// Maximum delay of a stream through routers: MongoDB's default of `periodicNoopIntervalSecs`.
 const LAG_MAX: u64 = 10 * SECOND;
 /// Interval between attempts if neither is available, as in `store/mongo/follow.rs`.
 const LACKING_RETRY: u64 = 60 * SECOND;
@@ -129,8 +128,9 @@ impl World {
         stream.silent = false;
         stream.stale = stale;
         (stream.hints, stream.late) = (hints, late);
-        // By default, a stream of MongoDB begins after the newest write of the primary, even if no
-        // majority has it. The adapter requests one from the time of a majority read on.
+        // By default, a stream of MongoDB begins after the newest write of the primary, even if
+        // this write is not majority-committed. The adapter requests a stream that begins at the
+        // time of a majority read.
         stream.from = match planted!(StreamFromItsOpening) {
             true => self.set.newest() + 1,
             false => 0,
@@ -147,8 +147,7 @@ impl World {
         self.beats_at(self.now + BEAT, process, opening);
     }
 
-    /// Reports the change between the read that told the adapter from when on to listen and the
-    /// opening of the stream.
+    /// Reports the change between the read that determined the start of the stream and its opening.
     fn repeat_since_its_read(&mut self, process: usize) {
         let since = self
             .now
@@ -169,7 +168,7 @@ impl World {
         }
     }
 
-    /// Lets a stream stop reporting anything, until the watcher notices.
+    /// Lets a stream stop reporting, until the watcher notices.
     pub(super) fn stream_hangs(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if p.stream.open {
@@ -186,7 +185,7 @@ impl World {
         }
     }
 
-    /// Breaks the stream; another one is opened after `retry_interval`.
+    /// Breaks the stream; another stream is opened after `retry_interval`.
     pub(super) fn stream_ends(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if !p.alive || !p.streams {
@@ -242,7 +241,7 @@ impl World {
                     p.newest.clone().map_or(Watch::Unclear, Watch::Changed)
                 }
             };
-            // `TokenNotCompared` must be caught by the tokens that it hands out.
+            // The bug `TokenNotCompared` must be caught by the tokens that it issues.
             self.found(streams::check_events(blind && !planted!(TokenNotCompared)));
             self.input(process, Class::News, Input::Watch(watch));
             self.choose_stream(process);
@@ -252,7 +251,7 @@ impl World {
 
 /// Returns the document that the adapter knows after an event; `None` if it must be read. As in
 /// MongoDB, an update contains only the changed fields. As in `store/mongo/change_stream.rs`, they
-/// are applied to the newest document known, whichever that is.
+/// are applied to the newest known document.
 fn changed(newest: Option<Lease>, before: &Stored, after: &Stored) -> Option<Lease> {
     let after = after.lease()?;
     let Some(before) = before.lease() else {

@@ -1,6 +1,6 @@
 //! Violations that are tolerated for a limited time: two leaders after an operator damaged the
-//! document or forked a machine in a way that no process could notice.
-//! `docs/verification/simulations.md` lists them.
+//! document or forked a machine, and no process could notice it. `docs/verification/simulations.md`
+//! lists them.
 
 use super::cluster::{Damage, Forked, Was, World};
 use super::coverage::{Hit, Path};
@@ -25,8 +25,8 @@ impl World {
         all.any(|((_, was), end)| *was == found && end >= sent)
     }
 
-    /// Records damage to the document by an operator. The holder that it named may continue to
-    /// lead, and a process that was not shown that holder before cannot know.
+    /// Records damage to the document by an operator. The previous holder may continue to lead, and
+    /// a process that has not seen this holder cannot know of it.
     pub(super) fn tolerate_the_ignorant(
         &mut self,
         committed: &Committed,
@@ -34,8 +34,8 @@ impl World {
     ) {
         let Committed { before, after, .. } = committed;
         let restored = after.lease().map(|l| self.own.archive.order(l.revision));
-        // The token alone may be an older one, because an operator who raises it leaves the
-        // revision unchanged.
+        // Only the token may be older, because an operator who raises the token leaves the revision
+        // unchanged.
         let (old, new) = (before.lease(), after.lease());
         let lowered = new.is_some_and(|new| Some(new.token) < token_before);
         let order = match (&after.document, restored) {
@@ -64,9 +64,9 @@ impl World {
         });
     }
 
-    /// Returns the time until which a claim or a document that was made with this knowledge is
-    /// tolerated. If a tolerated process makes one, nothing may look wrong to the others, so they
-    /// are tolerated as well.
+    /// Returns the end of the tolerance for a claim or document that was made with this knowledge.
+    /// If a tolerated process makes a claim or document, the other processes may not notice
+    /// anything wrong, so they are tolerated too.
     pub(super) fn tolerate(&mut self, knowledge: Knowledge, token: Token) -> u64 {
         let Knowledge { informed, newest } = knowledge;
         let now = self.now;
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Tolerates a process of a forked machine that is restarted before it noticed the fork. Its
-    /// record is in order, so it overlaps with the twin's authority once more, up to that deadline.
+    /// record is valid, so its authority overlaps with the twin's once more, up to that deadline.
     pub(super) fn tolerate_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
         let p = &self.processes[process];
         let Operation::TakeOver { acquisition, .. } = operation else {
@@ -95,7 +95,7 @@ impl World {
         let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
         let Some(claim) = dead else { return };
         self.coverage.hit(Hit::Path(Path::ProvenDead));
-        // A process that noticed another owner of its claim has forgotten the record.
+        // A process that noticed another owner of its claim has removed the record.
         let twins = self.processes.iter().filter_map(|p| p.facts.claim(claim));
         if self.own.forks.iter().any(|fork| fork.has(claim))
             && let Some(deadline) = twins.map(|c| c.timings.renew_deadline()).max()

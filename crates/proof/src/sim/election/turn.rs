@@ -110,7 +110,7 @@ impl World {
         } else {
             self.processes[process].publish();
         }
-        // The file thread does not wait for either half of a turn.
+        // The file thread waits for neither half of a turn.
         if self.chance.one_in(2) {
             self.look_at_files(process);
         }
@@ -268,7 +268,7 @@ impl World {
         self.pump(process);
     }
 
-    /// Draws if the pod's label takes longer than the files. The API server may never answer.
+    /// Draws whether the pod's label takes longer than the files. The API server may never answer.
     fn label_pending(&mut self, process: usize) -> bool {
         let dice = &mut self.own.label_dice;
         let (pending, answered) = (dice.one_in(4), !dice.one_in(3));

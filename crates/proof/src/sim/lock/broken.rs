@@ -28,7 +28,7 @@ pub(crate) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
     }
 }
 
-/// Applies a write that grants by the token that the document has.
+/// Applies a write that grants with the document's current token.
 fn without_raising(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let before = match stored {
         FoundLock::Lock(lock) => lock.clone(),
@@ -45,7 +45,7 @@ fn without_raising(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation
     performed
 }
 
-/// Applies a write that overlooks the slots of the holders.
+/// Applies a write that ignores the slots of the holders.
 fn with_slots_twice(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let mut taken = Vec::new();
     if let FoundLock::Lock(lock) = stored {
@@ -171,7 +171,7 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &LockOperation) -> Cha
     }
 }
 
-/// Changes an answer, as a contender without one of the rules for it would read it.
+/// Changes an answer as if a contender ignored one of the rules for answers.
 pub(super) fn read(outcome: &mut Outcome) {
     if let Outcome::Applied(FoundLock::Lock(lock)) = outcome
         && planted!(FutureSuccessCounts)

@@ -23,11 +23,11 @@ closed! {
         PlaceLost => "a place in the queue is lost",
         Evicted => "an expired entry is evicted",
         Skipped => "work is skipped because it succeeded recently",
-        Kept => "a place is kept for its least time and then removed",
+        Kept => "an entry is kept for its minimum hold and then removed",
     }
 }
 
-/// One thing that can happen.
+/// A case that can occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Hit {
     Fault(Fault),

@@ -31,7 +31,7 @@ impl World {
     }
 
     /// Makes the head of the queue a holder although all slots are taken. An older version does not
-    /// know that a holder needs one.
+    /// know that a holder needs a slot.
     fn add_holder_without_slot(&mut self) {
         if self.machines.iter().any(|seat| seat.older) {
             return;

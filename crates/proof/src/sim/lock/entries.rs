@@ -1,4 +1,4 @@
-//! The entries of a lock, and since when each is unchanged.
+//! The entries of a lock, each with the time since when it is unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,17 +13,17 @@ pub(crate) struct ObservedEntry<T> {
     pub(crate) holds: bool,
     pub(crate) confirmed: bool,
     pub(crate) lease_duration: Declared,
-    /// Least time as last declared.
+    /// Minimum hold as last declared.
     pub(crate) min_hold: Duration,
     pub(crate) work_done: bool,
-    /// Time since which it is unchanged.
+    /// Start of the time without a change.
     pub(crate) since: T,
-    /// End of its least time from then on, if it has one.
+    /// End of the minimum hold, counted from that start, if there is a minimum hold.
     pub(crate) kept_until: Option<T>,
 }
 
 impl<T> ObservedEntry<T> {
-    /// Returns the time for which others wait while it stays unchanged.
+    /// Returns how long others wait while the entry stays unchanged.
     pub(crate) fn declared(&self) -> Duration {
         self.min_hold.max(self.lease_duration.duration())
     }

@@ -37,14 +37,14 @@ faults! {
     Impatience,
     /// Contenders have different durations.
     MixedTimings,
-    /// Some contenders keep their place for a least time.
+    /// Some contenders have a minimum hold.
     LeastTime,
     /// Some contenders skip work that succeeded recently.
     OncePer,
-    /// A contender gives a different number of slots.
+    /// A contender requests a different number of slots.
     WrongSlots,
-    /// An operator kills the processes that hold the lock and removes their entries by hand, or adds a
-    /// holder for which no slot is left.
+    /// An operator kills the processes that hold the lock and removes their entries, or adds a
+    /// holder although no slot is free.
     Edited,
     /// A running machine is cloned, with the process and the generator on it.
     Fork,
@@ -55,7 +55,7 @@ faults! {
 pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
-    /// Faults that keep a call from being answered soon, or an event from coming soon.
+    /// Faults that delay the answer to a call, or an event.
     const NETWORK: &[Fault] = &[
         Fault::Slow,
         Fault::LostBefore,
@@ -69,8 +69,9 @@ impl Faults {
         Fault::StreamLag,
     ];
 
-    /// Draws each fault with a probability of one half. One seed in four has a network and a store
-    /// without faults, so that the checks know which entries must stay and which must be evicted.
+    /// Draws each fault with a probability of one half. One seed in four has no faults of the
+    /// network and the store, so that the checks know which entries must stay and which must be
+    /// evicted.
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let reliable = rng.one_in(4);
         let mut faults = Self::NONE;
@@ -83,7 +84,7 @@ impl Faults {
         faults
     }
 
-    /// Returns true if every call is answered soon and every event comes soon.
+    /// Returns true if every call is answered soon and every event arrives soon.
     pub(super) fn is_reliable(self) -> bool {
         !Self::NETWORK.iter().any(|fault| self.has(*fault))
     }

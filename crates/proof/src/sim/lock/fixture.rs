@@ -1,4 +1,4 @@
-//! Entries and identifiers by number, for tests.
+//! Numbered entries and identifiers for tests.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) fn token(number: i64) -> Token {
     Token::new(number).expect("not negative")
 }
 
-/// Returns an entry without a token, whose revision has the same number as its claim.
+/// Returns an entry without a token. Its revision and its claim have the same number.
 pub(super) fn entry(number: u8, mode: EntryMode) -> Entry {
     Entry {
         claim: claim(number),

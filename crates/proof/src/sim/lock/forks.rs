@@ -8,21 +8,21 @@ use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::world::AtPeace;
 
-/// A forked machine. Its twins may both hold the lock through writes that were sent before the fork.
+/// A forked machine. Its twins may both hold the lock by writes that were sent before the fork.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     processes: [usize; 2],
     seats: [usize; 2],
     claim: Claim,
-    /// Latest end of such authority, on their common clock.
+    /// Latest end of authority from these writes, on the twins' common clock.
     until: BootTime,
 }
 
 impl World {
     /// Clones a running machine. The connections of the clone are broken.
     ///
-    /// A machine is cloned once. An older version leaves by the claim alone, so that its twins are not
-    /// protected from each other.
+    /// A machine is cloned at most once. A leave of an older version matches the claim alone, so
+    /// its twins are not protected from each other.
     pub(super) fn fork(&mut self, process: usize, chance: u64) {
         let seat = self.processes[process].seat;
         let forked = self.own.forks.iter().any(|fork| fork.seats.contains(&seat));
@@ -78,8 +78,8 @@ impl World {
         forks.any(|fork| fork.processes.contains(&process))
     }
 
-    /// Returns the number of the fork if this authority rests on a write that was sent before it, and
-    /// the other twin holds the lock too or has left it meanwhile.
+    /// Returns the number of the fork if this authority comes from a write that was sent before the
+    /// fork, and the other twin also holds the lock or has left it meanwhile.
     pub(super) fn excused_by(&self, process: usize, authority: Authority) -> Option<usize> {
         let claim = self.processes[process].contender.claim();
         self.own.forks.iter().position(|fork| {

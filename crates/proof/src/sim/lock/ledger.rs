@@ -1,5 +1,5 @@
-//! Record of what one process sent and received, independent of its state machine. The checks judge
-//! the process by this record.
+//! Record of the messages that one process sent and received, independent of its state machine. The
+//! checks use this record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,15 +40,16 @@ pub(super) struct Ledger {
     /// Highest token shown.
     token: Token,
     shown: Entries<BootTime>,
-    /// Own claims that any reply showed.
+    /// The process's own claims that any reply showed.
     seen: BTreeSet<Claim>,
-    /// Own claims in a reply that was newer than the recorded document or answered a write.
+    /// The process's own claims in a reply that was newer than the recorded document or answered a
+    /// write.
     present: BTreeSet<Claim>,
-    /// Own claims that ended.
+    /// The process's own claims that ended.
     ended: BTreeSet<Claim>,
-    /// End of the authority that acknowledged writes give, by claim.
+    /// End of the authority according to acknowledged writes, by claim.
     backed: BTreeMap<Claim, BootTime>,
-    /// The newest write if it was rejected. A read must be answered first.
+    /// The newest write if it was rejected: a read must be answered before the next write.
     must_read: Option<u64>,
     newest_write: u64,
     /// Joins whose outcome is unresolved.
@@ -65,7 +66,7 @@ pub(super) struct Ledger {
     newest_call: (u64, BootTime),
     /// True if the current input answers the newest call.
     prompted: bool,
-    /// Number of calls in a row that the answer to the one before prompted.
+    /// Number of consecutive calls that each followed the previous answer immediately.
     unpaced: usize,
 }
 
@@ -125,8 +126,7 @@ impl Ledger {
         }
     }
 
-    /// Credits provisional authority to a grant, counted from the send of the revision that it
-    /// found.
+    /// Credits provisional authority to a grant, counted from when the granted revision was sent.
     fn credit_grant(&mut self, claim: Claim, grant: Option<Grant>) {
         let carried = |sent: &&Sent| {
             grant.is_some_and(|g| revision_of(&sent.operation) == Some((claim, g.revision)))
@@ -211,15 +211,16 @@ impl Ledger {
         let newer = call.0 > self.newest && lock.token >= self.token;
         let told = newer || writes;
         for entry in entries::all(lock).filter(|entry| own.contains(&entry.claim)) {
-            // A claim shown by an old reply may be gone since.
+            // A claim that an old reply shows may be gone since.
             self.seen.insert(entry.claim);
             if told {
                 self.present.insert(entry.claim);
             }
         }
         let shown = entries::shown(lock, now, &self.shown);
-        // A plain read that does not show the own claim although it was present, or that shows a
-        // lower token, is doubted and not recorded. So is a linearizable one that was replaced.
+        // A plain read is doubted and not recorded if it does not show the process's own claim
+        // although the claim was present, or shows a lower token. A superseded linearizable read is
+        // not recorded either.
         let is_read = |sent: &Sent| matches!(sent.operation, LockOperation::Read { .. });
         let newest_read = self.sent.iter().rfind(|(_, sent)| is_read(sent));
         let plain = match self.sent.get(&call.0).map(|s| &s.operation) {
@@ -264,7 +265,7 @@ impl Ledger {
         options: &Options,
     ) -> Option<Violation> {
         self.renew_deadline = options.timings.renew_deadline();
-        // The shortest retry interval is a fifth less than the configured one.
+        // The shortest retry interval is a fifth less than the configured interval.
         let pause = options.timings.retry_interval() * 4 / 5;
         let unpaced = self.prompted && at.since(self.newest_call.1) < pause;
         self.unpaced = if unpaced { self.unpaced + 1 } else { 1 };
@@ -330,7 +331,7 @@ impl Ledger {
         })
     }
 
-    /// Returns true if a leave was sent whose outcome is, or was, unknown, or two were in flight.
+    /// Returns true if the outcome of a leave is or was unknown, or if two leaves were in flight.
     pub(super) fn has_unanswered_leave(&self) -> bool {
         let leaves = self.sent.values().filter(|sent| {
             matches!(

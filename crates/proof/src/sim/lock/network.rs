@@ -29,7 +29,7 @@ pub(super) enum Writer {
     Operator,
 }
 
-/// A write that a majority has.
+/// A majority-committed write.
 pub(super) type Committed = replica_set::Committed<FoundLock, Write>;
 
 impl World {
@@ -123,7 +123,7 @@ impl Calls for Locks {
         world.set.land((access, weak), stale, read, write)
     }
 
-    /// Checks writes that a majority has, and notifies the streams.
+    /// Checks majority-committed writes, and notifies the streams.
     fn committed(world: &mut World, all: Vec<Committed>) {
         for committed in all {
             world.note(|| super::report::committed(&committed));
@@ -160,7 +160,7 @@ impl Calls for Locks {
 }
 
 impl World {
-    /// Notifies the open streams of claims that were granted or reached the head of the queue.
+    /// Notifies the open streams of claims that were granted or have reached the head of the queue.
     fn notify_streams(&mut self, committed: &Committed) {
         let next = |found: &FoundLock| match found {
             FoundLock::Lock(lock) => reference::next(lock),
@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// Breaks the stream. Another one is opened after a while.
+    /// Breaks the stream. Another stream is opened after a while.
     pub(super) fn stream_ends(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if !p.alive || p.stream.claim.is_none() {
@@ -275,7 +275,7 @@ impl World {
     }
 
     /// Freezes a holder while a renewal is in flight, until just after its authority ends. The
-    /// acknowledgement that waited must not count.
+    /// delayed acknowledgement must not count.
     pub(super) fn freeze_beyond_the_deadline(&mut self, process: usize, late: u64) {
         let now = self.clock(process);
         if let Some(authority) = self.processes[process].contender.authority_at(now) {
@@ -311,7 +311,7 @@ impl World {
         self.machines[self.processes[process].seat].older
     }
 
-    /// Returns the entry of a claim in the state that a majority has.
+    /// Returns the entry of a claim in the majority-committed state.
     pub(super) fn committed_entry(&self, claim: Claim) -> Option<&crate::lock::Entry> {
         match self.set.committed() {
             FoundLock::Lock(lock) => super::entries::all(lock).find(|entry| entry.claim == claim),

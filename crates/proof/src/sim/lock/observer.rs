@@ -1,4 +1,4 @@
-//! Observer with true time, which sees every process and the state that a majority has.
+//! Observer with true time, which sees every process and the majority-committed state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,26 +26,28 @@ const LOOK: u64 = 500 * MS;
 pub(super) struct Observer {
     /// Rate of the slowest clock, per mille.
     slowest: u32,
-    /// Claim that acquired by each token.
+    /// Claim that acquired with each token.
     tokens: BTreeMap<Token, Claim>,
     /// Every revision ever sent.
     revisions: BTreeSet<Revision>,
-    /// Each acquired claim with a least time, and when a majority had the write by which it acquired.
+    /// Each acquired claim with a minimum hold, and when its acquiring write was
+    /// majority-committed.
     places: BTreeMap<Claim, (u64, Duration)>,
     /// The recorded successes of each key, oldest first.
     successes: BTreeMap<WorkKey, Vec<Success>>,
-    /// Processes whose work succeeded, with its claim. The twins of a forked machine share a claim.
+    /// Processes whose work succeeded, with the claim. The twins of a forked machine share a claim.
     succeeded: BTreeSet<(Claim, usize)>,
-    /// Claims of which a majority has a leave, with its sender, and whether it recorded a success.
+    /// Claims with a majority-committed leave, with the sender of the leave, and whether the leave
+    /// recorded a success.
     left: BTreeMap<(Claim, usize), bool>,
-    /// Each entry that a majority has, and since when it has been unchanged.
+    /// Each majority-committed entry, and since when it has been unchanged.
     entries: Entries<u64>,
     looks_at: u64,
     /// End of the faults.
     healed_at: u64,
 }
 
-/// A success that a majority has.
+/// A majority-committed success.
 #[derive(Debug, Clone, Copy)]
 struct Success {
     /// Its date, by the clock of the store.
@@ -81,7 +83,7 @@ impl Observer {
         }
     }
 
-    /// Lets a copy of a process begin with what is known of the process.
+    /// Copies the records about a process to its clone.
     pub(super) fn forked(&mut self, claim: Claim, process: usize, copy: usize) {
         if let Some(left) = self.left.get(&(claim, process)).copied() {
             self.left.insert((claim, copy), left);
@@ -91,7 +93,7 @@ impl Observer {
         }
     }
 
-    /// Returns true if a majority has a leave of the claim.
+    /// Returns true if a leave of the claim is majority-committed.
     pub(super) fn has_left(&self, claim: Claim) -> bool {
         self.left.keys().any(|(left, _)| *left == claim)
     }
@@ -135,7 +137,7 @@ impl World {
         self.found(stale);
     }
 
-    /// Checks a write that has reached a majority.
+    /// Checks a majority-committed write.
     pub(super) fn check_commit(&mut self, committed: &Committed) {
         let empty = LockDocument::default();
         let lock = |found: &FoundLock| match found {
@@ -165,7 +167,7 @@ impl World {
         }
     }
 
-    /// Notes the place that a process has acquired, if it keeps it for a least time.
+    /// Notes the entry that a process has acquired with a minimum hold.
     pub(super) fn note_place(&mut self, process: usize, claim: Claim) {
         let min_hold = self.processes[process].options.min_hold.get();
         let observer = &mut self.own.observer;
@@ -176,13 +178,13 @@ impl World {
         }
     }
 
-    /// Forgets the place of a process that gives up without having begun.
+    /// Drops the entry of a process that gives up before its work began.
     pub(super) fn forget_place(&mut self, claim: Claim) {
         self.own.observer.places.remove(&claim);
     }
 
-    /// Checks that acquired places are given up only after their least time. Older versions know
-    /// of none.
+    /// Checks that acquired entries are given up only after their minimum hold. Older versions know
+    /// no minimum hold.
     fn check_places(&mut self, by: usize, before: &LockDocument, after: &LockDocument) {
         let stays = |claim: &Claim| after.holders.iter().any(|entry| entry.claim == *claim);
         let places = &self.own.observer.places;
@@ -197,8 +199,8 @@ impl World {
         }
     }
 
-    /// Forgets the places of entries that a write removed. A join that lands late can bring the claim
-    /// back, and then it is a ghost.
+    /// Drops the entries that a write removed. A late join can bring the claim back as a ghost (an
+    /// entry without an owner).
     fn forget_removed_places(&mut self, before: &LockDocument, after: &LockDocument) {
         let holds =
             |lock: &LockDocument, claim: Claim| lock.holders.iter().any(|e| e.claim == claim);
@@ -239,7 +241,7 @@ impl World {
         self.own.observer.succeeded.insert((claim, process));
     }
 
-    /// Checks that work begins only if it did not succeed recently.
+    /// Checks that work begins only if no recent success was recorded.
     pub(super) fn check_once_per(&mut self, process: usize) {
         let Some(OncePer { period, key }) = &self.processes[process].options.once_per else {
             return;
@@ -249,7 +251,7 @@ impl World {
         let now = self.clock(process);
         let authority = self.processes[process].contender.authority_at(now);
         if let (Some(success), Some(authority)) = (success, authority) {
-            // The write by which it acquires was performed after it was sent.
+            // The acquiring write was performed after it was sent.
             let deadline = self.processes[process].options.timings.renew_deadline();
             let sent = authority.valid_until.since(BootTime::default() + deadline);
             let sent = self.true_time(process, BootTime::default() + sent);
@@ -258,8 +260,8 @@ impl World {
         }
     }
 
-    /// Checks the eviction of an entry. Of the twins of a forked machine, the one that has sent its
-    /// revision is its owner.
+    /// Checks the eviction of an entry. On a forked machine, the twin that sent the entry's
+    /// revision is the owner.
     fn check_eviction(&mut self, evicted: EntryVersion) {
         let owner = self.live.iter().copied().find(|id| {
             let p = &self.processes[*id];
@@ -269,7 +271,7 @@ impl World {
         });
         let Some(owner) = owner else { return };
         let p = &self.processes[owner];
-        // Clock differences can make a waiter late that is just in time by its own clock.
+        // A waiter that is just in time by its own clock can be late by true time.
         let lease = p.options.timings.lease_duration() * 2;
         let lease = u64::try_from(lease.as_nanos()).expect("short");
         self.found(live_entries_stay::check(live_entries_stay::Taken {
@@ -280,13 +282,14 @@ impl World {
         }));
     }
 
-    /// Checks that a claim which its owner reports as lost is not stored as the owner wrote it.
+    /// Checks that a claim that its owner reports as lost is not stored with a revision of the
+    /// owner.
     fn check_lost(&mut self, process: usize, claim: Claim) {
         let ledger = &self.processes[process].ledger;
         let entry = self.committed_entry(claim);
-        // A join that lands after everything else is a ghost, which its owner cannot know about. The
-        // other twin's leave removes an entry that both have written, and a twin that renews the ghost
-        // after that has lost its place all the same.
+        // A join that lands after all other calls creates a ghost, which its owner cannot know
+        // about. The other twin's leave removes an entry that both have written, and a twin that
+        // renews the ghost afterwards has lost its place anyway.
         let stored = entry.is_some_and(|entry| {
             ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
         }) && !self.has_twin_that_left(process, claim);
@@ -298,7 +301,7 @@ impl World {
         }));
     }
 
-    /// Returns true if another twin of the process's machine has left with their claim.
+    /// Returns true if another twin of the process's machine has left with their common claim.
     fn has_twin_that_left(&self, process: usize, claim: Claim) -> bool {
         let mut left = self.own.observer.left.keys();
         self.is_of_twins(claim) && left.any(|(left, by)| *left == claim && *by != process)
@@ -425,8 +428,8 @@ impl World {
                 let shown = seat.done.iter().find(|job| job.from >= known)?;
                 let due = shown.from + wait;
                 let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
-                // The first such job may have seen the entry in a reply concurrent with an eviction, so
-                // only the second one must evict.
+                // The first of these jobs may have seen the entry in a reply concurrent with an
+                // eviction, so only the second job must evict.
                 let evicts = after.nth(1)?;
                 expired_entries_are_evicted::under_brisk_traffic(
                     Duration::from_nanos(now.saturating_sub(evicts.from)),

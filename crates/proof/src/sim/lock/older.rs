@@ -1,7 +1,8 @@
-//! Contenders of a version before grants carried tokens, mixed with new ones on one lock.
+//! Contenders of a version from before grants carried tokens, mixed with new contenders on one
+//! lock.
 //!
-//! The state machine is the shipped one. It gets documents without the new fields, and its writes
-//! grant as they did then, so it confirms each grant first, and knows no numbers of slots.
+//! They run the shipped state machine. It gets documents without the new fields, and its writes
+//! grant like the older version, so it confirms each grant first, and knows no slot numbers.
 
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ fn grant_without_tokens(
     after.token = token;
 }
 
-/// Takes the slots back that the write assigned.
+/// Removes the slots that the write assigned.
 fn keep_slots(before: &LockDocument, after: &mut LockDocument) {
     for entry in &mut after.holders {
         let known = before.holders.iter().find(|e| e.claim == entry.claim);
@@ -101,7 +102,7 @@ pub(super) fn read(outcome: Outcome) -> Outcome {
 /// Returns an event as an older version reads it.
 pub(super) fn hint(hint: Hint) -> Hint {
     match hint {
-        // It knows grants by the claim alone.
+        // An older version knows grants by the claim alone.
         Hint::Granted(Some(_)) => Hint::Changed,
         other => other,
     }

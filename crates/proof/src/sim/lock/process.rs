@@ -40,7 +40,7 @@ pub(super) struct Stream {
     /// Number of the current opening. Events of an earlier opening are dropped.
     pub(super) opening: u64,
     pub(super) last_at: u64,
-    /// The claim whose join was acknowledged. Its first stream reports every event since then.
+    /// The claim whose join was acknowledged. Its first stream reports every event since the join.
     pub(super) joined: Option<Claim>,
 }
 

@@ -8,8 +8,8 @@ use crate::proof::sim::coverage::Answer;
 use crate::proof::sim::report::follows;
 
 /// The explanation of the trace lines.
-pub(super) const LEGEND: &str = "each line: true time, who (p1 is the second process that was \
-                                 started), what; -> is a call, <- what it receives";
+pub(super) const LEGEND: &str = "each line: true time, process (p1 is the second process that was \
+started), event; -> marks a call, <- an input";
 
 fn short(claim: Claim) -> String {
     claim.to_string().chars().take(4).collect()

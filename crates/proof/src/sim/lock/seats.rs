@@ -1,5 +1,5 @@
-//! Seats of a run: the processes that contend there one after the other, and what each leaves
-//! behind for the next.
+//! Seats of a run. On each seat processes contend one after the other, and each leaves its memory
+//! to the next.
 
 use std::time::Duration;
 
@@ -36,7 +36,8 @@ pub(super) struct Seat {
     pub(super) min_hold: MinHold,
     pub(super) once_per: Option<OncePer>,
     pub(super) token_remembered: Token,
-    /// Observations of its processes. Each process starts with those of the one before.
+    /// Observations of its processes. Each process starts with the observations of the previous
+    /// process.
     pub(super) observations: Observations,
     /// Completed work of the processes that exited without being killed.
     pub(super) done: Vec<Done>,
@@ -68,7 +69,7 @@ impl World {
         let older = self.strikes(build.one_in(3), Fault::OlderVersion);
         let (reads, number) = (build.one_in(2), build.between(1, 4));
         let keeps = self.strikes(build.one_in(3), Fault::LeastTime);
-        // Short jobs would wait for each other's places all the time.
+        // Otherwise short jobs would always wait for each other.
         let longest = if self.own.brisk { 1_000 } else { 30_000 };
         let min_hold = Duration::from_millis(build.between(100, longest));
         let once = self.strikes(build.one_in(2), Fault::OncePer);

@@ -25,9 +25,10 @@ use crate::proof::sim::world::Protocol;
 use crate::proof::sim::{MS, SECOND, world};
 
 /// Maximum time from the end of the faults until every process is done. The value is twice the
-/// longest wait for an expired entry, because a ghost can be granted after another one is evicted.
+/// longest wait for an expired entry, because another ghost can be granted after a ghost is
+/// evicted.
 const PEACE: u64 = 160 * SECOND;
-/// The same for eight places with a least time of 30 s each, by the slowest clock.
+/// Additional time for eight entries with a minimum hold of 30 s each, by the slowest clock.
 const KEPT: u64 = 8 * 30 * SECOND * 4 / 3;
 
 pub(super) type World = world::World<Locks>;
@@ -37,7 +38,7 @@ pub(super) struct Locks {
     /// True if work and waits are short compared to the lease, and one job follows another.
     pub(super) brisk: bool,
     pub(super) observer: Observer,
-    /// The events that a majority has, oldest first.
+    /// The majority-committed events, oldest first.
     pub(super) events: Vec<(Claim, Hint)>,
     /// Period in which the clock of the store is ahead, and by how much.
     ahead: (Range<u64>, u64),
@@ -81,7 +82,7 @@ impl Protocol for Locks {
         world.coverage.hit_if(jumps, Hit::Fault(Fault::ClockAhead));
         let (mut kind, mut slots) = (build.below(3), build.between(1, 4));
         if world.own.brisk && kind == 0 {
-            // With an exclusive lock, every contender waits while the entry of a killed holder
+            // With an exclusive lock, every contender would wait while the entry of a killed holder
             // stays, so use slots.
             (kind, slots) = (2, slots + 1);
         }
@@ -104,7 +105,7 @@ impl Protocol for Locks {
             return;
         }
         world.heal();
-        // The places of least times may be kept one after the other.
+        // Minimum holds may follow each other.
         let kept = match world.faults.has(Fault::LeastTime) {
             true => KEPT,
             false => 0,
@@ -308,7 +309,7 @@ impl World {
         self.check_exclusion();
     }
 
-    /// Adds an effect to the digest by which runs are compared.
+    /// Adds an effect to the digest. Runs are compared by their digests.
     fn decides(&mut self, process: usize, effect: &LockEffect) {
         let words = match effect {
             LockEffect::Call { id, operation } => id.0 ^ operation.as_str().len() as u64,
@@ -386,7 +387,7 @@ impl World {
     /// Ends all faults. Calls in flight arrive soon or not at all.
     pub(super) fn heal(&mut self) {
         if self.faults.has(Fault::Edited) && self.chance.one_in(2) {
-            // The last chance of a queue that nothing else wakes.
+            // The last wake-up of a queue that no other event wakes.
             self.remove_holders();
         }
         self.calm = true;

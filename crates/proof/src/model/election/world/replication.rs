@@ -1,5 +1,5 @@
-//! Effect of a write on the members of the store and on the change streams. Nothing is delivered to
-//! a candidate here.
+//! Effect of a write on the members of the store and on the change streams. Delivery to candidates
+//! is elsewhere.
 
 use super::World;
 use crate::election::{Operation, Outcome};
@@ -49,8 +49,8 @@ impl World {
             }
             let machine = self.machine(candidate);
             if let (true, Some(lease)) = (streams, &committed) {
-                // A process that does not run gets the oldest and the newest event. Each alone can
-                // mislead it, and a longer list would grow without end.
+                // A process that does not run gets only the oldest and the newest event: either can
+                // mislead it, and a complete list would grow without bound.
                 machine.events.truncate(EVENTS_MAX - 1);
                 machine.events.push(lease.clone());
             }

@@ -154,7 +154,7 @@ impl World {
                     LockEffect::Lost(Loss::Rejected) => {
                         self.milestones.push(Milestone::RenewalRejected);
                     }
-                    // No acknowledged write is rolled back here.
+                    // The model never rolls back an acknowledged write.
                     LockEffect::Lost(Loss::StoreRolledBack) => {
                         self.broken = self.broken.or(Some("no false alarm"));
                     }
@@ -200,7 +200,7 @@ impl World {
 
     /// Checks the order of tokens (I3) and begins the work.
     fn acquired(&mut self, index: usize, token: Token) {
-        // In long ticks, provisional authority has passed by the next one.
+        // Provisional authority ends before the next long tick.
         self.disturb();
         let machine = self.machine(index);
         machine.works = true;
@@ -212,7 +212,7 @@ impl World {
         self.token_held = self.token_held.max(token);
     }
 
-    /// Checks that a contender that does not wait evicts what it knows to be expired.
+    /// Checks that a contender that does not wait evicts entries that it knows to be expired.
     fn ended(&mut self, index: usize, end: &End) {
         if let End::Skipped { .. } = end {
             self.milestones.push(Milestone::Skipped);
@@ -248,7 +248,7 @@ impl World {
                 }
             }
             LockNotice::StoreRolledBack { .. } | LockNotice::Duplicate { .. } => {
-                // No acknowledged write is rolled back here, and no process is forked.
+                // The model never rolls back an acknowledged write, and forks no process.
                 self.broken = self.broken.or(Some("no false alarm"));
             }
             LockNotice::QueueFull

@@ -1,5 +1,4 @@
-//! Places that must stay taken for their least time, counted in ticks from the write by which they
-//! were acquired.
+//! Entries that must stay for their minimum hold, counted in ticks from the acquiring write.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -11,19 +10,19 @@ use crate::proof::model::canonical::Canonical;
 use crate::proof::model::lock::machine::Machine;
 use crate::proof::model::lock::store::lock_of;
 
-/// A place with a least time, while a majority has it.
+/// A majority-committed entry with a minimum hold.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptPlace {
     claim: Claim,
-    /// Revision of the write that declared it, if any.
+    /// Revision of the write that declared the minimum hold, if any.
     revision: Option<Revision>,
-    /// Tick before which the place must not be given up, once it was acquired.
+    /// Earliest tick at which the entry may be given up, once it was acquired.
     until: u64,
     acquired: bool,
 }
 
 impl World {
-    /// Notes the places that a majority has, and checks that no acquired one is given up early.
+    /// Notes the majority-committed entries, and checks that no acquired entry is given up early.
     pub(super) fn note_places(&mut self) {
         let ticks = self.ticks;
         let holders = lock_of(&self.store.committed).map_or(&[][..], |lock| &lock.holders);
@@ -52,14 +51,14 @@ impl World {
         }
     }
 
-    /// Notes that a process has acquired, if it keeps its place for a least time.
+    /// Notes that a process has acquired, if it has a minimum hold.
     pub(super) fn place_acquired(&mut self, index: usize, claim: Claim) {
         let mut places = self.places.iter_mut();
         let min_hold = self.machines[index].seat.min_hold.get();
         if let Some(place) = places.find(|place| place.claim == claim) {
             place.acquired = true;
         } else if min_hold > Duration::ZERO {
-            // The write by which it acquired should have declared it.
+            // The acquiring write should have declared the minimum hold.
             self.places.push(KeptPlace {
                 claim,
                 revision: None,
@@ -69,7 +68,7 @@ impl World {
         }
     }
 
-    /// Forgets the place of a claim that is given up without work.
+    /// Drops the entry of a claim that is given up without work.
     pub(super) fn place_given_up(&mut self, claim: Claim) {
         self.places.retain(|place| place.claim != claim);
     }
@@ -87,7 +86,7 @@ impl World {
     }
 }
 
-/// Returns a duration in whole ticks, by the clock that runs fast: it advances furthest in a tick.
+/// Returns a duration in whole ticks by the fast clock, which advances furthest in a tick.
 fn in_ticks(machines: &[Arc<Machine>], duration: Duration) -> u64 {
     let ticks = machines.iter().map(|m| m.seat.pace.milliseconds_per_tick);
     let tick = u128::from(ticks.max().unwrap_or(1));

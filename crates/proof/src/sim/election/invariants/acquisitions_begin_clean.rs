@@ -1,5 +1,5 @@
-//! An acquisition or a takeover clears what was meant for the previous claim: the request and the
-//! reservation (*Requests* in `docs/protocol.md`).
+//! An acquisition or a takeover clears the request and the reservation, which were meant for the
+//! previous claim (*Requests* in `docs/protocol.md`).
 
 use super::{Violation, require, reservation, with};
 use crate::election::{Lease, Request, RequestKind, Revision, Token};

@@ -4,7 +4,7 @@
 use super::{Violation, explain, require};
 use crate::election::BootTime;
 
-/// The authority that a process claims, and what the observer knows of it.
+/// The authority that a process claims to have, and the observer's knowledge of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Authority {
     pub(crate) says: BootTime,

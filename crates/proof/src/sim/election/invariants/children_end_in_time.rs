@@ -1,7 +1,7 @@
 //! I5: a child is gone by its deadline, on its host's clock, as long as its guard or its daemon
 //! runs.
 //!
-//! No process runs on a host that sleeps, including children. When the host wakes, or when a
+//! While a host sleeps, none of its processes runs, including children. After the host wakes, or a
 //! stopped guard or daemon continues, the time until the scheduler lets it act does not count: only
 //! a child that outlives this time is late. If neither guard nor daemon runs, no process could end
 //! the child, and only the fencing token protects.
@@ -19,16 +19,16 @@ const STEP: Duration = Duration::from_millis(1);
 pub(crate) struct Running {
     pub(crate) now: BootTime,
     /// `sent + renew_deadline + loss_grace` of the last acknowledged renewal, or the time in the
-    /// guard's orders if that is earlier; `None` if there never was a renewal.
+    /// guard's orders if it is earlier; `None` before the first renewal.
     pub(crate) due: Option<BootTime>,
-    /// The end of a deadline that had passed at a check of the guard. For the guard it is final;
-    /// its daemon knows that the claim continues.
+    /// A deadline that had passed at a check by the guard. The guard ends the child then, although
+    /// its daemon may know that the claim continues.
     pub(crate) passed: Option<BootTime>,
-    /// Time for which the guard has been running without a break; `None` if it does not run.
+    /// How long the guard has been running without a pause; `None` if it does not run.
     pub(crate) guarded: Option<Duration>,
-    /// The same for its daemon.
+    /// How long its daemon has been running without a pause; `None` if it does not run.
     pub(crate) kept: Option<Duration>,
-    /// Time within which a process acts when it runs again.
+    /// Time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
     /// Time after the deadline at which a daemon considers its guard stuck.
     pub(crate) guard_late_max: Duration,

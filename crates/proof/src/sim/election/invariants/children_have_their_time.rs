@@ -1,4 +1,4 @@
-//! A child is asked to end, or killed, only with a cause. A deadline that a renewal has extended is
+//! A child is asked to end or killed only with a cause. A deadline that a renewal has extended is
 //! not a cause.
 
 use std::time::Duration;
@@ -12,18 +12,18 @@ pub(crate) struct End {
     pub(crate) killed: bool,
     /// True if the daemon is gone.
     pub(crate) orphaned: bool,
-    /// True if the daemon gave up the start, which did not happen in time.
+    /// True if the daemon gave up a start that took too long.
     pub(crate) given_up: bool,
     /// True if the newest record that was read asks for the end of the child.
     pub(crate) stopped: bool,
-    /// True if the time that this record gives is over.
+    /// True if the time limit in this record has passed.
     pub(crate) stop_over: bool,
     /// True if the leader has exited, and only its descendants remain.
     pub(crate) left_behind: bool,
     /// True if the deadline of the newest record has passed; for a kill, including the grace.
     pub(crate) expired: bool,
-    /// Time for which daemon and guard could have known of an acknowledged renewal that extends
-    /// that deadline, if the claim is not lost.
+    /// How long daemon and guard could have known of an acknowledged renewal that extends this
+    /// deadline, if the claim is not lost.
     pub(crate) renewed_for: Option<Duration>,
     /// Upper bound of the latency of a record.
     pub(crate) latency_max: Duration,

@@ -1,5 +1,5 @@
-//! A claim leads at most once: after its deadline, after a step-down, or from the sending of its
-//! release, it does not regain authority and is not renewed.
+//! A claim leads at most once: after its deadline, after a step-down, or once its release was sent,
+//! it never regains authority and is never renewed.
 
 use super::{Violation, require};
 

@@ -1,11 +1,11 @@
 //! A process that finds its own ended claim in the store releases it, or takes over from it. A
-//! release is repeated until it is resolved (*The holder* and *Losing leadership* in
+//! release is repeated until its outcome is known (*The holder* and *Losing leadership* in
 //! `docs/protocol.md`).
 
 use super::{Violation, explain};
 
-/// Maximum number of idle reads. News that arrives during a read makes the read inconclusive, but
-/// not this often in a row.
+/// Maximum number of idle reads. An event during a read makes the read inconclusive, but not this
+/// often in a row.
 const IDLE_READS_MAX: u32 = 4;
 
 /// Checks the number of consecutive reads that showed the claim without a write between them.

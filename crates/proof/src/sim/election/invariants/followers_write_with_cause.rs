@@ -1,7 +1,7 @@
-//! I8: a follower writes only when the lease is free, expired as it observed it, its own ended
-//! claim's, or a proven dead process's. No write is permitted while the lease is paused or reserved
-//! for another, during the candidate's cooldown, while its workload is unhealthy, or if the
-//! document is foreign.
+//! I8: a follower writes only if the lease is free, expired as the follower observed it, held by
+//! the follower's own ended claim, or held by a process that has provably exited. No write is
+//! permitted while the lease is paused or reserved for another candidate, during the candidate's
+//! cooldown, while its workload is unhealthy, or if the document is foreign.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::election::{
 };
 use crate::reference::election::free;
 
-/// An acquire or a takeover that is sent, and what its sender was shown.
+/// An acquire or a takeover that is sent, and the document that its sender saw.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write<'a> {
     pub(crate) now: BootTime,
     pub(crate) me: &'a Identity,
-    /// The document as last shown with the revision that the write expects, and the time at which
-    /// that revision was first shown.
+    /// The last seen document with the revision that the write expects, and when the sender first
+    /// saw this revision.
     pub(crate) shown: Option<(&'a Lease, BootTime)>,
     /// True if the holder's claim was made by this process and does not lead.
     pub(crate) own: bool,
-    /// True if the holder's claim is that of a process that is proven dead.
+    /// True if the holder is a process that has provably exited.
     pub(crate) dead: bool,
     pub(crate) foreign: bool,
-    /// True if the sender was asked to step down, and its cooldown is not over.
+    /// True if the sender was asked to step down and is in its cooldown.
     pub(crate) stays_out: bool,
-    /// True if the sender was notified that its workload cannot work.
+    /// True if the sender was notified that its workload is unhealthy.
     pub(crate) unhealthy: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A guard that runs enforces the newest deadline that it was sent, whatever else it waits for. Its
-//! daemon never finds it late.
+//! A guard that runs enforces the newest deadline that it received, even while it waits for another
+//! event. Its daemon never finds it late.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::{Violation, require};
 /// A guard that has not killed its child a while after the deadline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Late {
-    /// Time for which it has been running since the newest order arrived; `None` if it does not
+    /// How long the guard has been running since the newest order arrived; `None` if it does not
     /// run, or the order has not arrived.
     pub(crate) runs: Option<Duration>,
-    /// Time within which a process acts when it runs again.
+    /// Time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Longest {
     pub(crate) reservation: Duration,
     pub(crate) operation_timeout: Duration,
     pub(crate) retry_interval: Duration,
-    /// Maximum time for which a supervised workload may still be ending at the beginning.
+    /// Maximum time that a supervised workload may still take to end at the beginning.
     pub(crate) workload_end: Duration,
     /// Rate of the slowest clock, in per mille of true time.
     pub(crate) rate: u32,

@@ -1,6 +1,6 @@
 //! A claim that leads is renewed. The renewals continue while its workload ends, so that no other
 //! candidate takes over before the workload is gone (*The holder* and *Losing leadership* in
-//! `docs/protocol.md`). A renewal that hangs is followed by another.
+//! `docs/protocol.md`). Another renewal follows a renewal that hangs.
 
 use std::time::Duration;
 

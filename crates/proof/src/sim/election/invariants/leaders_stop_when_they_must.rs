@@ -1,7 +1,7 @@
 //! A leader that must stop has no authority after that turn. The causes are a rejection of its
-//! newest renewal, a reply to it that shows a pause or a request which names its token, a document
-//! that is older than before, an unhealthy workload, and a signal since its acquisition was sent
-//! (*Outcomes*, *Requests*, *The store went back* and *The workload's health* in
+//! newest renewal, a reply to this renewal that shows a pause or a request with the leader's token,
+//! a document that is older than before, an unhealthy workload, and a signal since its acquisition
+//! was sent (*Outcomes*, *Requests*, *The store went back* and *The workload's health* in
 //! `docs/protocol.md`).
 
 use super::{Violation, require, with};
@@ -17,7 +17,7 @@ pub(crate) struct Turn {
     pub(crate) store_went_back: bool,
     /// True if a step-down was requested after the acquisition was sent, and before it led.
     pub(crate) cancelled: bool,
-    /// True if its workload was last reported unhealthy. No other claim leads then either.
+    /// True if its workload was last reported as unhealthy. Then no new claim leads either.
     pub(crate) unhealthy: bool,
 }
 

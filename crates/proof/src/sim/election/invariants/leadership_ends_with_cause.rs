@@ -13,14 +13,14 @@ pub(crate) struct Ending {
     /// True if a step-down was requested by a signal.
     pub(crate) signalled: bool,
     pub(crate) shut_down: bool,
-    /// True if the workload was reported as unable to work.
+    /// True if the workload was reported as unhealthy.
     pub(crate) unhealthy: bool,
     /// The token of a workload that was reported as ended.
     pub(crate) exited: Option<Token>,
-    /// The token of a workload that was reported in this turn to have survived its kill.
+    /// The token of a workload that was reported in this turn to have survived SIGKILL.
     pub(crate) stuck: Option<Token>,
     pub(crate) paused: bool,
-    /// True if `preference_is_bounded` judges a handover without a request.
+    /// True for a handover without a request, which `preference_is_bounded` checks.
     pub(crate) prefers: bool,
     /// The token that the request in the document names.
     pub(crate) requested: Option<Token>,
@@ -28,7 +28,7 @@ pub(crate) struct Ending {
     pub(crate) confirmed: bool,
     /// True if the newest renewal did not match.
     pub(crate) rejected: bool,
-    /// True if the authority is over.
+    /// True if the authority has ended.
     pub(crate) expired: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::Unhealthy) => ending.unhealthy,
         Some(Reason::Rejected) => ending.rejected,
         Some(Reason::Deadline) => ending.expired,
-        // `notices_are_true` checks if the answer was true.
+        // `notices_are_true` checks this answer.
         Some(Reason::StoreRolledBack) => ending.confirmed,
         Some(Reason::WorkloadStuck) => ending.stuck == Some(ending.token),
         Some(Reason::WorkloadExit) => ending.exited == Some(ending.token),

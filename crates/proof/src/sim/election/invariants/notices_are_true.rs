@@ -10,7 +10,7 @@ pub(crate) struct Said {
     pub(crate) duplicate: bool,
     /// True if the document was deleted or restored.
     pub(crate) damaged: bool,
-    /// True if, since the candidate sent its last read, a majority had the state that it reports.
+    /// True if the reported state was majority-committed since the candidate sent its last read.
     pub(crate) was_so: bool,
     /// True if a machine was forked, or the document edited or damaged.
     pub(crate) forked_or_edited: bool,

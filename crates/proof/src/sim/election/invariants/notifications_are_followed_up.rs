@@ -1,6 +1,6 @@
-//! Some news requires a call in the same turn: an opened stream requires a read, because earlier
-//! changes are not reported; a new primary requires a renewal, in addition to one that hangs on the
-//! old primary (*Change streams* and *Outcomes* in `docs/protocol.md`).
+//! Some events require a call in the same turn. An opened stream requires a read, because the
+//! stream does not report earlier changes. A new primary requires a renewal, in addition to a
+//! renewal that hangs on the old primary (*Change streams* and *Outcomes* in `docs/protocol.md`).
 
 use super::{Violation, require};
 

@@ -12,13 +12,13 @@ const RATIO: (u64, u64) = (11, 10);
 pub(crate) struct Child {
     pub(crate) process: usize,
     pub(crate) claim: Claim,
-    /// True if the claim is tolerated after a fork or damage to the store, if it has only just woken
-    /// after its deadline, or if no process that could end it runs.
+    /// True if the claim is tolerated after a fork or damage to the store, if its machine has only
+    /// just woken after the deadline, or if neither guard nor daemon runs.
     pub(crate) tolerated: bool,
 }
 
-/// Checks that one child runs at most. `rates` are those of the slowest and the fastest clock in
-/// use.
+/// Checks that at most one child runs. `rates` are the rates of the slowest and the fastest clock
+/// in use.
 pub(crate) fn check(children: &[Child], rates: (u64, u64)) -> Option<Violation> {
     let (slowest, fastest) = rates;
     if fastest * RATIO.1 > slowest * RATIO.0 {

@@ -15,8 +15,8 @@ pub(crate) struct Leading {
     pub(crate) tolerated: bool,
 }
 
-/// Checks that there is one leader at most. Two processes with the same claim, as on a forked
-/// machine, count as two leaders.
+/// Checks that there is at most one leader. Two processes with one claim, as on a forked machine,
+/// count as two leaders.
 pub(crate) fn check(leading: &[Leading]) -> Option<Violation> {
     let mut sure = leading.iter().filter(|l| !l.tolerated);
     let first = sure.next()?;

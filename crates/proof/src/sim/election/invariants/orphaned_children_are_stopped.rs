@@ -11,9 +11,9 @@ pub(crate) struct Orphan {
     /// True if the guard has asked the child to end, by a signal or SIGKILL, or its leader has
     /// exited.
     pub(crate) asked: bool,
-    /// Time for which the guard could have done so.
+    /// How long the guard could have done so.
     pub(crate) alone: Duration,
-    /// Time within which a process acts when it runs again.
+    /// Time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
 }
 

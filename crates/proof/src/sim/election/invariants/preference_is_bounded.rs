@@ -1,6 +1,6 @@
-//! Priorities end a leadership only where the leader prefers higher ones: the leader itself hands
-//! over, to a candidate with a higher priority that registered again when it was asked to, at most
-//! once in its interval. A registration replaces only one with a lower priority (*The standby* in
+//! Priorities end a leadership only if the leader prefers higher priorities. The leader itself
+//! hands over, at most once in its interval, to a candidate with a higher priority that registered
+//! again on request. A registration replaces only a standby with a lower priority (*The standby* in
 //! `docs/protocol.md`).
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct Preferred {
     /// The priorities of the leader and of the candidate.
     pub(crate) own: u32,
     pub(crate) priority: u32,
-    /// True if it registered after the leader asked.
+    /// True if the candidate registered after the leader asked.
     pub(crate) answered: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn check_preferred(to: Preferred) -> Option<Violation> {
     require(preferred, "preference is bounded", &to)
 }
 
-/// Checks a registration: the priority of the standby before, if any, and of the one after.
+/// Checks a registration: the priority of the previous standby, if any, and of the new standby.
 pub(crate) fn check_registration(before: Option<u32>, after: u32) -> Option<Violation> {
     let higher = before.is_none_or(|before| before < after);
     require(higher, "preference is bounded", &(before, after))

@@ -1,20 +1,19 @@
-//! I6: a release is sent only when no surface says "leader" any longer and the workload is gone, or
-//! its time to notice has passed. A supervised workload must be gone, whatever time has passed.
-//! Meanwhile neither the same process nor a successor on the same status directory begins another
-//! claim.
+//! I6: a release is sent only after no surface says "leader" and the workload is gone, or its time
+//! to notice has passed. A supervised workload must be gone in any case. Until then, neither this
+//! process nor a successor on its status directory begins another claim.
 
 use super::{Violation, require, with};
 
 /// The facts when a release is sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Release {
-    /// True if the claim never led here, so nothing has to be stopped.
+    /// True if the claim never led in this process, so there is nothing to stop.
     pub(crate) never_led: bool,
-    /// True if its deadline has passed, and its workload has had its time to notice.
+    /// True if its deadline has passed and the workload's time to notice too.
     pub(crate) expired: bool,
-    /// True if the claim was released before, with an unclear outcome.
+    /// True if an earlier release of the claim has an unknown outcome.
     pub(crate) repeated: bool,
-    /// True if the workload confirmed, or its time has passed.
+    /// True if the workload confirmed its end, or its time has passed.
     pub(crate) drained: bool,
     /// True if a child of this process runs.
     pub(crate) child_runs: bool,
@@ -35,7 +34,7 @@ pub(crate) fn check(release: Release) -> Option<Violation> {
 pub(crate) struct Acquisition {
     /// True if a child of an earlier claim of this process runs.
     pub(crate) child_runs: bool,
-    /// True if the claim of a process that is proven dead is taken over while its child runs.
+    /// True if the claim of a process that has provably exited is taken over while its child runs.
     pub(crate) orphan_runs: bool,
 }
 

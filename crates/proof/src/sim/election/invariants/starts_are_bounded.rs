@@ -1,16 +1,16 @@
-//! I10: a leader whose child does not start gives up in time, because others could lead meanwhile.
+//! I10: a leader whose child does not start gives up in time, so that another candidate can lead.
 
 use std::time::Duration;
 
 use super::{Violation, require};
 
-/// Maximum time for which a step-down takes effect.
+/// Maximum time until a step-down takes effect.
 const ACTS_MAX: Duration = Duration::from_millis(200);
 
 /// A leader whose child has not started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
-    /// Time since the start should have been given up, and for which the daemon has been running.
+    /// How long the daemon has been running since it should have given up the start.
     pub(crate) lasts: Duration,
 }
 

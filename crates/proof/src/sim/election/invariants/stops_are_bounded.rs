@@ -1,5 +1,5 @@
-//! I10: a step-down ends in time. A workload that survives its kill is not waited for without a
-//! bound, because the lease would be renewed for a candidate that does not lead.
+//! I10: a step-down ends in time. The wait for a workload that survives SIGKILL is bounded, because
+//! renewals would otherwise keep the lease with a candidate that does not lead.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{Violation, require, with};
 
 /// As in `crates/supervisor/src/command.rs`.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
-/// Maximum time for which orders and reports are in flight, and the processes act on them.
+/// Maximum time that orders and reports are in flight and the processes take to act on them.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
 
 /// A step-down that has not ended.

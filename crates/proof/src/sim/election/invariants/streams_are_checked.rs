@@ -1,12 +1,13 @@
 //! An open stream is not trusted indefinitely: a follower also reads, reopens the stream if it may
-//! be stale, and does not treat a late reply as news (*Change streams* in `docs/protocol.md`).
+//! be stale, and does not treat a late reply as newer than an event (*Change streams* in
+//! `docs/protocol.md`).
 
 use std::time::Duration;
 
 use super::{Violation, explain, require, violation, with};
 use crate::election::{Revision, Token};
 
-/// Many times the delay of an event.
+/// A time limit that is many times the delay of an event.
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A turn of a follower after which none of its calls is in flight.
@@ -36,7 +37,7 @@ pub(crate) fn check_asked(asked: Asked) -> Option<Violation> {
 }
 
 /// The revision that the follower considers stored, before and after a reply that is older than an
-/// event before it.
+/// earlier event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Late {
     pub(crate) before: Option<Revision>,
@@ -59,7 +60,7 @@ pub(crate) fn check_reopening(owed: bool) -> Option<Violation> {
 /// Checks that an event, which contains only the changes, is applied to a document that was shown
 /// since the stream was opened.
 pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
-    let evidence = "an event changed a document of before the stream was opened";
+    let evidence = "an event changed a document from before the stream was opened";
     explain(!of_a_document_before, "streams are checked", || {
         evidence.to_owned()
     })
@@ -72,17 +73,17 @@ pub(crate) struct Followed {
     pub(crate) known: Option<Token>,
     /// The stored token.
     pub(crate) stored: Token,
-    /// The time since which a majority has it.
+    /// When the token was majority-committed.
     pub(crate) since: Duration,
 }
 
-/// Checks that a stream reports each acquisition, or that the read behind it shows it.
+/// Checks that the stream reports each acquisition, or that the read after its opening shows it.
 pub(crate) fn check_followed(followed: Followed) -> Option<Violation> {
     let late = followed.known < Some(followed.stored) && followed.since > REPORTED_WITHIN;
     require(!late, "streams are complete", &followed)
 }
 
-/// Checks that every stale stream was detected in the healing period.
+/// Checks that every stale stream was detected in the fault-free period.
 pub(crate) fn check_peace(stale: Option<usize>) -> Option<Violation> {
     let process = stale?;
     let evidence = format!("p{process} still follows a stale stream");

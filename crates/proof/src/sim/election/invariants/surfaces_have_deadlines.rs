@@ -1,5 +1,5 @@
 //! I4: files (for a reader that checks the deadline), HTTP and metrics say "not leader" by the
-//! deadline, whatever happened to the process.
+//! deadline, regardless of the state of the process.
 
 use super::{Violation, require};
 use crate::election::BootTime;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::{Violation, require};
 
-/// How much later than at once a renewal may be seen.
+/// Maximum delay until a follower sees a renewal.
 const SEEN_WITHIN: Duration = Duration::from_millis(100);
-/// The head start of a standby that does not use it, with the delay of the others.
+/// The unused head start of a standby, with the delay of the other candidates.
 const HEAD_START: Duration = Duration::from_millis(90);
 /// A read and a write on the simulated network, or two of them after a rejection.
 const CALLS: Duration = Duration::from_millis(200);

@@ -4,13 +4,13 @@
 use super::{Violation, require, with};
 use crate::election::Token;
 
-/// An acquisition that a majority has.
+/// A majority-committed acquisition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Acquired {
     pub(crate) token: Token,
     /// The token of the document before.
     pub(crate) before: Token,
-    /// The highest token that the acquirer was ever shown, or that its directory remembers.
+    /// The highest token that the acquirer has ever seen, or that its directory remembers.
     pub(crate) known: Token,
     /// The highest token of any acquisition; `None` once the document was damaged.
     pub(crate) highest: Option<Token>,

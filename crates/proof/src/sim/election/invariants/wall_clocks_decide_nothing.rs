@@ -1,5 +1,5 @@
-//! I9: no wall clock decides anything. The same run takes the same decisions if every wall clock
-//! and the servers' clocks are left alone.
+//! I9: no wall clock decides anything. The run makes equal decisions if no wall clock and no
+//! server's clock is set.
 
 use super::{Violation, explain};
 

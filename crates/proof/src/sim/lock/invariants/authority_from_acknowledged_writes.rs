@@ -4,7 +4,7 @@
 use super::{Violation, require};
 use crate::election::BootTime;
 
-/// Authority that a process claims, and what the ledger recorded about it.
+/// Authority that a process claims to have, and the ledger's record of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claimed {
     pub(crate) valid_until: BootTime,

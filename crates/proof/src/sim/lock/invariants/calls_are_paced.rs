@@ -1,13 +1,13 @@
-//! A contender does not answer each reply with another call at once for as long as the store answers.
+//! A contender does not send calls in a tight loop, each as soon as the previous call is answered.
 
 use super::{Violation, explain};
 
-/// Maximum number of calls of which each is sent when the one before is answered, within less than a
-/// retry interval. A contention takes a few: a join that is rejected, a read, a create, another join, a
+/// Maximum number of consecutive calls, each of which follows the previous answer within less than
+/// a retry interval. An acquisition needs a few: a rejected join, a read, a create, another join, a
 /// read, a confirmation.
 const CALLS_MAX: usize = 12;
 
-/// Checks the number of such calls in a row.
+/// Checks the number of these consecutive calls.
 pub(crate) fn check(calls: usize) -> Option<Violation> {
     explain(calls <= CALLS_MAX, "calls are paced", || {
         format!("{calls} calls without a pause")

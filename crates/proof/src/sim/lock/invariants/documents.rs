@@ -1,5 +1,6 @@
-//! Properties of the document after every write: all possible grants are done, the order is kept,
-//! tokens grow, and the number of slots stays while the lock is in use, each with one holder.
+//! Properties of the document after every write: all possible grants are made, the order is kept,
+//! tokens grow, the number of slots does not change while the lock is in use, and each slot has one
+//! holder.
 
 use super::{Violation, explain, violation, with};
 use crate::election::{Claim, Token};
@@ -19,7 +20,8 @@ pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Viola
 }
 
 /// Checks that no further grant is possible. A lost wake-up would leave the lock free while its
-/// queue waits. Only a write that adds and removes no entry may leave what an edit by hand has left.
+/// queue waits. Only a write that adds and removes no entry may preserve a gap that a manual edit
+/// has left.
 fn grants(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let waiting = grantable(after);
     let claims = |lock: &LockDocument| {
@@ -61,7 +63,7 @@ fn order(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     }
 }
 
-/// Checks that each new token is above all earlier ones.
+/// Checks that each new token is above all earlier tokens.
 fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let known = |entry: &Entry| all(before).find(|e| e.claim == entry.claim);
     let mut new: Vec<Token> = Vec::new();
@@ -70,7 +72,8 @@ fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
         let old = known(entry).and_then(|e| e.token);
         match (old, entry.token) {
             (old, token) if old == token => {}
-            // A grant by a token that its owner cannot use is confirmed by another one.
+            // An owner that cannot use the token of its grant gets another token by its
+            // confirmation.
             (Some(_), Some(token)) if known(entry).is_some_and(|e| !e.is_confirmed()) => {
                 new.push(token);
             }
@@ -99,7 +102,7 @@ fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     )
 }
 
-/// Checks that no two holders have the same slot, and that each keeps its own.
+/// Checks that no two holders have the same slot, and that each keeps its slot.
 fn own_slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let mut slots: Vec<_> = after.holders.iter().filter_map(|e| e.slot).collect();
     slots.sort_unstable();

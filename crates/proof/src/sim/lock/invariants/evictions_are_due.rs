@@ -1,5 +1,6 @@
-//! An entry is evicted only after replies showed it unchanged for as long as its owner declared,
-//! or, if granted, for as long as a grantee has to confirm; and not before its least time.
+//! An entry is evicted only after replies showed it unchanged for the lease duration that its owner
+//! declared, or, if granted, for the time that a grantee has to confirm; and not within its minimum
+//! hold.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::proof::sim::lock::entries::ObservedEntry;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Eviction {
     pub(crate) pair: EntryVersion,
-    /// The entry as last shown to its sender.
+    /// The entry as the sender last saw it.
     pub(crate) shown: Option<ObservedEntry<BootTime>>,
     pub(crate) at: BootTime,
     pub(crate) operation_timeout: Duration,

@@ -1,6 +1,7 @@
-//! An expired waiter, grantee or holder is evicted within its own lease duration, a third of the
-//! waiter's, and some operation timeouts, while a live waiter reads. With short jobs, the eviction
-//! follows soon after the start of a job that begins once the entry has expired.
+//! While a live waiter reads, an expired waiter, grantee or holder is evicted within its own lease
+//! duration, plus a third of the live waiter's lease duration, plus some operation timeouts. With
+//! short jobs, the eviction follows soon after the start of a job that begins once the entry has
+//! expired.
 
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ pub(crate) struct Patience {
     pub(crate) slowest: u32,
 }
 
-/// Returns how long an entry may stay unchanged while a live waiter reads, in true time.
+/// Returns the maximum true time that an entry may stay unchanged while a live waiter reads.
 pub(crate) fn bound(patience: Patience) -> Duration {
-    // A failed eviction is repeated, and the eighth place waits 1.6 s longer.
+    // A failed eviction is repeated, and the eighth waiter waits 1.6 s longer.
     let stagger = Duration::from_millis(1_600);
     (patience.declared + patience.longest / 3 + 3 * patience.operation_timeout + stagger) * 1000
         / patience.slowest

@@ -4,7 +4,7 @@
 use super::{Violation, explain};
 use crate::lock::{FoundLock, LockDocument, Standing};
 
-/// Checks that no process is left when the bound has passed. `stored` is for the report.
+/// Checks that all processes have ended when the bound has passed. `stored` is for the report.
 pub(crate) fn check(left: &[Standing], stored: &FoundLock) -> Option<Violation> {
     explain(left.is_empty(), "liveness", || {
         format!("{left:?} of {stored:?}")

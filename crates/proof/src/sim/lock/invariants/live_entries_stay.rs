@@ -10,7 +10,7 @@ pub(crate) struct Taken {
     pub(crate) owner_runs: bool,
     /// Every call is answered soon.
     pub(crate) reliable: bool,
-    /// A majority has the entry, with a revision that its owner knows.
+    /// The entry is majority-committed, with a revision that its owner knows.
     pub(crate) stored: bool,
     /// True if the entry was evicted; false if its owner reports it as lost.
     pub(crate) evicted: bool,

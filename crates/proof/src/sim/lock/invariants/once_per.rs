@@ -1,7 +1,9 @@
-//! Work does not begin within its period after a success was recorded, and only successes are. A
-//! success that is dated in the future skips the work for at most one period before and after.
+//! Work does not begin within its period after a recorded success, and only successes are recorded.
+//! A success that is dated in the future skips the work for at most one period before and after its
+//! date.
 //!
-//! The age of a success is judged by the readings of the store's clock that a reply can have shown.
+//! The age of a success is checked by the readings of the store's clock that a reply can have
+//! shown.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,10 +13,10 @@ use super::{Violation, explain, require};
 /// Readings of the store's clock, as periods without a jump.
 pub(crate) type Readings = [RangeInclusive<Duration>];
 
-/// The clock of the store has milliseconds.
+/// The clock of the store has a resolution of milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Checks work that begins by one of these readings, after a success with this date.
+/// Checks work that begins at one of these readings, after a success with this date.
 pub(crate) fn begun(dated: Duration, readings: &Readings, period: Duration) -> Option<Violation> {
     let mut ends = readings.iter().flat_map(|it| [*it.start(), *it.end()]);
     let fits = ends.any(|reading| reading.abs_diff(dated) + TICK >= period);
@@ -30,7 +32,7 @@ pub(crate) fn skipped(recorded: bool, ago: Duration, period: Duration) -> Option
     })
 }
 
-/// Returns true if a success with this date skips work by one of these readings.
+/// Returns true if a success with this date skips work at one of these readings.
 pub(crate) fn skips(dated: Duration, readings: &Readings, period: Duration) -> bool {
     readings.iter().any(|it| {
         let nearest = dated.clamp(*it.start(), *it.end());
@@ -41,7 +43,7 @@ pub(crate) fn skips(dated: Duration, readings: &Readings, period: Duration) -> b
 /// Checks work that is skipped: `due` is true if a recorded success skips it.
 pub(crate) fn ends(due: bool, period: Duration) -> Option<Violation> {
     explain(due, "skips end", || {
-        format!("skipped, of {period:?}, without a success that is dated near")
+        format!("skipped, of {period:?}, without a success within a period")
     })
 }
 

@@ -1,6 +1,6 @@
-//! Writes that a process may send of its own claim: none after the claim ended, none after a
-//! rejection before a read, no join while another claim's join is unresolved, and no leave while
-//! the work runs (I6). A keep is a leave here, and no place is kept once the process was asked to give
+//! Writes that a process may send for its own claim: none after the claim ended, none between a
+//! rejection and a read, no join while another claim's join is unresolved, and no leave while the
+//! work runs (I6). A keep counts as a leave, and no keep is sent once the process was asked to give
 //! up.
 
 use super::{Violation, violation, with};
@@ -13,7 +13,7 @@ pub(crate) struct Write {
     pub(crate) ended: bool,
     /// A reply has shown the claim in the document.
     pub(crate) present: bool,
-    /// The join of another claim may have been applied, and no reply has shown that claim.
+    /// The join of another claim may have been applied, and no reply has shown this claim.
     pub(crate) other_join_open: bool,
     /// The newest write was rejected, and no read has been answered since.
     pub(crate) unread_rejection: bool,

@@ -1,11 +1,11 @@
-//! A place stays taken for its least time from the write by which it was acquired, in true time,
-//! whatever became of the work and of the process.
+//! An entry stays for its minimum hold, counted in true time from the acquiring write, even if the
+//! work or the process has ended.
 
 use std::time::Duration;
 
 use super::{Violation, explain};
 
-/// Checks a place that was acquired and is now given up. `taken` is the time since that write.
+/// Checks an acquired entry that is now given up. `taken` is the time since the acquiring write.
 pub(crate) fn check(taken: Duration, min_hold: Duration) -> Option<Violation> {
     explain(taken >= min_hold, "places are kept", || {
         format!("given up after {taken:?} of {min_hold:?}")

@@ -6,13 +6,14 @@ use super::{Violation, require};
 /// A contender that reports that it released the lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Released {
-    /// A majority has a leave of the claim.
+    /// A leave of the claim is majority-committed.
     pub(crate) left: bool,
-    /// An earlier leave was not answered, so the entry may have been evicted instead.
+    /// An earlier leave was not answered, so it is unknown if the leave or an eviction removed the
+    /// entry.
     pub(crate) unanswered: bool,
-    /// Its work succeeded, and that is to be recorded.
+    /// Its work succeeded, and the success must be recorded.
     pub(crate) succeeded: bool,
-    /// A majority has a leave of the claim with the success.
+    /// A leave of the claim with the success is majority-committed.
     pub(crate) recorded: bool,
 }
 
