@@ -3,7 +3,7 @@
 # docs/image.md explains the design and lists the required mounts.
 #
 # The defaults are tags, which can move. Releases use digests, NAME@sha256:…,
-# and `make image` refuses anything else.
+# and `make image` refuses a tag.
 ARG RUST_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 ARG LEASEHOLD_VERSION=0.1.0
@@ -11,13 +11,13 @@ ARG LEASEHOLD_REVISION=unknown
 # Cargo features of logins (docs/mongodb.md), such as aws-auth; none by default.
 ARG FEATURES=
 
-# Everything that a change of the sources does not affect, so that it stays in the cache.
-# It runs on the builder's platform, also for another one: the program is cross-compiled.
+# All steps that do not depend on the sources, so that their result stays in the cache.
+# This stage runs on the builder's platform, because the program is cross-compiled.
 FROM --platform=${BUILDPLATFORM} ${RUST_IMAGE} AS dependencies
 WORKDIR /source
 # Embeds the list of crates in the binary, where scanners find it.
 RUN cargo install cargo-auditable --version 0.7.7 --locked
-# The target is static: musl from the Rust toolchain. The C compiler is for ring, and links.
+# The target is static: musl from the Rust toolchain. The C compiler compiles ring, and links.
 ARG TARGETARCH
 # hadolint ignore=DL3008
 RUN own="$(dpkg --print-architecture)" && architecture="${TARGETARCH:-$own}" \
@@ -57,10 +57,10 @@ COPY packaging/Cargo.toml packaging/
 COPY tests/nemesis/Cargo.toml tests/nemesis/
 COPY tests/testbed/Cargo.toml tests/testbed/
 COPY tests/trace-check/Cargo.toml tests/trace-check/
-# Cargo requires a source for each target that a manifest names. The empty program
-# is built only for its dependencies and then removed: otherwise it would ship,
-# because the real sources have older timestamps. `cargo clean` needs the target: of the
-# configured one it removes nothing.
+# Cargo requires a source for each target that a manifest names. The empty program is built
+# only for its dependencies and then removed. Without the removal, the empty program would
+# ship, because the real sources have older timestamps. `cargo clean` needs the option
+# --target, because it ignores the target of the configuration.
 ARG FEATURES
 RUN mkdir -p src benches/figures crates/cli/src crates/clock/src crates/config/src crates/core/src crates/guard/src \
         crates/host/src crates/http/src crates/job/src crates/kubernetes/src crates/metrics/src crates/mongodb/src \
@@ -82,11 +82,11 @@ COPY build.rs ./
 COPY config config
 COPY crates crates
 COPY src src
-# Declared here and not above, so that another revision leaves the dependencies cached.
+# Declared here and not above, so that the dependencies stay in the cache for a new revision.
 ARG LEASEHOLD_VERSION
 ARG LEASEHOLD_REVISION
-# Checks that the program contains the version and revision of the labels. It is not run,
-# since it may be for another architecture.
+# Checks that the program contains the version and revision of the labels. The program is not
+# run, because it may be for another architecture.
 RUN cargo auditable build --release --locked --package leasehold --bin leasehold --features "$FEATURES" \
     && mkdir -p /image/run/leasehold \
     && cp target/*-musl/release/leasehold /image/leasehold \
@@ -103,10 +103,10 @@ LABEL org.opencontainers.image.title="leasehold" \
       org.opencontainers.image.revision="${LEASEHOLD_REVISION}" \
       org.opencontainers.image.base.name="${BASE_IMAGE}"
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/leasehold/
-# For a trial without a volume: the user may not create it.
+# For a trial without a volume, because the user may not create the directory.
 COPY --from=build --chown=65532:65532 /image/run/leasehold /run/leasehold
 COPY --from=build /image/leasehold /leasehold
-# A number, so that the kubelet can see that it is not root.
+# A number, so that the kubelet can check that the user is not root.
 USER 65532:65532
 STOPSIGNAL SIGTERM
 # The kubelet probes /livez and /readyz.

@@ -41,7 +41,7 @@ lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 
 DENY_VERSION := 0.20.2
 
-measure-code: ## how much code each room has, and what makes it hard to hold in the head
+measure-code: ## the code of each room: lines, types, large files and duplicates
 	tests/measure-code
 
 deny: ## licences, bans and sources of the shipped crates (needs cargo-deny)
@@ -76,16 +76,16 @@ test: ## everything, on real mongod replica sets and a real Kubernetes control p
 	@$(TESTBED)/ensure-tools
 	$(TESTBED)/leaves-nothing $(TESTBED)/whole-suite
 
-flakes: ## each test binary N=20 times beside two busy loops; continues an earlier run (hours; BINARIES="daemon locks" for some)
+flakes: ## each test binary N=20 times next to two busy loops; continues an earlier run (hours; BINARIES="daemon locks" for some)
 	@$(TESTBED)/fetch-mongod >/dev/null
 	@$(TESTBED)/fetch-kubernetes >/dev/null
 	@$(TESTBED)/fetch-chart-tools >/dev/null
 	$(TESTBED)/flakes --rounds $(or $(N),20) $(BINARIES)
 
-trace-check: ## checks traces of daemons and jobs (LEASEHOLD_TRACE): make trace-check FILES="a b", or FILES="--changes c a b"
+trace-check: ## check traces of daemons and jobs (LEASEHOLD_TRACE): make trace-check FILES="a b", or FILES="--changes c a b"
 	$(CARGO) run --quiet --package leasehold-trace-check -- $(FILES)
 
-linearizability: ## checks histories of locks with porcupine: make linearizability FILES="a b" (TIMEOUT=60s for each lock; VISUALIZE=DIR for pages)
+linearizability: ## check histories of locks with porcupine: make linearizability FILES="a b" (TIMEOUT=60s for each lock; VISUALIZE=DIR for pages)
 	@checker=$$($(TESTBED)/fetch-go-program linearizability) && \
 	  $$checker $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(if $(VISUALIZE),--visualize $(VISUALIZE)) $(FILES)
 
@@ -96,10 +96,10 @@ nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=
 	target/debug/nemesis --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(PROFILE),--profile $(PROFILE)) \
 	  $(if $(FAULTS),--faults "$(FAULTS)") $(if $(RIVALS),--rivals --etcdctl $$($(TESTBED)/fetch-etcdctl) --elector $$($(TESTBED)/fetch-go-program elector)) $(if $(KUBERNETES),--kubernetes) $(if $(TLS),--tls) $(if $(SOAK),--soak) $(if $(OTHER),--other $(OTHER)) $(if $(KEEP),--keep $(KEEP)) --linearizability "$$($(TESTBED)/fetch-go-program linearizability)"
 
-proofs: ## proves the arithmetic of the timing rules with z3 (a second; the first time it fetches z3)
+proofs: ## prove the arithmetic of the timing rules with z3 (a second; the first run downloads z3)
 	@modules=$$($(TESTBED)/fetch-z3) && PYTHONPATH=$$modules PYTHONDONTWRITEBYTECODE=1 python3 tests/proofs/timings.py
 
-# Releases are built on bases that cannot move: digests, not tags.
+# Releases are built on fixed bases: digests, not tags, which can move.
 BUILDER ?= docker
 .PHONY: image test-image
 
@@ -114,7 +114,7 @@ image: ## build the image on bases given by digest: RUST_IMAGE=NAME@sha256:… B
 test-image: ## build the Dockerfile with buildah on locally made bases, and run it (root, Debian 12; about 20 minutes on busy cores)
 	tests/image/run
 
-# Installed by `make dist-tools` into target/tools, each as a release of its own.
+# Installed by `make dist-tools` into target/tools, each with its own version.
 DIST_TOOLS := cargo-auditable@0.7.7 cargo-deb@3.8.0 cargo-generate-rpm@0.21.1
 ARCHITECTURES ?= x86_64
 .PHONY: dist dist-tools test-dist reproduce release-check
@@ -125,16 +125,16 @@ dist: ## build tarball, .deb, .rpm, bill of materials and checksums in target/di
 dist-tools: ## install the cargo tools that `make dist` needs into target/tools
 	for tool in $(DIST_TOOLS); do $(CARGO) install --locked --root target/tools $$tool || exit 1; done
 
-test-dist: ## examine what `make dist` built, in other systems' roots (root, Debian 12; PARTS="any-image deb" for some)
+test-dist: ## check the files that `make dist` built, in the roots of other systems (root, Debian 12; PARTS="any-image deb" for some)
 	tests/packages/run $(PARTS)
 
 reproduce: ## build the packages a second time in another directory, and compare with target/dist (as long as a release build)
 	packaging/reproduce $(ARCHITECTURES)
 
-release-check: ## refuse a release whose files do not agree on its version: VERSION=x.y.z
+release-check: ## refuse a release with two versions in its files: VERSION=x.y.z
 	packaging/release-check $(VERSION)
 
-soak: ## SEEDS=N more simulated runs of ten minutes, and the cases that they reached (FIRST=N: from that seed)
+soak: ## SEEDS=N more simulated runs of ten minutes, and the reached cases (FIRST=N: first seed)
 	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \
 		$(CARGO) test --workspace --test proof proof::sim::election::run::soak -- --exact --nocapture
 
@@ -142,7 +142,7 @@ replay: ## one simulated run, SEED=N, line by line (MUTATION=Name plants a bug)
 	RUST_BACKTRACE=0 REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
 		$(CARGO) test --workspace --test proof proof::sim::election::run::replay -- --exact --nocapture
 
-soak-locks: ## SEEDS=N more simulated runs of contenders for a lock, and the cases that they reached (FIRST=N: from that seed)
+soak-locks: ## SEEDS=N more simulated runs of contenders for a lock, and the reached cases (FIRST=N: first seed)
 	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \
 		$(CARGO) test --workspace --test proof proof::sim::lock::run::soak -- --exact --nocapture
 
@@ -153,13 +153,13 @@ replay-locks: ## one simulated run of a lock, SEED=N, line by line (MUTATION=Nam
 model: ## all explorations of the model, with their figures (about 15 minutes; ONLY=TEXT for some)
 	MODEL_ONLY="$(ONLY)" $(CARGO) test --workspace --test proof proof::model::explore::every_exploration -- --exact --ignored --nocapture
 
-# The simulations (crates/proof) are left out: a mutant that only they catch deserves a
-# test that names the rule.
+# The simulations (crates/proof) are left out: a mutant that only a simulation catches
+# needs a test that names the rule.
 MUTANTS := target/mutants
 MUTANTS_VERSION := 27.1.0
 
-# cargo-mutants exits with 2 if a mutant survived and with 3 after a timeout:
-# these need a human decision, so only the other codes are failures.
+# cargo-mutants exits with 2 if a mutant survived and with 3 after a timeout. A person
+# must decide about these, so only the other codes are failures.
 mutants: ## mutants that the election's unit tests do not catch (about 40 minutes; FILE=tenure.rs for one file)
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
 	  echo "make mutants needs cargo-mutants: $(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked" >&2; exit 1; }
@@ -170,8 +170,8 @@ mutants: ## mutants that the election's unit tests do not catch (about 40 minute
 	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
 	@$(TESTBED)/mutants-summary $(MUTANTS)/mutants.out
 
-# The election has no unsafe code, and none of these tests accesses a file except the
-# table's.
+# The election has no unsafe code, and its unit tests access no file except the file of
+# the table.
 miri: ## the election's unit tests under Miri (needs a nightly toolchain with the component miri)
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "make miri needs a nightly toolchain with Miri: rustup toolchain install nightly --component miri" >&2; exit 1; }

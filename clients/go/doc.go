@@ -4,6 +4,7 @@
 //   - [Follow] follows the event stream of a daemon on this machine.
 //   - [Lock] holds a lock through the program leasehold.
 //
-// No result stays true: check it immediately before each effect, and send the token with the
-// effect. On systems other than Linux, which have no CLOCK_BOOTTIME, no candidate leads.
+// A result can be out of date at any time: check it immediately before each effect, and send the
+// token with the effect. On systems other than Linux, which have no CLOCK_BOOTTIME, no candidate
+// leads.
 package leasehold

@@ -17,13 +17,13 @@ var ErrNotLeader = errors.New("leasehold: the leadership has ended")
 
 var (
 	reconnectAfter = time.Second
-	// silenceMax is the longest pause in a stream: the daemon sends a comment after 5 s.
+	// silenceMax is the maximum pause in a stream: the daemon sends a comment after 5 s.
 	silenceMax = 15 * time.Second
 	// pollInterval is short because timers stop while the machine is suspended.
 	pollInterval = 100 * time.Millisecond
 )
 
-// Term is one leadership of this candidate. Once it has ended, it stays ended.
+// Term is one leadership of this candidate. An ended term never becomes valid again.
 type Term struct {
 	token  int64
 	status atomic.Pointer[Status]
@@ -36,8 +36,8 @@ func (t *Term) Token() int64 {
 	return t.token
 }
 
-// Check returns [ErrNotLeader], or the cause of an earlier end, unless this leadership lasts at this
-// instant. Call it before each effect.
+// Check returns nil if this leadership lasts at this instant, otherwise [ErrNotLeader] or the cause
+// of an earlier end. Call it before each effect.
 func (t *Term) Check() error {
 	if token, leads := t.status.Load().Token(); !leads || token != t.token {
 		t.cancel(ErrNotLeader)
@@ -45,9 +45,9 @@ func (t *Term) Check() error {
 	return context.Cause(t.ctx)
 }
 
-// Context returns a context that is cancelled when this leadership has ended. It may be late by
-// some milliseconds, or after the machine was suspended by a tenth of a second, unlike
-// [Term.Check].
+// Context returns a context that is cancelled when this leadership has ended. The context may be
+// late by some milliseconds, and by a tenth of a second after the machine was suspended.
+// [Term.Check] is never late.
 func (t *Term) Context() context.Context {
 	return t.ctx
 }
@@ -64,7 +64,7 @@ func (t *Term) watch() {
 	}
 }
 
-// extend adopts a later status of the same leadership. It returns false if it is not one.
+// extend adopts a later status of the same leadership. It returns false for any other status.
 func (t *Term) extend(status Status) bool {
 	token, leads := status.Token()
 	if !leads || token != t.token || t.Check() != nil {
@@ -86,14 +86,14 @@ type Follower struct {
 }
 
 // Follow follows the events of the daemon whose http.listen is address, such as "127.0.0.1:9402". It
-// must run on this machine. The end of ctx is the end of the stream, and of the leadership as seen
-// from here.
+// must run on this machine. When ctx is cancelled, the stream ends, and with it the leadership of
+// the follower.
 func Follow(ctx context.Context, address string) *Follower {
 	f := &Follower{
 		ctx: ctx,
 		url: "http://" + address + "/events",
 		client: http.Client{
-			// Unlike the default transport, this one uses no proxy of the environment.
+			// Unlike the default transport, this transport uses no proxy of the environment.
 			Transport:     &http.Transport{DisableKeepAlives: true},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -120,7 +120,8 @@ func (f *Follower) IsLeader() bool {
 	return leads
 }
 
-// Lead waits until the candidate leads. It fails only if ctx or the follower's context is cancelled.
+// Lead waits until the candidate leads. It fails if ctx or the follower's context is cancelled, and
+// for no other reason.
 func (f *Follower) Lead(ctx context.Context) (*Term, error) {
 	for {
 		f.mutex.Lock()
@@ -139,8 +140,8 @@ func (f *Follower) Lead(ctx context.Context) (*Term, error) {
 	}
 }
 
-// Err returns the reason why the last stream ended or could not be opened; nil after an event. It is
-// for humans.
+// Err returns the reason why the last stream ended or could not be opened; nil after an event. The
+// reason is for log messages.
 func (f *Follower) Err() error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -153,7 +154,7 @@ func (f *Follower) run() {
 		f.mutex.Lock()
 		f.err = err
 		f.mutex.Unlock()
-		// The daemon may step down unnoticed after the end of the stream.
+		// After the end of the stream, a step-down of the daemon would not be noticed.
 		f.accept(Status{})
 		select {
 		case <-time.After(reconnectAfter):

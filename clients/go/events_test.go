@@ -13,7 +13,7 @@ import (
 
 const stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
-// A server of streams that no daemon sends.
+// A server of streams that a daemon never sends.
 type server struct {
 	t        *testing.T
 	listener *net.TCPListener
@@ -105,7 +105,7 @@ func TestHostileLinesAreNotLeader(t *testing.T) {
 					t.Fatal(string(line))
 				}
 			} else {
-				// It is ignored: the next event counts.
+				// The event is ignored, and the next event counts.
 				io.WriteString(connection, event(t, map[string]any{"token": 8}))
 				eventually(t, "the next event counts", leadsWith(follower, 8))
 			}
@@ -113,8 +113,8 @@ func TestHostileLinesAreNotLeader(t *testing.T) {
 	}
 }
 
-// leadsUntil sends events with ever later deadlines until the follower leads by one of them, since a
-// busy machine may need longer than the first. It returns the term and its deadline.
+// leadsUntil sends events with later and later deadlines until the follower leads by an event, because a
+// busy machine may be later than the first deadline. It returns the term and its deadline.
 func leadsUntil(t *testing.T, follower *Follower, connection net.Conn) (*Term, uint64) {
 	t.Helper()
 	for brief := 200 * time.Millisecond; brief < long; brief *= 2 {
@@ -140,7 +140,7 @@ func TestAStreamThatHangsEndsTheLeadershipAtItsDeadline(t *testing.T) {
 	if now(t) < until || follower.IsLeader() || !errors.Is(context.Cause(term.Context()), ErrNotLeader) {
 		t.Fatal(now(t), until)
 	}
-	// A later event of the same token does not revive it.
+	// A later event of the same token does not make the term valid again.
 	io.WriteString(connection, event(t, nil))
 	if lead(t, follower) == term || term.Check() == nil {
 		t.Fatal("revived")
@@ -179,7 +179,7 @@ func TestAnExtensionKeepsTheLeadership(t *testing.T) {
 			}
 			return
 		}
-		// The machine was too busy to read the second event before the deadline of the first.
+		// The machine was too busy to read the second event before the deadline of the first event.
 		cancel()
 	}
 	t.Fatal("an extension does not keep it")
@@ -212,7 +212,7 @@ func TestASilentStreamIsOpenedAgain(t *testing.T) {
 	silenceMax = 300 * time.Millisecond
 	s := startServer(t)
 	follower, cancel := follow(t, s.address())
-	// On a busy machine a stream can be given up before its event is read.
+	// On a busy machine, a stream can end before its event is read.
 	streams := make(chan struct{})
 	go func() {
 		defer close(streams)
@@ -243,7 +243,7 @@ func TestOtherAnswersAreNotLeader(t *testing.T) {
 		"HTTP/1.1 503 Busy\r\n\r\n", "HTTP/1.1 404 None\r\n\r\n", "",
 	} {
 		follower, _ := follow(t, s.address())
-		// The server leaves it open: a reader that accepts it would lead.
+		// The server leaves the stream open: a reader that accepts the line would lead.
 		s.accept(answer + event(t, map[string]any{"token": 9}))
 		eventually(t, "there is a reason", func() bool { return follower.Err() != nil })
 		s.accept(stream + event(t, nil))
@@ -310,7 +310,7 @@ func TestTheLeadershipOfAFrozenDaemonEndsAtItsDeadline(t *testing.T) {
 	d.signal(syscall.SIGSTOP)
 	frozen, until := now(t), d.until()
 	ended(t, term, ErrNotLeader)
-	// The last event is older than the file by a second and a renewal at most.
+	// The last event is at most a second and a renewal older than the file.
 	if at := now(t); at < until-2_000_000_000 || at > until+5_000_000_000 || follower.IsLeader() {
 		t.Fatal(at, until)
 	}
@@ -328,7 +328,7 @@ func TestTheStreamOfADaemonThatWasKilledIsOpenedAgain(t *testing.T) {
 	term := lead(t, follower)
 	d.kill()
 	ended(t, term, ErrNotLeader)
-	// It ends with the stream, while the file is still valid.
+	// The term ends with the stream, while the file is still valid.
 	if !d.status().IsLeader() {
 		t.Fatal("the file is stale")
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 // newInput returns both ends of the program's input. Unlike a pipe, a socket is shut down for all
-// processes that have it, so a process that a library in C has forked delays no release.
+// processes that have it. A process that a library in C has forked therefore does not delay a
+// release.
 func newInput() (theirs, ours *os.File, err error) {
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -15,7 +16,7 @@ func newInput() (theirs, ours *os.File, err error) {
 	return os.NewFile(uintptr(ends[0]), "input"), os.NewFile(uintptr(ends[1]), "input"), nil
 }
 
-// closeInput closes our end, and shuts its copies down.
+// closeInput closes this end, and shuts its copies down.
 func closeInput(ours *os.File) {
 	if connection, err := ours.SyscallConn(); err == nil {
 		connection.Control(func(descriptor uintptr) {

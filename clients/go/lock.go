@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	// ErrLockNotAcquired is the error if another process held the lock and the wait was over.
+	// ErrLockNotAcquired is the error if another process held the lock until the end of the wait.
 	ErrLockNotAcquired = errors.New("leasehold: the lock is held by another process")
-	// ErrLockLost is the error of a lock that was lost. Its work must stop: another process may
-	// hold the lock.
+	// ErrLockLost is the error of a lock that was lost. Stop the work: another process may hold the
+	// lock.
 	ErrLockLost = errors.New("leasehold: the lock was lost")
 	// ErrReleased is the error of a lock that was released.
 	ErrReleased = errors.New("leasehold: the lock was released")
@@ -26,7 +26,7 @@ const codeNotAcquired = 75
 // waitMax is the longest wait that the program accepts.
 const waitMax = 31 * 24 * time.Hour
 
-// Lock describes a lock to acquire, which the program leasehold holds until its standard input
+// Lock describes a lock to acquire. The program leasehold holds the lock until its standard input
 // closes.
 type Lock struct {
 	// Name is the name of the lock.
@@ -34,11 +34,11 @@ type Lock struct {
 	// Wait is the maximum wait for other holders; zero, or more than 31 days, for no limit, negative
 	// for no wait.
 	Wait time.Duration
-	// NoWait is true to not wait for other holders.
+	// NoWait is true for no wait.
 	NoWait bool
 	// Shared is true for a shared lock.
 	Shared bool
-	// Slots is the number of slots, of which one is acquired; zero for a lock without slots.
+	// Slots is the number of slots of the lock; zero for a lock without slots. A holder has one slot.
 	Slots int
 	// Arguments are further flags of leasehold lock, such as --mongodb-uri-file=PATH.
 	Arguments []string
@@ -46,14 +46,14 @@ type Lock struct {
 	Program string
 }
 
-// HeldLock is a lock that this process holds. Once it is lost or released, it stays so. It is
-// released if it is garbage-collected before a call of [HeldLock.Context], like the lock of a file.
+// HeldLock is a lock that this process holds. A lost or released HeldLock never becomes valid again.
+// The lock is released if the HeldLock is garbage-collected before a call of [HeldLock.Context].
 type HeldLock struct {
 	name    string
 	holder  holder
 	process *process
 	release sync.Once
-	result  error // Of the release.
+	result  error // The result of the release.
 	keep    sync.Once
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -66,21 +66,21 @@ type holder struct {
 }
 
 // Do acquires the lock, calls work, and releases the lock. The context of work is cancelled if the
-// lock is lost. If it was lost, the result has [ErrLockLost], also if work returned nil.
+// lock is lost. If the lock was lost, the result has [ErrLockLost], even if work returned nil.
 func (l Lock) Do(ctx context.Context, work func(context.Context, *HeldLock) error) (err error) {
 	held, err := l.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	// Also if work panics.
+	// The lock is also released if work panics.
 	defer func() { err = errors.Join(err, held.Release()) }()
 	return work(held.Context(), held)
 }
 
 // Acquire waits for the lock. The caller must call [HeldLock.Release]. The error is
-// [ErrLockNotAcquired] if another process holds the lock, and another one if leasehold fails, whose
-// messages are on standard error. If ctx is cancelled, the wait ends and nothing is held. A lock
-// that was returned before stays held until its release, but its context is cancelled.
+// [ErrLockNotAcquired] if another process holds the lock. It is another error if leasehold fails;
+// the messages of leasehold are on standard error. If ctx is cancelled, the wait ends without a
+// lock. A lock that was returned before stays held until its release, but its context is cancelled.
 func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
 	if err := causeOf(ctx); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
 	}
 	select {
 	case line := <-process.first:
-		// Both may have happened.
+		// The program may have exited and ctx may be cancelled.
 		if err := causeOf(ctx); err != nil {
 			process.abandon()
 			return nil, err
@@ -127,7 +127,7 @@ func newHeldLock(ctx context.Context, name string, holder holder, process *proce
 	held.cancel = cancel
 	go func() {
 		<-process.ended
-		cancel(ErrLockLost) // Without effect after a release.
+		cancel(ErrLockLost) // Has no effect after a release.
 	}()
 	runtime.SetFinalizer(held, func(held *HeldLock) { go held.Release() })
 	return held
@@ -193,8 +193,8 @@ func (h *HeldLock) Slot() (int, bool) {
 	return *h.holder.slot, true
 }
 
-// Check returns [ErrLockLost] if the lock was lost, [ErrReleased] if it was released, and nil if it
-// is held, as far as leasehold has reported. Call it before each effect.
+// Check returns [ErrLockLost] if the lock was lost, [ErrReleased] if it was released, and nil if
+// leasehold has reported neither. Call it before each effect.
 func (h *HeldLock) Check() error {
 	if h.process.hasEnded() {
 		h.cancel(ErrLockLost)
@@ -202,16 +202,17 @@ func (h *HeldLock) Check() error {
 	return context.Cause(h.ctx)
 }
 
-// Context returns a context that is cancelled when the lock is lost or released. Until then the lock
-// is not garbage-collected.
+// Context returns a context that is cancelled when the lock is lost or released. After the first
+// call of Context, the lock is not garbage-collected until then.
 func (h *HeldLock) Context() context.Context {
-	// What waits for the end may be all that is left of this lock.
+	// The context's users may be the only reference to this lock.
 	h.keep.Do(func() { context.AfterFunc(h.ctx, func() { runtime.KeepAlive(h) }) })
 	return h.ctx
 }
 
 // Release releases the lock. The error is [ErrLockLost] if it was lost before, or if leasehold does
-// not confirm the release in time. Further calls wait for the end of the first, and return the same.
+// not confirm the release in time. Further calls wait for the end of the first call and return its
+// result.
 func (h *HeldLock) Release() error {
 	h.release.Do(func() { h.result = h.end() })
 	return h.result
@@ -220,7 +221,7 @@ func (h *HeldLock) Release() error {
 func (h *HeldLock) end() error {
 	runtime.SetFinalizer(h, nil)
 	lost := h.process.hasEnded()
-	h.cancel(ErrReleased) // Without effect after a loss.
+	h.cancel(ErrReleased) // Has no effect after a loss.
 	result := h.process.close()
 	if !lost && !result.reported {
 		return fmt.Errorf("lock %s: %w: leasehold did not confirm the release, so it may be held until it expires", h.name, ErrLockLost)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// again returns a command that runs only the calling test, in another process.
+// again returns a command that runs the calling test, and no other, in another process.
 func again(t *testing.T, role string) *exec.Cmd {
 	t.Helper()
 	command := exec.Command(os.Args[0], "-test.v", "-test.run=^"+t.Name()+"$")
@@ -46,7 +46,7 @@ func free(t *testing.T, lock Lock) bool {
 	return true
 }
 
-// drop acquires a lock, and returns only what keep does with it.
+// drop acquires a lock, and returns only the result of keep.
 func drop[T any](t *testing.T, lock Lock, keep func(*HeldLock) T) T {
 	t.Helper()
 	held, err := lock.Acquire(context.Background())
@@ -68,7 +68,7 @@ func TestALockThatNobodyRefersToIsReleased(t *testing.T) {
 }
 
 func TestALockWhoseContextIsUsedIsKept(t *testing.T) {
-	// Each leaves only what waits for the end of the context.
+	// Each leaves only the goroutine that waits for the end of the context.
 	uses := map[string]func(context.Context, func()){
 		"goroutine": func(ctx context.Context, lost func()) {
 			done := ctx.Done()
@@ -89,7 +89,7 @@ func TestALockWhoseContextIsUsedIsKept(t *testing.T) {
 			return nil
 		})
 	}
-	// Another lock is dropped after them, and collected.
+	// Another lock is dropped and collected after them.
 	other := of(t, "go-dropped-after")
 	drop(t, other, (*HeldLock).Token)
 	eventually(t, "the other is released", func() bool {
@@ -121,7 +121,7 @@ func TestNothingKeepsALockAfterItsEnd(t *testing.T) {
 	} {
 		collected := make(chan struct{})
 		drop(t, lock, func(held *HeldLock) any {
-			// It refers to this, and nothing else does.
+			// Only the context refers to this lock.
 			slots := new([4]int)
 			held.holder.slot = &slots[0]
 			runtime.SetFinalizer(slots, func(*[4]int) { close(collected) })
@@ -190,7 +190,7 @@ func TestCtrlCThatIsHandledLeavesTheLock(t *testing.T) {
 		held := acquire(t, lock)
 		os.Stdout.WriteString("held\n")
 		<-interrupts
-		// It takes longer than leasehold would need to exit, and leave the lock to expire.
+		// The script takes longer than leasehold would need to exit without a release.
 		if free(t, lock) {
 			t.Fatal("it is released")
 		}
@@ -263,7 +263,7 @@ func TestTheExitCodeIsKnownWithoutSIGCHLD(t *testing.T) {
 // descriptors returns the number of open descriptors.
 func descriptors(t *testing.T) int {
 	t.Helper()
-	return len(must(os.ReadDir("/proc/self/fd"))) - 1 // Without that of the directory.
+	return len(must(os.ReadDir("/proc/self/fd"))) - 1 // The descriptor of the directory does not count.
 }
 
 // fill opens all descriptors below the highest, and returns their number.
@@ -279,11 +279,11 @@ func fill(t *testing.T) uint64 {
 }
 
 func TestWithoutDescriptorsNothingIsLeftAndTheOtherLockIsHeld(t *testing.T) {
-	// Otherwise what is left would be closed when it is collected.
+	// Without this, a descriptor that was left open would be closed when it is collected.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	lock, other := of(t, "go-descriptors"), of(t, "go-descriptors-other")
 	other.NoWait = true
-	acquire(t, other).Release() // What Go opens once is open from here on.
+	acquire(t, other).Release() // Descriptors that Go opens once are open from here on.
 	held := acquire(t, lock)
 	var before syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
@@ -404,7 +404,7 @@ func TestAProgramThatSurvivesSIGKILLDoesNotDelayTheRelease(t *testing.T) {
 		t.Skip("needs root, to run a program as another user")
 	}
 	if role() == "" {
-		// Without the right to signal processes of other users.
+		// The process has no right to signal processes of other users.
 		command := again(t, "powerless")
 		command.Args = append([]string{"setpriv", "--bounding-set=-kill", "--inh-caps=-kill", command.Path}, command.Args[1:]...)
 		command.Path = must(exec.LookPath("setpriv"))
@@ -419,7 +419,7 @@ func TestAProgramThatSurvivesSIGKILLDoesNotDelayTheRelease(t *testing.T) {
 		return
 	}
 	releaseMax = 200 * time.Millisecond
-	// Without the standard error, whose end the first process waits for.
+	// The process has no standard error, because the first process waits for the end of it.
 	lock := printing(t, `exec setpriv --reuid=65534 --clear-groups sh -c "$(cat "$0.sh")" 2>/dev/null`+"\n")
 	stubborn := `echo '{"lock":"it","token":1}'; kill -STOP $$`
 	if err := os.WriteFile(lock.Program+".sh", []byte(stubborn), 0o644); err != nil {
@@ -448,7 +448,7 @@ func TestAProgramThatSurvivesSIGKILLDoesNotDelayTheRelease(t *testing.T) {
 
 func TestACopyOfTheInputDoesNotDelayTheRelease(t *testing.T) {
 	held := acquire(t, of(t, "go-copied"))
-	// As after a fork by a library in C.
+	// The copy is as after a fork by a library in C.
 	connection := must(held.process.input.SyscallConn())
 	err := connection.Control(func(descriptor uintptr) {
 		copied := must(syscall.Dup(int(descriptor)))

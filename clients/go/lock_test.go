@@ -40,7 +40,7 @@ func refused(t *testing.T, lock Lock) {
 	}
 }
 
-// refusedAfterAWait asserts that a wait for a lock ends. On a busy machine MongoDB may not answer
+// refusedAfterAWait asserts that a wait for a lock ends. On a busy machine, MongoDB may not answer
 // within the first wait.
 func refusedAfterAWait(t *testing.T, lock Lock) {
 	t.Helper()
@@ -75,7 +75,7 @@ func waiters(t *testing.T, name string) int {
 func program(t *testing.T, lock string) int {
 	t.Helper()
 	for _, path := range must(filepath.Glob("/proc/[0-9]*/cmdline")) {
-		words, _ := os.ReadFile(path) // Empty if it has exited.
+		words, _ := os.ReadFile(path) // Empty if the process has exited.
 		if strings.HasPrefix(string(words), setting(t, "PROGRAM")+"\x00lock\x00"+lock+"\x00") {
 			return must(strconv.Atoi(strings.Split(path, "/")[2]))
 		}
@@ -296,7 +296,7 @@ func TestACancelledWaitLeavesTheQueue(t *testing.T) {
 func TestAWaiterEndsWithItsParent(t *testing.T) {
 	lock := of(t, "go-orphan")
 	if os.Getenv("CLIENT_TEST_ORPHAN") != "" {
-		acquire(t, lock) // The parent of the waiter, which is killed here.
+		acquire(t, lock) // The first process is the parent of the waiter and is killed here.
 		return
 	}
 	acquire(t, lock)
@@ -372,8 +372,8 @@ func TestACancelledContextEndsTheWorkAndTheReleaseFreesTheLock(t *testing.T) {
 func printing(t *testing.T, script string) Lock {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "leasehold")
-	// A file that this process has open for writing cannot be executed, nor while a child of
-	// another test still has it.
+	// A file that this process has open for writing cannot be executed, also while a child of
+	// another test still has the descriptor.
 	write := exec.Command("/bin/sh", "-c", `printf '%s' "$1" > "$0" && chmod 700 "$0"`, path, "#!/bin/sh\n"+script)
 	if err := write.Run(); err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ var releaseMax = 10 * time.Second
 // exitMax bounds the wait for the exit after SIGKILL.
 const exitMax = time.Second
 
-// process is a running leasehold lock. It does not refer to a [HeldLock], which is thus collected
-// if nobody else does.
+// process is a running leasehold lock. It does not refer to a [HeldLock], so that a HeldLock
+// without other references is collected.
 type process struct {
 	lock          string
 	command       *exec.Cmd
@@ -31,13 +31,14 @@ type process struct {
 }
 
 // result is the exit code of the program, -1 if it is unknown, and whether its last line reports
-// it. Only that proves a release: the code may be that of another program around leasehold.
+// it. Only the last line proves a release: the exit code may come from another program that runs
+// leasehold.
 type result struct {
 	code     int
 	reported bool
 }
 
-// startProcess starts the program, or leaves no descriptor open.
+// startProcess starts the program. After an error no descriptor is open.
 func startProcess(lock string, command *exec.Cmd) (*process, error) {
 	theirInput, input, err := newInput()
 	if err != nil {
@@ -65,7 +66,7 @@ func startProcess(lock string, command *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// read reads the output to its end, which is the end of the program.
+// read reads the output until the program ends.
 func (p *process) read() {
 	reader := bufio.NewReaderSize(p.output, lineBytesMax)
 	line, _ := reader.ReadSlice('\n')
@@ -81,7 +82,7 @@ func (p *process) read() {
 	}
 	p.output.Close()
 	close(p.ended)
-	// A program that ignores SIGCHLD, or reaps all its children, does not know the exit code.
+	// The exit code is unknown in a program that ignores SIGCHLD or reaps all its children.
 	code, reported := reportedCode(p.lock, last)
 	p.command.Wait()
 	if !reported {
@@ -101,8 +102,8 @@ func (p *process) hasEnded() bool {
 	}
 }
 
-// close closes the input of the program, which releases the lock or leaves the queue, waits for its
-// exit, and returns its result, which is unknown if it survives SIGKILL.
+// close closes the input of the program, so that the program releases the lock or leaves the queue.
+// It waits for the exit and returns the result, which is unknown if the program survives SIGKILL.
 func (p *process) close() result {
 	closeInput(p.input)
 	kill := time.AfterFunc(releaseMax, p.kill)
@@ -117,7 +118,7 @@ func (p *process) close() result {
 	}
 }
 
-// abandon ends a program that holds nothing, which may be another one than leasehold.
+// abandon ends a program that holds nothing. The program may not be leasehold.
 func (p *process) abandon() int {
 	p.command.Process.Signal(syscall.SIGTERM)
 	return p.close().code
@@ -129,7 +130,7 @@ func (p *process) kill() {
 	p.output.Close()
 }
 
-// fieldsOf returns the fields of a complete line of JSON; nil if it is not one.
+// fieldsOf returns the fields of a complete line of JSON; nil for other text.
 func fieldsOf(line []byte) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	if !bytes.HasSuffix(line, []byte("\n")) || json.Unmarshal(line, &fields) != nil {

@@ -14,14 +14,14 @@ import (
 
 const schema = 1
 
-// bytesMax is the maximum length of a status, which has a few KiB.
+// bytesMax is the maximum length of a status. A status has at most a few KiB.
 const bytesMax = 64 * 1024
 
-// Status is a status as it was written, with the deadline until which it may be trusted. It can be
-// out of date before that deadline: read it again before each effect. The zero value does not lead.
+// Status is a status as it was written, with its deadline. The status is not valid after the deadline,
+// and it can be out of date before: read it again before each effect. The zero value does not lead.
 type Status struct {
-	// Document has all fields as they were written, for humans; it is nil if they could not be
-	// read. The field "leader" proves nothing.
+	// Document has all fields as they were written, for log messages; it is nil if they could not be
+	// read. The field "leader" alone does not prove leadership.
 	Document map[string]json.RawMessage
 
 	token    int64
@@ -31,7 +31,7 @@ type Status struct {
 // ReadStatus reads status.json in a status directory. If the file is missing or damaged, the
 // result does not lead.
 func ReadStatus(directory string) Status {
-	// A FIFO without a writer would block otherwise.
+	// Without O_NONBLOCK, a FIFO without a writer would block.
 	file, err := os.OpenFile(filepath.Join(directory, "status.json"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return Status{}
@@ -72,7 +72,7 @@ func (s Status) ValidFor() time.Duration {
 // parse returns a status whose deadline is zero unless it is valid in this boot.
 func parse(text []byte, bootIDRequired bool) Status {
 	var s Status
-	// The names of a struct's fields would be matched in any case.
+	// A struct would accept the names of its fields in upper and lower case.
 	if json.Unmarshal(text, &s.Document) != nil {
 		return Status{}
 	}
@@ -81,7 +81,7 @@ func parse(text []byte, bootIDRequired bool) Status {
 	for name, field := range map[string]any{
 		"schema": &version, "leader": &leader, "token": &token, "valid_until_boottime_ns": &deadline,
 	} {
-		// null leaves the zero value, with which the status does not lead.
+		// null leaves the zero value, and a status with a zero value does not lead.
 		if json.Unmarshal(s.Document[name], field) != nil {
 			return s
 		}
@@ -92,13 +92,14 @@ func parse(text []byte, bootIDRequired bool) Status {
 	return s
 }
 
-// unreadable returns true if this system does not show a file. Other errors, such as EMFILE, may pass.
+// unreadable returns true if this system does not show a file. Other errors, such as EMFILE, may be
+// temporary.
 func unreadable(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
-// isThisBoot returns false if the boot is another one, if it is unknown and required, or if it could
-// not be read at this instant.
+// isThisBoot returns false if the status is of another boot, if the boot is unknown and required, or
+// if the boot could not be read at this instant.
 func (s Status) isThisBoot(required bool) bool {
 	var theirs *string
 	if json.Unmarshal(s.Document["boot_id"], &theirs) != nil {
@@ -114,7 +115,7 @@ func (s Status) isThisBoot(required bool) bool {
 	return *theirs == strings.TrimSpace(string(ours))
 }
 
-// isThisClock returns false if the deadline is of another time namespace, and thus of another clock.
+// isThisClock returns false if the deadline is of another time namespace, which has another clock.
 func (s Status) isThisClock() bool {
 	field, there := s.Document["time_namespace"]
 	ours, err := timeNamespace()

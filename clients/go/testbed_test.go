@@ -70,7 +70,7 @@ func must[T any](value T, err error) T {
 }
 
 // More than the renew_deadline of the timings: a frozen daemon has no authority left after it. The
-// file may be a renewal behind what the daemon knows.
+// file may be a renewal behind the daemon.
 const authorityMaxNs = 5_000_000_000
 
 func now(t *testing.T) uint64 {
@@ -108,7 +108,7 @@ func ended(t *testing.T, over interface {
 	}
 }
 
-// A daemon that ends with the test, and with this process.
+// A daemon that ends with the test or with this process.
 type daemon struct {
 	t                        *testing.T
 	lease, identity, address string
@@ -177,7 +177,7 @@ func (d *daemon) follows(leader string) {
 	})
 }
 
-// until returns the deadline that the status file has.
+// until returns the deadline in the status file.
 func (d *daemon) until() uint64 {
 	d.t.Helper()
 	var until uint64
@@ -187,7 +187,7 @@ func (d *daemon) until() uint64 {
 	return until
 }
 
-// run runs leasehold to its end, which must be a success, and returns its standard output.
+// run runs leasehold until its successful exit, and returns its standard output.
 func run(t *testing.T, arguments ...string) []byte {
 	t.Helper()
 	output, err := exec.Command(setting(t, "PROGRAM"), arguments...).Output()

@@ -1,11 +1,11 @@
-//! Writes the files of the packages that are generated from the command line's definition:
+//! Writes the package files that are generated from the definition of the command line:
 //!
 //! ```text
 //! leasehold-packaging DIRECTORY
 //! ```
 //!
-//! creates `DIRECTORY/man/*.1` and `DIRECTORY/completions/`. A separate program, so that the shipped
-//! one does not contain the generator of man pages.
+//! creates `DIRECTORY/man/*.1` and `DIRECTORY/completions/`. It is a separate program, so that the
+//! shipped program does not contain the generator of man pages.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -22,7 +22,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use leasehold::cli;
 
-/// The shells with the path of their script, named as each shell expects it.
+/// The shells, each with the path at which it expects its script.
 const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Bash, "leasehold.bash"),
     (Shell::Zsh, "_leasehold"),

@@ -80,7 +80,7 @@ fn a_release_that_was_moved_has_a_leader_without_aggregation_labels() {
     promtool(&[named], &tests(fires));
 }
 
-/// Hosts have no namespace, so by default their replicas count apart from the pods.
+/// Hosts have no namespace, so by default their replicas are counted separately from the pods.
 #[test]
 fn a_leader_in_a_pod_and_one_on_a_host_are_two_without_aggregation_labels() {
     let expected = |name: &str, summary: &str, description: &str| {
@@ -114,7 +114,7 @@ fn a_leader_in_a_pod_and_one_on_a_host_are_two_without_aggregation_labels() {
         expected(
             "LeaseholdMoreThanOneLeader",
             "2 replicas lead shop.orders",
-            "Most likely they contend on different stores (compare leasehold_store_info), or a clock was stopped. Stop all but one.",
+            "The likely cause is different stores (compare leasehold_store_info) or a stopped clock. Stop all replicas except one.",
         ),
         expected(
             "LeaseholdStoresDiffer",
@@ -148,7 +148,7 @@ fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
             "exp_labels": {"severity": "warning", "lease": "shop.orders", "pod": "a"},
             "exp_annotations": {
                 "summary": "a is or was about to lose shop.orders",
-                "description": format!("{left} of authority were left within the last minute: renewals do not get through."),
+                "description": format!("{left} of authority were left within the last minute: MongoDB does not acknowledge renewals."),
             },
         })
     });
@@ -189,7 +189,8 @@ fn scrapes_at_the_charts_interval_see_every_leader_that_runs_out_of_authority() 
     assert_eq!(endpoint["interval"], "10s");
     let tests: Vec<_> = (0..10_000)
         .step_by(500)
-        // At this phase one scrape sees exactly the limit of 10 s, and the next sees no authority.
+        // At this phase one scrape shows exactly the limit of 10 s, and the next scrape shows no
+        // authority.
         .filter(|phase| phase % 10_000 != 8_000)
         .map(|phase| {
             // The last renewal is sent at 60 s; authority ends at 78 s.
@@ -366,7 +367,7 @@ fn injected_pods_are_scraped_by_the_label_that_the_policy_sets() {
     assert!(label.starts_with("orders.") && label.len() <= 63, "{label}");
     let relabeling = &monitor["podMetricsEndpoints"][0]["relabelings"][0];
     assert_eq!(relabeling["targetLabel"], "injected_by");
-    // Service discovery replaces what a name of a label cannot contain.
+    // Service discovery replaces characters that a label name cannot contain.
     let selected = monitor["selector"]["matchLabels"].as_object().unwrap();
     let name = selected
         .keys()
@@ -375,7 +376,7 @@ fn injected_pods_are_scraped_by_the_label_that_the_policy_sets() {
         .replace(['.', '/', '-'], "_");
     let discovered = format!("__meta_kubernetes_pod_label_{name}");
     assert_eq!(relabeling["sourceLabels"], json!([discovered]));
-    // Only the deployment's own pods have an object of their own.
+    // Only the deployment's own pods have a separate object.
     assert!(
         objects
             .iter()

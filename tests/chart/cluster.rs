@@ -23,12 +23,12 @@ pub(crate) struct Installed {
 
 impl Installed {
     /// Installs `installation` with `changes` in a new namespace that enforces the restricted
-    /// level. The caller turns off the kinds that only the Prometheus operator defines.
+    /// level. The caller disables the kinds that only the Prometheus operator defines.
     pub(crate) async fn new(installation: &str, changes: &[&str]) -> Self {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
         restrict(&kubernetes.client(), &namespace).await;
-        // Policies are of the whole cluster, which other tests use too.
+        // Policies are cluster-scoped, and other tests use this cluster too.
         let only_here = format!(
             r#"inject.namespaceSelector={{"matchLabels":{{"kubernetes.io/metadata.name":"{namespace}"}}}}"#
         );
@@ -78,7 +78,7 @@ impl Installed {
 pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> String {
     let file = helm::values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap(), "--namespace", namespace];
-    // As `helm install` does: the objects of its test exist during the test only.
+    // Without the objects of `helm test`, like `helm install`: they exist only during the test.
     arguments.push("--skip-tests");
     arguments.extend(changes.iter().flat_map(|change| ["--set-json", *change]));
     helm::render_chart(&helm::chart(), &arguments).unwrap()

@@ -13,8 +13,7 @@ use serde_json::Value;
 use crate::documented::block;
 use crate::helm::{Objects, render, root};
 
-/// Keys that the chart sets from its own values or from the pod, or that name a path where it
-/// mounts something.
+/// Keys that the chart sets from its own values, from the pod, or to a path of its mounts.
 const SET_BY_THE_CHART: [&str; 14] = [
     "lease.name",
     "mongodb.uri",
@@ -221,7 +220,7 @@ fn an_identity_contains_the_name_of_the_pod_and_perhaps_more() {
     }
 }
 
-/// As docs/operations.md says for a StatefulSet.
+/// This is the example of docs/operations.md for a StatefulSet.
 #[test]
 fn a_priority_may_come_from_a_variable_of_the_pod() {
     let documented = block("docs/operations.md", "priority.yaml");

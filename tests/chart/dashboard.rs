@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::helm::{Objects, root, succeed, tool};
 
-/// Labels that a scrape adds to each series; the last one to those of injected pods.
+/// Labels that a scrape adds to each series; the last label only to series of injected pods.
 const TARGET_LABELS: [&str; 4] = ["namespace", "pod", "instance", "injected_by"];
 
 /// Returns the labels of each metric, by name. The page lists exactly what a scrape shows;
@@ -156,7 +156,7 @@ fn promtool_understands_every_expression_of_the_dashboard() {
     succeed(tool("promtool").args(["check", "rules"]).arg(&path));
 }
 
-/// The queries of the dashboard as recording rules, for all namespaces and for one.
+/// The queries of the dashboard as recording rules, for all namespaces and for one namespace.
 fn recorded() -> BTreeMap<String, String> {
     let mut queries = Vec::new();
     for (panel, target) in targets() {
@@ -327,7 +327,7 @@ fn the_dashboard_of_a_release_opens_with_its_lease() {
         chosen("stateful-set", &["fullnameOverride=\"web\""]),
         lease("shop.web")
     );
-    // Neither injected pods nor a lock have one lease with metrics.
+    // Injected pods have several leases, and a lock has no metrics.
     assert_eq!(chosen("injector", &[]), None);
     assert_eq!(chosen("cron-job", &[]), None);
 }

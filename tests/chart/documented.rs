@@ -126,7 +126,7 @@ fn the_values_of_the_tutorial_are_an_installation() {
     let rendered = render_chart(&chart(), &["--values", file.path().to_str().unwrap()]);
     let objects = Objects::parse(&rendered.unwrap());
     assert_eq!(objects.one("Deployment")["spec"]["replicas"], 3);
-    // The image's user is root, and such a pod would not start.
+    // The image's user is root, so the pod would not start.
     assert_eq!(objects.workload()["securityContext"]["runAsUser"], 65532);
     assert_eq!(objects.one("Service")["metadata"]["name"], "orders");
 }
@@ -170,7 +170,8 @@ fn the_pod_by_hand_is_admitted_under_the_restricted_level() {
     });
 }
 
-/// The pod does not need a token. With one, the daemon would warn that it does not know its pod.
+/// The pod does not need a token. With a token, the daemon would warn that it does not know its
+/// pod.
 #[test]
 fn the_pod_by_hand_has_no_token() {
     assert_eq!(by_hand()["spec"]["automountServiceAccountToken"], false);
@@ -217,7 +218,7 @@ fn the_command_of_the_example_job_has_flags_that_exist() {
     assert!(stderr.contains("/secret/uri"), "{stderr}");
 }
 
-/// Renders a block of values of the page, on top of an installation if it is not complete.
+/// Renders a block of values of the page. An incomplete block is added to an installation.
 fn documented(file: &str, base: Option<&str>) -> Objects {
     let values = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     fs::write(values.path(), block("docs/kubernetes.md", file)).unwrap();

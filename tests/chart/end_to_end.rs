@@ -73,7 +73,7 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         .uri(uri)
         .timings(DaemonTimings::SHORT)
         .workload(command.iter().skip(1));
-    // The test sets these flags itself, since mounts and ports differ here. The chart's other flags
+    // The test sets these flags itself, because mounts and ports differ here. The chart's other flags
     // are passed unchanged.
     let places = [
         "--lease-name=",
@@ -183,7 +183,7 @@ fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
             let said = format!("LEASEHOLD_IDENTITY={identity}");
             let mut lines = environment.lines();
             assert!(lines.any(|line| line == said), "{environment}");
-            // Configuration of leasehold itself is not passed on to the workload.
+            // The workload does not get leasehold's own configuration.
             for ours in ["LEASEHOLD_KUBERNETES__", "LEASEHOLD_IDENTITY__"] {
                 assert!(!environment.contains(ours), "{environment}");
             }

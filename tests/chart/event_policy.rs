@@ -71,7 +71,7 @@ async fn patch(events: &Api<Event>, name: &str, patch: Value) -> Result<Event, S
     patched.map_err(|error| error.to_string())
 }
 
-/// The patch with which the daemon reports that an Event happened again.
+/// The patch that the daemon sends for a repeated Event.
 fn again(count: i32) -> Value {
     json!({"series": {"count": count, "lastObservedTime": "2026-01-02T03:05:05.000006Z"}})
 }
@@ -187,8 +187,8 @@ fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
     });
 }
 
-/// A workload that is an operator reports Events of its own objects, mostly of the core group. The account of the pod is the same,
-/// and the right comes from a Role of its own.
+/// A workload that is an operator reports Events about its own objects, mostly in the core group.
+/// It uses the account of the pod, with permissions from a separate Role.
 #[test]
 fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
     run(async {

@@ -83,7 +83,7 @@ pub(crate) fn render_chart(chart: &Path, arguments: &[&str]) -> Result<String, S
     render_by("helm", chart, arguments)
 }
 
-/// The same with `helm` or `helm3`.
+/// Renders with `helm` or `helm3`.
 pub(crate) fn render_by(version: &str, chart: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = tool(version)
         .args(["template", RELEASE])

@@ -76,7 +76,7 @@ fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
         other.one("Pod")["spec"]["nodeSelector"],
         other.pod()["nodeSelector"]
     );
-    // The workload's NetworkPolicy lets it in.
+    // The workload's NetworkPolicy admits the test's pod.
     let from = other.named("NetworkPolicy", "orders")["spec"]["ingress"][0]["from"].clone();
     assert_eq!(from.as_array().unwrap().len(), 2, "{from}");
     let let_in = from[1]["podSelector"]["matchLabels"].as_object().unwrap();

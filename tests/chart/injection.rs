@@ -86,7 +86,8 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
         let of_the_chart = Objects::of("unlabelled", &["leasehold.mongodb.secretName=\"mongodb\""]);
         let mut expected = of_the_chart.sidecar().clone();
         expected["args"][1] = json!(format!("--lease-name={}.orders", installed.namespace));
-        // An injected pod's lease is named after its own namespace, so nothing was rendered for another.
+        // An injected pod's lease is named after the pod's own namespace, so nothing was rendered
+        // for another namespace.
         let arguments = expected["args"].as_array_mut().unwrap();
         arguments.retain(|argument| !argument.as_str().unwrap().contains("rendered-for"));
         assert_eq!(fields_of(sidecar, &expected), expected);
@@ -129,8 +130,8 @@ fn pods_of_every_shape_stay_complete() {
             (containers == 2).then_some(tried)
         })
         .await;
-        // Injected after the pod's own init containers, so that it does not lead while they still
-        // prepare.
+        // The sidecar is after the pod's own init containers, so that a replica never leads during
+        // initialization.
         assert_eq!(pod["spec"]["initContainers"][0]["name"], "prepare");
         assert_eq!(pod["spec"]["initContainers"][1]["name"], "leasehold");
         assert_eq!(pod["spec"]["volumes"][0]["name"], "work");
@@ -214,7 +215,8 @@ fn an_annotation_that_makes_no_lease_name_is_refused_in_words() {
     });
 }
 
-/// Each of these would run without the sidecar that it asks for, or with one that cannot listen.
+/// Each of these pods would run without the requested sidecar, or with a sidecar that cannot
+/// listen.
 #[test]
 fn a_pod_that_would_run_without_its_sidecar_is_refused_in_words() {
     run(async {
@@ -298,7 +300,8 @@ fn pods_of_jobs_and_of_stateful_sets_are_injected_too() {
             })
             .await;
             let sidecar = &pod["spec"]["initContainers"][0];
-            // A native sidecar, whatever the policy of the pod: a Job ends with its own containers.
+            // The sidecar is native regardless of the pod's restart policy, so a Job ends with its
+            // own containers.
             assert_eq!(sidecar["restartPolicy"], "Always", "{kind}");
             for (field, value) in own.as_object().unwrap() {
                 assert_eq!(pod["spec"][field], *value, "{kind}");

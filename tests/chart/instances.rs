@@ -1,5 +1,6 @@
-//! Goal: a dependency that gets another alias does not lead together with its former self, and two releases share no lease by accident.
-//! Method: helm installs and upgrades our chart, and charts that depend on it, on the real API server.
+//! Goal: a dependency that gets another alias does not lead together with its earlier pods, and two
+//! releases share no lease by accident. Method: helm installs and upgrades our chart, and charts
+//! that depend on it, on the real API server.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +19,8 @@ fn umbrella(aliases: &[&str]) -> TempDir {
     around
 }
 
-/// Writes a chart that depends on ours under these aliases, and on another one that `inner.enabled` turns on.
+/// Writes a chart that depends on ours under these aliases, and on another chart that
+/// `inner.enabled` turns on.
 fn depend(directory: &Path, name: &str, aliases: &[&str], inner: Option<&str>) {
     fs::create_dir_all(directory.join("charts")).unwrap();
     symlink(chart(), directory.join("charts/leasehold")).unwrap();
@@ -65,7 +67,7 @@ fn a_dependency_under_another_alias_is_refused_while_the_old_pods_would_go_on() 
             ] {
                 assert_contains(&refused, words);
             }
-            // An instance that is added or removed by itself renames nothing.
+            // Adding or removing a single instance renames nothing.
             helm("upgrade", &["orders", "billing"], &[]).unwrap();
             let refused = helm("upgrade", &["sales", "billing"], &[]).unwrap_err();
             assert_contains(&refused, "an update of the Deployment prod-orders before");
@@ -150,7 +152,7 @@ fn two_releases_share_a_lease_only_if_one_of_them_names_it() {
             let shared = format!("{}.orders-reports", place.namespace);
             let refused = with("install", "orders-reports", &[]).unwrap_err();
             for words in [
-                &format!("the release orders contends for {shared} in leasehold.leases, too"),
+                &format!("the release orders also contends for {shared} in leasehold.leases"),
                 &format!("set leasehold.leaseName to another name, or to {shared} to share it"),
             ] {
                 assert_contains(&refused, words);
@@ -193,7 +195,7 @@ fn a_further_lease_is_shared_only_together_with_the_first_one() {
             let namespace = &place.namespace;
             let first = format!("leasehold.leaseName={namespace}.web");
             let jobs = [&first, "leasehold.extraLeases.jobs.port=9403"];
-            let shared = format!("contends for {namespace}.web-jobs in leasehold.leases, too");
+            let shared = format!("also contends for {namespace}.web-jobs in leasehold.leases");
             with("install", "a", &jobs).unwrap();
             with("install", "b", &jobs).unwrap();
             let refused = with("install", "web-jobs", &[]).unwrap_err();

@@ -1,7 +1,6 @@
-//! Goal: no kustomization makes two releases share a lease or lock silently. It either leaves names alone, or the program refuses
-//! to contend.
-//! Method: kustomize transforms what helm renders, as data, and the program starts with the flags and the environment of the
-//! transformed pod.
+//! Goal: no kustomization makes two releases share a lease or lock silently. Either it does not
+//! change names, or the program refuses to contend. Method: kustomize transforms what helm renders,
+//! as data, and the program starts with the flags and the environment of the transformed pod.
 
 use std::fs;
 use std::path::Path;
@@ -79,7 +78,7 @@ fn container(objects: &Objects) -> &Value {
         .expect("a container that contends")
 }
 
-/// The account that the pods have, and the one that the manifests were rendered for.
+/// The account of the pods, and the account that the manifests were rendered for.
 fn placement(objects: &Objects) -> (String, String) {
     let container = container(objects);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -125,7 +124,7 @@ fn program(objects: &Objects, place: &Path) -> Command {
             None => &variable["value"],
             Some("metadata.namespace") => &object["metadata"]["namespace"],
             Some("spec.serviceAccountName") => &objects.pod()["serviceAccountName"],
-            // The name and the uid, which each pod has of its own.
+            // The name and the uid, which differ between pods.
             Some(_) => &object["metadata"]["name"],
         };
         program.env(variable["name"].as_str().unwrap(), value.as_str().unwrap());
@@ -202,8 +201,8 @@ fn each_overlay_whose_namespace_helm_knows_has_a_lease_of_its_own() {
     }
 }
 
-/// kustomize does not know that one object names the other. The policy that refuses stays in force, so no pod starts without the
-/// sidecar that it asks for.
+/// kustomize does not know that one object names the other. The policy that refuses stays in force,
+/// so no pod starts without its requested sidecar.
 #[test]
 fn a_renamed_injector_refuses_pods_instead_of_leaving_them_alone() {
     let objects = transformed("injector", "namePrefix: a-");

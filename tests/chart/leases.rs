@@ -1,6 +1,6 @@
-//! Goal: one pod can have several leases, each with a sidecar, a port, a status directory, a label and
-//! alerts of its own. Names, ports and directories that collide are refused. The policy covers the labels of all of them.
-//! Method: helm's output, parsed as data; the policy on the real API server.
+//! Goal: one pod can have several leases, each with its own sidecar, port, status directory, label
+//! and alerts. Names, ports and directories that collide are refused. The policy covers the labels
+//! of all of them. Method: helm's output, parsed as data; the policy on the real API server.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -108,7 +108,7 @@ fn scrapes_alerts_and_the_network_policy_know_all_leases() {
         }
     }
     assert_eq!(groups.len(), 3);
-    // Two thirds of what each has left: (18 s - 3 s) and (10 s - 2 s).
+    // Two thirds of the remaining authority of each: (18 s - 3 s) and (10 s - 2 s).
     let nearly = |group: &Value| {
         let mut rules = group["rules"].as_array().unwrap().iter();
         let rule = rules
@@ -163,8 +163,8 @@ fn leases_of_one_pod_with_the_same_port_name_or_directory_are_refused() {
             two leases of one pod have the same statusDirectory
 
         minimal: leasehold.extraLeases={"reports":{"port":9403,"statusDirectory":"/run/leasehold/reports/"}}
-            leasehold.extraLeases.reports.statusDirectory is /run/leasehold/reports, inside of leasehold.statusDirectory
-            set it to a directory outside of that
+            leasehold.extraLeases.reports.statusDirectory is /run/leasehold/reports, in leasehold.statusDirectory
+            set it to another directory
 
         minimal: leasehold.extraLeases={"Reports":{"port":9403}}
             at most 12 lower-case letters

@@ -1,6 +1,6 @@
-//! Goal: a chart that depends on the library may have values of its own, and gets a message that names the value if the library cannot
-//! use one.
-//! Method: the documented chart is rendered with other values, by helm 3 and 4.
+//! Goal: a chart that depends on the library may have its own values, and gets a message that names
+//! the value if the library cannot use one. Method: the documented chart is rendered with other
+//! values, by helm 3 and 4.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -52,7 +52,7 @@ fn values_of_the_chart_itself_are_used_or_refused_by_name() {
             let rendered = render(accepted).unwrap_or_else(|error| panic!("{accepted}: {error}"));
             assert_contains(&rendered, "absent(leasehold_leader");
         }
-        // As with charts/leasehold, a chart without replicas has no leader.
+        // As in charts/leasehold, a release without replicas has no leader.
         let scaled = render(r#"deployment={"replicas":0}"#).unwrap();
         assert!(!scaled.contains("absent(leasehold_leader"), "{scaled}");
         let secrets = render(r#"imagePullSecrets=[{"name":"a"},"b"]"#).unwrap();

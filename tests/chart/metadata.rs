@@ -61,7 +61,7 @@ fn the_annotations_are_of_the_form_that_artifact_hub_reads() {
     }
 }
 
-/// The manifest of the program forbids its publication. As long as it does, there is no place to name.
+/// While the manifest of the program forbids its publication, there is no place to name.
 #[test]
 fn nothing_claims_to_be_published_before_it_is() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();

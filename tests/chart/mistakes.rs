@@ -38,10 +38,10 @@ fn leaseholds_parts_of_the_pod_are_not_the_workloads() {
 
         minimal: workload.ports=[{"name":"leasehold","containerPort":8080}]
             workload.ports: the name leasehold
-            use another one
+            use another value
 
         minimal: workload.ports=[{"name":"a","containerPort":1},{"name":"a","containerPort":2}]
-            workload.ports: the name a is there twice
+            workload.ports: the name a occurs twice
 
         minimal: workload.volumes=[{"name":"leasehold-status","emptyDir":{}}]
             workload.volumes

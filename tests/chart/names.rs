@@ -121,7 +121,7 @@ fn values_under_the_name_of_the_library_are_refused() {
     assert_contains(&complaint, remedy);
 }
 
-/// Two different values can result in one name, of which one pod of both would lead.
+/// Two different values can result in one lease name; then only one pod of both uses would lead.
 #[test]
 fn two_uses_in_one_release_share_no_lease_by_default() {
     let further = |key: &str, more: &str| {
@@ -129,7 +129,7 @@ fn two_uses_in_one_release_share_no_lease_by_default() {
     };
     let complaint = umbrella(&further("billing", "")).unwrap_err();
     for words in [
-        "another use of the chart in this release contends for shop.orders-billing in leasehold.leases, too",
+        "another use of the chart in this release also contends for shop.orders-billing in leasehold.leases",
         "leaseName to another name, or to shop.orders-billing to share it",
     ] {
         assert_contains(&complaint, words);
@@ -164,7 +164,8 @@ fn two_uses_two_releases_and_two_namespaces_share_no_name() {
     assert_eq!(found, ["shop.orders-billing", "shop.orders"], "{found:?}");
     let all: BTreeSet<_> = names(&twice).into_iter().collect();
     assert_eq!(all.len(), names(&twice).len(), "{all:?}");
-    // The record of a use, by which an update finds its objects, has the same name when they are renamed.
+    // An update finds the objects of a use by its record, whose name does not change when they are
+    // renamed.
     let renamed =
         umbrella(&locks.replacen("workload:", "nameOverride: web, workload:", 1)).unwrap();
     let records = |objects: &Objects| {

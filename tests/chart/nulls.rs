@@ -1,7 +1,7 @@
-//! Goal: a value that is null does what its comment says for an empty one, or is refused by its name. Nothing is turned off, and no
-//! field is left empty, silently.
-//! Method: the values of values.yaml are set to null, and helm's output is compared with that for the defaults. The schema names
-//! every value that is missing.
+//! Goal: a null value has the documented effect of an empty value, or is refused with the name of
+//! its key. It never silently disables anything or empties a field. Method: the values of
+//! values.yaml are set to null, and helm's output is compared with that for the defaults. The
+//! schema names every value that is missing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::helm::{Objects, chart, render, render_by, values};
 use crate::release::Place;
 
-/// Maps that belong to the user below this point: fields of Kubernetes, of which null removes a default.
+/// Maps whose contents belong to the user: fields of Kubernetes, where null removes a default.
 const OF_KUBERNETES: [&str; 10] = [
     "dashboard.labels",
     "deployment.podSecurityContext",
@@ -28,8 +28,8 @@ const OF_KUBERNETES: [&str; 10] = [
     "web.resources",
 ];
 
-/// Values whose default is not empty, and that null replaces by nothing: the replicas, which an autoscaler may choose, and maps of
-/// Kubernetes.
+/// Values with a default that null removes: the replicas, which an autoscaler may choose, and maps
+/// of Kubernetes.
 const REPLACED: [&str; 6] = [
     "dashboard.labels.grafana_dashboard",
     "deployment.replicas",
@@ -152,7 +152,7 @@ fn a_value_that_is_null_is_as_if_empty_or_is_refused_by_name() {
         assert!(is_named(path, &complaint), "{path}: {complaint}");
     }
 
-    // A section below another one is gone with it.
+    // A removed section removes the sections below it.
     for depth in 0..4 {
         let sections = defaults.iter().filter(|(path, value)| {
             let own = ["global", "leasehold"].contains(&path.as_str());
@@ -194,7 +194,7 @@ fn a_map_of_kubernetes_may_have_a_null_for_each_field() {
     }
 }
 
-/// An autoscaler sets the field; the chart leaves it alone.
+/// An autoscaler sets the field; the chart does not.
 #[test]
 fn replicas_that_are_null_are_those_of_an_autoscaler() {
     // helm 4 ignores null in the values.yaml of a chart that depends on this one.
@@ -221,7 +221,7 @@ fn replicas_that_are_null_are_those_of_an_autoscaler() {
         let there = deployments.get("orders").await.unwrap();
         assert_eq!(there.spec.unwrap().replicas, Some(5));
 
-        // As documented: who named a number before gets one replica.
+        // As documented, a release that named a number before gets one replica.
         place.chart("install", "named", &[]).unwrap();
         place.chart("upgrade", "named", &null).unwrap();
         let there = deployments.get("named").await.unwrap();

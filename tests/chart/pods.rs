@@ -1,6 +1,6 @@
-//! Goal: what a platform sets for all workloads reaches every object, image and pod of the chart: labels,
-//! registries, pull secrets, fields of the pods, options of the Service and of the scrapes.
-//! Method: helm's output, parsed as data: off, at the defaults, and with other values.
+//! Goal: settings of a platform reach every object, image and pod of the chart: labels, registries,
+//! pull secrets, fields of the pods, options of the Service and of the scrapes. Method: helm's
+//! output, parsed as data: off, at the defaults, and with other values.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ const TEAM: &str = r#"commonLabels={"team":"orders","example.com/cost":"7"}"#;
 #[test]
 fn common_labels_are_on_every_object_and_pod_and_in_no_selector() {
     for installation in INSTALLATIONS {
-        // An object of the user's own has the labels that it has.
+        // The user's own objects keep their labels.
         let objects = Objects::of(
             installation,
             &[TEAM, "extraObjects=[]", "deployment.podLabels={}"],
@@ -71,7 +71,7 @@ fn common_labels_are_on_every_object_and_pod_and_in_no_selector() {
             );
         }
     }
-    // The pod's own label wins.
+    // The pod's own label takes precedence.
     let objects = Objects::of(
         "minimal",
         &[TEAM, r#"deployment.podLabels={"team":"billing"}"#],

@@ -197,7 +197,7 @@ fn with_demote_others_a_leader_takes_the_label_from_others_and_gives_it_to_none(
     });
 }
 
-/// Rights of the token in the namespace, beyond those that every user has.
+/// Rights of the token in the namespace, without the rights that every user has.
 pub(crate) async fn rights(client: Client, namespace: &str) -> Vec<String> {
     let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
     let review = SelfSubjectRulesReview {

@@ -1,5 +1,5 @@
-//! Goal: helm installs and upgrades as documented, with the rights of the user who runs it.
-//! Method: helm on the real API server, as the administrator of the cluster and as that of one
+//! Goal: helm installs and upgrades as documented, with the rights of the user who runs it. Method:
+//! helm on the real API server, as the administrator of the cluster and as the administrator of a
 //! namespace.
 
 use std::fmt::Debug;
@@ -148,7 +148,7 @@ fn an_update_to_another_lease_is_refused_while_the_old_deployment_exists() {
         place.delete::<Deployment>("orders").await;
         place.chart(upgrade, release, &to).unwrap();
         assert_eq!(place.lease().await, "else");
-        // A later upgrade is like any other.
+        // Later upgrades succeed.
         place.chart(upgrade, release, &to).unwrap();
     });
 }
@@ -232,7 +232,7 @@ fn an_update_under_another_name_is_refused_while_the_old_pods_would_go_on() {
     });
 }
 
-/// helm installs and updates with the rights on the kinds of the release, and no other.
+/// helm installs and updates with rights only on the kinds of the release.
 #[test]
 fn an_update_needs_no_right_on_kinds_that_the_release_does_not_have() {
     run(async {
@@ -289,7 +289,8 @@ fn a_stateful_set_is_deleted_without_its_claims_and_an_extra_lease_keeps_its_nam
         let refused = place.helm(&["rollback", "orders", "1"]).unwrap_err();
         assert_contains(&refused, "updates to statefulset spec");
 
-        // Another kind contends for the same lease, but not for another one in the same update.
+        // Another kind may keep the lease, but an update must not change both the kind and the
+        // lease.
         let refused = place.chart("upgrade", "orders", &[]).unwrap_err();
         let remedy = "set deployment.replicas to 0 in an update of the StatefulSet orders before";
         assert_contains(&refused, remedy);
@@ -327,8 +328,8 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
             "--set",
             "workload.kind=Job,mode=supervisor,workload.command={/report}",
         ];
-        // A lock of another name would not exclude the replicas of the Deployment, one of the same
-        // name could not be created.
+        // A lock with another name would not exclude the replicas of the Deployment; a lock with
+        // the same name could not be created.
         for lease in ["orders", "report"] {
             let name = format!("leasehold.leaseName={lease}");
             let refused = upgrade(&[&job[..], &["--set", &name]].concat()).unwrap_err();

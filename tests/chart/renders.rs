@@ -290,8 +290,8 @@ fn every_value_has_a_comment() {
         let text = fs::read_to_string(path).unwrap();
         let lines: Vec<_> = text.lines().collect();
         let mut values = 0;
-        // A map without a comment only groups values. A map with one is passed on as a whole, so
-        // that its comment covers its contents.
+        // A map without a comment only groups values. A map with a comment is one value, and its
+        // comment covers its contents.
         let mut passed_on = None;
         for (index, line) in lines.iter().enumerate() {
             let indent = line.len() - line.trim_start().len();

@@ -8,10 +8,10 @@ use leasehold_testbed::{assert_contains, run};
 
 use crate::release::Place;
 
-/// A change of a release, with the update before it that lets an upgrade make it.
+/// A change of a release, with the preceding update that permits it.
 struct Change {
     values: &'static str,
-    /// Values of that update. The Deployment is deleted instead if there are none.
+    /// Values of the preceding update. Without values, the Deployment is deleted instead.
     before: Option<&'static str>,
     /// True if the API server refuses to go back.
     refused: bool,
@@ -90,7 +90,8 @@ fn a_rollback_past_each_change_is_refused_or_accepted_as_documented() {
     });
 }
 
-/// Else a rollback would return to the first lease of the key while pods of the second one run.
+/// Otherwise a rollback would return to the first lease of the key while pods with the second lease
+/// run.
 #[test]
 fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
     run(async {
@@ -121,7 +122,8 @@ fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
     });
 }
 
-/// The workloads of injected pods belong to others, whose next update would have pods on both databases.
+/// The workloads of injected pods belong to other users, whose next update would cause pods on both
+/// databases.
 #[test]
 fn an_injector_keeps_its_collection_while_pods_may_have_it() {
     run(async {

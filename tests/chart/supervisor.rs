@@ -45,7 +45,7 @@ fn the_container_runs_the_installed_program() {
     assert_eq!(read["mountPath"], place);
     assert_eq!(read["readOnly"], true);
     assert!(named(&pod["volumes"], "leasehold-program").is_object());
-    // The same command line, with a directory of this machine.
+    // This command line, with a directory of this machine.
     let directory = tempfile::tempdir().unwrap();
     let installed = Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .arg(installer["args"][0].as_str().unwrap())
@@ -232,7 +232,7 @@ fn the_termination_grace_exceeds_the_workloads() {
             (rendered, _) => panic!("{settings:?}: {rendered:?}"),
         }
     }
-    // With a native sidecar the default stays, since the kubelet ends the sidecar after the
+    // With a native sidecar the default stays, because the kubelet ends the sidecar after the
     // workload.
     let sidecar = Objects::of("minimal", &[]);
     assert_eq!(sidecar.pod()["terminationGracePeriodSeconds"], 30);

@@ -33,7 +33,7 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
     );
 }
 
-/// The addresses of what leasehold needs; all if they are not named.
+/// The addresses that leasehold needs; all addresses by default.
 #[test]
 fn a_network_policy_names_the_destinations_that_it_is_given() {
     let to = r#"[{"ipBlock":{"cidr":"192.0.2.0/24"}}]"#;
@@ -284,7 +284,7 @@ fn everything_says_which_chart_and_version_made_it() {
         assert_eq!(labels["helm.sh/chart"], format!("leasehold-{version}"));
         assert_eq!(labels["app.kubernetes.io/version"], version);
     }
-    // Not in the pods, because each new version of the chart would then recreate all of them.
+    // The label is not in the pods, because each new version of the chart would then recreate them.
     let everything = Objects::of("everything", &[]);
     let template = &everything.one("Deployment")["spec"]["template"];
     assert!(template["metadata"]["labels"]["helm.sh/chart"].is_null());
@@ -295,7 +295,7 @@ fn a_liveness_probe_gives_a_leader_that_hangs_the_time_to_lose_its_authority() {
     let objects = Objects::of("minimal", &[]);
     let probe = &objects.sidecar()["livenessProbe"];
     let number = |field: &str| probe[field].as_u64().unwrap();
-    // Time from the first failed probe to the one that restarts the container.
+    // Time from the first failed probe to the last, which restarts the container.
     let patience = (number("failureThreshold") - 1) * number("periodSeconds");
     // Twice the default renew_deadline and loss_grace, for a busy machine.
     assert!(patience >= 2 * (18 + 3), "{probe}");

@@ -23,7 +23,7 @@ const OPEN: [&str; 4] = [
     // docs/configuration.md
     "config",
     "leasehold.config",
-    // The comment has both keys.
+    // Its comment names both keys.
     "statefulSet.persistentVolumeClaimRetentionPolicy",
 ];
 
@@ -45,7 +45,7 @@ fn values(chart: &str) -> Value {
 /// Compares a file with what it should be, or writes it if `BLESS` is set.
 fn bless(chart: &str, name: &str, expected: &str) {
     if std::env::var_os("BLESS").is_some() {
-        // By a rename, because other tests read it at the same time.
+        // The file is replaced by a rename, because other tests read it at the same time.
         let mut new = tempfile::NamedTempFile::new_in(file(chart, "")).unwrap();
         new.write_all(expected.as_bytes()).unwrap();
         let readable = fs::Permissions::from_mode(0o644);
@@ -149,7 +149,8 @@ fn the_readme_of_each_chart_has_a_table_of_its_values() {
 
 const REPEATED: &str = "  # All values of charts/leasehold-sidecar; BLESS=1 writes them.\n";
 
-/// A value whose default differs in the application chart, as it stands in the library's and in this one.
+/// A value with another default in the application chart: its text in the library chart, and in the
+/// application chart.
 const DIFFERENT: (&str, &str) = (
     "  # -- If true, a new leader removes the label `leader` from other pods, such as a pod on a lost node. If false, a
   # Service may route to both pods for 40 s or more. Requires permission to list pods.
@@ -162,8 +163,8 @@ const DIFFERENT: (&str, &str) = (
 ",
 );
 
-/// Compares the values that the application chart repeats with those of the library chart, or writes them.
-/// Returns the latter.
+/// Compares the values that the application chart repeats with the values of the library chart, or
+/// writes them. Returns the values of the library chart.
 fn repeat_the_library() -> String {
     let library = read("leasehold-sidecar", "values.yaml");
     // The head is about the library.
@@ -212,7 +213,7 @@ fn resolved<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
     }
 }
 
-/// Compares the keys of a map with those of its schema.
+/// Compares the keys of a map with the keys of its schema.
 fn compare(
     schema: &Value,
     node: &Value,
@@ -259,7 +260,7 @@ fn the_schema_has_exactly_the_keys_of_the_values() {
             "",
             &mut differences,
         );
-        // A chart that depends on this one sets it as the condition of the dependency. Helm 3 sets the last one.
+        // A parent chart sets this key as the condition of the dependency.
         differences.retain(|it| {
             !["enabled", "leasehold.enabled", "leasehold-sidecar"]
                 .iter()

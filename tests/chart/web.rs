@@ -1,5 +1,5 @@
-//! Goal: the page is deployed only if that is asked for, with a user and a token of its own, and
-//! nothing that is about the workload's pods is about the page's.
+//! Goal: the page is deployed only on request, with its own database user and token, and objects
+//! for the workload's pods do not apply to the page's pod.
 
 use std::fs;
 

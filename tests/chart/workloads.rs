@@ -88,7 +88,7 @@ fn the_pods_of_each_kind_have_the_same_sidecar() {
             objects.template()["metadata"],
             deployment.template()["metadata"]
         );
-        // Rights and policies are those of the account that the pods run under.
+        // Rights and policies apply to the account of the pods.
         for kind in ["ServiceAccount", "Role", "ValidatingAdmissionPolicy"] {
             assert_eq!(objects.one(kind), deployment.one(kind), "{kind}");
         }
@@ -112,7 +112,7 @@ fn a_job_follows_its_values() {
     }
     assert_eq!(job["podFailurePolicy"]["rules"][0]["action"], "FailJob");
     assert_eq!(objects.pod()["restartPolicy"], "Never");
-    // A budget and a spread are for replicas.
+    // A budget and a topology spread are only for replicas.
     assert!(objects.find("PodDisruptionBudget").is_none());
     assert!(objects.pod()["topologySpreadConstraints"].is_null());
     // A native sidecar ends with the workload, so the Job completes.
@@ -150,7 +150,7 @@ fn a_cron_job_follows_its_values() {
         assert_eq!(cron[field], value, "{field}");
     }
     assert_eq!(objects.pod()["restartPolicy"], "OnFailure");
-    // The job's stop_grace, and what the release takes.
+    // The job's stop_grace, and the time of the release.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
     let plain = [r#"workload.kind="CronJob""#, r#"cronJob.schedule="@daily""#];
     let plain = Objects::of("minimal", &plain);
@@ -297,7 +297,7 @@ fn of_two_runs_at_the_same_time_one_is_skipped_and_both_succeed() {
         let (ran, gate) = (place.path().join("ran"), place.path().join("gate"));
         let fifo = Command::new("mkfifo").arg(&gate).status().unwrap();
         assert!(fifo.success());
-        // The first one holds the lock until the test opens the other end.
+        // The first job holds the lock until the test opens the other end.
         let first = format!("touch {} && read -r _ < {}", ran.display(), gate.display());
         let mut first = lock(&uri, "shop.nightly", &first).spawn().unwrap();
         found("the first one runs", async || ran.exists().then_some(())).await;
@@ -397,8 +397,8 @@ fn labelled(key: &str, value: &str) -> Value {
     json!({"metadata": {"labels": {key: value}}})
 }
 
-/// Without what is not on this API server (a runtime class, a port of all namespaces, a kind of another operator, and the claims that
-/// the controller of StatefulSets makes).
+/// Omits parts that this API server lacks: a runtime class, a port of all namespaces, a kind of
+/// another operator, and the claims that the StatefulSet controller creates.
 const PLAIN: [&str; 6] = [
     "service.nodePort=0",
     "statefulSet.volumeClaimTemplates=[]",

@@ -1,6 +1,6 @@
 {{/*
-Refuses what the schema cannot, or only without a remedy: keys that the chart sets from values of its own, durations
-without a unit, and durations that the daemon would refuse. A pod that cannot start would be the next one to say so.
+Refuses values that the schema cannot refuse, or cannot refuse with a remedy: keys that the chart sets from its own values, durations without a
+unit, and durations that the daemon would refuse. Without these checks, the pod could not start.
 */}}
 {{- define "leasehold.check" -}}
 {{- include "leasehold.checkCondition" (dict "enabled" .Values.leasehold.enabled "key" "leasehold.enabled") -}}
@@ -19,7 +19,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- $settings := include "leasehold.settings" . | fromJson -}}
 {{- range list "mongodb.database" "mongodb.collection" -}}
 {{- if contains "$(" (get $settings .) -}}
-{{- fail (printf "leasehold: %s.%s is %s, which Kubernetes replaces by a variable: write the name itself, so that an update to another one is noticed" $at . (get $settings .)) -}}
+{{- fail (printf "leasehold: %s.%s is %s, which Kubernetes replaces by a variable: write the name itself, so that the chart notices an update to another name" $at . (get $settings .)) -}}
 {{- end -}}
 {{- end -}}
 {{- $identity := get $settings "identity.name" | default "$(POD_NAME)" -}}
@@ -32,7 +32,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- fail (printf "leasehold: leasehold.kubernetes.labelPrefix is %s, not a domain such as leasehold.dev: lower-case letters, digits, - and ." ($prefix | quote)) -}}
 {{- end -}}
 {{- if regexMatch `(^|\.)(kubernetes|k8s)\.io$` $prefix -}}
-{{- fail (printf "leasehold: leasehold.kubernetes.labelPrefix is %s: Kubernetes keeps kubernetes.io, k8s.io and what is below them to itself; set a domain of your own, or leasehold.dev" $prefix) -}}
+{{- fail (printf "leasehold: leasehold.kubernetes.labelPrefix is %s: Kubernetes reserves kubernetes.io, k8s.io and their subdomains; set another domain, such as leasehold.dev" $prefix) -}}
 {{- end -}}
 {{- include "leasehold.checkResources" (dict "resources" .Values.leasehold.resources "key" "leasehold.resources") -}}
 {{- $t := include "leasehold.timings" . | fromJson -}}
@@ -46,7 +46,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- end -}}
 {{- end -}}
 
-{{/* The keys that the chart sets itself, each with the remedy for a configuration that has it, as JSON. */}}
+{{/* The keys that the chart sets, each with the remedy for a configuration with this key, as JSON. */}}
 {{- define "leasehold.setElsewhere" -}}
 {{- $own := .Values.leasehold.at | default "leasehold" -}}
 {{- dict
@@ -71,7 +71,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- end -}}
 
 {{/*
-Refuses `env`, the value of `key`, with a key of the configuration. The checks of a release and of its updates would not see it, and a
+Refuses `env`, the value of `key`, with a key of the configuration. The checks of a release and of its updates do not see this variable, and a
 flag of the chart would replace it silently.
 */}}
 {{- define "leasehold.checkEnv" -}}
@@ -88,8 +88,8 @@ flag of the chart would replace it silently.
 {{- end -}}
 
 {{/*
-The configured values, by the full names of the keys, as JSON. A section may have sections of its own. The database and the collection
-are always there: as flags they take precedence over variables, which also come from Secrets and ConfigMaps that no template sees.
+The configured values, by the full names of the keys, as JSON. A section may contain sections. The database and the collection are always set: as
+flags they take precedence over variables. Variables may come from Secrets and ConfigMaps, which a template does not see.
 */}}
 {{- define "leasehold.settings" -}}
 {{- $settings := dict -}}
@@ -111,8 +111,8 @@ are always there: as flags they take precedence over variables, which also come 
 {{- end -}}
 
 {{/*
-The settings as flags. A command is a list of words, which JSON keeps apart whatever is in them. The variable with the name of the pod is called
-`podName` in this container.
+The settings as flags. A command is a list of words, in JSON, so that a word may contain spaces and quotes. The variable with the name of the pod
+is called `podName` in this container.
 */}}
 {{- define "leasehold.settingFlags" -}}
 {{- range $key, $value := include "leasehold.settings" .root | fromJson }}

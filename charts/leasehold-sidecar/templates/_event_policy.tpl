@@ -1,9 +1,10 @@
 {{/*
-`create` and `patch` on Events could report on any object of the namespace in anybody's name, and put labels and
-finalizers on the Events of others. The policy leaves of it Events on the pod that the token is bound to. It judges requests to events.k8s.io only (`Exact`), since the Role has rights there only. A workload with the same account may have its own right to write Events of the core group.
+`create` and `patch` on Events allow Events on any object of the namespace under any reporter, and labels and finalizers on the Events of others.
+The policy restricts this to Events on the pod that the token is bound to. The policy applies to requests to events.k8s.io only (`Exact`),
+because the Role has rights for that group only. A workload with the same account may have a separate right to write Events of the core group.
 
-`namespace` is a reserved word of CEL: the type checker of older servers knows no field of an object by that name, so it is
-taken from a value without a type, and from the request.
+`namespace` is a reserved word of CEL: the type checker of older servers does not know a field of an object by that name. The policy therefore
+takes the namespace from a value without a type, and from the request.
 */}}
 {{- define "leasehold.eventPolicy" -}}
 apiVersion: admissionregistration.k8s.io/v1

@@ -1,5 +1,5 @@
 {{/*
-Further leases of one pod: each has a sidecar, a port, a status directory and a label of its own.
+Further leases of one pod: each has a separate sidecar, port, status directory and label.
 */}}
 
 {{/* The parts of the root that templates need, as JSON, with the values of the lease `name` instead of the first lease's. */}}
@@ -22,13 +22,13 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 {{- dict "Values" $all "Chart" $chart "Release" $release | toJson -}}
 {{- end -}}
 
-{{/* Refuses leases of one pod that would share what each needs for itself. */}}
+{{/* Refuses leases of one pod that share a port, a directory or a label. */}}
 {{- define "leasehold.checkLeases" -}}
 {{- $leases := list (dict "at" "leasehold" "lease" (include "leasehold.lease" .) "port" (toString .Values.leasehold.http.port) "directory" (trimSuffix "/" .Values.leasehold.statusDirectory)) -}}
 {{- range $name, $_ := .Values.leasehold.extraLeases -}}
 {{- $at := printf "leasehold.extraLeases.%s" $name -}}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?$" $name) -}}
-{{- fail (printf "leasehold: %s: its key is at most 12 lower-case letters, digits and -, since it is a part of the names of a port and a volume; set %s.leaseName for another name of the lease" $at $at) -}}
+{{- fail (printf "leasehold: %s: its key is at most 12 lower-case letters, digits and -, because it is a part of the names of a port and a volume; set %s.leaseName for another name of the lease" $at $at) -}}
 {{- end -}}
 {{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson -}}
 {{- $leases = append $leases (dict "at" $at "lease" (include "leasehold.lease" $root) "port" (toString $root.Values.leasehold.http.port) "directory" (trimSuffix "/" $root.Values.leasehold.statusDirectory)) -}}
@@ -36,7 +36,7 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 {{- range $outer := $leases -}}
 {{- range $inner := $leases -}}
 {{- if hasPrefix (printf "%s/" $outer.directory) $inner.directory -}}
-{{- fail (printf "leasehold: %s.statusDirectory is %s, inside of %s.statusDirectory (%s), which is mounted read-only: set it to a directory outside of that" $inner.at $inner.directory $outer.at $outer.directory) -}}
+{{- fail (printf "leasehold: %s.statusDirectory is %s, in %s.statusDirectory (%s), which is mounted read-only: set it to another directory" $inner.at $inner.directory $outer.at $outer.directory) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -46,14 +46,14 @@ Further leases of one pod: each has a sidecar, a port, a status directory and a 
 {{- range $lease := $leases -}}
 {{- $value := get $lease $field -}}
 {{- if hasKey $seen $value -}}
-{{- fail (printf "leasehold: two leases of one pod have the same %s, %s: set %s.%s to another one" $key $value $lease.at $key) -}}
+{{- fail (printf "leasehold: two leases of one pod have the same %s, %s: set %s.%s to another value" $key $value $lease.at $key) -}}
 {{- end -}}
 {{- $_ := set $seen $value true -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Refuses further leases where there can be one. */}}
+{{/* Refuses further leases where a pod can have only one. */}}
 {{- define "leasehold.noExtraLeases" -}}
 {{- with .root.Values.leasehold.extraLeases -}}
 {{- fail (printf "leasehold: leave out leasehold.extraLeases (%s): %s" (keys . | sortAlpha | join ", ") $.what) -}}

@@ -1,17 +1,17 @@
 {{/*
-Mistakes that the API server would refuse after it has made a part of the release, and that a schema cannot see.
+Mistakes that a schema cannot find, and that the API server would refuse after it has created a part of the release.
 */}}
 
 {{/*
-Refuses a list in which two items have one name: `items` as they are rendered, the `field` that names them, and the values
-that they can come from, in `keys`.
+Refuses a list with two items of one name. `items` are the rendered items, `field` is their field with the name, and `keys` are the values that
+they can come from.
 */}}
 {{- define "leasehold.checkUnique" -}}
 {{- $seen := dict -}}
 {{- range .items -}}
 {{- $name := get . $.field | toString | trimSuffix "/" -}}
 {{- if and $name (hasKey $seen $name) -}}
-{{- fail (printf "leasehold: %s: the %s %s is there twice, or is one of leasehold's own: use another one" $.keys $.field $name) -}}
+{{- fail (printf "leasehold: %s: the %s %s occurs twice or is reserved by leasehold: use another value" $.keys $.field $name) -}}
 {{- end -}}
 {{- $_ := set $seen $name true -}}
 {{- end -}}
@@ -40,7 +40,10 @@ that they can come from, in `keys`.
 {{- mulf (trimSuffix $unit $text | float64) (get $units $unit | default 1.0) -}}
 {{- end -}}
 
-{{/* Refuses a chart that is turned off by the value called `key`, which no condition of a dependency names: the chart is rendered. */}}
+{{/*
+Refuses a chart that the value called `key` turns off, because the condition of the dependency does not name this value, and the chart is
+rendered.
+*/}}
 {{- define "leasehold.checkCondition" -}}
 {{- if eq (toString .enabled) "false" -}}
 {{- fail (printf "leasehold: %s is false, and has no effect: set it as the condition of the dependency in Chart.yaml, or leave it out" .key) -}}
@@ -48,7 +51,7 @@ that they can come from, in `keys`.
 {{- end -}}
 
 {{/*
-Refuses the `value` of `key`, unless it is of this `kind` or null. The schema does not see the values that belong to a chart which depends
+Refuses the `value` of `key` unless it is null or has this `kind`. The schema of the library does not apply to the values of a chart that depends
 on the library.
 */}}
 {{- define "leasehold.checkValue" -}}

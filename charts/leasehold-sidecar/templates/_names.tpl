@@ -1,4 +1,4 @@
-{{/* The name of the lease. Everything needs it, so a forgotten alias and missing defaults show here. */}}
+{{/* The name of the lease. All templates need it, so the check for a missing alias and for missing defaults is here. */}}
 {{- define "leasehold.lease" -}}
 {{- if not (hasKey .Values "leasehold") -}}
 {{- fail "leasehold-sidecar: declare the dependency with `alias: leasehold`" -}}
@@ -18,7 +18,7 @@
 {{- end -}}
 
 {{/*
-The labels of pods for the selector of their Deployment or StatefulSet. Kubernetes does not let a selector change, so it refuses an update to
+The labels of pods for the selector of their Deployment or StatefulSet. Kubernetes refuses each change of a selector, and therefore an update to
 another lease or collection, during which replicas of both would lead.
 */}}
 {{- define "leasehold.contends" -}}
@@ -36,8 +36,8 @@ contends.leasehold.dev/in: {{ $collection | quote }}
 {{- end -}}
 
 {{/*
-The name of what a release makes of this chart: the release's. A chart that is part of another may be there more than once,
-so its own name (or its alias) is added. It is not cut: two names could become one, and with them two leases.
+The name of the objects that a release creates from this chart: the name of the release. A chart in another chart may be used more than once, so
+its own name (or its alias) is added. The name is not shortened, because two names could become one, and with them two leases.
 */}}
 {{- define "leasehold.fullname" -}}
 {{- range list "nameOverride" "fullnameOverride" -}}
@@ -52,12 +52,12 @@ so its own name (or its alias) is added. It is not cut: two names could become o
 {{- $name -}}
 {{- end -}}
 
-{{/* The name of what belongs to the sidecar in the namespace. */}}
+{{/* The name of the sidecar's objects in the namespace. */}}
 {{- define "leasehold.name" -}}
 {{- printf "%s-leasehold" (include "leasehold.fullname" .) -}}
 {{- end -}}
 
-{{/* The name of what belongs to it in the cluster. */}}
+{{/* The name of the sidecar's objects of the cluster. */}}
 {{- define "leasehold.clusterName" -}}
 {{- printf "%s.%s.leasehold" (include "leasehold.fullname" .) .Release.Namespace -}}
 {{- end -}}
@@ -70,7 +70,7 @@ so its own name (or its alias) is added. It is not cut: two names could become o
 {{- end -}}
 {{- end -}}
 
-{{/* The namespace and the account of the pods. Both change if a kustomization moves or renames the objects; this text does not. */}}
+{{/* The namespace and the account of the pods. A kustomization that moves or renames the objects changes both, but not this text. */}}
 {{- define "leasehold.renderedFor" -}}
 {{- printf "%s/%s" .Release.Namespace (include "leasehold.serviceAccountName" .) -}}
 {{- end -}}
@@ -80,7 +80,7 @@ so its own name (or its alias) is added. It is not cut: two names could become o
 {{- end -}}
 
 {{/*
-The labels of an object, with `more` of them from the value called `key`, which win over `commonLabels`.
+The labels of an object. The labels `more`, from the value called `key`, replace those in `commonLabels`.
 */}}
 {{- define "leasehold.labelsWith" -}}
 {{- $own := include "leasehold.ownLabels" .root -}}
@@ -131,7 +131,7 @@ app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
 {{- end -}}
 
 {{/*
-The name of an image. A tag that YAML took for a number may be another one by now: 010 is 8, 1.10 is 1.1.
+The name of an image. YAML changes a tag that it reads as a number: 010 becomes 8, and 1.10 becomes 1.1.
 */}}
 {{- define "leasehold.imageName" -}}
 {{- if regexMatch "[:@]" (splitList "/" .image.repository | last) -}}
@@ -165,7 +165,7 @@ The name of an image. A tag that YAML took for a number may be another one by no
 {{- .Values.global | default dict | toJson -}}
 {{- end -}}
 
-{{/* The names of the Secrets that images are pulled with, as a JSON list. An item is a name, or an object with one. */}}
+{{/* The names of the Secrets for image pulls, as a JSON list. An item is a name, or an object with a name. */}}
 {{- define "leasehold.pullSecretNames" -}}
 {{- $global := (include "leasehold.global" . | fromJson).imagePullSecrets -}}
 {{- $names := list -}}
@@ -190,7 +190,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* "true" where pods are labelled; else nothing. Without a policy the right would reach too far. */}}
+{{/* "true" where pods are labelled; else nothing. Without a policy, the right would apply to other pods too. */}}
 {{- define "leasehold.labelled" -}}
 {{- $values := .Values.leasehold -}}
 {{- if and $values.kubernetes.enabled (or $values.policy.create $values.policy.existing $values.kubernetes.allowUnrestrictedStatusPatch) -}}

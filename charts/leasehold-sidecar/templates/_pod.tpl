@@ -1,4 +1,4 @@
-{{/* Fields of the pod's spec. The pod's own token would reach the workload too; service links are noise. */}}
+{{/* Fields of the pod's spec. The pod's own token would also be mounted into the workload. Service links are not needed. */}}
 {{- define "leasehold.pod" -}}
 serviceAccountName: {{ include "leasehold.serviceAccountName" . | quote }}
 automountServiceAccountToken: false
@@ -6,8 +6,8 @@ enableServiceLinks: false
 {{- end -}}
 
 {{/*
-The sidecar, an item of `initContainers`: native, so it starts before the workload and ends after it. With `extraLeases`, one
-for each lease.
+The sidecar, an item of `initContainers`: a native sidecar, which starts before the workload and ends after it. With `extraLeases`, one for each
+lease.
 */}}
 {{- define "leasehold.sidecar" -}}
 {{- $labelled := include "leasehold.labelled" . -}}
@@ -49,7 +49,7 @@ for each lease.
     {{- $mounts | nindent 4 }}
 {{- end -}}
 
-{{/* Items of its `env`. */}}
+{{/* Items of the sidecar's `env`. */}}
 {{- define "leasehold.sidecarEnv" -}}
 {{- range list "name" "namespace" "uid" }}
 - name: POD_{{ upper . }}
@@ -66,7 +66,7 @@ for each lease.
 {{- end }}
 {{- end -}}
 
-{{/* Items of the `args` of `leasehold run`, for a status directory, and a workload that ends first or not. */}}
+{{/* Items of the `args` of `leasehold run`, for a status directory, and for a workload that ends before the sidecar or not. */}}
 {{- define "leasehold.flags" -}}
 {{- $values := .root.Values.leasehold -}}
 - --lease-name={{ .lease }}
@@ -84,7 +84,7 @@ for each lease.
 {{- else }}
 - --kubernetes-enabled=off
 {{- end }}
-{{- /* An injected pod is of any namespace and account, and its lease is named after its own namespace. */}}
+{{- /* An injected pod may have any namespace and account, and its lease is named after its namespace. */}}
 {{- if not .injected }}
 - --kubernetes-rendered-for={{ include "leasehold.renderedFor" .root }}
 {{- end }}
@@ -112,7 +112,7 @@ for each lease.
 {{- ternary (printf "%s-%s" .part .name) .part (ne .name "") -}}
 {{- end -}}
 
-{{/* Its probes. The port is a number: names of a native sidecar's ports are not resolved everywhere before 1.32. */}}
+{{/* The sidecar's probes. The port is a number, because Kubernetes before 1.32 does not resolve the port names of a native sidecar everywhere. */}}
 {{- define "leasehold.probes" -}}
 {{- $values := .Values.leasehold -}}
 startupProbe:
@@ -138,7 +138,7 @@ readinessProbe:
   {{- end }}
 {{- end -}}
 
-{{/* Items of its `volumeMounts`, with a status directory and a place for the token. */}}
+{{/* Items of the sidecar's `volumeMounts`, for a status directory and a directory of the token. */}}
 {{- define "leasehold.mounts" -}}
 - name: {{ include "leasehold.partName" (dict "part" "leasehold-status" "name" .name) }}
   mountPath: {{ .directory }}

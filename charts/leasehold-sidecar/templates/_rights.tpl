@@ -59,8 +59,8 @@ subjects:
 {{- end -}}
 
 {{/*
-`patch pods/status` alone could set the address, the readiness and the annotations of every pod in the
-namespace. The policy leaves of it one label of the pod that the token is bound to.
+`patch pods/status` alone allows changes of the address, the readiness and the annotations of every pod in the namespace. The policy restricts
+this to one label of the pod that the token is bound to.
 */}}
 {{- define "leasehold.policy" -}}
 {{- if and .Values.leasehold.policy.create .Values.leasehold.kubernetes.enabled -}}
@@ -106,7 +106,7 @@ spec:
     - expression: >-
         variables.own || (variables.labelsBefore[?variables.label] == optional.of('leader') &&
         variables.labels[?variables.label] == optional.of('follower'))
-      message: of other pods a sidecar changes nothing but a label from leader to follower
+      message: a sidecar changes only a label from leader to follower on other pods
     {{- else }}
     - expression: variables.own
       message: a sidecar changes only the pod that its token is bound to
@@ -143,7 +143,10 @@ spec:
 {{- end -}}
 {{- end -}}
 
-{{/* The validations of labels, where a pod has several leases. Its sidecars share one token, so each may set the labels of all. */}}
+{{/*
+The validations of labels where a pod has several leases. The sidecars of the pod share one token, so each sidecar may set the labels of all
+leases.
+*/}}
 {{- define "leasehold.severalLabels" -}}
 {{- $labels := include "leasehold.allLabels" . | fromJsonArray | join ", " -}}
 {{- if .Values.leasehold.kubernetes.demoteOthers }}
@@ -152,7 +155,7 @@ spec:
     variables.labels[?key] == optional.of('follower')) &&
     variables.ours.all(key, variables.labels[?key] == variables.labelsBefore[?key] ||
     (variables.labelsBefore[?key] == optional.of('leader') && variables.labels[?key] == optional.of('follower'))))
-  message: of other pods a sidecar changes nothing but a label from leader to follower
+  message: a sidecar changes only a label from leader to follower on other pods
 {{- else }}
 - expression: variables.own
   message: a sidecar changes only the pod that its token is bound to
@@ -167,12 +170,12 @@ spec:
   message: {{ printf "a sidecar changes no label but %s; %s" $labels (include "leasehold.ownAccount" .) | quote }}
 {{- end -}}
 
-{{/* The part of a message for the sidecar of another release with the same account, which this policy restricts too. */}}
+{{/* The part of a message for the sidecar of another release with the same account. This policy also restricts that sidecar. */}}
 {{- define "leasehold.ownAccount" -}}
 {{- printf "the account %s belongs to the release %s: give another release an account of its own (leasehold.serviceAccount)" (include "leasehold.serviceAccountName" .) (include "leasehold.fullname" .) -}}
 {{- end -}}
 
-{{/* The item of `matchConditions` that exempts all users but the sidecars. */}}
+{{/* The item of `matchConditions` that exempts all users except the sidecars. */}}
 {{- define "leasehold.aSidecarAsks" -}}
 - name: a-sidecar-asks
   expression: >-

@@ -1,7 +1,7 @@
-{{/* A PrometheusRule on the leases. Where they mark an alert's limit, the values under `rules` say why. */}}
+{{/* A PrometheusRule on the leases. The comments of the values under `rules` explain the limits of the alerts. */}}
 {{- define "leasehold.rules" -}}
 {{- $lease := include "leasehold.lease" . -}}
-{{- /* A release of charts/leasehold that is scaled to zero has no leader. In another chart the value may be anything. */}}
+{{- /* A release of charts/leasehold that is scaled to zero has no leader. In another chart, the value may have any meaning. */}}
 {{- $deployment := ternary .Values.deployment dict (kindIs "map" .Values.deployment) -}}
 {{- $scaled := ne (toString (get $deployment "replicas")) "0" -}}
 apiVersion: monitoring.coreos.com/v1
@@ -26,8 +26,8 @@ spec:
 {{- end -}}
 
 {{/*
-The alerts on the series that `match`. `lease` is the name of the lease in texts. It is `known` when the rules are made, or else a
-label of the series. It is `scaled` where replicas should run: then an alert notices that none is scraped.
+The alerts on the series that `match`. `lease` is the name of the lease in texts. `known` means that the name is known when the rules are
+rendered; otherwise it is a label of the series. `scaled` means that replicas should run, so an alert notices that none is scraped.
 */}}
 {{- define "leasehold.alerts" -}}
 {{- $rules := .root.Values.leasehold.rules -}}
@@ -37,9 +37,11 @@ label of the series. It is `scaled` where replicas should run: then an alert not
 {{- $pod := "{{ or $labels.pod $labels.instance }}" -}}
 {{- $apart := $rules.aggregationLabels | default list -}}
 {{- $group := prepend $apart "lease" | uniq | join ", " -}}
-{{- /* A replica that is scraped by two jobs counts once. */}}
+{{- /* A replica counts once even if two jobs scrape it. */}}
 {{- $replica := concat (list "lease") $apart (list "pod" "instance") | uniq | join ", " -}}
-{{- /* The leader may be in another cluster, whose series are elsewhere; the candidates here know it. A paused lease has no leader. */}}
+{{- /*
+The leader may be in another cluster, whose series are in another Prometheus. The candidates here know the leader. A paused lease has no leader.
+*/}}
 {{- $noLeader := printf "max by (%[2]s) (leasehold_leader{%[1]s}) == 0 unless on (%[2]s) leasehold_holder_info{%[1]s} unless on (%[2]s) leasehold_paused{%[1]s} == 1" $match $group -}}
 {{- if .scaled -}}
 {{- $namespace := .root.Release.Namespace -}}
@@ -48,9 +50,9 @@ label of the series. It is `scaled` where replicas should run: then an alert not
 {{- $noLeader = printf "%s or label_replace(absent(leasehold_leader{%s}), \"namespace\", %q, \"\", \"\")" $noLeader $here $namespace -}}
 {{- end -}}
 {{- /*
-Two jobs may scrape one pod under two values of `instance`, so a pod counts once for each start of its process. Pods of two clusters may
-have one name, but hardly start within one second. All others count by `instance`: hosts, because a copy of a virtual machine shares its
-other values, and pods whose start no job scrapes.
+Two jobs may scrape one pod under two values of `instance`, so a pod counts once for each start of its process. Pods of two clusters may have one
+name, but rarely start within one second. Hosts count by `instance`, because a copy of a virtual machine has the other values of the original. A
+pod whose start is not scraped counts by `instance` too.
 */}}
 {{- $started := printf "(leasehold_leader{%s,pod!=\"\"} == 1) * ignoring (lease) group_left () process_start_time_seconds" $match -}}
 {{- $pods := printf "count_values by (%s) (\"started\", %s)" (concat (list "lease") $apart (list "pod") | uniq | join ", ") $started -}}
@@ -62,7 +64,7 @@ other values, and pods whose start no job scrapes.
   (dict "name" "LeaseholdMoreThanOneLeader"
     "expr" (printf "count by (%s) (%s or %s) > 1" $group $pods $others)
     "summary" (printf "{{ $value }} replicas lead %s" $lease)
-    "description" "Most likely they contend on different stores (compare leasehold_store_info), or a clock was stopped. Stop all but one.")
+    "description" "The likely cause is different stores (compare leasehold_store_info) or a stopped clock. Stop all replicas except one.")
   (dict "name" "LeaseholdStoresDiffer"
     "expr" (printf "count by (%[2]s) (count by (%[2]s, set, database, collection) (leasehold_store_info{%[1]s})) > 1" $match $group)
     "summary" (printf "Replicas of %s contend on different stores" $lease)
@@ -70,7 +72,7 @@ other values, and pods whose start no job scrapes.
   (dict "name" "LeaseholdLeadershipFlaps"
     "expr" (printf "sum by (%s) (max by (%s, reason) (increase(leasehold_transitions_total{%s,to=\"leader\"}[15m]))) > %v" $group $replica $match $rules.acquisitionsMax)
     "summary" (printf "The leadership of %s changed {{ $value | humanize }} times in 15 minutes" $lease)
-    "description" "The label reason of leasehold_transitions_total says why it was lost.")
+    "description" "The label reason of leasehold_transitions_total shows the reason of each loss.")
   (dict "name" "LeaseholdRenewalsFail"
     "expr" (printf "max by (%s) (sum without (outcome) (increase(leasehold_store_operations_total{%s,operation=\"renew\",outcome=~\"failed|unknown\"}[5m]))) > %v" $replica $match $rules.renewFailuresMax)
     "summary" (printf "%s cannot renew %s" $pod $lease)
@@ -78,13 +80,13 @@ other values, and pods whose start no job scrapes.
   (dict "name" "LeaseholdAuthorityNearlyGone"
     "expr" (printf "min_over_time(min by (%s) (leasehold_authority_seconds{%s} and leasehold_leader{%s} == 1)[1m:5s]) < %s" $replica $match $match (include "leasehold.authorityLeft" .root))
     "summary" (printf "%s is or was about to lose %s" $pod $lease)
-    "description" "{{ $value | humanizeDuration }} of authority were left within the last minute: renewals do not get through.")
+    "description" "{{ $value | humanizeDuration }} of authority were left within the last minute: MongoDB does not acknowledge renewals.")
   (dict "name" "LeaseholdSurfaceFails"
     "expr" (printf "max by (%s, surface) (increase(leasehold_publish_failures_total{%s,surface=~\"file|http\"}[5m])) > %v" $replica $match (int $rules.surfaceFailuresMax))
     "summary" (printf "%s cannot show the status of %s on {{ $labels.surface }}" $pod $lease)
-    "description" "Readers of that surface may see an old status; its deadline still holds.")
+    "description" "Readers of that surface may see an old status. The deadline in that status still applies.")
 -}}
-{{- /* Labels have an alert of their own, and carry no deadline. A lost Event misleads no reader. */}}
+{{- /* Labels have a separate alert and no deadline. A lost Event does not show a wrong leader. */}}
 {{- if .labelled -}}
 {{- $alerts = append $alerts (dict "name" "LeaseholdLabelOutOfSync"
     "expr" (printf "min by (%s) (leasehold_label_in_sync{%s}) == 0" $replica $match)
@@ -93,7 +95,7 @@ other values, and pods whose start no job scrapes.
 {{- end -}}
 {{- range list "severity" "lease" -}}
 {{- if hasKey ($rules.alertLabels | default dict) . -}}
-{{- fail (printf "leasehold: leave out leasehold.rules.alertLabels.%s: the alerts have it%s" . (ternary "; set leasehold.rules.alerts.<alert>.severity" "" (eq . "severity"))) -}}
+{{- fail (printf "leasehold: leave out leasehold.rules.alertLabels.%s: the alerts set it%s" . (ternary "; set leasehold.rules.alerts.<alert>.severity" "" (eq . "severity"))) -}}
 {{- end -}}
 {{- end -}}
 {{- $on := false -}}
@@ -129,8 +131,8 @@ other values, and pods whose start no job scrapes.
 {{- end -}}
 
 {{/*
-Seconds of authority that are too few. At rest, renew_deadline less renew_interval is left right before a renewal: an
-alert at that or above would never end.
+The seconds of authority below which the alert fires. At rest, renew_deadline − renew_interval is left right before a renewal, so an alert at
+that value or above would never end.
 */}}
 {{- define "leasehold.authorityLeft" -}}
 {{- $timings := include "leasehold.timings" . | fromJson -}}

@@ -1,6 +1,6 @@
 {{/*
-Supervisor mode: leasehold runs the workload itself, in the workload's container and image. An init container brings the
-program there.
+Supervisor mode: leasehold runs the workload itself, in the workload's container and image. An init container copies the program into that
+container.
 */}}
 
 {{/* An item of `initContainers`: leasehold's image copies its program into the volume. */}}
@@ -24,11 +24,11 @@ program there.
 - /opt/leasehold/leasehold
 {{- end -}}
 
-{{/* Items of its `args`, before the workload's own command and arguments. */}}
+{{/* Items of the workload's `args`, before its own command and arguments. */}}
 {{- define "leasehold.supervisorArgs" -}}
 {{- include "leasehold.check" . -}}
 {{- if hasKey (include "leasehold.settings" . | fromJson) "lease.handoff_delay" -}}
-{{- fail "leasehold: leave out leasehold.config.lease.handoff_delay: the end of the workload that leasehold runs is awaited" -}}
+{{- fail "leasehold: leave out leasehold.config.lease.handoff_delay: leasehold waits for the end of the workload that it runs" -}}
 {{- end -}}
 {{- include "leasehold.noExtraLeases" (dict "root" . "what" "mode supervisor runs the workload while it holds one lease; set mode to sidecar") -}}
 {{- $labelled := include "leasehold.labelled" . -}}
@@ -41,7 +41,7 @@ program there.
 {{- end -}}
 
 {{/*
-Items of its `env`. leasehold keeps these names to itself, so the workload's own POD_NAME, if any, is left unchanged.
+Items of its `env`. leasehold does not pass these variables on, so the workload's own POD_NAME stays unchanged.
 */}}
 {{- define "leasehold.supervisorEnv" -}}
 - name: LEASEHOLD_IDENTITY__NAME
@@ -64,8 +64,8 @@ Items of its `env`. leasehold keeps these names to itself, so the workload's own
 {{- end -}}
 
 {{/*
-Items of its `volumeMounts`. The token is not where client libraries look for one: the workload would act with the rights
-of leasehold without having asked for it, and could not mount a token of its own.
+Items of its `volumeMounts`. The token is not in the directory where client libraries look for a token. Otherwise the workload would act with the
+rights of leasehold without a request, and could not mount another token.
 */}}
 {{- define "leasehold.supervisorMounts" -}}
 - name: leasehold-program
@@ -74,7 +74,7 @@ of leasehold without having asked for it, and could not mount a token of its own
 {{ include "leasehold.mounts" (dict "root" . "labelled" (include "leasehold.labelled" .) "name" "" "directory" .Values.leasehold.statusDirectory "token" "/etc/leasehold/kubernetes") }}
 {{- end -}}
 
-{{/* Items of the pod's `volumes`. The program is on disk: in memory it would count against the containers' limits. */}}
+{{/* Items of the pod's `volumes`. The program is on disk, because a program in memory would count against the containers' limits. */}}
 {{- define "leasehold.supervisorVolumes" -}}
 - name: leasehold-program
   emptyDir:
@@ -83,8 +83,8 @@ of leasehold without having asked for it, and could not mount a token of its own
 {{- end -}}
 
 {{/*
-The pod's `terminationGracePeriodSeconds`, as `given` in the value called `key`; 0 for a fitting period. When it is over, the
-kubelet kills leasehold with the workload, and the lease is left to expire.
+The pod's `terminationGracePeriodSeconds`, as `given` in the value called `key`; 0 for an automatic period. At the end of the period, the kubelet
+kills leasehold and the workload, and the lease is not released but expires.
 */}}
 {{- define "leasehold.supervisorGracePeriod" -}}
 {{- $settings := include "leasehold.settings" .root | fromJson -}}
@@ -99,14 +99,14 @@ kubelet kills leasehold with the workload, and the lease is left to expire.
 {{- $given := int .given -}}
 {{- if and $given (lt $given (int $needed)) -}}
 {{- $with := ternary (printf " and leasehold.config.hooks.timeout %s" $hook) "" (ne $hook "") -}}
-{{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill processes that are still stopping, and no replica would lead until the lease has expired; set it to at least %d, or to 0 for a fitting value" .key $given $stop $with $needed) -}}
+{{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill processes that are still stopping, and no replica would lead until the lease has expired; set it to at least %d, or to 0 for an automatic value" .key $given $stop $with $needed) -}}
 {{- end -}}
 {{- $given | default (add $needed 3) -}}
 {{- end -}}
 
 {{/*
-A lock instead of a lease, for a job: `leasehold lock NAME -- CMD` in the job's container. It serves no HTTP, publishes no status
-and sets no label, so it needs neither a token nor a status directory. Its account has no permission; its name shows if a kustomization
+A lock instead of a lease, for a job: `leasehold lock NAME -- CMD` in the job's container. It serves no HTTP, publishes no status and sets no
+label, so it needs neither a token nor a status directory. Its account has no permission. The name of the account shows whether a kustomization
 renamed the objects (kubernetes.rendered_for).
 */}}
 {{- define "leasehold.lockFlags" -}}

@@ -6,8 +6,8 @@ true
 {{- end -}}
 
 {{/*
-"true" where leasehold runs the workload under a lock; else nothing. A candidate would contend indefinitely, and
-a job should end: a lock is acquired, held while the job runs, and released.
+"true" where leasehold runs the workload under a lock; else nothing. A candidate would contend without an end, but a job ends: a lock is
+acquired, held while the job runs, and released.
 */}}
 {{- define "app.locks" -}}
 {{- if and .Values.deployment.enabled (include "app.isJob" .) (eq .Values.mode "supervisor") -}}
@@ -40,8 +40,8 @@ template:
 {{- end -}}
 
 {{/*
-Items of the `args` of the container that runs a job under a lock. A Job waits for its turn. A run of a CronJob that finds the
-lock held is skipped, because another one is due at the next time.
+Items of the `args` of the container that runs a job under a lock. A Job waits for the lock. A run of a CronJob that finds the lock held is
+skipped, because the next run follows on schedule.
 */}}
 {{- define "app.lockArgs" -}}
 {{- $lock := .Values.job.lock -}}

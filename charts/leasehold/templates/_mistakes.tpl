@@ -1,7 +1,7 @@
-{{/* Refuses a release that would do nothing, or not what its values say. */}}
+{{/* Refuses a release without an effect, or with another effect than its values say. */}}
 {{- define "app.checkRelease" -}}
 {{- if not (or .Values.deployment.enabled .Values.inject.enabled .Values.dashboard.enabled .Values.web.enabled) -}}
-{{- fail "leasehold: deployment.enabled is false, and nothing else is on: set inject.enabled for a release that injects the sidecar into pods of others" -}}
+{{- fail "leasehold: deployment.enabled is false, and no other part is enabled: set inject.enabled for a release that injects the sidecar into pods of others" -}}
 {{- end -}}
 {{- range $key, $values := dict "enabled" .Values "leasehold.enabled" .Values.leasehold -}}
 {{- if and $.Chart.IsRoot (kindIs "bool" $values.enabled) -}}
@@ -9,13 +9,13 @@
 {{- end -}}
 {{- include "leasehold.checkCondition" (dict "enabled" $values.enabled "key" $key) -}}
 {{- end -}}
-{{- /* Helm 3 gives the second use of a chart the defaults of the library by the library's own name. */}}
+{{- /* For the second use of a chart, Helm 3 puts the defaults of the library under the library's own name. */}}
 {{- with get .Values "leasehold-sidecar" -}}
 {{- if or (not (hasKey $.Subcharts "leasehold-sidecar")) .leaseName .config .extraLeases .extraEnv .mongodb.secretName .image.repository -}}
 {{- fail "leasehold: leave out leasehold-sidecar: its values belong under leasehold" -}}
 {{- end -}}
 {{- end -}}
-{{- /* As a part of another chart it is given what that one says to all of its parts. */}}
+{{- /* A chart in another chart receives the global values of that chart. */}}
 {{- $ignored := omit (.Values.global | default dict) "imageRegistry" "imagePullSecrets" -}}
 {{- if and .Chart.IsRoot $ignored -}}
 {{- fail (printf "leasehold: leave out global.%s: the global values of this chart are imageRegistry and imagePullSecrets, and others would be ignored" (keys $ignored | sortAlpha | join ", global.")) -}}
@@ -34,13 +34,13 @@
 {{- range list "LeaseholdMoreThanOneLeader" "LeaseholdStoresDiffer" -}}
 {{- $alert := get $.Values.leasehold.rules.alerts . -}}
 {{- if and $alert.enabled (le (include "leasehold.milliseconds" $alert.for | float64) (mulf 2 $interval)) -}}
-{{- fail (printf "leasehold: leasehold.rules.alerts.%s.for is %s: each handoff or update would alert, since scrapes are podMonitor.interval (%s) apart; set it to more than twice that" . ($alert.for | default "empty") $.Values.podMonitor.interval) -}}
+{{- fail (printf "leasehold: leasehold.rules.alerts.%s.for is %s: each handoff or update would alert, because scrapes are podMonitor.interval (%s) apart; set it to more than twice that interval" . ($alert.for | default "empty") $.Values.podMonitor.interval) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Refuses what the pods of the Deployment could not have, or should not. */}}
+{{/* Refuses values that prevent the work of the Deployment's pods. */}}
 {{- define "app.checkPods" -}}
 {{- $values := .Values -}}
 {{- $supervised := include "app.supervised" . -}}
@@ -56,7 +56,7 @@
 {{- range ternary list $values.workload.ports $locks -}}
 {{- if eq (int .containerPort) (int $port) -}}
 {{- $key := ternary "leasehold.http.port" (printf "leasehold.extraLeases.%s.port" (trimPrefix "lh-" $name)) (eq $name "leasehold") -}}
-{{- fail (printf "leasehold: workload.ports has containerPort %v, on which leasehold listens in the same pod: set %s to another one" .containerPort $key) -}}
+{{- fail (printf "leasehold: workload.ports has containerPort %v, on which leasehold listens in the same pod: set %s to another port" .containerPort $key) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -84,7 +84,7 @@
 {{- include "leasehold.checkResources" (dict "resources" ($values.workload.resources | default dict) "key" "workload.resources") -}}
 {{- end -}}
 
-{{/* Refuses fields of the pods that the API server would refuse, or that no probe or container could work with. */}}
+{{/* Refuses fields of the pods that the API server would refuse, or that break a probe or container. */}}
 {{- define "app.checkPodFields" -}}
 {{- $values := .Values -}}
 {{- if and (eq $values.deployment.dnsPolicy "None") (not $values.deployment.dnsConfig) -}}
@@ -102,7 +102,7 @@
 {{- range $container := $values.deployment.extraContainers -}}
 {{- range $container.ports -}}
 {{- if and (eq (int .containerPort) (int $port)) (ne (.protocol | default "TCP") "UDP") -}}
-{{- fail (printf "leasehold: deployment.extraContainers: %s has containerPort %v, on which leasehold listens in the same pod: set %s to another one" $container.name .containerPort (ternary "leasehold.http.port" (printf "leasehold.extraLeases.%s.port" (trimPrefix "lh-" $name)) (eq $name "leasehold"))) -}}
+{{- fail (printf "leasehold: deployment.extraContainers: %s has containerPort %v, on which leasehold listens in the same pod: set %s to another port" $container.name .containerPort (ternary "leasehold.http.port" (printf "leasehold.extraLeases.%s.port" (trimPrefix "lh-" $name)) (eq $name "leasehold"))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,11 +1,10 @@
 {{/*
-"true" where leasehold runs the workload itself; else nothing. Refuses values that would then do something else than they
-say.
+"true" where leasehold runs the workload itself; else nothing. Refuses values that would have another effect in this mode.
 */}}
 {{- define "app.supervised" -}}
 {{- if eq .Values.mode "supervisor" -}}
 {{- if not .Values.workload.command -}}
-{{- fail "leasehold: mode supervisor: set workload.command to what leasehold is to run; the ENTRYPOINT of an image cannot be read from a chart, and workload.args is not the whole command" -}}
+{{- fail "leasehold: mode supervisor: set workload.command to the command of the workload; a chart cannot read the ENTRYPOINT of an image, and workload.args is not the whole command" -}}
 {{- end -}}
 {{- $locks := include "app.locks" . -}}
 {{- range list "startupProbe" "livenessProbe" "readinessProbe" "lifecycle" -}}

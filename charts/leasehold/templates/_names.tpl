@@ -7,14 +7,14 @@
 {{- include "leasehold.imageName" (dict "root" . "image" $image "tag" $image.tag "key" "workload.image") -}}
 {{- end -}}
 
-{{/* For objects about the workload's pods. Without these pods they would silently select nothing. */}}
+{{/* For objects that select the workload's pods. Without these pods, the object would silently select nothing. */}}
 {{- define "app.needsDeployment" -}}
 {{- if not .root.Values.deployment.enabled -}}
 {{- fail (printf "leasehold: %s needs deployment.enabled: it is about the pods of the workload" .value) -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The `metadata` of the object that makes the workload's pods. */}}
+{{/* The `metadata` of the object that creates the workload's pods. */}}
 {{- define "app.workloadMetadata" -}}
 name: {{ include "leasehold.fullname" . | quote }}
 namespace: {{ .Release.Namespace | quote }}

@@ -1,12 +1,12 @@
 {{/*
-Leases that another release of the namespace, or another use of the chart in this release, would share by accident: two different
-values can result in one name that the chart derives, as orders with the further lease reports, and the release orders-reports. A name that
-is set may be shared on purpose, and with the name of the first lease those that are derived from it.
+Leases that another release of the namespace, or another use of the chart in this release, would share by accident: two different values can
+result in one name that the chart derives, as orders with the further lease reports, and the release orders-reports. A name that is set may be
+shared on purpose. If the name of the first lease is set, the names that are derived from it may be shared too.
 */}}
 
 {{/*
-The leases or the lock whose names the chart derives, by lease and collection, as JSON: each with the `value` that would name it, and the first
-lease if it is derived `from` one whose name is set.
+The leases or the lock whose names the chart derives, by lease and collection, as JSON. Each has the `value` that would set its name, and `from`,
+the first lease if its name is set and this name is derived from it.
 */}}
 {{- define "app.derivedNames" -}}
 {{- $names := dict -}}
@@ -26,7 +26,7 @@ lease if it is derived `from` one whose name is set.
 {{- toJson $names -}}
 {{- end -}}
 
-{{/* Refuses a lease or lock whose name the chart derives, and derives from something else for another release or use. */}}
+{{/* Refuses a derived name of a lease or lock if another release or use derives the name from other values. */}}
 {{- define "app.checkOthers" -}}
 {{- $own := include "app.recordName" . -}}
 {{- $others := list -}}
@@ -45,7 +45,7 @@ lease if it is derived `from` one whose name is set.
 {{- range $others -}}
 {{- $other := get .names $name -}}
 {{- if and $other (not (and $derived.from (eq $derived.from $other.from))) -}}
-{{- fail (printf "leasehold: %s contends for %s, too, and no value of either names it: one pod of both would lead; set %s to another name, or to %s to share it" .of $name $derived.value (splitList " " $name | first)) -}}
+{{- fail (printf "leasehold: %s also contends for %s, and both derive the name: one pod of the two would lead; set %s to another name, or to %s to share it" .of $name $derived.value (splitList " " $name | first)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -40,7 +40,7 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- end }}
-  {{- /* The pods of a Job are not replicas, so there is nothing to spread. */}}
+  {{- /* The pods of a Job are not replicas, so they are not spread. */}}
   {{- if and .Values.topologySpread.enabled (not $job) }}
   topologySpreadConstraints:
     {{- range .Values.topologySpread.topologyKeys }}
@@ -50,12 +50,12 @@ spec:
       labelSelector:
         matchLabels:
           {{- include "leasehold.selector" $ | nindent 10 }}
-      {{- /* Each revision by itself: during an update the old pods are about to go. */}}
+      {{- /* Each revision is spread separately, because the old pods end during an update. */}}
       matchLabelKeys: [{{ ternary "controller-revision-hash" "pod-template-hash" (eq $.Values.workload.kind "StatefulSet") }}]
     {{- end }}
   {{- end }}
   initContainers:
-    {{- /* Before leasehold, so that a replica does not lead while they still prepare. */}}
+    {{- /* These containers run before leasehold, so that a replica does not lead while they still run. */}}
     {{- with $deployment.extraInitContainers }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -125,7 +125,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* The name of the template with leasehold's own items of a list of the pod: a sidecar, a supervisor and a lock have different ones. */}}
+{{/* The name of the template with leasehold's own items of a list of the pod: a sidecar, a supervisor and a lock have different items. */}}
 {{- define "app.part" -}}
 {{- $parts := dict
   "env" (list "leasehold.statusFile" "leasehold.supervisorEnv" "leasehold.lockEnv")

@@ -1,7 +1,7 @@
 {{/*
-The name of the test's objects, which helm deletes before each test, so no release may have an object of this name. It has 63
-characters and ends with a hash: names of releases have 53 at most, and the suffixes of other objects are not hashes. A Service's
-name begins with a letter and has no dot in it; a release's may have one.
+The name of the test's objects. Helm deletes them before each test, so no object of a release may have this name. The name has 63 characters and
+ends with a hash: names of releases have at most 53 characters, and the suffixes of other objects are not hashes. The name of a Service begins
+with a letter and contains no dot; the name of a release may contain a dot.
 */}}
 {{- define "app.testName" -}}
 {{- $name := include "leasehold.fullname" . -}}
@@ -18,7 +18,7 @@ app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
 {{- merge (include "app.testSelector" . | fromYaml) (include "leasehold.labels" . | fromYaml) | toYaml -}}
 {{- end -}}
 
-{{/* A container that asks every replica of one lease. The image has no shell; the program does it. */}}
+{{/* A container that asks every replica of one lease. The image has no shell, so the program asks. */}}
 {{- define "app.testContainer" -}}
 - name: {{ include "leasehold.partName" (dict "part" "replicas" "name" .name) }}
   image: {{ include "leasehold.image" .root | quote }}

@@ -1,10 +1,10 @@
 {{/*
-Updates that would let replicas of two leases lead at the same time: old replicas, and replicas with the new values.
+Updates that would result in two leaders at the same time: an old replica, and a replica with the new values.
 
-The API server refuses an update of a Deployment or StatefulSet that changes the lease or the collection, because the selector contains both
-and cannot change. This also holds for helm rollback, which runs no template, and for other tools. The templates find an object of another
-name or kind by a record of the release, except in helm template. The record only names the object: a rollback that fails may have
-changed the record.
+The API server refuses an update of a Deployment or StatefulSet that changes the lease or the collection, because the selector contains both and
+cannot change. This also holds for helm rollback, which runs no template, and for other tools. The templates find an object of another name or
+kind by a record of the release, except in helm template. The record contains only the name of the object, because a rollback that failed may
+have changed the record.
 */}}
 
 {{/* The lease or lock, in words. */}}
@@ -23,8 +23,8 @@ changed the record.
 {{- end -}}
 
 {{/*
-The name of the record: the release's, because the objects' names may change. A chart that is part of another is there once for
-each path.
+The name of the record: the name of the release, because the names of the objects may change. A chart in another chart has a record for each
+path.
 */}}
 {{- define "app.recordName" -}}
 {{- if .Chart.IsRoot -}}
@@ -43,8 +43,8 @@ extraLeases: {{ include "app.extraLeasesEver" . | quote }}
 {{- end -}}
 
 {{/*
-The leases of `extraLeases`, now and before, by their keys, as JSON. A key keeps its lease even if it is removed and added again: a rollback
-could return to its first lease while pods of the second one run.
+The leases of `extraLeases`, now and before, by their keys, as JSON. A key keeps its lease even if the key is removed and added again, because a
+rollback could return to the first lease while pods of the second lease run.
 */}}
 {{- define "app.extraLeasesEver" -}}
 {{- $ever := dict -}}
@@ -56,8 +56,8 @@ could return to its first lease while pods of the second one run.
 
 {{/*
 Notes the record of this instance in `.Release`, which all charts of a release share. Helm renders the templates with the most directories in
-their path first, and a chart in a chart adds two. The eleven directories of note.yaml let an instance be noted before those are checked that are
-in charts up to five levels deeper; beyond that a new instance counts as a rename.
+their path first, and a chart in a chart adds two. The path of note.yaml has eleven directories, so that an instance is noted before the checks
+of the charts up to five levels deeper. Below that, a new instance counts as a rename.
 */}}
 {{- define "app.noteInstance" -}}
 {{- $names := dict -}}
@@ -68,8 +68,8 @@ in charts up to five levels deeper; beyond that a new instance counts as a renam
 {{- end -}}
 
 {{/*
-The records of objects that this instance may replace, as JSON: its own record. A new instance has none, and may have been renamed: then all
-records of the release whose instance is not rendered any longer.
+The records of objects that this instance may replace, as JSON: its own record. A new instance has no record and may have been renamed. The
+result is then all records of the release whose instance is no longer rendered.
 */}}
 {{- define "app.recordsBefore" -}}
 {{- $own := include "app.recordName" . -}}
@@ -87,7 +87,7 @@ records of the release whose instance is not rendered any longer.
 {{- $mine | default $gone | toJson -}}
 {{- end -}}
 
-{{/* Annotations of the workload's object, which tell a later update what the pods contend for. */}}
+{{/* Annotations of the workload's object. A later update reads from them what the pods contend for. */}}
 {{- define "app.contendsAnnotations" -}}
 leasehold.dev/contends-for: {{ include "app.contendsFor" . | quote }}
 {{- if .Values.leasehold.extraLeases }}
@@ -98,7 +98,7 @@ leasehold.dev/label: {{ include "leasehold.label" . | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* "true" if an object wants pods or has some; else nothing. A CronJob has some during a run. */}}
+{{/* "true" if an object is to have pods or has pods; else nothing. A CronJob has pods during a run. */}}
 {{- define "app.mayRun" -}}
 {{- $status := .status | default dict -}}
 {{- if eq .kind "CronJob" -}}
@@ -118,7 +118,7 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Returns how to end the pods of an `object`, which is `same` if the new values are for it. */}}
+{{/* Returns how to end the pods of an `object`. `same` means that the new values apply to this object. */}}
 {{- define "app.updateRemedy" -}}
 {{- $kind := .object.kind -}}
 {{- $delete := printf "kubectl --namespace %s delete %s %s" .object.metadata.namespace (lower $kind) .object.metadata.name -}}
@@ -156,20 +156,20 @@ true
 {{- $key := "leasehold.dev/contends-for" -}}
 {{- $was := get $before $key -}}
 {{- if and $was (ne $was (get $now $key)) (or $runs $fixed) -}}
-{{- fail (printf "leasehold: the replicas contend for %s, and with these values they would contend for %s: during the update two would lead; %s, or take back the change of workload.kind, mode, leasehold.leaseName, leasehold.config.mongodb or the name of the release or dependency" $was (get $now $key) (include "app.updateRemedy" (dict "object" $object "same" $same))) -}}
+{{- fail (printf "leasehold: the replicas contend for %s, and with these values they would contend for %s: during the update two would lead; %s, or undo the change of workload.kind, mode, leasehold.leaseName, leasehold.config.mongodb or the name of the release or dependency" $was (get $now $key) (include "app.updateRemedy" (dict "object" $object "same" $same))) -}}
 {{- end -}}
 {{- $key = "leasehold.dev/label" -}}
 {{- $was = get $before $key -}}
 {{- $ends := or (and (eq $kind "Deployment") (eq .Values.deployment.strategy.type "Recreate")) (eq (toString .Values.deployment.replicas) "0") -}}
 {{- if and $fixed $runs $was (ne $was (get $now $key)) (not $ends) -}}
-{{- fail (printf "leasehold: the label of the pods is %s, and with these values it would be %s: during the update a Service would find no leader; set %s for this update, or take back the change of leasehold.kubernetes.labelPrefix" $was (get $now $key) (ternary "deployment.strategy.type to Recreate" "deployment.replicas to 0" (eq $kind "Deployment"))) -}}
+{{- fail (printf "leasehold: the label of the pods is %s, and with these values it would be %s: during the update a Service would find no leader; set %s for this update, or undo the change of leasehold.kubernetes.labelPrefix" $was (get $now $key) (ternary "deployment.strategy.type to Recreate" "deployment.replicas to 0" (eq $kind "Deployment"))) -}}
 {{- end -}}
 {{- $also := include "app.contendsAlsoFor" . | fromJson -}}
 {{- $ever := $record.extraLeases | default "{}" | fromJson -}}
 {{- range $name, $was := mergeOverwrite $ever (get $before "leasehold.dev/contends-also-for" | default "{}" | fromJson) -}}
 {{- $is := get $also $name -}}
 {{- if and $runs $is (ne $was $is) -}}
-{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, or did before, and with these values they would contend for %s: during the update or a rollback two would lead; use another key for another lease, set deployment.replicas to 0 in an update before this one, or take back the change" $name $was $is) -}}
+{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, or did before, and with these values they would contend for %s: during the update or a rollback two would lead; use another key for another lease, set deployment.replicas to 0 in an update before this one, or undo the change" $name $was $is) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

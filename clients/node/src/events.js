@@ -8,7 +8,7 @@ export const timing = {
   reconnect: 1000,
   // The daemon sends a comment after 5 s without an event.
   silence: 15_000,
-  // Short, because timers stop while the machine is suspended.
+  // The interval is short, because timers stop while the machine is suspended.
   poll: 100,
 };
 
@@ -40,7 +40,7 @@ export class Term {
     if (!this.isValid()) throw new NotLeader(`the leadership with token ${this.token} has ended`);
   }
 
-  /** Adopts a later status of the same leadership. Returns false if it is not one. */
+  /** Adopts a later status of the same leadership. Returns false for any other status. */
   extend(status) {
     if (!this.isValid() || status?.token() !== this.token) return false;
     this.#status = status;
@@ -112,7 +112,7 @@ export class Follower {
   }
 
   #connect() {
-    // Neither uses a proxy of the environment nor follows redirects.
+    // Uses no proxy of the environment and follows no redirects.
     const request = http.get(`http://${this.#address}/events`, {
       agent: new http.Agent(),
       headers: { Accept: "text/event-stream" },
@@ -122,7 +122,8 @@ export class Follower {
     request.on("timeout", () => request.destroy(new Error("the event stream timed out")));
     request.on("error", (error) => (this.error = error)); // "close" follows.
     request.on("close", () => {
-      // The daemon may step down unnoticed after the end of the stream.
+      // After the end of the stream, a step-down of the daemon would not be
+      // noticed.
       this.#accept(null);
       if (this.#closed.signal.aborted) return;
       this.#timer = setTimeout(() => this.#connect(), timing.reconnect);

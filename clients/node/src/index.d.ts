@@ -1,14 +1,14 @@
 /// <reference lib="esnext.disposable" />
 
-/** A status as it was written, and the deadline until which it may be trusted. It can be out of date
- * before that deadline: read it again before each effect. */
+/** A status as it was written, with its deadline. The status is not valid after the deadline, and it
+ * can be out of date before: read it again before each effect. */
 export class Status {
   private constructor();
-  /** All fields as they were written, for humans; empty if they could not be read. The field
-   * `leader` proves nothing. */
+  /** All fields as they were written, for log messages; empty if they could not be read. The field
+   * `leader` alone does not prove leadership. */
   readonly document: Readonly<Record<string, unknown>>;
-  /** Returns the fencing token if the candidate leads at this instant, otherwise null. Tokens above
-   * 2^53 - 1, which a number cannot represent, do not lead. */
+  /** Returns the fencing token if the candidate leads at this instant, otherwise null. A status with a
+   * token above 2^53 - 1, which a number cannot represent, does not lead. */
   token(): number | null;
   /** Returns true if the candidate leads at this instant. */
   isLeader(): boolean;
@@ -25,13 +25,13 @@ export class NotLeader extends Error {
   readonly name: "NotLeader";
 }
 
-/** One leadership of this candidate. Once it has ended, it stays ended. */
+/** One leadership of this candidate. An ended term never becomes valid again. */
 export class Term {
   private constructor();
   /** The fencing token. */
   readonly token: number;
-  /** Is aborted when this leadership has ended. Timers can be late; unlike this signal, `check` reads
-   * the clock. */
+  /** Is aborted when this leadership has ended. The signal can be late, because it depends on timers.
+   * `check` reads the clock. */
   readonly signal: AbortSignal;
   /** Returns true if this leadership lasts at this instant. */
   isValid(): boolean;
@@ -39,11 +39,11 @@ export class Term {
   check(): void;
 }
 
-/** Reads the events of a daemon until it is closed. Events arrive between callbacks only: a callback
- * that computes for longer than `lease.handoff_delay` delays the notice of a step-down. */
+/** Reads the events of a daemon until it is closed. Events arrive between callbacks: a callback that
+ * computes for longer than `lease.handoff_delay` delays the notice of a step-down. */
 export class Follower {
   private constructor();
-  /** Reason why the last stream ended or could not be opened; null after an event. For humans. */
+  /** Reason why the last stream ended or could not be opened, for log messages; null after an event. */
   readonly error: Error | null;
   /** Returns the fencing token if the candidate leads at this instant, otherwise null. */
   token(): number | null;
@@ -52,9 +52,9 @@ export class Follower {
   /** Waits until the candidate leads. Rejects with the reason of `signal`, or if the follower is
    * closed. */
   lead(options?: { signal?: AbortSignal }): Promise<Term>;
-  /** Ends the stream, and with it the leadership as seen from here. */
+  /** Ends the stream, and with it the leadership of this follower. */
   close(): void;
-  /** The same, for `using`. */
+  /** `close`, for `using`. */
   [Symbol.dispose](): void;
 }
 
@@ -70,18 +70,18 @@ export class LockError extends Error {
   readonly code: number | null;
 }
 
-/** Another process held the lock, and the wait for it was over. */
+/** Another process held the lock until the end of the wait. */
 export class LockNotAcquired extends LockError {
   readonly name: "LockNotAcquired";
 }
 
-/** The lock was lost. Its work must stop: another process may hold the lock. */
+/** The lock was lost. Stop the work: another process may hold the lock. */
 export class LockLost extends LockError {
   readonly name: "LockLost";
 }
 
-/** A lock that this process holds. Once it is lost or released, it stays so. It is released if it is
- * garbage-collected before its `signal` was used. */
+/** A lock that this process holds. A lost or released lock never becomes valid again. The lock is
+ * released if this object is garbage-collected before its `signal` was used. */
 export class HeldLock {
   private constructor();
   readonly name: string;
@@ -89,17 +89,18 @@ export class HeldLock {
   readonly token: number;
   /** The number of the slot; null if the lock has no slots. */
   readonly slot: number | null;
-  /** Is aborted with `LockLost` when the lock is lost, and with another `LockError` when it is
-   * released, between callbacks. Once it was used, the lock is held until its release or loss. */
+  /** Is aborted between callbacks: with `LockLost` when the lock is lost, and with another `LockError`
+   * when the lock is released. After a use of the signal, the lock is held until its release or loss. */
   readonly signal: AbortSignal;
-  /** Returns true if the lock is held, as far as `leasehold` has reported. */
+  /** Returns true if `leasehold` has not reported a loss, and the lock was not released. */
   isValid(): boolean;
   /** Throws the reason of `signal` unless the lock is held. Call it before each effect. */
   check(): void;
   /** Releases the lock. Rejects with `LockLost` if it was lost before, or if `leasehold` does not
-   * confirm the release in time. Further calls wait for the end of the first, and return the same. */
+   * confirm the release in time. Further calls wait for the end of the first call and report its
+   * result. */
   release(): Promise<void>;
-  /** The same, for `await using`. */
+  /** `release`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -109,7 +110,7 @@ export interface LockOptions {
   waitMs?: number;
   /** True for a shared lock. */
   shared?: boolean;
-  /** Number of slots, of which one is acquired. */
+  /** Number of slots of the lock. A holder has one slot. */
   slots?: number;
   /** Further flags of `leasehold lock`, such as `--mongodb-uri-file=PATH`. */
   arguments?: readonly string[];
@@ -120,11 +121,12 @@ export interface LockOptions {
 }
 
 /** Waits for the lock. The caller must release it. Rejects with `LockNotAcquired` if another process
- * holds it, and with `LockError` if `leasehold` fails, whose messages are on standard error. */
+ * holds the lock, and with `LockError` if `leasehold` fails. The messages of `leasehold` are on
+ * standard error. */
 export function acquire(name: string, options?: LockOptions): Promise<HeldLock>;
 
-/** Acquires the lock, calls `work`, and releases the lock. Rejects with `LockLost` if the lock was
- * lost, unless the work failed itself. */
+/** Acquires the lock, calls `work`, and releases the lock. Rejects with the error of `work`, or with
+ * `LockLost` if the lock was lost. */
 export function withLock<T>(
   name: string,
   options: LockOptions,

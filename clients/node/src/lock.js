@@ -4,19 +4,19 @@ import { spawn } from "node:child_process";
 import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 
 const NOT_ACQUIRED = 75;
-// The program accepts no longer wait.
+// Maximum wait that the program accepts.
 const WAIT_MS_MAX = 31 * 24 * 3600 * 1000;
 // Codes of `leasehold` after its input was closed: done, or done after a stop signal.
 const RELEASED = [0, 128 + 1, 128 + 2, 128 + 3, 128 + 15];
 const LINE_MAX = 4096;
-// Two for each of the two streams, and two that report the result of the exec.
+// Two descriptors for each of the two streams, and two for the result of the exec.
 const SPAWN_DESCRIPTORS = 6;
 
 /** Durations in milliseconds, which tests change. */
 export const timing = {
   // `leasehold` waits for MongoDB for at most 5 s.
   release: 10_000,
-  // An exit takes no longer after SIGKILL, or after the end of the output, on busy cores.
+  // Maximum time to the exit after SIGKILL, or after the end of the output, on busy cores.
   exit: 5_000,
   poll: 10,
 };
@@ -52,21 +52,22 @@ export class HeldLock {
   constructor(program, { lock, token, slot = null }) {
     Object.assign(this, { name: lock, token, slot });
     this.#program = program;
-    // Until its signal is used, the program must not refer to this lock, which is collected if nobody
-    // else does.
+    // The program must not refer to this lock until the signal is used, so that a lock without other
+    // references is collected.
     const held = new WeakRef(this);
     program.exited.then((code) => held.deref()?.#end(lost(lock, code)));
     dropped.register(this, { program, name: lock }, this);
   }
 
   get signal() {
-    // Its listeners, or a signal that depends on it, may be all that is left of this lock.
+    // The only reference to this lock may be a listener of the signal, or a signal that depends on
+    // it.
     if (!this.#ended.signal.aborted) this.#program.held = this;
     return this.#ended.signal;
   }
 
   isValid() {
-    // Its exit may be noticed only after the present callback.
+    // The event of the exit may arrive after the present callback.
     if (!this.#ended.signal.aborted && this.#program.hasExited()) this.#end(lost(this.name, null));
     return !this.#ended.signal.aborted;
   }
@@ -104,7 +105,8 @@ function lost(name, code, isUnconfirmed = false) {
   return new LockLost(`lock ${name} ${isUnconfirmed ? unconfirmed : "was lost"}`, code);
 }
 
-/** Throws without the descriptors for a process. Node would leave some of them open for ever. */
+/** Throws if there are too few free descriptors for a process, because Node would then leave some of
+ * them open. */
 function requireDescriptors() {
   const files = [];
   try {
@@ -116,32 +118,33 @@ function requireDescriptors() {
 
 /** A running `leasehold lock`. */
 class Program {
-  /** The lock whose signal is used, which is thus not collected before its end. */
+  /** The lock whose signal is used. This reference keeps it alive until its end. */
   held = null;
   #name;
   #last = "";
   #closing = null;
-  /** True after its exit, or after the end of its output, whichever is noticed first. */
+  /** True after the exit or the end of the output, whichever is noticed first. */
   #isOver = false;
 
   constructor(name, path, flags) {
     this.#name = name;
     requireDescriptors();
-    // In a session of its own, since Ctrl-C is for this process, whose end closes the input.
+    // In a separate session, because Ctrl-C is for this process. The end of this process closes the
+    // input.
     this.child = spawn(path, flags, { stdio: ["pipe", "pipe", "inherit"], detached: true });
     this.exited = this.#exit();
     // The streams are missing if there are no descriptors for them.
-    this.child.stdin?.on("error", () => {}); // It has exited.
+    this.child.stdin?.on("error", () => {}); // The program has exited.
   }
 
   /**
-   * Resolves with the exit code after the exit and the end of the output. One of them may be missing:
-   * a descendant may keep the output open, another part of this process may have waited for it, or
-   * SIGKILL may not end it.
+   * Resolves with the exit code after the exit and the end of the output, or after a limit. A
+   * descendant may keep the output open, another part of this process may have waited for the program,
+   * or the program may survive SIGKILL.
    */
   async #exit() {
     const { child } = this;
-    let exit = null; // Its code is null if it was ended by a signal.
+    let exit = null; // The code is null after a signal.
     await new Promise((resolve) => {
       let deadline = null;
       const check = () => {
@@ -169,7 +172,7 @@ class Program {
     return this.reported() ?? exit?.code ?? null;
   }
 
-  /** Returns the first line, incomplete if it ends or is too long. */
+  /** Returns the first line of the output, incomplete if the output ends or the line is too long. */
   firstLine() {
     const { stdout } = this.child;
     return new Promise((resolve) => {
@@ -178,7 +181,7 @@ class Program {
       this.child.on("error", () => resolve(text));
       stdout?.setEncoding("utf8");
       stdout?.on("data", (part) => {
-        // The rest is read, so that it does not block.
+        // The rest is read, so that the program does not block.
         this.#last = (this.#last + part).slice(-LINE_MAX);
         if (complete) return;
         text += part;
@@ -190,7 +193,7 @@ class Program {
     });
   }
 
-  /** Returns the exit code that the last line reports; null without one. */
+  /** Returns the exit code that the last line reports; null if it reports none. */
   reported() {
     const lines = this.#last.split("\n");
     if (lines.pop() !== "") return null;
@@ -198,26 +201,26 @@ class Program {
     return line?.lock === this.#name && Number.isInteger(line.exit_code) ? line.exit_code : null;
   }
 
-  /** Returns true if it has exited, also if no event has reported that yet. */
+  /** Returns true if the program has exited, even before the event of the exit. */
   hasExited() {
     return this.#isOver || ["", "X", "Z"].includes(this.#state());
   }
 
-  /** Returns the state of the process: empty if there is none, null if it is unknown. */
+  /** Returns the state of the process: empty if there is no process, null if the state is unknown. */
   #state() {
     try {
       const stat = readFileSync(`/proc/${this.child.pid}/stat`, "latin1");
       return stat[stat.lastIndexOf(")") + 2];
     } catch (error) {
-      // After other errors, such as EMFILE, only its events tell.
+      // After other errors, such as EMFILE, the state is known from events only.
       const isGone = error.code === "ESRCH" || (error.code === "ENOENT" && existsSync("/proc/self/stat"));
       return isGone ? "" : null;
     }
   }
 
   /**
-   * Closes its input, which releases the lock or leaves the queue, waits for its exit, and returns
-   * its code.
+   * Closes the input, so that the program releases the lock or leaves the queue. Waits for the exit and
+   * returns the exit code.
    */
   close() {
     this.#closing ??= this.#close();
@@ -230,16 +233,17 @@ class Program {
       this.child.stdout?.destroy(); // A descendant may keep the other end open.
     };
     const timer = setTimeout(kill, timing.release);
-    // A shutdown, since a process that a library in C has forked may keep the other copies open.
+    // `end` shuts the socket down, because a process that a library in C has forked may keep copies
+    // of it open.
     this.child.stdin?.end();
     const code = await this.exited;
     clearTimeout(timer);
     return code;
   }
 
-  /** Ends a program that holds nothing, which may be another one than `leasehold`. */
+  /** Ends a program that holds nothing. The program may not be `leasehold`. */
   abandon() {
-    // After that, another process may have its id.
+    // After the exit, another process may have the id.
     if (!this.hasExited()) this.child.kill("SIGTERM");
     return this.close();
   }
@@ -274,9 +278,9 @@ export async function acquire(name, options = {}) {
   throw new LockError(`lock ${name}: leasehold exited with code ${code}`, code);
 }
 
-/** Returns the flags for a maximum wait, none if it has no limit. */
+/** Returns the flags for a maximum wait; none for a wait without a limit. */
 function waitFlags(waitMs) {
-  // Neither is NaN, and null must not be taken for 0.
+  // The condition refuses NaN too, and null, which would be equal to 0.
   if (typeof waitMs !== "number" || !(waitMs >= 0)) {
     throw new RangeError(`waitMs must be a number of at least 0, not ${waitMs}`);
   }
@@ -306,7 +310,7 @@ function parsed(line, name, slots) {
   return lock === name && Number.isSafeInteger(token) && token > 0 && hasSlot ? held : null;
 }
 
-/** Returns the object that a line has, otherwise null. */
+/** Returns the JSON object of a line, otherwise null. */
 function objectOf(line) {
   try {
     const value = JSON.parse(line);

@@ -4,7 +4,7 @@ import { closeSync, constants, fstatSync, openSync, readFileSync, readSync, stat
 import { join } from "node:path";
 
 const SCHEMA = 1;
-// A status has at most a few KiB. A longer text is not one.
+// A status has at most a few KiB. A longer text is not a status.
 export const BYTES_MAX = 64 * 1024;
 const DEADLINE_MAX = 2 ** 63;
 
@@ -16,7 +16,7 @@ export class Status {
     this.document = parsed(text) ?? {};
     const { schema, leader, token, valid_until_boottime_ns: deadline } = this.document;
     if (schema !== SCHEMA || leader !== true) return;
-    // A number above 2^53 may be another one than was sent.
+    // A number above 2^53 may differ from the number that was sent.
     if (!Number.isSafeInteger(token) || token < 1) return;
     if (!Number.isInteger(deadline) || deadline >= DEADLINE_MAX) return;
     if (!isThisBoot(this.document, bootIdRequired) || !isThisClock(this.document)) return;
@@ -48,7 +48,7 @@ export function readStatus(directory) {
 
 /** Returns the text of a regular file; empty if it is another kind of file or too long. */
 function bounded(path) {
-  // A FIFO without a writer would block otherwise.
+  // Without O_NONBLOCK, a FIFO without a writer would block.
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     if (!fstatSync(file).isFile()) return "";
@@ -73,8 +73,8 @@ function parsed(text) {
 }
 
 /**
- * Returns false if the boot is another one, if it is unknown and required, or if it could not be
- * read at this instant.
+ * Returns false if the status is of another boot, if the boot is unknown and required, or if the boot
+ * could not be read at this instant.
  */
 function isThisBoot({ boot_id: theirs }, required) {
   const ours = ifShown(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim());
@@ -82,7 +82,7 @@ function isThisBoot({ boot_id: theirs }, required) {
   return theirs === null || ours === null ? !required : theirs === ours;
 }
 
-/** Returns false if the deadline is of another time namespace, and thus of another clock. */
+/** Returns false if the deadline is of another time namespace, which has another clock. */
 function isThisClock({ time_namespace: theirs = null }) {
   const ours = ifShown(() => statSync("/proc/self/ns/time").ino);
   if (ours === undefined) return false;
@@ -91,7 +91,7 @@ function isThisClock({ time_namespace: theirs = null }) {
 
 /**
  * Returns null if this system does not show the file, and undefined after another error, such as
- * EMFILE, which may pass.
+ * EMFILE, which may be temporary.
  */
 function ifShown(read) {
   try {
@@ -101,7 +101,7 @@ function ifShown(read) {
   }
 }
 
-/** A descriptor of the clock. It stays open: a new one may not be available when it is needed. */
+/** A descriptor of the clock. It stays open, because a new descriptor may not be available later. */
 let clock = null;
 const reading = Buffer.alloc(64);
 
@@ -114,12 +114,12 @@ function openClock() {
 }
 
 /**
- * Returns an instant at which CLOCK_BOOTTIME has not yet arrived, at most 10 ms ahead of it, so
- * that leadership ends too early rather than too late. Node has no function for that clock:
- * `process.hrtime` and timers stop while the machine is suspended. `/proc/uptime` is the same
- * clock, truncated to hundredths of a second; one hundredth is added. From 104 days on, instants in
- * nanoseconds are rounded by up to 1024 ns, also in a deadline. Without this clock, every deadline
- * has passed: lxcfs mounts the uptime of the container on the file, which is less.
+ * Returns an instant up to 10 ms later than CLOCK_BOOTTIME, so that leadership never ends too late.
+ * Node has no function for that clock: `process.hrtime` and timers stop while the machine is
+ * suspended. `/proc/uptime` shows CLOCK_BOOTTIME, truncated to hundredths of a second, and one
+ * hundredth is added. After 104 days, instants in nanoseconds are rounded by up to 1024 ns, also in a
+ * deadline. If lxcfs replaces the file by the uptime of the container, which is less, all deadlines
+ * count as past.
  */
 function boottimeNs() {
   try {

@@ -14,7 +14,7 @@ import { AUTHORITY_MAX_NS, Daemon, LONG, STORE, aborted, boottimeNs, eventually,
 
 const STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
 
-/** A server of streams that no daemon sends. */
+/** A server of streams that a daemon never sends. */
 class Server {
   static async start(test) {
     const server = new Server();
@@ -82,7 +82,7 @@ test("hostile lines are not leader", async (t) => {
       await ended(term);
       assert.equal(follower.token(), null, `${name}: ${line.subarray(0, 150)}`);
     } else {
-      // It is ignored: the next event counts.
+      // The event is ignored, and the next event counts.
       stream.write(event({ token: 8 }));
       await eventually(() => follower.token() === 8);
     }
@@ -91,7 +91,7 @@ test("hostile lines are not leader", async (t) => {
 });
 
 /**
- * Sends events with ever later deadlines until the follower leads by one of them, since a busy machine
+ * Sends events with later and later deadlines until the follower leads by an event, because a busy machine
  * may need longer than the first. Returns the term and its deadline.
  */
 async function leadsUntil(follower, stream) {
@@ -112,7 +112,7 @@ test("a stream that hangs ends the leadership at its deadline", async (t) => {
   await ended(term);
   assert(boottimeNs() > until - 30_000_000);
   assert(!follower.isLeader());
-  // A later event of the same token does not revive it.
+  // A later event of the same token does not make the term valid again.
   stream.write(event());
   assert.notEqual(await lead(follower), term);
   assert(!term.isValid());
@@ -163,7 +163,7 @@ test("a silent stream is opened again", async (t) => {
   t.after(() => (timing.silence = silence));
   timing.silence = 300;
   const server = await Server.start(t);
-  // On a busy machine a stream can be given up before its event is read.
+  // On a busy machine, a stream can end before its event is read.
   let token = 7;
   server.listener.on("connection", (stream) => {
     server.streams.push(stream);
@@ -182,7 +182,7 @@ test("other answers are not leader", async (t) => {
   const moved = `HTTP/1.1 302 Found\r\nLocation: http://${server.address}/other\r\n\r\n`;
   for (const answer of [moved, "HTTP/1.1 503 Busy\r\n\r\n", "HTTP/1.1 404 None\r\n\r\n", ""]) {
     const follower = followed(t, server.address);
-    // The server leaves it open: a reader that accepts it would lead.
+    // The server leaves the stream open: a reader that accepts the line would lead.
     await server.accept(answer + event({ token: 9 }));
     await eventually(() => follower.error instanceof Error);
     await server.accept(STREAM + event());
@@ -271,7 +271,7 @@ test("the leadership of a frozen daemon ends at its deadline", async (t) => {
   const until = daemon.status().document.valid_until_boottime_ns;
   await ended(term);
   const now = boottimeNs();
-  // The last event is older than the file by a second and a renewal at most.
+  // The last event is at most a second and a renewal older than the file.
   assert(now > until - 2_000_000_000 && now < until + 5_000_000_000, `${now} ${until}`);
   assert(!follower.isLeader());
   await eventually(() => boottimeNs() > frozen + AUTHORITY_MAX_NS);
@@ -286,7 +286,7 @@ test("the stream of a daemon that was killed is opened again", async (t) => {
   const term = await lead(follower);
   await daemon.kill();
   await ended(term);
-  // It ends with the stream, while the file is still valid.
+  // The term ends with the stream, while the file is still valid.
   assert(daemon.status().isLeader());
   daemon.start();
   assert((await lead(follower)).token > term.token);

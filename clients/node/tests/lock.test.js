@@ -46,7 +46,7 @@ function children() {
 
 test.afterEach(() => {
   const left = children();
-  for (const pid of left) process.kill(pid, "SIGKILL"); // Otherwise this process would wait for it.
+  for (const pid of left) process.kill(pid, "SIGKILL"); // A running program would block the end of the tests.
   assert.deepEqual(left, [], "a process is left");
 });
 
@@ -173,7 +173,7 @@ test("a stop signal does not take it from the work", async (t) => {
     await eventually(() => readFileSync(`${program}.log`, "utf8").includes("stop signal received"));
     await refused("node-signalled");
     held.check();
-    await held.release(); // By then leasehold has reported its code, and dies of the signal.
+    await held.release(); // At this point leasehold has reported its code and is ended by the signal.
   }
 });
 
@@ -181,7 +181,7 @@ test("the end of the output is the end of the lock", async (t) => {
   const { release } = timing;
   t.after(() => (timing.release = release));
   timing.release = 200;
-  // As after the exit, when another process has got its id.
+  // The state is as after the exit, when another process has the id.
   const program = printing(t, `echo '{"lock":"it","token":1}'; exec sleep 1000 >&-\n`);
   const held = await acquire("it", { program });
   const [other] = children();

@@ -66,7 +66,7 @@ function childOf(pid) {
       const stat = readFileSync(`/proc/${child}/stat`, "utf8");
       return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]) === pid;
     } catch {
-      return false; // It has exited.
+      return false; // The process has exited.
     }
   };
   return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).find(isChild);
@@ -79,7 +79,7 @@ function holder(name) {
     try {
       return readFileSync(`/proc/${pid}/cmdline`, "utf8").startsWith(words);
     } catch {
-      return false; // It has exited.
+      return false; // The process has exited.
     }
   };
   return Number(readdirSync("/proc").find((name) => /^\d+$/.test(name) && isHolder(name)));
@@ -90,7 +90,7 @@ test("Ctrl-C that is handled leaves the lock", async (t) => {
     t,
     `const held = await hold("node-interrupt", { arguments: ["${STORE}", "--workload-stop-grace=1ms"] });
     process.on("SIGINT", async () => {
-      // It takes longer than leasehold would need to exit, and leave the lock to expire.
+      // The script takes longer than leasehold would need to exit without a release.
       const error = await hold("node-interrupt", { waitMs: 0 }).catch((error) => error);
       if (!(error instanceof LockNotAcquired)) throw error;
       held.check();
@@ -117,7 +117,7 @@ test("a lock that nobody refers to is released, but not once its signal was used
     t,
     `const collected = async (isCollected) => {
       do {
-        // A reference that was looked at keeps its object until the next timer.
+        // A dereferenced WeakRef keeps its object until the next timer.
         await new Promise((resolve) => setTimeout(resolve, 5));
         globalThis.gc();
       } while (!(await isCollected()));
@@ -128,7 +128,7 @@ test("a lock that nobody refers to is released, but not once its signal was used
       await again.release();
       return true;
     };
-    // Each leaves only a listener.
+    // Each call leaves only a listener.
     const uses = {
       listener: (signal) => signal.addEventListener("abort", () => say("listener")),
       property: (signal) => (signal.onabort = () => say("property")),
@@ -149,7 +149,7 @@ test("a lock that nobody refers to is released, but not once its signal was used
       free.push(await isFree(name));
     }
     say(free.some((one) => one) ? "lost" : "kept");
-    // Once it is lost, nothing keeps it.
+    // After a loss, no reference keeps the lock.
     await collected(() => references.every((reference) => reference.deref() === undefined));
     say("collected");
     process.exit();`,
@@ -278,7 +278,7 @@ test("without descriptors nothing is left, and the other lock is held", async (t
     const held = await hold("node-descriptors");
     await refused();
     const count = () => readdirSync("/proc/self/fd").length - 1;
-    const before = count(); // Two of them are the lock's.
+    const before = count(); // Two of the descriptors belong to the lock.
     const limit = 200;
     execFileSync("prlimit", ["--pid=" + process.pid, "--nofile=" + limit + ":" + limit]);
     const files = [];
@@ -331,7 +331,7 @@ test("a program that survives SIGKILL does not delay the release", async (t) => 
     const held = await acquire("it", { program: ${JSON.stringify(program)} });
     const error = await held.release().catch((error) => error);
     say(error.name + " " + error.message);`;
-  // Without the right to signal processes of other users.
+  // The process has no right to signal processes of other users.
   const powerless = ["--bounding-set=-kill", "--inh-caps=-kill"];
   const releasing = script(t, text, { powers: powerless });
   const survivor = await eventually(() => childOf(releasing.process.pid));
@@ -347,7 +347,7 @@ test("a process that has copies of the descriptors does not delay the release", 
       try {
         return readlinkSync(`/proc/self/fd/${fd}`).startsWith("socket:");
       } catch {
-        return false; // That of the directory is closed.
+        return false; // The descriptor of the directory is closed.
       }
     };
     return readdirSync("/proc/self/fd").filter(isSocket).map(Number);

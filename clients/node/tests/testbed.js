@@ -26,7 +26,7 @@ export const LONG = 60_000;
 
 /**
  * More than the renew_deadline of the timings: a frozen daemon has no authority left after it. The
- * file may be a renewal behind what the daemon knows.
+ * file may be a renewal behind the daemon.
  */
 export const AUTHORITY_MAX_NS = 5_000_000_000;
 
@@ -35,7 +35,7 @@ export function boottimeNs() {
   return Number(readFileSync("/proc/uptime", "utf8").split(" ")[0].replace(".", "")) * 1e7;
 }
 
-/** Polls until the condition returns something true, and returns it. */
+/** Polls until the condition returns a true value, and returns that value. */
 export async function eventually(condition) {
   for (const end = Date.now() + LONG; Date.now() < end; await sleep(5)) {
     const found = await condition();
@@ -83,7 +83,7 @@ export async function leasehold(...words) {
   return stdout;
 }
 
-/** A daemon that ends with the test, and with this process. */
+/** A daemon that ends with the test or with this process. */
 export class Daemon {
   static async start(test, lease, identity) {
     const daemon = new Daemon();

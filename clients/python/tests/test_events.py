@@ -17,7 +17,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: clo
 
 
 class Server:
-    """A server of streams that no daemon sends."""
+    """A server of streams that a daemon never sends."""
 
     def __init__(self, test):
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -69,7 +69,7 @@ class Streams(unittest.TestCase):
                     self.assert_ended(term)
                     self.assertIsNone(follower.token())
                 else:
-                    # It is ignored: the next event counts.
+                    # The event is ignored, and the next event counts.
                     stream.sendall(event(token=8))
                     eventually(lambda: follower.token() == 8)
                 follower.close()
@@ -82,7 +82,7 @@ class Streams(unittest.TestCase):
         self.assertGreaterEqual(boottime_ns(), until)
         self.assert_ended(term)
         self.assertFalse(follower.is_leader())
-        # A later event of the same token does not revive it.
+        # A later event of the same token does not make the term valid again.
         stream.sendall(event())
         self.assertIsNot(follower.lead(30), term)
         self.assertFalse(term.is_valid())
@@ -129,7 +129,7 @@ class Streams(unittest.TestCase):
         moved = f"HTTP/1.1 302 Found\r\nLocation: http://{server.address}/other\r\n\r\n".encode()
         for answer in (moved, b"HTTP/1.1 503 Busy\r\n\r\n", b"HTTP/1.1 404 None\r\n\r\n", b""):
             with self.subTest(answer=answer):
-                # The server leaves it open: a reader that accepts it would lead.
+                # The server leaves the stream open: a reader that accepts the line would lead.
                 follower, _ = self.follow(server, answer + event(token=9))
                 eventually(lambda: follower.error)
                 server.accept(STREAM + event())
@@ -192,7 +192,7 @@ class Streams(unittest.TestCase):
             os._exit(code)
         _, status = os.waitpid(child, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 41)
-        # A stream that was shut down would not deliver it.
+        # A stream that was shut down would not deliver the event.
         stream.sendall(event(lease="later"))
         eventually(lambda: term._status.document["lease"] == "later")
         term.check()
@@ -234,7 +234,7 @@ class Daemons(unittest.TestCase):
         until = daemon.status().document["valid_until_boottime_ns"]
         self.assertTrue(term.wait(60))
         now = boottime_ns()
-        # The last event is older than the file by a second and a renewal at most.
+        # The last event is at most a second and a renewal older than the file.
         self.assertGreater(now, until - 2_000_000_000)
         self.assertLess(now, until + 5_000_000_000)
         self.assertFalse(follower.is_leader())
@@ -249,7 +249,7 @@ class Daemons(unittest.TestCase):
         term = follower.lead(60)
         daemon.kill()
         self.assertTrue(term.wait(60))
-        # It ends with the stream, while the file is still valid.
+        # The term ends with the stream, while the file is still valid.
         self.assertTrue(daemon.status().is_leader())
         daemon.start()
         self.assertGreater(follower.lead(60).token, term.token)

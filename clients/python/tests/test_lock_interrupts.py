@@ -1,4 +1,4 @@
-"""Ctrl-C at each line, other threads at each moment, and no threads at all: no lock is left."""
+"""Ctrl-C at each line, other threads at each moment, or no thread available: no lock stays held."""
 
 import gc
 import itertools
@@ -27,16 +27,16 @@ echo '{"lock":"it","exit_code":0}'
 
 
 def reap():
-    """Waits for processes whose parent was interrupted before it could."""
+    """Waits for processes whose parent was interrupted before its wait."""
     while children():
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
-            pass  # A thread has waited for it.
+            pass  # A thread has waited for the process.
 
 
 def ended(test, release, expected, message):
-    """Asserts that a release raises an error in time, although it may hang."""
+    """Asserts that a release raises an error within its limit."""
     raised = []
 
     def run():
@@ -80,7 +80,7 @@ class Interrupts(unittest.TestCase):
             nonlocal at
             if frame.f_code.co_filename != lock.__file__:
                 return None
-            # The interpreter does not look for signals at a `try`, nor before the end of a `with`.
+            # The interpreter does not check for signals at a `try` or before the end of a `with`.
             source = linecache.getline(lock.__file__, frame.f_lineno).split()
             if event == "line" and source[0] not in ("try:", "with") and next(lines) == number:
                 at = (frame.f_code.co_name, frame.f_lineno)
@@ -145,14 +145,14 @@ class Interrupts(unittest.TestCase):
                 return
 
     def test_a_loss_that_ctrl_c_hid_is_reported_by_the_next_release(self):
-        # An exit code that is a release, if it follows the end of the input.
+        # After the end of the input, this exit code would be a release.
         self.script(f"#!/bin/sh\necho '{HELD}'; echo '{{\"lock\":\"it\",\"exit_code\":0}}'\n")
         for number in itertools.count(1):
             held = Lock("it", program=self.program).acquire()
             self.assertTrue(held.wait(LONG))
             try:
                 at = self.interrupted(held.release, number)
-            except LockLost:  # It was not interrupted.
+            except LockLost:  # The release was not interrupted.
                 at = None
             for _ in range(2):
                 with self.assertRaises(LockLost, msg=at):
@@ -162,7 +162,7 @@ class Interrupts(unittest.TestCase):
                 return
 
     def test_a_release_waits_for_that_of_another_thread(self):
-        # It is released only when the file exists, as MongoDB may be slow.
+        # The script releases the lock when the file exists, like a `leasehold` whose MongoDB is slow.
         file = Path(self.program + ".go")
         self.script(HOLDS.replace("cat > /dev/null", "cat > /dev/null; until [ -e $0.go ]; do sleep 0.01; done"))
         held = Lock("it", program=self.program).acquire()
@@ -187,7 +187,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(released, [True, True])
 
     def test_ctrl_c_is_not_replaced_by_another_error(self):
-        # The thread that reads the output to its end competes with the one that was interrupted.
+        # The thread that reads the output competes with the interrupted thread.
         with mock.patch.object(lock._Program, "watch", autospec=True) as watch:
 
             def interrupt(program, name, on_lost):
@@ -210,7 +210,7 @@ class Interrupts(unittest.TestCase):
             self.assertEqual(children(), [], "a process is left")
 
     def test_two_threads_may_release_it(self):
-        # The second finds it released, and not lost.
+        # The second release finds the lock released and not lost.
         for _ in range(30):
             held = Lock("it", program=self.program).acquire()
             begin = threading.Barrier(3)
@@ -258,7 +258,7 @@ class Interrupts(unittest.TestCase):
         self.script(f"#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups sh -c 'echo \"$0\"; kill -STOP $$' '{HELD}'\n")
         if os.geteuid() != 0:
             self.skipTest("needs root, to run a program as another user")
-        # Without the right to signal processes of other users.
+        # The process has no right to signal processes of other users.
         powerless = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill", sys.executable, "-B", "-c"]
         text = (
             "import time\n"
@@ -283,7 +283,7 @@ class Interrupts(unittest.TestCase):
             self.assertEqual(process.wait(LONG), 0)
 
     def test_an_exit_code_that_nobody_knows_is_no_release(self):
-        # A parent that ignores SIGCHLD gets 0 from Python for each exit.
+        # In a parent that ignores SIGCHLD, Python returns 0 for each exit.
         before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         self.addCleanup(signal.signal, signal.SIGCHLD, before)
         killed = f"#!/bin/sh\necho '{HELD}'; cat > /dev/null; kill -KILL $$\n"

@@ -15,8 +15,8 @@ TIMINGS = os.environ["CLIENT_TEST_TIMINGS"].split()
 INPUTS = Path(os.environ["CLIENT_TEST_INPUTS"])
 LONG = 60
 
-# More than the renew_deadline of TIMINGS: a frozen daemon has no authority left after it. The file may
-# be a renewal behind what the daemon knows.
+# Longer than the renew_deadline of TIMINGS, after which a frozen daemon has no authority. The file may
+# be a renewal behind the daemon.
 AUTHORITY_MAX_NS = 5_000_000_000
 
 
@@ -25,7 +25,7 @@ def boottime_ns():
 
 
 def eventually(condition):
-    """Polls until the condition returns something true, and returns it."""
+    """Polls until the condition returns a true value, and returns that value."""
     end = time.monotonic() + LONG
     while time.monotonic() < end:
         found = condition()
@@ -55,7 +55,7 @@ def leasehold(*arguments):
 
 
 class Daemon:
-    """A daemon that ends with the test, and with this process."""
+    """A daemon that ends with the test or with this process."""
 
     def __init__(self, test, lease, identity):
         self.lease, self.identity = lease, identity

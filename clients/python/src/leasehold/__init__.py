@@ -4,7 +4,8 @@
 - :func:`follow` follows the event stream of a daemon on this machine.
 - :class:`Lock` holds a lock through the program ``leasehold``.
 
-No result stays true: check it immediately before each effect, and send the token with the effect.
+A result can be out of date at any time: check it immediately before each effect, and send the token
+with the effect.
 """
 
 from .events import Follower, NotLeader, Term, follow

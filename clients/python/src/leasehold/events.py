@@ -17,9 +17,9 @@ RECONNECT_SECONDS = 1.0
 # The daemon sends a comment after 5 s without an event.
 SILENCE_SECONDS = 15.0
 CONNECT_SECONDS = 5.0
-# A thread that still connects after this time ends by itself.
+# A thread that is still connecting after this time ends by itself.
 CLOSE_SECONDS = 1.0
-# Waits are this short because their clock stops while the machine is suspended.
+# Waits are short because their clock stops while the machine is suspended.
 POLL_SECONDS = 0.1
 
 
@@ -28,7 +28,7 @@ class NotLeader(Exception):
 
 
 class Term:
-    """One leadership of this candidate. Once it has ended, it stays ended."""
+    """One leadership of this candidate. An ended term never becomes valid again."""
 
     token: int
     """The fencing token."""
@@ -57,7 +57,7 @@ class Term:
         seconds."""
         timeout = limit("timeout", timeout)
         if os.getpid() != self._process:
-            return True  # A thread that does not exist here may hold the condition.
+            return True  # A thread of the parent may hold the condition.
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while self.is_valid():
@@ -67,7 +67,7 @@ class Term:
         return True
 
     def _extend(self, status: Optional[Status]) -> bool:
-        """Adopts a later status of the same leadership. Returns False if it is not one."""
+        """Adopts a later status of the same leadership. Returns False for any other status."""
         if status is None or not self.is_valid() or status.token() != self.token:
             return False
         self._status = status
@@ -78,7 +78,8 @@ class Follower:
     """Reads the events of a daemon in a thread, until it is closed."""
 
     error: Optional[Exception] = None
-    """Reason why the last stream ended or could not be opened; None after an event. For humans."""
+    """Reason why the last stream ended or could not be opened, for log messages; None after an
+    event."""
 
     def __init__(self, address: str) -> None:
         http.client.HTTPConnection(address)  # Raises if the address is invalid.
@@ -122,9 +123,9 @@ class Follower:
                 self._changed.wait(_pause(end, None))
 
     def close(self) -> None:
-        """Ends the stream, and with it the leadership as seen from here. Returns after a second at
-        the latest, also while a connection is being opened. Does nothing in a forked process, which
-        shares the connection with its parent."""
+        """Ends the stream, and with it the leadership of this follower. Returns within a second, even
+        while a connection is being opened. Does nothing in a forked process, which shares the
+        connection with its parent."""
         if os.getpid() != self._process:
             return
         self._closed.set()
@@ -153,15 +154,16 @@ class Follower:
         while not self._closed.is_set():
             try:
                 self._read_events()
-            except Exception as error:  # A thread that ends here would never reconnect.
+            except Exception as error:  # Without this, the thread would end and never reconnect.
                 self.error = error
             finally:
-                # The daemon may step down unnoticed after the end of the stream.
+                # After the end of the stream, a step-down of the daemon would
+                # not be noticed.
                 self._accept(None)
             self._closed.wait(RECONNECT_SECONDS)
 
     def _read_events(self) -> None:
-        # Neither uses a proxy nor follows redirects.
+        # Uses no proxy and follows no redirects.
         connection = http.client.HTTPConnection(self._address, timeout=CONNECT_SECONDS)
         try:
             connection.connect()

@@ -20,13 +20,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 from .timeouts import limit
 
 _NOT_ACQUIRED = 75
-# The program accepts no longer wait.
+# Maximum wait that the program accepts.
 _WAIT_SECONDS_MAX = 31 * 24 * 3600
 # Codes of `leasehold` after its input was closed: done, or done after a stop signal.
 _RELEASED = (0, 128 + 1, 128 + 2, 128 + 3, 128 + 15)
 # `leasehold` waits for MongoDB for at most 5 s.
 RELEASE_SECONDS = 10.0
-# An exit takes no longer after SIGKILL, or after the end of the output.
+# Maximum time to the exit after SIGKILL, or after the end of the output.
 EXIT_SECONDS = 1.0
 _LINE_BYTES_MAX = 4096
 
@@ -41,21 +41,21 @@ class LockError(Exception):
 
 
 class LockNotAcquired(LockError):
-    """Another process held the lock, and the wait for it was over."""
+    """Another process held the lock until the end of the wait."""
 
 
 class LockLost(LockError):
-    """The lock was lost. Its work must stop: another process may hold the lock."""
+    """The lock was lost. Stop the work: another process may hold the lock."""
 
 
-# Held during a fork, and while a process is started. Reentrant, since a signal handler may fork.
+# Held during a fork, and while a process is started. Reentrant, because a signal handler may fork.
 _forking = threading.RLock()
 # The inputs of all running programs. A fork must not keep them open.
 _inputs: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
 
 
 def _close_inputs() -> None:
-    """Closes the inputs in a forked child, without a shutdown, which would end the parent's lock."""
+    """Closes the inputs in a forked child. A shutdown would end the parent's lock."""
     for one in list(_inputs):
         one.close()
     _inputs.clear()
@@ -71,28 +71,29 @@ class _Program:
     """A running ``leasehold lock``, whose standard input is a socket.
 
     Unlike a pipe, a socket is shut down for all processes that have it. A process that was forked
-    without Python's knowledge therefore delays no release.
+    without Python's knowledge therefore does not delay a release.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
         self.owner = os.getpid()
         self.ended = threading.Event()
         self.abandoned = False
-        """True if nobody waits for a loss."""
+        """True if no thread or callback waits for a loss."""
         self.kept: "Optional[HeldLock]" = None
-        """The lock, if `on_lost` may be all that its user relies on: it is not collected."""
+        """The lock, if its user may rely on `on_lost` alone. This reference keeps it alive."""
         self.reported: Optional[int] = None
-        """The exit code that its last line reports. It proves a release: the code of the exit may be
-        that of another program around `leasehold`, or unknown."""
+        """The exit code that the last line of the output reports. Only this code proves a release: the
+        code of the exit may come from another program that runs `leasehold`, or be unknown."""
         self.code: Optional[int] = None
         """The exit code for messages."""
         self._reading = threading.Lock()
-        """Held by the thread that reads the output to its end."""
+        """Held by the thread that reads the output until the program ends."""
         with _forking:
             self._input, theirs = socket.socketpair()
             _inputs.add(self._input)
             try:
-                # In a session of its own, since Ctrl-C is for this process. Its end closes the input.
+                # In a separate session, because Ctrl-C is for this process. The end of this process
+                # closes the input.
                 self._process = subprocess.Popen(
                     command,
                     stdin=theirs,
@@ -124,37 +125,37 @@ class _Program:
         return self._process.poll() is None and not self.output.closed
 
     def shut_down(self) -> None:
-        """Closes the input of the program, which releases the lock or leaves the queue. Does not
-        wait, and does nothing in a forked process."""
+        """Closes the input of the program, so that the program releases the lock or leaves the queue.
+        Does not wait, and does nothing in a forked process."""
         if os.getpid() != self.owner:
             return
         try:
             self._input.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # It has exited, or the input is closed.
+            pass  # The program has exited, or the input is closed.
         self._input.close()
 
     def give_up(self) -> None:
-        """Ends a lock that nobody needs, without waiting."""
+        """Ends a lock that is no longer needed, without a wait."""
         self.abandoned = True
         self.kept = None
         self.shut_down()
 
     def watch(self, name: str, on_lost: Optional[Callable[[], object]]) -> None:
-        """Starts the thread that reads the output to its end, which is the end of the program."""
+        """Starts the thread that reads the output until the program ends."""
         run, arguments = self._watch, (name, on_lost)
         threading.Thread(target=run, args=arguments, name="leasehold-lock", daemon=True).start()
 
     def close(self, name: str, rest: bytes = b"") -> Optional[int]:
         """Ends a program that holds nothing, and returns its exit code."""
         self.give_up()
-        self._signal(signal.SIGTERM)  # It may be another program than `leasehold`.
+        self._signal(signal.SIGTERM)  # The program may not be `leasehold`.
         self._finish(name, rest, RELEASE_SECONDS)
         return self.code
 
     def wait(self) -> None:
-        """Waits until the watched program has exited. Kills it after a limit, and does not wait for
-        the thread that reads the output: a descendant may keep the output open."""
+        """Waits until the watched program has exited, and kills the program after a limit. Does not
+        wait for the thread that reads the output, because a descendant may keep the output open."""
         if not self.ended.wait(RELEASE_SECONDS):
             self.code = self._kill()
 
@@ -167,8 +168,9 @@ class _Program:
             self.kept = None
 
     def _finish(self, name: str, text: bytes, limit: Optional[float] = None) -> None:
-        """Reads the output to its end, unless another thread does, and waits for the exit. Kills the
-        program after ``limit`` seconds. Needs no other thread, since none may be available."""
+        """Reads the output to its end, unless another thread reads it, and waits for the exit. Kills
+        the program after ``limit`` seconds. Starts no thread, because the limit of threads may be
+        reached."""
         end = None if limit is None else time.monotonic() + limit
         if not self._reading.acquire(timeout=-1 if limit is None else limit):
             self._kill()
@@ -189,15 +191,15 @@ class _Program:
             self._reading.release()
 
     def _exit_code(self) -> Optional[int]:
-        """Waits for the exit, which has no code if this takes too long. Nor does 0 count: it is what
-        Python returns if it ignores SIGCHLD, or if another part of it reaps all children."""
+        """Waits for the exit and returns its code; None if the exit takes too long, or if the code is 0.
+        Python also returns 0 if it ignores SIGCHLD or another part of the program reaps all children."""
         try:
             return self._process.wait(EXIT_SECONDS) or None
         except subprocess.TimeoutExpired:
             return None
 
     def _kill(self) -> Optional[int]:
-        """Kills the program, and returns its exit code; None if it survives."""
+        """Kills the program and returns its exit code; None if the program survives."""
         self._signal(signal.SIGKILL)
         return self._exit_code()
 
@@ -205,7 +207,7 @@ class _Program:
         try:
             self._process.send_signal(number)
         except PermissionError:
-            pass  # It runs as another user.
+            pass  # The program runs as another user.
 
     def _read(self, output: Any, end: Optional[float]) -> bytes:
         if end is not None:
@@ -226,7 +228,7 @@ def _reported(name: str, text: bytes) -> Optional[int]:
 
 
 def _object(line: bytes) -> "dict[str, Any]":
-    """Returns the JSON object that a complete line has, otherwise an empty one."""
+    """Returns the JSON object of a complete line, otherwise an empty object."""
     try:
         value = json.loads(line) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
@@ -235,9 +237,10 @@ def _object(line: bytes) -> "dict[str, Any]":
 
 
 class HeldLock:
-    """A lock that this process holds. Once it is lost or released, it stays so.
+    """A lock that this process holds. A lost or released lock never becomes valid again.
 
-    It is released at the end of a ``with`` block, and without ``on_lost`` if it is garbage-collected.
+    The lock is released at the end of a ``with`` block. Without ``on_lost``, it is also released if
+    this object is garbage-collected.
     """
 
     name: str
@@ -251,13 +254,14 @@ class HeldLock:
         self._program = program
         self._released = False
         self._losses: List[bool] = []
-        """Whether each release found it lost. The first counts: after it, the program ends."""
+        """For each release: True if the lock was lost before. The first counts, because the program
+        ends after it."""
         self._dropped = weakref.finalize(self, _drop, program, name)
-        # The exit of the process closes the input. A fork has no lock to release at its exit.
+        # The exit of this process closes the input. A forked process has no lock to release.
         self._dropped.atexit = False
 
     def is_valid(self) -> bool:
-        """Returns True if the lock is held, as far as ``leasehold`` has reported."""
+        """Returns True if ``leasehold`` has not reported a loss, and the lock was not released."""
         return not self._released and self._program.is_running()
 
     def check(self) -> None:
@@ -274,11 +278,12 @@ class HeldLock:
         return self._program.ended.wait(timeout)
 
     def release(self) -> None:
-        """Releases the lock. Raises :class:`LockLost` if it was lost before, or if `leasehold` does
-        not confirm the release in time. Does nothing in a forked process, which does not hold it.
+        """Releases the lock. Raises :class:`LockLost` if the lock was lost before, or if `leasehold`
+        does not confirm the release in time. Does nothing in a forked process, which does not hold
+        the lock.
 
-        Further calls, also in other threads, wait for the end of the first and report the same. If
-        Ctrl-C interrupts it, call it again."""
+        Further calls, also in other threads, wait for the end of the first call and report its result.
+        If Ctrl-C interrupts a call, call ``release`` again."""
         if os.getpid() != self._program.owner:
             return
         self._end()
@@ -291,11 +296,11 @@ class HeldLock:
             raise LockLost(f"lock {self.name} {why}", self._program.code)
 
     def _end(self) -> None:
-        """Releases the lock without waiting."""
-        self._losses.append(not self.is_valid())  # In one step, since threads may compete.
+        """Starts the release of the lock and does not wait for it."""
+        self._losses.append(not self.is_valid())  # In one step, because threads may compete.
         self._released = True
         self._program.give_up()
-        self._dropped.detach()  # Not before: Ctrl-C may interrupt each line.
+        self._dropped.detach()  # Must be the last line, because Ctrl-C may interrupt each line.
 
     def __enter__(self) -> "HeldLock":
         return self
@@ -321,8 +326,8 @@ def _drop(program: _Program, name: str) -> None:
 
 
 class _Acquisition(Future["HeldLock"]):
-    """The future of :meth:`Lock.start`. Its lock is kept for ``on_lost`` only once somebody has asked
-    for it, since a cancelled wait drops it."""
+    """The future of :meth:`Lock.start`. Its lock is kept for ``on_lost`` after the first call of
+    ``result``. A cancelled wait drops the lock."""
 
     def __init__(self, keep: bool) -> None:
         super().__init__()
@@ -336,17 +341,17 @@ class _Acquisition(Future["HeldLock"]):
 
 
 class Lock:
-    """A lock to acquire. In a ``with`` statement it is held until the end of the block::
+    """A lock to acquire. In a ``with`` statement the lock is held until the end of the block::
 
         with Lock("nightly-report", wait=30) as held:
             for part in parts:
                 held.check()
                 report(part, fencing_token=held.token)
 
-    The end of the block raises :class:`LockLost` if the lock was lost, unless another exception
-    leaves it. Threads, tasks and generators may share this object: each ``with`` statement releases
-    what it has acquired, in any order. A block without a ``with`` statement of its own, as in an
-    :class:`contextlib.ExitStack`, needs ``stack.enter_context(lock.acquire())``.
+    The end of the block raises :class:`LockLost` if the lock was lost, unless another exception ends
+    the block. Threads, tasks and generators may share this object: each ``with`` statement releases
+    the lock that it has acquired, in any order. An :class:`contextlib.ExitStack` needs
+    ``stack.enter_context(lock.acquire())``.
     """
 
     def __init__(
@@ -362,8 +367,8 @@ class Lock:
     ) -> None:
         """``wait`` is the maximum wait for other holders in seconds: None, or more than 31 days, for no
         limit, 0 for no wait. ``arguments`` are further flags of ``leasehold lock``, such as
-        ``--mongodb-uri-file=PATH``. ``on_lost`` is called in a thread when the lock is lost. With it,
-        a lock is not released if it is garbage-collected, but held until its release or loss.
+        ``--mongodb-uri-file=PATH``. ``on_lost`` is called in a thread when the lock is lost. With
+        ``on_lost``, a lock is held until its release or loss, even if it is garbage-collected.
         """
         self._name, self._slots, self._on_lost = name, slots, on_lost
         self._command: List[str] = [program, "lock", name, "--report-exit-code", *arguments]
@@ -374,25 +379,25 @@ class Lock:
             self._command.append("--shared")
         if slots is not None:
             self._command.append(f"--slots={slots}")
-        # The open blocks. The frame of a `with` statement identifies it: it is the same at both of its
-        # ends, and the statements of one frame end in the reverse order.
+        # The open blocks. The frame of a `with` statement identifies a block: the frame is equal at
+        # the begin and the end of the block, and the blocks of one frame end in the reverse order.
         self._open: Dict[HeldLock, Optional[FrameType]] = {}
 
     def acquire(self) -> HeldLock:
-        """Waits for the lock. The caller must release the result, and keep it until then: without
-        ``on_lost`` it is released if it is garbage-collected.
+        """Waits for the lock. The caller must keep the result and release it. Without ``on_lost``, the
+        lock is released if the result is garbage-collected.
 
-        Raises :class:`LockNotAcquired` if another process holds it, and :class:`LockError` if
-        ``leasehold`` fails. Standard error is that of this process.
+        Raises :class:`LockNotAcquired` if another process holds the lock, and :class:`LockError` if
+        ``leasehold`` fails. ``leasehold`` writes its messages to the standard error of this process.
         """
         return self._await(_Program(self._command), self._on_lost is not None)
 
     def start(self) -> "Future[HeldLock]":
-        """Waits for the lock in a thread. To cancel the future is to leave the queue::
+        """Waits for the lock in a thread. A cancelled future leaves the queue::
 
             held = await asyncio.wait_for(asyncio.wrap_future(lock.start()), timeout=30)
 
-        The caller must release the result, as that of :meth:`acquire`.
+        The caller must keep and release the result, like the result of :meth:`acquire`.
         """
         program = _Program(self._command)
         future = _Acquisition(self._on_lost is not None)
@@ -444,7 +449,7 @@ class Lock:
         raise LockError(f"lock {self._name}: leasehold {how}", code)
 
     def _holder(self, line: bytes) -> "Optional[Tuple[int, Optional[int]]]":
-        """Returns the token and the slot that a complete line of this lock has."""
+        """Returns the token and the slot in a complete line of this lock; None for other text."""
         held = _object(line)
         token, slot = held.get("token"), held.get("slot")
         has_slot = type(slot) is int if self._slots is not None else slot is None
@@ -459,7 +464,7 @@ class Lock:
             held = self._await(program, self._on_lost is not None)
             self._open[held] = sys._getframe().f_back
             return held
-        except BaseException:  # The block is not entered, and thus not left.
+        except BaseException:  # Python does not enter this block, so it does not call `__exit__`.
             program.give_up()
             if held is not None:
                 self._forget(held)
@@ -479,15 +484,15 @@ class Lock:
         try:
             held.__exit__(kind, error, trace)
         finally:
-            self._forget(held)  # Also if Ctrl-C has interrupted the release.
+            self._forget(held)  # Must run even if Ctrl-C has interrupted the release.
 
     def _forget(self, held: HeldLock) -> None:
         held._end()
         self._open.pop(held, None)
 
     def _left(self, frame: Optional[FrameType]) -> HeldLock:
-        """Returns what the block holds that a frame leaves."""
-        blocks = self._open.copy()  # In one step, since other threads enter and leave blocks.
+        """Returns the lock of the block that ends in a frame."""
+        blocks = self._open.copy()  # In one step, because other threads enter and leave blocks.
         for held, entered in reversed(blocks.items()):
             if frame is not None and entered is frame:
                 return held

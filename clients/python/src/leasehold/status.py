@@ -12,23 +12,25 @@ from typing import Any, Mapping, Optional, Tuple, Union
 _SCHEMA = 1
 # Maximum of a token and of a deadline.
 _NUMBER_MAX = 2**63 - 1
-# A status has at most a few KiB. A longer text is not one.
+# A status has at most a few KiB. A longer text is not a status.
 BYTES_MAX = 64 * 1024
-# This system does not show the file. Other errors, such as EMFILE, may pass.
+# This system does not show the file. Other errors, such as EMFILE, may be
+# temporary.
 _UNREADABLE = (FileNotFoundError, PermissionError)
 
 
 class Status:
-    """A status as it was written, and the deadline until which it may be trusted.
+    """A status as it was written, with its deadline.
 
-    It can be out of date before that deadline. Read it again before each effect.
+    The status is not valid after the deadline, and it can be out of date before. Read it again before
+    each effect.
     """
 
     __slots__ = ("document", "_grant")
 
     document: Mapping[str, Any]
-    """All fields as they were written, for humans; empty if they could not be read.
-    The field ``leader`` proves nothing."""
+    """All fields as they were written, for log messages; empty if they could not be read.
+    The field ``leader`` alone does not prove leadership."""
 
     def __init__(self, text: Optional[bytes], *, boot_id_required: bool = False) -> None:
         try:
@@ -57,7 +59,7 @@ class Status:
 def read_status(directory: Union[str, "os.PathLike[str]"]) -> Status:
     """Reads ``status.json`` in a status directory.
 
-    This does not raise if the file is missing or damaged. The status does not lead then.
+    If the file is missing or damaged, the status does not lead, and no error is raised.
     """
     try:
         with open(Path(directory, "status.json"), "rb", opener=_open_at_once) as file:
@@ -70,7 +72,7 @@ def read_status(directory: Union[str, "os.PathLike[str]"]) -> Status:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens a file. A FIFO without a writer does not block."""
+    """Opens a file. Does not block on a FIFO without a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -78,7 +80,7 @@ def _grant(document: Mapping[str, Any], boot_id_required: bool) -> Optional[Tupl
     """Returns the token and the deadline of a leader of this boot, if both are valid."""
     token, deadline = document.get("token"), document.get("valid_until_boottime_ns")
     schema = document.get("schema")
-    # True is an int too, and equal to 1.
+    # In Python, True is an int and equal to 1.
     if document.get("leader") is not True or type(schema) is not int or schema != _SCHEMA:
         return None
     if type(token) is not int or type(deadline) is not int:
@@ -91,8 +93,8 @@ def _grant(document: Mapping[str, Any], boot_id_required: bool) -> Optional[Tupl
 
 
 def _is_this_boot(document: Mapping[str, Any], boot_id_required: bool) -> bool:
-    """Returns False if the boot is another one, if it is unknown and required, or if it could not
-    be read at this instant."""
+    """Returns False if the status is of another boot, if the boot is unknown and required, or if the
+    boot could not be read at this instant."""
     if "boot_id" not in document:
         return False
     try:
@@ -108,7 +110,7 @@ def _is_this_boot(document: Mapping[str, Any], boot_id_required: bool) -> bool:
 
 
 def _is_this_clock(document: Mapping[str, Any]) -> bool:
-    """Returns False if the deadline is of another time namespace, and thus of another clock."""
+    """Returns False if the deadline is of another time namespace, which has another clock."""
     theirs = document.get("time_namespace")
     try:
         ours = os.stat("/proc/self/ns/time").st_ino
@@ -120,5 +122,5 @@ def _is_this_clock(document: Mapping[str, Any]) -> bool:
 
 
 def _boottime_ns() -> int:
-    """CLOCK_BOOTTIME. Unlike CLOCK_MONOTONIC it continues while the machine is suspended."""
+    """CLOCK_BOOTTIME. Unlike CLOCK_MONOTONIC, it continues while the machine is suspended."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
