@@ -1,6 +1,6 @@
 //! Runs work on one replica at a time: `cargo run --example elector -- mongodb://…`.
 //!
-//! Start it twice: the second process works only after the first one has released the lease.
+//! Start it twice: the second process works after the first one has released the lease.
 
 #![allow(clippy::print_stdout, reason = "the example shows what it does")]
 
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let identity = Identity::new(format!("elector-{}", std::process::id()))?;
     let store = StoreOptions::new(uri, identity);
     let mut options = ElectorOptions::new(store, ResourceName::new("example-elector")?);
-    // The work below is over before `stop` is called, so the release need not wait for it.
+    // The work below has ended before `stop` is called, so the release need not wait for it.
     options.workload_ends_first = true;
     options.handoff_delay = Duration::ZERO;
     let elector = Elector::start(options);

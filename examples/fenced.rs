@@ -44,7 +44,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Err(FencedError::Refused { .. }) => println!("the late write is refused"),
         other => return Err(format!("not refused: {other:?}").into()),
     }
-    let stored = orders.find_one(order).await?.ok_or("the order is gone")?;
+    let stored = orders
+        .find_one(order)
+        .await?
+        .ok_or("the order does not exist")?;
     println!("state: {}", stored.get_str("state")?);
     second.release().await?;
     Ok(())

@@ -16,11 +16,11 @@ use mongodb::options::ClientOptions;
 async fn main() -> Result<(), Box<dyn Error>> {
     let uri = std::env::args().nth(1).ok_or("usage: own_client URI")?;
     let mut options = ClientOptions::parse(&uri).await?;
-    // A waiter for the lock holds a connection; 20 are for its calls, and 10 for the program.
+    // One connection for the lock's waiter, 20 for calls of the lock, and 10 for the program.
     options.max_pool_size = Some(1 + 20 + 10);
     let client = Client::with_options(options)?;
     let identity = Identity::new(format!("own-client-{}", std::process::id()))?;
-    // The connection string is the one that the client was created with.
+    // The client was created with this connection string.
     let store = StoreOptions::new(uri, identity).with_client(client.clone());
     let lock = Lock::new(store, ResourceName::new("example-own-client")?);
     for page in 1..=3 {

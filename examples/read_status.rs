@@ -1,7 +1,7 @@
 //! Checks leadership in the status file of a sidecar: `cargo run --example read_status -- DIRECTORY`.
 //!
 //! The rules are in docs/reading-status.md. `leader: true` alone is not sufficient, because the
-//! daemon may have been stopped since it wrote the file.
+//! daemon may have stopped since it wrote the file.
 
 #![allow(clippy::print_stdout, reason = "the example shows what it does")]
 
@@ -22,7 +22,7 @@ fn leads(directory: &Path) -> Option<i64> {
     // A deadline of another boot is meaningless.
     let ours = match fs::read_to_string("/proc/sys/kernel/random/boot_id") {
         Ok(boot_id) => Some(boot_id),
-        // This system does not show it. After another error, such as EMFILE, the boot is unknown.
+        // The system has no boot id. After another error, such as EMFILE, the boot is unknown.
         Err(error) if matches!(error.kind(), NotFound | PermissionDenied) => None,
         Err(_) => return None,
     };

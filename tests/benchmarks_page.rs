@@ -1,7 +1,6 @@
-//! Goal: the tables of the comparison in docs/benchmarks.md and docs/benchmarks/peers.md are those of
-//! real runs, and cannot drift from them.
-//! Method: they are generated from the JSON that `make bench` wrote and compared with the pages;
-//! `UPDATE_DOCS=1 cargo test --test benchmarks_page` writes them.
+//! Goal: the tables of the comparison in docs/benchmarks.md and docs/benchmarks/peers.md show real
+//! runs. Method: tables are generated from the JSON that `make bench` wrote, and compared with the
+//! pages; `UPDATE_DOCS=1 cargo test --test benchmarks_page` writes them.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,7 +14,7 @@ use results::{Measured, Results, Unit, Values};
 
 /// The page with all rows of the published runs.
 const ALL: &str = "docs/benchmarks/peers.md";
-/// The page with the answers, which has these figures of the first run.
+/// The page with the conclusions, which has these figures of the first run.
 const ANSWERS: &str = "docs/benchmarks.md";
 const ANSWERED: [&str; 3] = ["peers_election", "peers_rest", "peers_lock"];
 /// The published runs.

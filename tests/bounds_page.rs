@@ -1,4 +1,4 @@
-//! The table of bounds in `docs/architecture.md` states the constants as they are in the code.
+//! The table of bounds in `docs/architecture.md` states the values of the constants in the code.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Returns a duration as the page writes it, from its constructor: `from_millis(500)` is `500 ms`.
+/// Returns a duration in the format of the page, from its constructor: `from_millis(500)` is `500
+/// ms`.
 fn written(constructor: &str) -> Option<String> {
     let (unit, rest) = constructor.split_once('(')?;
     let (number, _) = rest.split_once(')')?;
@@ -71,7 +72,7 @@ const OTHERS: &[(&str, &[&str])] = &[
         "crates/kubernetes/src/retry.rs",
         &["BACKOFF_MAX", "RETRY_AFTER_MAX"],
     ),
-    // Decide what is reported, or how.
+    // Thresholds of reports.
     ("src/cli/run/files.rs", &["WRITE_MAX"]),
     ("crates/kubernetes/src/reporter.rs", &["SAME_WITHIN"]),
 ];
@@ -79,7 +80,7 @@ const OTHERS: &[(&str, &[&str])] = &[
 /// Endings of the names of constants that bound a wait.
 const ENDINGS: [&str; 3] = ["_MAX", "_WITHIN", "_WAIT"];
 
-/// Returns the files of a folder, without those of tests and of what tests the rules.
+/// Returns the files of a folder, except tests and the proof crate.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -1,7 +1,7 @@
 //! The Dockerfile repeats values of other files, because a layer that reads a file is invalidated
 //! by each change of that file. These tests compare the copies.
 //!
-//! `make test-image` shows that it builds and that the image runs.
+//! `make test-image` builds the Dockerfile and runs the image.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn every_member_of_the_workspace_has_its_manifest_and_an_empty_source() {
     for member in quoted(MANIFEST, "members = ") {
         let manifest = format!("{member}/Cargo.toml");
         assert!(copied().contains(&manifest.as_str()), "COPY {manifest}");
-        // A package of tests has neither.
+        // A package of tests has no library and no program.
         let files = ["src/lib.rs", "src/main.rs"].map(|file| format!("{member}/{file}"));
         let exists = |file: &&String| Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists();
         if let Some(source) = files.iter().find(exists) {

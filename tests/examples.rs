@@ -1,5 +1,5 @@
-//! Goal: the examples that people copy do what they say.
-//! Method: the built programs run on a real replica set and next to a real daemon.
+//! Goal: the examples behave as documented. Method: the built programs run on a real replica set
+//! and next to a real daemon.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Cargo puts examples next to the programs, in a directory of their own.
+/// Cargo puts examples into a directory next to the programs.
 fn example(name: &str) -> PathBuf {
     let built = Path::new(PROGRAM).with_file_name("examples").join(name);
     assert!(

@@ -1,7 +1,6 @@
-//! Goal: the recipes of docs/fencing.md, which people copy, refuse a stale token, also from a
-//! transaction in flight when the fence was raised.
-//! Method: the statements and the program are taken from the page and run, the statements on a real
-//! replica set.
+//! Goal: the recipes of docs/fencing.md refuse a stale token, also from a transaction that was in
+//! flight when the fence was raised. Method: the statements and the program are copied from the
+//! page and run, the statements on a real replica set.
 
 #![allow(
     clippy::unwrap_used,
@@ -109,13 +108,13 @@ async fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
     session.commit_transaction().await.unwrap();
 
     let mut old = begin(&set, &database, 33).await.unwrap();
-    // The new transaction conflicts with the old one, and gets a transient error …
+    // The new transaction conflicts with the old transaction, and gets a transient error …
     let refused = begin(&set, &database, 34).await.err().unwrap();
     assert!(
         refused.contains_label("TransientTransactionError"),
         "{refused}"
     );
-    // … until the old one ends.
+    // … until the old transaction ends.
     old.abort_transaction().await.unwrap();
     let mut new = begin(&set, &database, 34).await.unwrap();
     // Conversely, the old holder cannot pass while the new transaction is in flight.

@@ -1,7 +1,6 @@
 //! Goal: `leasehold install` leaves either a complete program or the previous file, and reports the
-//! reason.
-//! Method: the real binary, short of space (a limit on the size of files), killed, locked out, and
-//! given a wrong path.
+//! reason of a failure. Method: the real binary, with too little space (a limit on the size of
+//! files), killed, locked out, and with a wrong path.
 
 #![allow(
     clippy::unwrap_used,
@@ -105,7 +104,7 @@ fn leftovers_of_a_killed_run_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("leasehold");
     fs::write(&copy, "the old one").unwrap();
-    // A run that is killed in the middle of the copy leaves this.
+    // The leftover of a run that is killed during the copy.
     fs::write(directory.path().join(".leasehold.unfinished"), "half").unwrap();
     assert_eq!(
         names(directory.path()),

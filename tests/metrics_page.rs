@@ -1,6 +1,6 @@
-//! Goal: docs/metrics.md lists every metric that a scrape shows, and no other.
-//! Method: the table is generated from the registry and compared with the page; `UPDATE_DOCS=1
-//! cargo test --test metrics_page` writes it.
+//! Goal: docs/metrics.md lists exactly the metrics that a scrape shows. Method: the table is
+//! generated from the registry and compared with the page; `UPDATE_DOCS=1 cargo test --test
+//! metrics_page` writes it.
 
 #![cfg(feature = "kubernetes")]
 #![allow(

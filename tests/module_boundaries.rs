@@ -1,10 +1,10 @@
-//! Checks that the sources of a module do not mention what it must not depend on
+//! Checks that the sources of a module do not mention forbidden dependencies
 //! (docs/architecture.md).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A part of the sources, and the words that must not occur in it.
+/// A part of the sources, and its forbidden words.
 struct Rule {
     part: &'static [&'static str],
     forbidden: &'static [&'static str],
@@ -98,7 +98,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Maximum number of lines of a file that can still be read in one go.
+/// Maximum number of lines of a file.
 const LINES_MAX: usize = 500;
 
 fn rust_files(path: &Path, into: &mut Vec<PathBuf>) {

@@ -1,6 +1,5 @@
-//! The daemon contains no planted bug, so that no rule of the protocol can be broken on purpose:
-//! the marker that every program with planted bugs carries is not in it. A test next to the planted
-//! bugs checks that unit tests do carry it.
+//! The daemon contains no planted bug: it lacks the marker that every program with planted bugs
+//! contains. A test next to the planted bugs checks that unit tests contain the marker.
 
 use std::fs;
 

@@ -1,7 +1,6 @@
-//! Goal: a status file never keeps saying "leader" to a reader that checks the deadline (I4),
-//! whatever the disk does, and no disk delays the election.
-//! Method: the real writer on a small tmpfs that is filled up, on a read-only one, and on one that
-//! hangs.
+//! Goal: with any fault of the disk, a status file never keeps saying "leader" to a reader that
+//! checks the deadline (I4), and no disk delays the election. Method: the real writer on a small
+//! tmpfs that is full, read-only, or hangs.
 
 #![allow(
     clippy::unwrap_used,
@@ -95,7 +94,7 @@ impl Published {
     }
 }
 
-/// Returns the answer, which must come within 10 s.
+/// Returns the answer, which must arrive within 10 s.
 fn within(what: &str, mut answer: oneshot::Receiver<Flushed>) -> Flushed {
     let limit = boot_now() + Duration::from_secs(10);
     loop {
@@ -117,9 +116,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Opens a directory that was open before. Its lock may still be held for a moment, because a
-/// process that another test starts at this time holds a copy of each lock of this process until it
-/// executes its program.
+/// Reopens a directory. Its lock may still be held for a moment, because a process that another
+/// test is starting holds a copy of each lock of this process until it executes its program.
 fn reopen(path: &Path) -> Result<(StatusDirectory, RecoveredState), CommandError> {
     let mut opened = StatusDirectory::open(path, &orders());
     eventually("it is not locked", || {
@@ -248,8 +246,7 @@ fn a_disk_that_is_full_at_the_start_is_refused_unless_the_record_is_there() {
     let error = StatusDirectory::open(&path, &orders()).unwrap_err();
     assert!(error.what.starts_with("cannot write"), "{error}");
     disk.empty();
-    // On so small a disk the kernel counts the free pages per processor, and may notice freed ones
-    // late.
+    // On a small tmpfs the kernel counts free pages per processor, and may notice freed pages late.
     eventually("room again", || {
         StatusDirectory::open(&path, &orders()).is_ok()
     });

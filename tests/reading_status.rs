@@ -1,7 +1,6 @@
-//! Goal: the programs of docs/reading-status.md, which people copy, trust a status file exactly as
-//! long as it is valid.
-//! Method: each is taken from the page and run on directories that are leading, stale, of another
-//! boot, following, torn, and absent.
+//! Goal: the programs of docs/reading-status.md trust a status file exactly as long as it is valid.
+//! Method: each program is copied from the page and run on the directory of a leader, and on
+//! directories that are stale, of another boot, of a follower, torn, and absent.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +37,7 @@ struct Case {
     exit_code: u8,
 }
 
-/// Directories in every state that a reader can find.
+/// A directory in each state that a reader can find.
 fn cases(place: &Path) -> Vec<Case> {
     let who = |boot_id: Option<String>| Identification {
         lease: ResourceName::new("orders").unwrap(),
@@ -75,7 +74,7 @@ fn cases(place: &Path) -> Vec<Case> {
         authority: None,
         ..leader.clone()
     };
-    // Written before the deadline and read after it, as a frozen daemon leaves it.
+    // The file of a frozen daemon: written before the deadline, and read after it.
     let before = ClockPair {
         boot: now.boot - Duration::from_secs(5),
         ..now
@@ -197,7 +196,7 @@ fn leasehold_status_answers_right() {
     }
 }
 
-/// Without the id of the boot, its status file would be trusted after a reboot.
+/// Without the boot id, readers would trust its status file after a reboot.
 #[test]
 fn a_daemon_that_cannot_read_the_boot_does_not_start() {
     let place = tempfile::tempdir().unwrap();

@@ -110,7 +110,7 @@ fn the_commands_for_use_have_flags_that_exist() {
             .expect("a shell runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
         let stdout = String::from_utf8_lossy(&output.stdout);
-        // Everything is understood, except the connection string.
+        // Everything is valid except the connection string.
         let code = output.status.code();
         let understood = code == Some(78) || command.starts_with("check") && code == Some(2);
         assert!(understood, "{command}: {code:?} {stdout}{stderr}");

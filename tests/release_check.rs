@@ -1,5 +1,5 @@
 //! Goal: a release whose files disagree on its version is refused, and each disagreement is named.
-//! Method: `packaging/release-check` on copies of the files, one of them changed in each case.
+//! Method: `packaging/release-check` on copies of the files, with one changed file in each case.
 
 #![allow(
     clippy::unwrap_used,

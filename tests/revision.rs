@@ -1,5 +1,5 @@
-//! Goal: a build reports the commit that it was made from, and none if there is no such commit.
-//! Method: the build script's function on repositories of all kinds.
+//! Goal: a build reports its commit, or none if the sources are not from a commit. Method: the
+//! build script's function on repositories of all kinds.
 
 #![allow(
     clippy::unwrap_used,
@@ -59,7 +59,7 @@ fn sources_outside_a_checkout_have_no_revision() {
     let copy = repository.path().join("vendor");
     fs::create_dir(&copy).unwrap();
     fs::write(copy.join("Cargo.toml"), "[package]\n").unwrap();
-    assert_eq!(revision(&copy), None, "in somebody else's repository");
+    assert_eq!(revision(&copy), None, "in another project's repository");
     git(
         repository.path(),
         &["rm", "--quiet", "--cached", "Cargo.toml"],

@@ -1,4 +1,5 @@
-//! The cost of followers to a server that is busy with other things: its CPU with and without them.
+//! The cost of followers to a server that is busy with other work: the server's CPU with followers
+//! and without.
 
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::Work;
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Documents that are inserted into another collection, in a second.
+/// Documents inserted into another collection per second.
 const WRITES: u32 = 1_000;
-/// Documents of one insert, each of which is one entry of the log.
+/// Documents of one insert. Each document is one entry of the oplog.
 const BATCH: u32 = 10;
 const FOLLOWERS: u32 = 10;
 const SETTLE: Duration = Duration::from_secs(10);
-/// The CPU that a follower of hints may cost the server in a second.
+/// Maximum CPU time of the server per second for a follower of hints.
 const OF_HINTS_MAX: f64 = 0.001;
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
@@ -77,7 +78,7 @@ async fn start(setup: &Setup, set: &ReplicaSet, watch: &str) -> Vec<Daemon> {
     daemons
 }
 
-/// Returns the CPU time that the server spends in a second.
+/// Returns the CPU time of the server per second.
 async fn spent(set: &ReplicaSet) -> f64 {
     let pid = set.node(0).pid().expect("the server runs");
     let (began_ns, before) = (boottime_ns(), Work::of(pid).cpu);

@@ -1,5 +1,5 @@
 //! The protocol of the lock alone: a contender whose client is already connected. `locks.rs`
-//! measures the cost of a program around it.
+//! measures the lock with the start of a program.
 
 use leasehold::clock;
 use leasehold::election::{Identity, ResourceName, Timings, Token};
@@ -76,11 +76,11 @@ impl Warm {
                     | LockEffect::Lost(_)
                     | LockEffect::Notice(_)
                     | LockEffect::Exit(_)) => {
-                        panic!("nobody else wants it: {other:?}")
+                        panic!("no other contender wants it: {other:?}")
                     }
                 }
             }
-            // The very first contender finds no document, and retries shortly after.
+            // The first contender of all finds no document and retries soon.
             tokio::task::yield_now().await;
         }
     }

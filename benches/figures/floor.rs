@@ -35,7 +35,7 @@ impl Floor {
         let document = collection(set).await;
         let id = Bson::from(mongodb::bson::Uuid::new());
         let created = document.insert_one(doc! { "_id": "floor", "revision": id, "number": 0_i64 });
-        // On a set that had a floor before, the document is there.
+        // The document exists already on a set whose floor was measured before.
         let _ = created.await;
         let matching = doc! { "$match": { "documentKey._id": "floor" } };
         let events = collection(set).await.watch().pipeline([matching]).await;

@@ -14,11 +14,11 @@ use crate::observer::Observer;
 use crate::report::{Row, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Each daemon holds a lease of its own, so that only the phases of heartbeats and renewals differ.
+/// Each daemon holds a separate lease, so that only the phases of heartbeats and renewals differ.
 const LEASES_PER_HEARTBEAT: usize = 5;
 const HEARTBEATS: [&str; 2] = ["10s", "2s"];
 const SPREAD: Duration = Duration::from_millis(317);
-/// Time for the old primary to become a follower again, and for the drivers to notice.
+/// Time for the old primary to become a secondary again, and for the drivers to notice.
 const SETTLE: Duration = Duration::from_secs(15);
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
@@ -35,8 +35,8 @@ async fn freezes(setup: &Setup, set: &ReplicaSet, settings: &str) -> Vec<Row> {
     let mut waited = vec![Vec::new(); HEARTBEATS.len()];
     let mut lost = vec![0.0; HEARTBEATS.len()];
     for round in 0..setup.count(3, 1) {
-        // Use new daemons for each round, because a daemon that has lost its leadership by deadline
-        // twice within ten minutes lets others go first.
+        // Each round uses new daemons, because a daemon that has lost its leadership by deadline
+        // twice within ten minutes waits for others.
         let scratch = Scratch::new();
         let paths = directories(scratch.path(), HEARTBEATS.len() * LEASES_PER_HEARTBEAT);
         let mut observer = Observer::start(&paths);

@@ -15,19 +15,19 @@ const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
 /// Time for the other daemons to write their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Maximum wait for a standby, as a leadership that lasts has one. It registers within two seconds.
+/// Maximum wait for a standby. A standby registers within two seconds of the acquisition.
 const STANDBY_MAX: Duration = Duration::from_secs(4);
 
 /// Describes the floor.
 const FLOOR: &str = "the floor: two majority writes and a change event, in connected clients";
 
-/// Measurements of a series of handoffs.
+/// Measured values of a series of handoffs.
 pub(crate) struct Handoffs {
-    /// Duration of each, in seconds.
+    /// Duration of each handoff, in seconds.
     pub(crate) durations: Vec<f64>,
-    /// Acquisitions of each that were rejected because another candidate was first.
+    /// Acquisitions in each handoff that were rejected because another candidate was first.
     pub(crate) rejected: Vec<f64>,
-    /// The floor, measured before each.
+    /// The floor, measured before each handoff.
     pub(crate) floor: Vec<f64>,
 }
 
@@ -68,7 +68,8 @@ pub(crate) fn stored(set: &ReplicaSet) -> StoredLease {
     StoredLease::new(&set.client(), "leasehold", "leases", "handoff")
 }
 
-/// Waits for a standby. Binaries of earlier versions, which can be measured too, have none.
+/// Waits for a standby. A binary of an earlier version, which can be measured too, may have no
+/// standbys.
 pub(crate) async fn standby(stored: &StoredLease) {
     let end = boottime_ns() + nanos(STANDBY_MAX);
     while boottime_ns() < end && stored.get().await.get_document("standby").is_err() {
@@ -87,7 +88,7 @@ pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> H
     rounds_on(setup, &setup.set().await, contenders, rounds).await
 }
 
-/// Same as [`rounds`], on a set that may have other work to do.
+/// Same as [`rounds`], on a set that may have other work.
 pub(crate) async fn rounds_on(
     setup: &Setup,
     set: &ReplicaSet,
@@ -141,7 +142,7 @@ pub(crate) async fn rounds_on(
             })
             .await;
         series.durations.push(seconds(sent_ns, seen.at_ns));
-        // Late rejections count too.
+        // Rejections after the handoff count too.
         tokio::time::sleep(SETTLE).await;
         let lost = rejected(others()).await - rejected_before;
         series.rejected.push(lost);

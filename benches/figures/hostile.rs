@@ -16,7 +16,7 @@ use crate::launch::{Setup, seconds, watching};
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Renewals are frequent, so that a window has many.
+/// Renewals are frequent, so that a window contains many.
 const TIMINGS: DaemonTimings = DaemonTimings {
     renew_interval: Duration::from_millis(100),
     ..DaemonTimings::DEMO
@@ -53,7 +53,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let window = setup.pause(WINDOW);
     let mut windows = [const { Vec::new() }; CONDITIONS.len()];
     let mut peaks = [const { Vec::new() }; CONDITIONS.len()];
-    // In turn, so that a change of the machine's speed affects all of them.
+    // The cases run in turn, so that a change of the machine's speed affects all of them.
     for _ in 0..setup.count(3, 1) {
         for (index, (_, attack)) in CONDITIONS.iter().enumerate() {
             forget_peak(daemon.pid());

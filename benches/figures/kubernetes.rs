@@ -1,4 +1,5 @@
-//! The cost of the label, and the delay with which the label and the Service follow the leader.
+//! The cost of the label, and the delay between a change of the leader and the change of the label
+//! and of the Service.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +30,7 @@ const STEADY_AFTER: Duration = Duration::from_secs(30);
 const STEADY: Duration = Duration::from_secs(120);
 const PODS: usize = 20;
 
-/// A namespace with pods that have credentials.
+/// A namespace with pods. Each pod has credentials.
 struct Stage {
     kubernetes: Kubernetes,
     set: ReplicaSet,
@@ -108,7 +109,7 @@ where
     tokio::spawn(async move {
         loop {
             let events = api.watch(&WatchParams::default(), "0").await;
-            // The stage is over, and the API server with it.
+            // The stage has ended, and with it the API server.
             let Ok(events) = events else { return };
             let mut events = std::pin::pin!(events);
             while let Some(Ok(event)) = events.next().await {
@@ -254,7 +255,7 @@ async fn requests(kubernetes: &Kubernetes) -> f64 {
     let request = http::Request::get("/metrics").body(Vec::new());
     let text = kubernetes
         .client()
-        .request_text(request.expect("a path and nothing else"))
+        .request_text(request.expect("a path without a query"))
         .await
         .expect("the API server shows its metrics");
     let ours = |line: &&str| {

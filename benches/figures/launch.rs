@@ -1,8 +1,8 @@
 //! The daemons under measurement, and their start.
 //!
-//! To measure the start itself, the instant at which the program is executed must be known. The
-//! testbed's stages take some milliseconds before that. This program is therefore its own stage: it
-//! sets PDEATHSIG, prints the time, and executes the program.
+//! A measurement of the start needs the instant at which the program is executed. The testbed's
+//! stages take some milliseconds before that instant. The benchmark program is therefore its own
+//! stage: it sets PDEATHSIG, prints the time, and executes the measured program.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -33,7 +33,7 @@ pub(crate) struct Setup {
     pub(crate) binary: PathBuf,
     /// True for fewer samples.
     pub(crate) quick: bool,
-    /// The place of the stores' data.
+    /// The storage of the stores' data.
     pub(crate) storage: Storage,
 }
 
@@ -53,7 +53,7 @@ impl Setup {
         if self.quick { quick } else { full }
     }
 
-    /// Returns a duration without a measurement: a third of it for fewer samples.
+    /// Returns the duration of a window: a third of `full` for fewer samples.
     pub(crate) fn pause(&self, full: Duration) -> Duration {
         if self.quick { full / 3 } else { full }
     }
@@ -200,7 +200,7 @@ impl Executed {
         Self { child, at_ns }
     }
 
-    /// Executes a command line; returns what it prints too, line by line with the instants.
+    /// Executes a command line; also returns each line that it prints, with the instant.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -231,7 +231,7 @@ impl Executed {
     /// Sends SIGTERM.
     pub(crate) fn term(&self) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
-        // It was not waited for, so its id is its own.
+        // The process was not waited for, so its id was not reused.
         let _ = kill_process(pid.expect("a process id"), Signal::TERM);
     }
 

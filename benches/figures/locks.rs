@@ -1,9 +1,9 @@
 //! Locks around a command: the delay until the command runs, the delay until the next one runs, and
 //! the shares of twenty contenders.
 //!
-//! Each means of locking is a command line that ends with the command to run, so that all are
-//! measured alike: every figure that says "exec" includes the start of the programs. The command is
-//! this program, which records its begin and end.
+//! Each locking program is a command line that ends with the command to run, so that all are
+//! measured in the same way. Each figure that says "exec" includes the start of the programs. The
+//! command is this benchmark program, which records its begin and end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,17 +29,17 @@ use crate::report::{Bound, Row, Statistic, Unit};
 /// The first argument of the command under a lock.
 pub(crate) const ACT: &str = "--act";
 
-/// The lock TTL of etcdctl by default, and of the hand-made lock. `leasehold lock` runs with its own
-/// default too.
+/// The lock TTL of etcdctl by default, and of the hand-made lock. `leasehold lock` also runs with
+/// its own default.
 const LIFE: Duration = Duration::from_secs(10);
 /// Long enough that no contender gives up.
 const WAIT: Duration = Duration::from_secs(3600);
 /// Longer than a contender takes to join the queue.
 const HOLD: Duration = Duration::from_millis(400);
-/// Time for the leftovers of the previous round to clear.
+/// Time for the store to remove the sessions and cursors of the previous round.
 const SETTLE: Duration = Duration::from_millis(100);
 const CONTENDERS: usize = 20;
-/// Application names by which MongoDB's profiler distinguishes the means.
+/// Application names of the locking programs in the records of MongoDB's profiler.
 const BY_HAND_APP: &str = "by-hand";
 const LEASEHOLD_APP: &str = "leasehold-lock";
 /// The commands that change a document.
@@ -72,14 +72,14 @@ struct Means<'a> {
     system: &'static str,
     /// Builds the command line for a lock, an owner and a command.
     line: &'a dyn Fn(&str, &str, Vec<String>) -> Line,
-    /// The application name known to MongoDB, if the commands of this means are counted.
+    /// The application name known to MongoDB, if the commands of this program are counted.
     app_name: Option<&'static str>,
-    /// True if our targets apply to it.
+    /// True if leasehold's targets apply to it.
     ours: bool,
 }
 
 impl Means<'_> {
-    /// Returns the bounds of a figure; none unless our targets apply.
+    /// Returns the bounds of a figure, or no bounds if leasehold's targets do not apply.
     fn bounds(&self, statistic: Statistic, limit: f64) -> Vec<Bound> {
         let ours = self.ours.then_some(Bound::AtMost(statistic, limit));
         ours.into_iter().collect()
@@ -144,7 +144,7 @@ impl Stage {
         }
     }
 
-    /// Measures each means in turn.
+    /// Measures each locking program in turn.
     async fn each(
         &self,
         figure: &'static str,
@@ -232,7 +232,7 @@ async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
         let began_ns = boottime_ns();
         let acquired = lock.acquire().await.expect("the set answers");
         let released = lock.release().await.expect("the set answers");
-        assert!(acquired && released, "nobody else wants it");
+        assert!(acquired && released, "no other contender wants it");
         series.push(seconds(began_ns, boottime_ns()));
     }
     series
@@ -295,7 +295,7 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         .await;
         let took = seconds(began_ns, boottime_ns());
         let total = acts(journal).len();
-        assert_eq!(total, CONTENDERS * rounds, "each ran as often as it was to");
+        assert_eq!(total, CONTENDERS * rounds, "each ran as often as intended");
         let shares = at_first.get().expect("all have ended");
         let mut rows = shared_out(means.system, took, total, &shares);
         if let Some(app_name) = means.app_name {
@@ -315,7 +315,7 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
         Row::new("lock_contended", what, Unit::Count, &[value], &[]).of(system)
     };
     let (most, fewest) = (shares.iter().max(), shares.iter().min());
-    // One without any counts as one with one, so that there is a ratio.
+    // A contender without an acquisition counts as a contender with one, so that there is a ratio.
     let ratio = most.zip(fewest).map(|(m, f)| count(*m) / count(*f.max(&1)));
     vec![
         row(RATE, count(total) / took),
@@ -323,8 +323,8 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
     ]
 }
 
-/// Returns the commands per acquisition. A getMore only waits on a change stream, and the number of
-/// getMores depends on the time waited, so they do not count.
+/// Returns the commands per acquisition. A getMore is not counted: it waits for a change stream,
+/// and the number of getMores depends on the waiting time.
 fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f64>) -> Vec<Row> {
     let row = |what: String, each: f64, bounds: &[Bound]| {
         Row::new("lock_contended", what, Unit::Count, &[each], bounds).of(means.system)

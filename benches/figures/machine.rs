@@ -1,4 +1,4 @@
-//! The machine and settings of a measurement, without which the figures mean little.
+//! The machine and the settings of a measurement, which a reader needs to compare figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,7 +61,7 @@ pub(crate) fn sizes(setup: &Setup) -> &'static str {
     if setup.quick { "quick" } else { "full" }
 }
 
-/// Describes the file system of a storage, and how fast it flushes.
+/// Describes the file system of a storage and the time of a flush.
 ///
 /// # Errors
 /// If this storage does not exist.
@@ -74,7 +74,7 @@ pub(crate) fn disk(storage: Storage) -> Result<String, Failure> {
         let (device, place, kind) = (fields.next()?, fields.next()?, fields.next()?);
         parent.starts_with(place).then_some((place, device, kind))
     });
-    // Of nested mounts the innermost counts, and of several at one place the last.
+    // The innermost of nested mounts counts, and the last of several mounts at one path.
     let mount = mounts.max_by_key(|(place, ..)| place.len());
     let (_, device, kind) = mount.unwrap_or(("", "unknown", "unknown"));
     let flush = Unit::Time.show(flush(&scratch.path().join("flushed")));

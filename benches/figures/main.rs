@@ -1,17 +1,17 @@
 //! The figures of docs/benchmarks.md, measured on real replica sets with the release binary: speed
-//! and cost only, since the tests cover correctness.
+//! and cost only, because the tests cover correctness.
 //!
 //! `cargo bench --bench figures -- --help` lists the options. The name `peers` stands for all figures
 //! that begin with `peers_`: the comparison with other electors and locks.
 //!
 //! A figure that cannot be measured is reported and does not affect the others. All child processes
-//! end with this one, however it ends.
+//! end when this process ends, also when it is killed.
 
-// The fixtures fail by panicking with a reason; a panic fails one figure as a whole.
+// The fixtures panic with the reason of a failure. A panic fails the whole figure.
 #![allow(clippy::expect_used)]
 
 mod busy_store;
-// The hand-made locks are measured here too, for comparison.
+// The hand-made locks are also measured here, for comparison.
 #[path = "../../tests/comparison/client.rs"]
 #[allow(
     clippy::disallowed_methods,
@@ -68,7 +68,7 @@ use results::Results;
 
 type Measured = Pin<Box<dyn Future<Output = Vec<Row>>>>;
 
-/// Figures that are measured together, and the names that select their rows.
+/// Figures that are measured together, with the names that select their rows.
 struct Figure {
     names: &'static [&'static str],
     measure: fn(Setup) -> Measured,
@@ -310,7 +310,7 @@ async fn measure(options: &Options) -> Result<bool, Stopped> {
                 say(&row.line());
                 report.add(row);
             }
-            // Written after each figure, since all of them take long.
+            // The file is written after each figure, because a complete run takes hours.
             peers::targets::apply(&mut report.rows);
             results.rows = report.measured();
             let written = options.output.as_ref().map(|path| results.write(path));
@@ -330,8 +330,8 @@ async fn measure(options: &Options) -> Result<bool, Stopped> {
     Ok(failed)
 }
 
-/// Returns the results without rows. Checks the disks and the output first, and provides the
-/// programs of the comparison, so that nothing is built during a measurement.
+/// Returns the results without rows. Checks the disks and the output file first, and builds the
+/// programs of the comparison, so that no build runs during a measurement.
 async fn header(options: &Options) -> Result<Results, String> {
     let load = machine::load();
     let mut disks = BTreeMap::new();
@@ -362,7 +362,7 @@ async fn stopped(signals: &mut Signals) {
 
 /// Prints a result on standard output.
 fn print(text: &str) {
-    // A reader that closed the pipe does not want the rest.
+    // A reader that closed the pipe does not need the rest.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 

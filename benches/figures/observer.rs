@@ -1,8 +1,7 @@
-//! Observes each status file that is put in place, immediately and cheaply.
+//! Observes each status file when it is renamed into place, with little CPU.
 //!
-//! A loop that polls the files would take a core from the daemons under measurement. Instead,
-//! inotify wakes a thread when a file is renamed into place. The cost of this is measured too, see
-//! [`own_cost`].
+//! Inotify wakes a thread when a file is renamed into place. A loop that polls the files would take
+//! a core from the daemons under measurement. The delay of the thread is measured by [`own_cost`].
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -29,7 +28,7 @@ const STOP_POLL: Timespec = Timespec {
     tv_nsec: 100_000_000,
 };
 
-/// A status file that was put in place.
+/// A status file that was renamed into place.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// The index of its directory in the given list.
@@ -149,7 +148,7 @@ fn observe(
     let mut events = inotify::Reader::new(fd, &mut buffer);
     while !stopped.load(Ordering::Relaxed) {
         let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&STOP_POLL));
-        // Taken before any file is read, because this is the instant at which the change is known.
+        // The clock is read before the files, because the change is known at this instant.
         let mut at_ns = boottime_ns();
         while let Ok(event) = events.next() {
             let ours = event.events().contains(ReadFlags::MOVED_TO)
@@ -161,7 +160,7 @@ fn observe(
             {
                 return;
             }
-            // Events that are fetched later may have happened later.
+            // An event that is read later may be newer than this instant.
             if events.is_buffer_empty() {
                 at_ns = boottime_ns();
             }

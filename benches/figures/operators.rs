@@ -23,7 +23,7 @@ use crate::usage::{Memory, Work};
 const LEADS_MAX: Duration = Duration::from_secs(60);
 /// Time for the other daemons to write their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Leases of the live view, each of which is renewed as often as the default says.
+/// Leases of the live view. Each is renewed at the default renew_interval.
 const LEASES: usize = 1_000;
 const RENEWAL: Duration = Duration::from_secs(3);
 const NAME_OF_WATCH: &str = "live-view";
@@ -107,7 +107,7 @@ pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
         .expect("the binary starts");
     let pid = watching.id().expect("it runs");
     let minutes = if setup.quick { 1.0 / 3.0 } else { 1.0 };
-    // Its first listing is not what is measured.
+    // The first listing is not measured.
     renew(&set, RENEWAL).await;
     profile::record(&set, primary, true).await;
     let (began, before) = (boottime_ns(), Work::of(pid));
@@ -118,7 +118,10 @@ pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
     let commands = profile::commands(&client, &format!("leasehold/{NAME_OF_WATCH}")).await;
     let a_minute = |name: &str| commands.get(name).copied().unwrap_or(0.0) / minutes;
     let memory = Memory::of(pid);
-    watching.kill().await.expect("it is ours");
+    watching
+        .kill()
+        .await
+        .expect("the child has not been waited for");
     let row = |what: &str, unit, value: f64, bounds: &[Bound]| {
         let what = format!("{what}, {LEASES} leases that renew every 3 s");
         Row::new("leases_watch", what, unit, &[value], bounds)
@@ -138,7 +141,7 @@ pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
 }
 
 /// The memory of `web` while a thousand leases are renewed: without browsers, and with plain HTTP
-/// clients that have received the whole collection and go on reading its events.
+/// clients that have received the whole collection and continue to read its events.
 pub(crate) async fn web(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     create(&set).await;
@@ -236,7 +239,7 @@ fn leases(set: &ReplicaSet) -> mongodb::Collection<Document> {
     set.client().database("leasehold").collection("leases")
 }
 
-/// Creates held leases, as candidates would have written them.
+/// Creates held leases in the form that candidates write.
 async fn create(set: &ReplicaSet) {
     let id = || Bson::from(mongodb::bson::Uuid::new());
     let date = mongodb::bson::DateTime::now();
@@ -253,7 +256,7 @@ async fn create(set: &ReplicaSet) {
     leases(set).insert_many(documents).await.expect("inserted");
 }
 
-/// Renews all leases every [`RENEWAL`] for this time, evenly spread.
+/// Renews all leases every [`RENEWAL`] for the given time, at an even pace.
 async fn renew(set: &ReplicaSet, time: Duration) {
     let collection = leases(set);
     let mut due = tokio::time::interval(RENEWAL / u32::try_from(LEASES).expect("few leases"));

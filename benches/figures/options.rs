@@ -7,7 +7,7 @@ use leasehold_testbed::Storage;
 use crate::launch::Setup;
 use crate::results::PEERS;
 
-/// A place of the stores' data, and its name.
+/// A storage of the stores' data, and its name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Disk {
     pub(crate) name: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// The order that a command line contains.
+/// The request of a command line.
 #[derive(Debug)]
 pub(crate) enum Order {
     Measure(Options),
@@ -44,8 +44,8 @@ pub(crate) enum Order {
 }
 
 impl Options {
-    /// Returns true if the figure with this name is to be measured. The comparison takes long and
-    /// needs a Go toolchain, so it has to be named.
+    /// Returns true if the figure with this name is to be measured. The comparison is measured only
+    /// on request, because it takes long and needs a Go toolchain.
     pub(crate) fn selects(&self, name: &str) -> bool {
         let named = |selected: &String| {
             selected == name || (selected == "peers" && name.starts_with(PEERS))
@@ -96,8 +96,7 @@ pub(crate) fn help(known: &[&str]) -> String {
 
 /// Parses a command line.
 ///
-/// # Errors
-/// The mistake, and the remedy.
+/// # Errors If the command line has a mistake; names the remedy.
 pub(crate) fn parse(arguments: &[String], known: &[&str]) -> Result<Order, String> {
     let mut options = Options {
         setup: Setup::default(),

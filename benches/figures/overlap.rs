@@ -1,10 +1,10 @@
-//! Two faults after which other electors were seen to have two leaders simultaneously: the leader's
-//! own connection stalls, and the leader is frozen.
+//! Two faults that caused two simultaneous leaders in other electors: the leader's own connection
+//! stalls, and the leader is frozen.
 //!
-//! The old leader counts as leading until the deadline in its file, or until its file says
-//! otherwise, and whenever its /leader answers 200. The new leader counts as leading from the
-//! *send* of its acquisition, which is earlier than its own view. The measured margin is therefore
-//! a lower bound.
+//! The old leader counts as leading until the deadline in its file, or until its file shows the end
+//! of the leadership, and at each instant at which its /leader answers 200. The new leader counts
+//! as leading from the instant before it sends its acquisition, which is earlier than its own view.
+//! The measured margin is therefore a lower bound.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::report::{Bound, Row, Statistic, Unit};
 const TIMINGS: DaemonTimings = DaemonTimings::KUBERNETES;
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const FAULT: Duration = Duration::from_secs(40);
-/// Time for which the old leader is observed after the fault. The old leader of client-go continued
+/// The old leader is observed for this long after the fault. The old leader of client-go still led
 /// for 10 s.
 const AFTERWARDS: Duration = Duration::from_secs(12);
 const HTTP_POLL: Duration = Duration::from_millis(50);
@@ -148,7 +148,7 @@ async fn inject(pair: &Pair, fault: Fault) {
 async fn poll(pair: &Pair, end_ns: u64) -> u64 {
     let mut last_ns = 0;
     while boottime_ns() < end_ns {
-        // A missing answer does not claim leadership.
+        // A missing answer does not say that the daemon leads.
         if let Ok((200, body)) = pair.old.http("/leader").await {
             let answer: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
             if answer["token"] == pair.token {

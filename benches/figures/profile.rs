@@ -9,7 +9,7 @@ use mongodb::bson::{Document, doc};
 /// monitors.
 const DATABASES: [&str; 2] = ["leasehold", "admin"];
 
-/// Turns the recording of all commands on (after clearing it) or off.
+/// Turns the record of all commands on or off. Clears it before it is turned on.
 pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
     let client = direct(set, primary).await;
     for name in DATABASES {
@@ -57,9 +57,9 @@ pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeM
     counts
 }
 
-/// Returns the number of aggregations that a member has begun for any client. The profiler files
-/// the opening of a change stream under the oplog's database, which is not recorded here, but the
-/// server counts it.
+/// Returns the number of aggregations that a member has begun for any client. The profiler does not
+/// show the aggregation that opens a change stream, because it belongs to the database of the
+/// oplog. The server's counter includes it.
 pub(crate) async fn aggregations(client: &mongodb::Client) -> f64 {
     let admin = client.database("admin");
     let status = admin.run_command(doc! { "serverStatus": 1 }).await;

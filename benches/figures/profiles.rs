@@ -1,5 +1,6 @@
-//! The profiles of `lease.profile`, each on a store with the longest elections that it is for:
-//! takeover after a crash of the leader, and leaderships lost when the store's primary is killed.
+//! The profiles of `lease.profile`: takeover after a crash of the leader, and leaderships lost when
+//! the store's primary is killed. The store of each profile has the longest elections that the
+//! profile allows.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::takeover::crashes;
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Each daemon holds a lease of its own, so that only the phases of their renewals differ.
+/// Each daemon holds a separate lease, so that only the phases of their renewals differ.
 const LEASES: usize = 5;
 const SPREAD: Duration = Duration::from_millis(317);
-/// Time for the killed member to return as a follower, and for the drivers to notice.
+/// Time for the killed member to return as a secondary, and for the drivers to notice.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// A profile, with its durations and the `electionTimeoutMillis` of its store.
@@ -53,7 +54,7 @@ const fn profile(name: &'static str, durations: [u64; 6], election: u64) -> Prof
     }
 }
 
-/// Measures all profiles at the same time, each on a store of its own, because most of it is
+/// Measures all profiles at the same time, each on a separate store. Most of the time is spent
 /// waiting.
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let measured = PROFILES.each_ref().map(|profile| of(&setup, profile));
@@ -82,8 +83,8 @@ async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
     let (mut waited, mut lost) = (Vec::new(), 0.0);
     let kills = setup.count(20, 1);
     for round in 0..kills {
-        // Use new daemons for each round, because a daemon that has lost its leadership by deadline
-        // twice within ten minutes lets others go first.
+        // Each round uses new daemons, because a daemon that has lost its leadership by deadline
+        // twice within ten minutes waits for others.
         let scratch = Scratch::new();
         let paths = directories(scratch.path(), LEASES);
         let mut observer = Observer::start(&paths);
@@ -106,8 +107,8 @@ async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
     [renewed, lost]
 }
 
-/// Kills the primary, and starts it again when all leaders have renewed. Returns the time of each
-/// to its next renewal, and true if its leadership was lost.
+/// Kills the primary, and starts it again when all leaders have renewed. Returns for each leader
+/// the time until its next renewal, and true if its leadership was lost.
 pub(crate) async fn kill(
     set: &ReplicaSet,
     daemons: &[Daemon],

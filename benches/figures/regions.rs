@@ -1,9 +1,10 @@
 //! One leader across regions: three regions, each with a member of the set and a candidate, with a
 //! round-trip time between them.
 //!
-//! Each round-trip time is measured by a process of its own that is alone in its namespaces, all at
-//! the same time, because most of it is waiting. The delay applies between a daemon and the members
-//! of other regions, and among members; member 0, in region 0, is preferred as the primary.
+//! Each round-trip time is measured by a separate process in separate namespaces. All processes run
+//! at the same time, because most of the time is spent waiting. The delay applies between a daemon
+//! and the members of other regions, and among members. Member 0, in region 0, is preferred as the
+//! primary.
 
 mod world;
 
@@ -87,9 +88,9 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     join_all(measured).await.concat()
 }
 
-/// Runs this program again in namespaces of its own, which end with it.
+/// Runs this program again in new namespaces, which end with the new process.
 async fn outside(setup: &Setup, millis: u64) -> Vec<Row> {
-    // The process inside covers the directories in memory.
+    // The process inside mounts its own file system over the directories in memory.
     let scratch = Scratch::on(Storage::Disk).expect("a directory can be made");
     let (output, log) = (scratch.path().join("output"), scratch.path().join("log"));
     let this = std::env::current_exe().expect("the path of this program can be read");
@@ -115,7 +116,8 @@ async fn outside(setup: &Setup, millis: u64) -> Vec<Row> {
         fs::read_to_string(&log).unwrap_or_default()
     );
     let text = fs::read(&output).expect("the process inside has written its samples");
-    let series: Vec<Series> = serde_json::from_slice(&text).expect("its own format");
+    let series: Vec<Series> =
+        serde_json::from_slice(&text).expect("the samples have the expected format");
     series.iter().map(|series| series.row(millis)).collect()
 }
 
@@ -230,7 +232,7 @@ async fn trio(setup: &Setup, world: &World, floors: &mut Floors) -> Vec<Series> 
         ratios.push(took / floor);
     }
     for (name, took, floor) in directions {
-        // The standby decides the direction, so a short series may lack one.
+        // The standby decides the direction, so a short series may lack a direction.
         if took.is_empty() {
             continue;
         }
@@ -269,7 +271,7 @@ async fn cpu(setup: &Setup, daemons: &[Daemon]) -> Vec<Series> {
     ]
 }
 
-/// Crashes the holders of several leases, each in another region than the daemon that takes over.
+/// Crashes the holders of several leases. The daemon that takes over is always in another region.
 async fn takeovers(setup: &Setup, world: &World) -> Vec<Series> {
     let count = setup.count(9, 3);
     let scratch = Scratch::new();
@@ -313,7 +315,7 @@ async fn takeovers(setup: &Setup, world: &World) -> Vec<Series> {
     }]
 }
 
-/// Kills the primary again and again while a daemon in each region leads a lease of its own.
+/// Kills the primary repeatedly. Meanwhile, a daemon in each region leads a separate lease.
 async fn killed_primaries(setup: &Setup, world: &World) -> Vec<Series> {
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), REGIONS);

@@ -27,13 +27,13 @@ pub(crate) enum Bound {
 pub(crate) struct Row {
     pub(crate) figure: &'static str,
     pub(crate) what: String,
-    /// The measured system, if not only our daemon is measured.
+    /// The measured system, if the figure has several systems.
     pub(crate) system: Option<&'static str>,
     /// The name of the disk; set when the figure is complete.
     pub(crate) disk: &'static str,
     unit: Unit,
     pub(crate) values: Option<Values>,
-    /// Our median divided by that of this system.
+    /// Median of leasehold divided by the median of this system.
     pub(crate) ratio: Option<f64>,
     pub(crate) target: String,
     pub(crate) verdict: &'static str,
@@ -118,7 +118,8 @@ impl Row {
         }
     }
 
-    /// Returns true for a figure that could not be measured, although all its parts are available.
+    /// Returns true for a figure that could not be measured although all its programs are
+    /// available.
     pub(crate) fn is_failed(&self) -> bool {
         self.verdict == "FAILED"
     }

@@ -1,4 +1,4 @@
-//! The file that `--output` writes, and the Markdown tables of a page that `--table` makes of it.
+//! The file that `--output` writes, and the Markdown tables that `--table` makes from that file.
 //! This module does not measure.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold_testbed::timeline::readable;
 use serde::{Deserialize, Serialize};
 
-/// The figures that are compared with others.
+/// The figures that are compared with other systems.
 pub(crate) const PEERS: &str = "peers_";
 /// The version of the format.
 pub(crate) const SCHEMA: u32 = 1;
@@ -26,7 +26,7 @@ pub(crate) enum Unit {
     /// In bytes; shown in MB of 10⁶, or in kB.
     #[serde(rename = "B")]
     Bytes,
-    /// A number of things.
+    /// A count.
     #[serde(rename = "1")]
     Count,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Measured {
     /// `None` if it could not be measured.
     #[serde(flatten)]
     pub(crate) values: Option<Values>,
-    /// Our median divided by that of this system.
+    /// Median of leasehold divided by the median of this system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ impl Unit {
             Self::Bytes if value < 1e5 => format!("{:.1} kB", value / 1e3),
             Self::Bytes => format!("{:.2} MB", value / 1e6),
             Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
-            // Shares and commands are small numbers, and their targets have a decimal.
+            // Shares and counts of commands are small numbers, and their targets have a decimal.
             Self::Count if value < 10.0 => format!("{value:.2}"),
             Self::Count => format!("{value:.1}"),
         }
@@ -101,8 +101,7 @@ impl Unit {
 impl Results {
     /// Reads the file.
     ///
-    /// # Errors
-    /// If it cannot be read, or is not such a file; names it.
+    /// # Errors If the file cannot be read or has another format; names the file.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| error.to_string());
         let results = text.and_then(|text| {
@@ -114,8 +113,7 @@ impl Results {
 
     /// Writes the file.
     ///
-    /// # Errors
-    /// If it cannot be written; names it.
+    /// # Errors If the file cannot be written; names the file.
     pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string_pretty(self).expect("text and numbers are JSON");
         let parent = path.parent().map_or(Ok(()), fs::create_dir_all);

@@ -4,7 +4,7 @@ use crate::launch::Setup;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
-    let metadata = std::fs::metadata(&setup.binary).expect("the binary is there");
+    let metadata = std::fs::metadata(&setup.binary).expect("the binary exists");
     #[allow(clippy::cast_precision_loss)] // A file of some megabytes.
     let bytes = metadata.len() as f64;
     vec![Row::new(

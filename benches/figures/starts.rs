@@ -10,7 +10,7 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time for the store to clear the leftovers of the previous round: cursors, sockets.
+/// Time for the store to remove the cursors and sockets of the previous round.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// Time from the execution to leadership, for a lease that has no document yet.

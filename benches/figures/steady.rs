@@ -1,4 +1,4 @@
-//! The cost of a daemon at rest: memory, CPU, load on the store.
+//! The cost of a daemon at rest: memory, CPU, and load on the store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -107,7 +107,7 @@ fn cpu(trio: &Trio, before: &[Work], after: &[Work], minutes: f64) -> Vec<Row> {
 }
 
 /// Returns the rate of commands that each daemon of `trio` sent to the primary, identified by its
-/// application name. Kinds of commands that no daemon sends have a row too.
+/// application name. A kind of command that no daemon sends also has a row.
 async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64) -> Vec<Row> {
     let client = profile::direct(set, primary).await;
     let mut counts = Vec::new();

@@ -1,8 +1,8 @@
 //! A supervised command: the delay until the next one runs after SIGTERM to the leader, the delay
 //! after an acquisition, and the memory of the guard.
 //!
-//! The command is this program, which records its begin and end, exits immediately on SIGTERM, and
-//! holds a file lock while it exists.
+//! The command is this benchmark program, which records its begin and end, exits immediately on
+//! SIGTERM, and holds a file lock while it exists.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -31,7 +31,7 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// Time after which a guard is idle.
 const GUARD_SETTLE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
-/// The default, which the daemons here use.
+/// The default value, which the daemons here use.
 const RENEW_DEADLINE: Duration = Duration::from_secs(18);
 
 /// The record of one command.
@@ -79,9 +79,11 @@ pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
         let lives = lives(&journal);
         let began_ns = lives[round].began_ns;
         handed.push(seconds(term_ns, began_ns));
-        let ended_ns = lives[round - 1].ended_ns.expect("it ends before the next");
+        let ended_ns = lives[round - 1]
+            .ended_ns
+            .expect("a command ends before the next");
         stopped.push(seconds(term_ns, ended_ns));
-        let until_ns = seen.leads_until_ns().expect("it was looked for");
+        let until_ns = seen.leads_until_ns().expect("the search has ended");
         sent.push(seconds(until_ns - nanos(RENEW_DEADLINE), began_ns));
         said.push(seconds(seen.at_ns, began_ns));
         leader = seen.index;
@@ -117,7 +119,7 @@ pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// The memory that each guard adds to that of its daemon.
+/// The memory of each guard, in addition to the memory of its daemon.
 pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     let scratch = Scratch::new();
@@ -200,7 +202,8 @@ fn work(journal: &Path) -> [String; 3] {
 pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let began_ns = boottime_ns();
     let journal = PathBuf::from(arguments.next().expect("a journal"));
-    // The kernel frees this lock only when the process is gone, whatever end the process recorded.
+    // The kernel releases this lock when the process no longer exists, which may be later than the
+    // recorded end.
     let there = File::create(journal.with_extension("there")).expect("a file can be made");
     let alone = there.try_lock().is_ok();
     let mut journal = OpenOptions::new()
@@ -237,7 +240,7 @@ fn lives(journal: &Path) -> Vec<Life> {
             }),
             ["ended", at] => {
                 let life = lives.iter_mut().find(|life| life.ended_ns.is_none());
-                let life = life.expect("what ends has begun");
+                let life = life.expect("a command that ends has begun");
                 life.ended_ns = Some(at.parse().expect("an instant"));
             }
             _ => panic!("a torn line: {line}"),

@@ -12,19 +12,20 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time after which a file shows the last acknowledged renewal; it takes milliseconds.
+/// Time after which a file shows the last acknowledged renewal. A file is written within
+/// milliseconds.
 const FILE_FOLLOWS: Duration = Duration::from_millis(200);
 /// Delay between the starts, and between the crashes, of two leases, so that the samples are independent.
 const STAGGER: Duration = Duration::from_millis(137);
 /// Majority writes that are measured while a crashed leader's lease expires.
 const WRITES: usize = 20;
 
-/// Measurements of a series of takeovers.
+/// Measured values of a series of takeovers.
 #[derive(Default)]
 pub(crate) struct Takeovers {
-    /// Time of each since the last renewal was sent, in seconds.
+    /// Time of each takeover since the last renewal was sent, in seconds.
     pub(crate) durations: Vec<f64>,
-    /// Duration of majority writes in a connected client, meanwhile.
+    /// Duration of majority writes in a connected client during the takeovers.
     pub(crate) writes: Vec<f64>,
 }
 
@@ -107,7 +108,7 @@ pub(crate) async fn crashes(
     }
 }
 
-/// Crashes the leader of one lease again and again; this many daemons contend for it.
+/// Crashes the leader of one lease repeatedly. The number of daemons is `contenders`.
 pub(crate) async fn crashes_among(
     setup: &Setup,
     timings: DaemonTimings,
@@ -165,5 +166,5 @@ pub(crate) async fn crash(holder: &Daemon, timings: DaemonTimings) -> u64 {
     tokio::time::sleep(FILE_FOLLOWS).await;
     holder.kill();
     let until = holder.status()["valid_until_boottime_ns"].as_u64();
-    until.expect("a killed leader leaves its deadline") - nanos(timings.renew_deadline)
+    until.expect("the file of a killed leader has a deadline") - nanos(timings.renew_deadline)
 }

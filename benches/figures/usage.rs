@@ -7,7 +7,7 @@ use std::fs;
 pub(crate) struct Memory {
     /// Resident memory in bytes, including the pages of the program's file.
     pub(crate) rss: f64,
-    /// The anonymous part of it, which is in no file.
+    /// Resident memory without a file (anonymous), in bytes.
     pub(crate) rss_anon: f64,
     /// Proportional set size: shared pages are divided among the processes that share them.
     pub(crate) pss: f64,
@@ -61,7 +61,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
 pub(crate) struct Work {
     /// CPU time in seconds.
     pub(crate) cpu: f64,
-    /// Number of times that a thread went to sleep, which equals the number of wakeups.
+    /// Number of times that a thread went to sleep. The number of wakeups is equal.
     pub(crate) wakeups: f64,
     /// Number of context switches, voluntary or not.
     pub(crate) switches: f64,
@@ -91,8 +91,8 @@ impl Work {
     }
 }
 
-/// Returns the CPU time of a process since its start in seconds, also that of threads that have
-/// ended. Counts whole ticks of 10 ms.
+/// Returns the CPU time of a process since its start in seconds, including threads that have ended.
+/// Counts whole ticks of 10 ms.
 pub(crate) fn cpu_of_all(pid: u32) -> f64 {
     let stat = read(&format!("/proc/{pid}/stat"));
     // The name, in parentheses, may contain blanks.

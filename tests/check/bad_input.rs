@@ -1,4 +1,4 @@
-//! Goal: errors of the command line and of the configuration are those of `leasehold run`.
+//! Goal: errors of the command line and of the configuration equal the errors of `leasehold run`.
 
 use crate::scene::Scene;
 

@@ -1,6 +1,6 @@
-//! Goal: a client certificate, a key or a file of authorities that the driver cannot use is named with
-//! its cause, and only that file. Method: files with one mistake each, made of certificates that other
-//! clients accept.
+//! Goal: if the driver cannot use a client certificate, a key or a file of authorities, the error
+//! names this file alone, with the cause. Method: files with one mistake each, made of certificates
+//! that other clients accept.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::scene::Scene;
 const SEC1_KEY: &str = include_str!("pem/sec1-key.pem");
 const VERSION_1: &str = include_str!("pem/version-1.pem");
 const VERSION_3: &str = include_str!("pem/version-3.pem");
-/// No tool has to decrypt it.
+/// Its content does not matter, because no tool decrypts it.
 const ENCRYPTED_KEY: &str =
     "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
 

@@ -33,7 +33,7 @@ async fn a_new_installation_with_the_documented_role_passes_and_nothing_is_creat
     answer.keeps_secrets();
     answer.exits(0);
     answer.says("lease-document", "ok", "not there yet");
-    // Nothing that the role allows to be checked was skipped.
+    // All checks that the role permits were carried out.
     let unseen = [
         "election-timeout",
         "catch-up",
@@ -89,7 +89,7 @@ async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_
     assert_eq!(leader.token(), token);
     assert_eq!(leader.logged("role changed"), changes, "{}", leader.logs());
 
-    // Another lease needs a port of its own.
+    // Another lease needs a separate port.
     let other = check().flag("--lease=invoices").run().await;
     other.says(
         "http-port",

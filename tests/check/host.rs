@@ -1,4 +1,4 @@
-//! Goal: what is wrong on this host is named before MongoDB is asked. Method: MongoDB is away.
+//! Goal: problems of this host are reported without MongoDB. Method: MongoDB refuses connections.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,4 +1,5 @@
-//! Goal: a pod's token, rights and policy are tried on a real API server, and nothing is changed.
+//! Goal: the command checks a pod's token, rights and policy on a real API server, and changes
+//! nothing.
 
 use kube::ResourceExt;
 use leasehold_testbed::kubernetes::Place;
@@ -7,7 +8,7 @@ use leasehold_testbed::{Kubernetes, run};
 
 use crate::scene::{Answer, Check, Scene};
 
-/// The part of the chart's policy that leaves a sidecar nothing but labels.
+/// The part of the chart's policy that permits a sidecar only labels.
 const POLICY: &str = "
 kind: ValidatingAdmissionPolicy
 apiVersion: admissionregistration.k8s.io/v1
@@ -34,7 +35,8 @@ spec:
     )
 }
 
-/// The command in a pod; MongoDB is away, which does not concern the API server.
+/// The command in a pod. MongoDB is unreachable, which does not affect the checks of the API
+/// server.
 fn in_pod(scene: &Scene, kubernetes: &Kubernetes, place: &Place) -> Check {
     let directory = place.credentials.directory().display();
     let check = scene

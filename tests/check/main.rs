@@ -1,4 +1,4 @@
-//! `leasehold check` on real parts: replica sets with users and TLS, servers that are away, a
+//! `leasehold check` on real components: replica sets with users and TLS, unreachable servers, a
 //! Kubernetes API server, and this host.
 
 #![allow(

@@ -100,7 +100,7 @@ impl Scene {
 }
 
 impl Check {
-    /// Adds a flag, or replaces one of the same name.
+    /// Adds a flag, or replaces the flag of this name.
     pub(crate) fn flag(mut self, flag: &str) -> Self {
         let name = |flag: &str| flag.split_once('=').map(|(name, _)| name.to_owned());
         self.arguments
@@ -174,7 +174,8 @@ impl Answer {
         all.remove(0)
     }
 
-    /// Asserts the result of the only check of this name, and that its detail or remedy has a text.
+    /// Asserts the result of the only check of this name, and that its detail or remedy contains a
+    /// text.
     #[track_caller]
     pub(crate) fn says(&self, name: &str, result: &str, text: &str) {
         let check = self.one(name);
@@ -197,8 +198,8 @@ impl Answer {
             .collect()
     }
 
-    /// Asserts the exit code for the troubles that a test expects. Those of the machine may add a
-    /// warning.
+    /// Asserts the exit code for the problems that a test expects. Problems of the machine may add
+    /// a warning.
     #[track_caller]
     pub(crate) fn exits(&self, code: i32) {
         let warned = self

@@ -1,5 +1,5 @@
-//! Goal: servers that cannot be reached are named with the cause, within the time limit, and
-//! everything else is checked. Deployments with weaker promises are warned of.
+//! Goal: unreachable servers are named with the cause, within the time limit, and all other points
+//! is checked. A deployment with weaker promises causes a warning.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,7 @@ use crate::scene::Scene;
 
 /// The time limit of each check in these tests.
 const TIMEOUT: &str = "--timeout=3s";
-/// Far above the sum of the limits that can follow each other: names, a primary, states, the HTTP
-/// port.
+/// Far above the sum of the limits of consecutive checks: names, a primary, states, the HTTP port.
 const BOUND: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -162,7 +161,7 @@ async fn a_server_of_another_set_fails_and_several_servers_without_the_name_are_
         ReplicaSet::builder().name("other").members(1).start().await,
     ];
     let servers = format!("{},{}", set.node(0).address(), other.node(0).address());
-    // The driver never uses the stranger, and the string is wrong nevertheless.
+    // The driver never uses the foreign server, but the string is wrong.
     let named = format!("mongodb://{servers}/?replicaSet=testbed");
     let answer = scene.check(&named).flag(TIMEOUT).run().await;
     let stranger = format!("{} is part of replica set other", other.node(0).address());

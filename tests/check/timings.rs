@@ -1,5 +1,5 @@
-//! Goal: the elections of the set are compared with the configured durations, by the set's own
-//! settings where the user may read them.
+//! Goal: the command compares the elections of the set with the configured durations, and uses the
+//! set's own settings if the user may read them.
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::doc;

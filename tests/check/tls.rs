@@ -1,6 +1,6 @@
-//! Goal: certificates that are about to expire, have expired or are signed by another authority are
-//! named, with the days that are left. Method: real certificates, which end in the year 2050, and a
-//! command whose wall clock is set.
+//! Goal: certificates that expire soon, have expired or are signed by another authority are named,
+//! with the remaining days. Method: real certificates, which expire in the year 2050, and a command
+//! with a faked wall clock.
 
 use leasehold_testbed::{Certificates, FakeClock, ReplicaSet};
 

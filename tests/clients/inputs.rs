@@ -1,5 +1,5 @@
-//! Files and lines for the packages' tests: those of the corpus, and further ones, with the values
-//! of this machine.
+//! Files and lines for the packages' tests, from the corpus and in addition, with the values of
+//! this machine.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use leasehold_testbed::daemon::boottime_ns;
 /// the time namespace.
 const GOOD: &str = r#"{"schema":1,"lease":"orders","identity":"{a}\" b","session":"s","role":"leader","leader":true,"token":7,"valid_until":"x","valid_until_boottime_ns":@UNTIL,"boot_id":"@BOOT","time_namespace":@TIME,"holder":{"identity":"a","token":7},"transitions":1,"since":"x","reason":null,"updated_at":"x","store_error":null}"#;
 
-/// Changes of `GOOD` after which it does not lead.
+/// Changes of `GOOD` that make it "not leader".
 const CHANGES: &[(&str, &str)] = &[
     (r#""schema":1,"#, ""),
     (r#""schema":1"#, r#""schema":2"#),
@@ -46,11 +46,12 @@ const CHANGES: &[(&str, &str)] = &[
     (r#""time_namespace":@TIME"#, r#""time_namespace":"@TIME""#),
 ];
 
-/// A change after which a file leads, because the daemon could not read the boot, but an event does not.
+/// A change for a daemon that could not read the boot id: a file still leads, but an event does
+/// not.
 const OF_EVENTS: &[(&str, &str)] = &[(r#""boot_id":"@BOOT""#, r#""boot_id":null"#)];
 
-/// Writes the file `good`, and the directories `files` and `lines` with inputs by which no reader may
-/// lead. Lines that do not begin with `data:` change nothing.
+/// Writes the file `good`, and the directories `files` and `lines` with inputs that must not make a
+/// reader lead. Lines that do not begin with `data:` change nothing.
 pub(crate) fn write(directory: &Path) {
     fs::write(directory.join("good"), this_machine(GOOD.as_bytes())).unwrap();
     let changed = |changes: &[(&str, &str)]| -> Vec<Vec<u8>> {

@@ -1,6 +1,6 @@
-//! Goal: the packages in `clients/` lead by a status file or an event only as long as it is valid
-//! (I4), and notice the loss of a lock.
-//! Method: each language's own tests, with daemons on a real replica set, as a child process.
+//! Goal: with the packages in `clients/`, a program leads only while its status file or event is
+//! valid (I4), and notices the loss of a lock. Method: each language's own tests, with daemons on a
+//! real replica set, as a child process.
 
 #![allow(
     clippy::unwrap_used,
@@ -53,7 +53,7 @@ async fn run(language: &str, script: &str) -> String {
     let process = Launch::new("/bin/sh")
         .arguments(["-c", &format!("cd \"$0\" && exec >&2 && {script}")])
         .argument(package(language))
-        // With them, Go finds what it has compiled before.
+        // These variables let Go reuse its build cache.
         .envs(
             CACHES
                 .iter()
@@ -87,7 +87,7 @@ fn installed(program: &str, version: &str) -> bool {
     found
 }
 
-/// Returns true if a program can be run as another user, who may not be signalled.
+/// Returns true if a program can run as another user that this user may not signal.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

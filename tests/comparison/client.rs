@@ -17,7 +17,7 @@ use crate::designs::{
 const VARIABLE: &str = "HANDMADE_LOCK";
 /// The test that carries out an order.
 const ENTRANCE: &str = "in_calm_weather::each_design_excludes";
-/// Interval between attempts, because such locks poll.
+/// Interval between attempts, because hand-made locks poll.
 const POLL: Duration = Duration::from_millis(100);
 /// Interval between checks of the command.
 const LOOK: Duration = Duration::from_millis(1);

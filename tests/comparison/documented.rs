@@ -1,6 +1,6 @@
-//! Goal: the table of docs/locks.md names only existing tests. The table omits no way in which a
-//! hand-made lock was made to break, and none in which leasehold was seen to hold.
-//! Method: reads the page and the sources of this suite.
+//! Goal: the table of docs/locks.md names only existing tests. The table omits neither a test that
+//! breaks a hand-made lock nor a test in which leasehold holds. Method: reads the page and the
+//! sources of this suite.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ fn the_table_names_the_tests_of_this_suite() {
         }
     }
     assert!(missing.is_empty(), "not on the page: {missing:?}");
-    // A test in a cell is a word with underscores; nothing else in the section is.
+    // In this section only names of tests contain underscores.
     let words = page.split('`').skip(1).step_by(2);
     let tests = words.filter(|word| word.matches('_').count() > 2).count();
     assert_eq!(named, tests, "the page names a test that is not there");

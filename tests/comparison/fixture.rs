@@ -1,6 +1,6 @@
 //! A lock, its contenders, and their acts while they hold it. The means of locking is a parameter,
-//! so that the same scenario runs with a hand-made lock and with any other that runs a command under
-//! a lock.
+//! so that a scenario runs with a hand-made lock and with any program that runs a command under a
+//! lock.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// Time until a hand-made lock expires: short for a test, and several times the delay of an
 /// extension on a busy machine.
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
-/// Time after which a contender that has not come to work counts as kept out.
+/// Time until a contender that has not started its work counts as excluded.
 pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
-/// Number of acts (half a second of work) that a mere straggler does not reach.
+/// Number of acts (half a second of work) that shows more than a short delay of the end.
 pub(crate) const AT_WORK: usize = 20;
 
 const POLL: Duration = Duration::from_millis(5);
 
-/// Acts until it is stopped or the scenario is over, and for some minutes at most: $0 is the journal,
-/// $1 the owner, $2 the file whose existence keeps it going.
+/// Acts until it is stopped or the scenario has ended, and for some minutes at most: $0 is the
+/// journal, $1 the owner, $2 the file whose existence keeps it going.
 const WORK: &str = r#"
 i=0
 while [ -e "$2" ] && [ "$i" -lt 6000 ]; do
@@ -152,7 +152,7 @@ impl<M: Means> Fixture<M> {
         self.start_by(&self.means, owner, actor, clock)
     }
 
-    /// Starts a contender that uses other means than the rest.
+    /// Starts a contender with another means of locking.
     pub(crate) fn start_by(
         &self,
         means: &impl Means,
@@ -169,14 +169,14 @@ impl<M: Means> Fixture<M> {
         let launch = means
             .launch(&self.place, owner, command)
             .stderr(self.scratch.path().join(format!("{actor}.log")))
-            // Directory for what a lock remembers from one run to the next.
+            // Directory for the memory of a lock between runs.
             .env("XDG_RUNTIME_DIR", self.scratch.path().display().to_string());
         let clock = clock.map_or(&[][..], FakeClock::variables);
         let launch = launch.envs(clock.iter().cloned());
         launch.start().unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Waits until one of these acts; returns its index.
+    /// Waits until one of these contenders acts; returns its index.
     pub(crate) async fn first_at_work(&self, contenders: &[(&str, Process)]) -> usize {
         let end = Instant::now() + LONG;
         loop {
@@ -220,7 +220,7 @@ impl<M: Means> Fixture<M> {
         exit_code(process.wait(LONG).await.expect("its work is over"))
     }
 
-    /// Returns true if a contender comes to work within `time`, while the other one is at work.
+    /// Returns true if a contender starts its work within `time` while the other contender works.
     async fn acts_alongside(&self, contender: &str, other: &str, time: Duration) -> bool {
         let came = self.journal.reaches(contender, AT_WORK, time).await;
         if came {
@@ -229,20 +229,20 @@ impl<M: Means> Fixture<M> {
         came
     }
 
-    /// Asserts that a contender does not come to work.
+    /// Asserts that a contender does not start its work.
     pub(crate) async fn assert_kept_out(&self, contender: &str) {
         let came = self.journal.reaches(contender, 1, KEPT_OUT).await;
         assert!(!came, "{contender} came to work: {}", self.describe());
     }
 
-    /// Asserts that the first one was at work after the second one had begun.
+    /// Asserts that the first contender worked after the second had begun.
     #[track_caller]
     pub(crate) fn assert_both_acted(&self, first: &str, second: &str) {
         let beside = self.journal.after_the_next_began(first, second);
         assert!(beside >= AT_WORK, "it held: {}", self.describe());
     }
 
-    /// Asserts that the first one no longer acted when the second one had begun.
+    /// Asserts that the first contender no longer acted once the second had begun.
     #[track_caller]
     pub(crate) fn assert_in_turn(&self, first: &str, second: &str) {
         let beside = self.journal.after_the_next_began(first, second);

@@ -1,7 +1,7 @@
-//! Goal: the designs are not straw men: without a fault they exclude, and the scenarios in which
-//! they break also recognize a lock that holds.
-//! Method: three contenders for each design work briefly, one after the other; none
-//! acts again after another one did. Then work outlasts the expiry of a lock that is extended.
+//! Goal: the designs are not straw men: without a fault they exclude, and the scenarios that break
+//! them also recognize a lock that holds. Method: three contenders for each design work briefly,
+//! one after the other; no contender acts again after another contender has acted. Then work
+//! outlasts the expiry of a lock that is extended.
 
 use futures_util::future::join_all;
 use leasehold_testbed::run;
@@ -23,7 +23,7 @@ fn each_design_excludes() {
             Design::Pessimistic,
         ];
         for design in designs {
-            // Calm means that no process is late, so the lock lasts for longer than any pause.
+            // Without faults no process is late, so the lock lasts longer than any pause.
             let by_hand = ByHand {
                 life: LONG,
                 ..ByHand::extended(design)

@@ -15,7 +15,7 @@ pub(crate) struct Journal {
 /// One act.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Act {
-    /// CLOCK_BOOTTIME, to 10 ms, informational; the order is that of the lines.
+    /// CLOCK_BOOTTIME, to 10 ms, informational; the order of the lines counts.
     pub(crate) at: f64,
     pub(crate) owner: String,
 }
@@ -50,7 +50,7 @@ impl Journal {
         acts.iter().filter(|act| act.owner == owner).count()
     }
 
-    /// Returns the number of acts of the first owner after the second one had begun.
+    /// Returns the number of acts of the first owner after the second had begun.
     pub(crate) fn after_the_next_began(&self, owner: &str, next: &str) -> usize {
         acts_after(&self.acts(), owner, next)
     }
@@ -74,8 +74,8 @@ fn acts_after(acts: &[Act], owner: &str, next: &str) -> usize {
     after.iter().filter(|act| act.owner == owner).count()
 }
 
-/// Returns how often the acting owner changed to one that had acted before: 0 if all acts of each
-/// owner are contiguous.
+/// Returns how often an owner acted again after another owner: 0 if all acts of each owner are
+/// contiguous.
 pub(crate) fn returns(acts: &[Act]) -> usize {
     let mut seen: Vec<&str> = Vec::new();
     let mut returns = 0;

@@ -9,8 +9,8 @@ use crate::client::NOT_ACQUIRED;
 use crate::designs::Design;
 use crate::fixture::{ByHand, Fixture, KEPT_OUT, LONG, kill_one_while_another_holds};
 
-/// The design does not record which count belongs to which holder, so all share one expiry: as long
-/// as one of them extends it, the place of the killed one stays taken.
+/// The design does not record which count belongs to which holder, so all holders share one expiry:
+/// while one holder extends it, the place of a killed holder stays taken.
 #[tokio::test]
 async fn a_counter_never_frees_the_place_of_a_killed_holder_while_another_runs() {
     let fixture = Fixture::new(ByHand::extended(Design::Counter { slots: 2 })).await;

@@ -45,7 +45,7 @@ impl Means for Lock {
             .argument(format!("--mongodb-uri={}", place.uri))
             .argument(format!("--mongodb-database={}", place.database))
             .argument("--lease-duration=3s")
-            // The longest that the lease duration allows, because a busy machine is slow.
+            // The maximum that the lease duration allows, because a busy machine is slow.
             .argument("--mongodb-operation-timeout=500ms")
             .argument("--")
             .arguments(command)
@@ -73,7 +73,7 @@ fn at_work_to_the_end<M: Means>(fixture: &Fixture<M>) -> bool {
     instants.is_some_and(|(first, last)| last.at - first.at > (2 * LIFE).as_secs_f64())
 }
 
-/// Checks that the lock holds although one of the wall clocks is off by this.
+/// Checks that the lock holds although one wall clock is wrong by this offset.
 async fn holds(means: impl Means, clock_of_a: Option<&str>, clock_of_b: Option<&str>) {
     let fixture = Fixture::new(means).await;
     let came = skew(&fixture, clock_of_a, clock_of_b, KEPT_OUT).await;
@@ -134,7 +134,7 @@ async fn the_slot_of_a_killed_holder_becomes_free_while_another_runs() {
     assert!(beside("b") >= AT_WORK, "it lives: {}", fixture.describe());
 }
 
-/// The writer waits for the killed reader to expire, and then for the live one.
+/// The writer waits until the killed reader has expired, and then for the live reader.
 #[tokio::test]
 async fn a_killed_reader_does_not_keep_a_writer_out() {
     let fixture = Fixture::new(SHARED).await;

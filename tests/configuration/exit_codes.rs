@@ -1,4 +1,4 @@
-//! Goal: scripts can tell the kinds of failure apart, and parse the output.
+//! Goal: scripts can distinguish the kinds of failure, and parse the output.
 
 use config::{File, FileFormat, Source};
 

@@ -1,5 +1,5 @@
-//! Goal (I12): no output contains the password of a connection string, wherever the string was
-//! given and whatever is wrong with it.
+//! Goal (I12): no output contains the password of a connection string, regardless of where the
+//! string is set and of the error.
 
 use leasehold::config::{KEYS, UriSource};
 

@@ -33,7 +33,7 @@ impl Files {
     }
 }
 
-/// Sources with these files, variables and flags, and nothing from this process.
+/// Sources with only these files, variables and flags.
 pub(crate) fn sources(
     files: &[PathBuf],
     variables: &[(&str, &str)],
@@ -60,7 +60,7 @@ pub(crate) const REQUIRED: [(&str, &str); 3] = [
     ("mongodb.uri", "mongodb://localhost"),
 ];
 
-/// The configuration that these sources make.
+/// The configuration from these sources.
 pub(crate) fn config(sources: &Sources) -> Config {
     sources.load().config().expect("valid")
 }

@@ -9,8 +9,7 @@ use std::path::Path;
 
 /// Returns the inputs of a surface.
 ///
-/// # Panics
-/// If there are none, or one of them is not in the format.
+/// # Panics If there are no inputs, or an input is not in the format.
 pub fn inputs(surface: &str) -> Vec<Vec<u8>> {
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut files = above.map(|above| above.join(format!("tests/corpus/{surface}.txt")));
@@ -26,7 +25,7 @@ pub fn inputs(surface: &str) -> Vec<Vec<u8>> {
     inputs
 }
 
-/// Replaces the escapes of a line; `None` if one is not in the format.
+/// Replaces the escapes of a line; `None` if an escape is not in the format.
 fn unescape(line: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = line;

@@ -1,5 +1,5 @@
-//! Goal: while nothing happens, a daemon lets the kernel delay the timers that only the driver
-//! needs, and never otherwise; what the daemon starts has exact timers.
+//! Goal: only an idle daemon lets the kernel delay the timers that the driver needs, and processes
+//! that the daemon starts have exact timers.
 
 use std::io::ErrorKind;
 
@@ -28,7 +28,7 @@ fn is_shown(daemon: &Daemon) -> bool {
     !refused
 }
 
-/// The slack of a daemon that this thread starts, unless it changes that.
+/// The initial timer slack of a daemon that this thread starts.
 fn exact() -> String {
     let slack = rustix::thread::current_timer_slack().unwrap();
     slack.to_string()

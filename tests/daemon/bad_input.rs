@@ -1,4 +1,4 @@
-//! Goal: for any bad input the daemon reports what is wrong and where, exits with the right code,
+//! Goal: for invalid input the daemon reports the mistake and its place, exits with the right code,
 //! and never echoes a connection string.
 
 use leasehold_testbed::DaemonTimings;
@@ -98,7 +98,7 @@ async fn an_unknown_key_is_refused_and_foreign_variables_are_not() {
     let parts = ["lease.nmae", "nonsense"];
     refused_naming(&["--lease=a", "--config", &file], &[URI], &parts).await;
 
-    // Kubernetes injects such variables for a Service named leasehold.
+    // Kubernetes injects these variables for a Service named leasehold.
     let contest = Contest::new("service-links").await;
     contest
         .candidate("a")

@@ -7,7 +7,7 @@ use leasehold_testbed::DaemonTimings;
 
 use crate::contest::{Contest, LONG};
 
-/// The lease lasts 24 s, and a call that hangs times out after 3 s.
+/// The lease lasts 24 s, and a hanging call times out after 3 s.
 const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
 const EXIT_MAX: Duration = Duration::from_secs(12);
 

@@ -42,7 +42,7 @@ pub(crate) fn leasehold(arguments: &[&str], environment: &[(&str, &str)]) -> Ans
     }
 }
 
-/// Runs `leasehold run`, which has to refuse to start.
+/// Runs `leasehold run`, which must refuse to start.
 pub(crate) async fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> Answer {
     let scratch = Scratch::new();
     let log = scratch.path().join("log");

@@ -1,5 +1,5 @@
-//! Goal: a workload that confirms ends the handoff delay early, and only for the token that is
-//! stepping down.
+//! Goal: a workload's confirmation ends the handoff delay early, but only with the token of the
+//! leadership that ends.
 
 use leasehold_testbed::DaemonTimings;
 use rustix::process::Signal;

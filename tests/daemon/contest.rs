@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// The shipped binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Timeout for what takes milliseconds on an idle machine and longer on a busy one.
+/// Timeout of waits that take milliseconds on an idle machine and longer on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -59,7 +59,8 @@ impl Contest {
             .handoff_delay(handoff_delay)
     }
 
-    /// Returns a new proxy, and a builder for a daemon behind it with an immediate handoff.
+    /// Returns a new proxy, and a builder for a daemon that connects through the proxy, with an
+    /// immediate handoff.
     pub(crate) fn behind_proxy(&self, timings: DaemonTimings) -> (Proxy, DaemonBuilder) {
         let proxy = self.set.proxy();
         let uri = self.set.proxied_uri(&proxy);

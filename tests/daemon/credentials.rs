@@ -48,7 +48,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
             assert_secret(file, &std::fs::read_to_string(path).unwrap());
         }
     }
-    // Given by a variable, since arguments are visible to every user of the machine.
+    // Given by a variable, because arguments are visible to every user of the machine.
     for output in ["toml", "json"] {
         let arguments = ["config", "--lease=a", "--output", output];
         let answer = leasehold(&arguments, &[("LEASEHOLD_MONGODB__URI", &uri)]);

@@ -1,6 +1,6 @@
-//! Goal: the programs of docs/reading-status.md that follow `GET /events`, which people copy, know
-//! of a change when it happens, and trust an event of a frozen daemon until its deadline only (I4).
-//! Method: each is taken from the page and run on a daemon that leads, is frozen, leads again, and
+//! Goal: the programs of docs/reading-status.md that follow `GET /events` notice a change
+//! immediately, and trust an event of a frozen daemon only until its deadline (I4). Method: each
+//! program is copied from the page and run with a daemon that leads, is frozen, leads again, and
 //! stops.
 
 use std::fs;
@@ -66,7 +66,7 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let led = daemon.wait_leads(LONG).await;
     let says_leader = format!("leader, token {}", token(&led));
     reader.says(&says_leader).await;
-    // Events extend the authority beyond the deadline of the first one.
+    // Events extend the authority beyond the deadline of the first event.
     let first = boottime_ns() + 4_500_000_000;
     eventually("the first deadline passed", async || boottime_ns() > first).await;
     assert_eq!(reader.lines().last(), Some(&says_leader));
@@ -75,14 +75,14 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let stopped = boottime_ns();
     let frozen = daemon.status();
     reader.says("not leader").await;
-    // A daemon that is stopped cannot have said so. The last event may be a second older than the
-    // file, and a renewal.
+    // A stopped daemon sends no event. The last event may be a second and a renewal older than the
+    // file.
     let until = valid_until_ns(&frozen).unwrap();
     assert!(
         boottime_ns() > until - 2_000_000_000,
         "it trusted the event"
     );
-    // The file may be a renewal behind what the daemon knows.
+    // The file may be a renewal behind the daemon.
     let end = stopped + nanos(DaemonTimings::DEMO.renew_deadline);
     eventually("the deadline passed", async || boottime_ns() > end).await;
     daemon.cont();

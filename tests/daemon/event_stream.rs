@@ -1,5 +1,5 @@
 //! Goal: a handoff and a shutdown are seen in the event streams of both daemons, in order; the
-//! stream of a frozen daemon leaves its last deadline and nothing else (I4).
+//! stream of a frozen daemon grants authority only until its last deadline (I4).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn i4_the_stream_of_a_frozen_daemon_leaves_nothing_but_its_deadline() {
     assert!(leads(&stream.event().await.data));
     daemon.stop();
     let frozen = daemon.status();
-    // The file may be a renewal behind what the daemon knows.
+    // The file may be a renewal behind the daemon.
     let lost = boottime_ns() + nanos(DaemonTimings::SHORT.renew_deadline);
     eventually("its deadline passed", async || boottime_ns() > lost).await;
     daemon.cont();

@@ -38,7 +38,7 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
         (&after["leader"], &after["token"]),
         (&false.into(), &().into())
     );
-    // Keeps observing for a few renewals, so that a wrong answer would be seen.
+    // Observes for a few more renewals, so that a wrong answer would be detected.
     for _ in 0..3 {
         new.wait_renewal(LONG).await;
     }
@@ -97,8 +97,8 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
     assert_eq!(reasons, ["deadline"]);
 }
 
-/// The daemon reads a request on an established connection before anything else, since the request
-/// arrived before the deadline passed.
+/// The daemon reads a request on an established connection before all other work, because the
+/// request arrived before the deadline passed.
 #[tokio::test]
 async fn i4_a_request_that_waits_in_a_frozen_leader_is_answered_as_of_then() {
     let contest = Contest::new("frozen-request").await;
@@ -168,14 +168,14 @@ async fn receive(connection: &mut TcpStream) -> (String, String) {
     (head, String::from_utf8(body).unwrap())
 }
 
-/// Waits until a daemon that was frozen at this instant has no authority. The deadline in its file may
-/// be a renewal behind what the daemon knows.
+/// Waits until a daemon that was frozen at this instant has no authority. The deadline in its file
+/// may be a renewal behind the daemon.
 async fn no_authority_left(frozen_ns: u64) {
     let end = frozen_ns + nanos(TIMINGS.renew_deadline);
     eventually("its deadline passed", async || boottime_ns() > end).await;
 }
 
-/// Stops the daemon and returns when none of its threads runs.
+/// Freezes the daemon and returns when none of its threads runs.
 async fn freeze(daemon: &Daemon) {
     daemon.stop();
     eventually("it is stopped", async || {
@@ -184,7 +184,7 @@ async fn freeze(daemon: &Daemon) {
     .await;
 }
 
-/// Instants at which a daemon was frozen, lost its authority, and was continued.
+/// When a daemon was frozen, lost its authority, and was resumed.
 struct Freeze {
     frozen_ns: u64,
     lost_ns: u64,
@@ -193,9 +193,9 @@ struct Freeze {
 
 impl Freeze {
     /// Asserts that no probe selected by `counts` saw the leader if its reply was certainly
-    /// computed after the deadline. A request sent before the freeze may also have been answered
-    /// before it, with the reply delayed by the freeze. Such a reply was true at an instant between
-    /// request and reply.
+    /// computed after the deadline. A request that was sent before the freeze may also have been
+    /// answered before it, with a reply that the freeze delayed. This reply was true at an instant
+    /// between request and reply.
     fn assert_nothing_after(&self, seen: &[Observation], counts: impl Fn(&Observation) -> bool) {
         let late = |look: &&Observation| {
             look.started_ns > self.lost_ns

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::contest::eventually;
 
 /// Pause between two probes. Short compared with a handoff, which takes about 5 ms, and long enough
-/// that three tasks for each daemon leave the processor to others.
+/// that three tasks for each daemon do not occupy the processor.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Result of one probe.
@@ -30,10 +30,10 @@ pub(crate) struct Observation {
     pub(crate) token: Option<i64>,
 }
 
-/// Probes until it is ended.
+/// A running prober.
 pub(crate) struct Monitor {
     ends: watch::Sender<bool>,
-    /// The surfaces on which a leader was seen.
+    /// The surfaces that have shown a leader.
     leaders: Arc<Mutex<BTreeSet<&'static str>>>,
     tasks: Vec<JoinHandle<Vec<Observation>>>,
 }
@@ -81,7 +81,8 @@ impl Monitor {
     }
 }
 
-/// Asserts that once `new` was seen to lead, no later probe saw `old` lead (I1, I4).
+/// Asserts that after the first probe that showed `new` as leader, no probe showed `old` as leader
+/// (I1, I4).
 pub(crate) fn assert_one_after_the_other(old: &[Observation], new: &[Observation]) {
     let first = new.iter().filter(|observation| observation.leader);
     let first = first.min_by_key(|observation| observation.ended_ns);

@@ -1,4 +1,4 @@
-//! Goal: exactly one of three daemons leads, and all of them report which one on every surface.
+//! Goal: exactly one of three daemons leads, and all daemons name the leader on every surface.
 
 use leasehold_testbed::Daemon;
 use leasehold_testbed::daemon::sample;

@@ -1,5 +1,6 @@
 //! Goal: the candidate with the highest priority becomes the standby and leads next; a leader that
-//! prefers it hands over by itself, without two leaders, and a lower one never gets the lease so.
+//! prefers this candidate hands over automatically, without two leaders, and never to a lower
+//! priority.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, StoredLease, wait}
 
 use crate::contest::{Contest, LONG, eventually, records};
 
-/// Handoffs among which the standby must come first at least once. On busy cores it may be later
-/// than its head start.
+/// The standby must acquire first in at least one of these handoffs. On busy cores it may miss its
+/// head start.
 const HANDOFFS: usize = 20;
-/// A handover takes an interval, a lease duration and the wait for an answer.
+/// Maximum time of a handover: an interval, a lease duration and the wait for an answer.
 const HANDOVER_MAX: Duration = Duration::from_secs(180);
 
 fn start(contest: &Contest, identity: &str, priority: u32, flags: &[&str]) -> Daemon {
@@ -47,7 +48,7 @@ async fn the_candidate_with_the_highest_priority_is_the_standby_and_leads_next()
         let low = start(&contest, &format!("low{handoff}"), 1, &[]);
         assert!(registered(&stored, 1).await.starts_with("low"));
         let high = start(&contest, &format!("high{handoff}"), 2, &[]);
-        // It replaces the one that came first.
+        // It replaces the first standby.
         assert_eq!(registered(&stored, 2).await, high.identity());
         low.wait_follows(leader.identity(), LONG).await;
         assert_eq!(leader.term_and_exit(LONG).await, 0);
@@ -90,7 +91,8 @@ async fn a_leader_hands_over_to_a_preferred_standby_and_only_to_one() {
         (&said[0]["standby"], &said[0]["priority"]),
         (&"high".into(), &2.into())
     );
-    // The others have lower priorities, so that it leads on for longer than two intervals.
+    // The other candidates have lower priorities, so it continues to lead for longer than two
+    // intervals.
     let token = high.status()["token"].clone();
     for _ in 0..12 {
         let status = high.wait_renewal(LONG).await;

@@ -1,5 +1,5 @@
-//! Goal: the next process on the same status directory leads again immediately; no other process
-//! does, whatever its name and whatever it copied (I8).
+//! Goal: the next process on a status directory leads again immediately; no other process does,
+//! even with the same name or a copy of the directory (I8).
 
 use std::process::Command;
 
@@ -51,7 +51,7 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
     let files = Files::new();
     let old = contest.candidate_at("a", TIMINGS).leading(LONG).await;
     let copy = files.path("copy");
-    // Stopped, because a running daemon may rename a file while it is copied.
+    // The daemon is frozen, because a running daemon may rename a file during the copy.
     old.stop();
     let copied = Command::new("cp")
         .arg("-a")
@@ -64,7 +64,7 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
         .status_directory(&copy)
         .following("a", LONG)
         .await;
-    // If it trusted the copy, it would have taken over with its first read.
+    // A candidate that trusted the copy would have taken over with its first read.
     old.wait_renewal(LONG).await;
     old.wait_renewal(LONG).await;
     assert_eq!(new.status()["role"], "follower");

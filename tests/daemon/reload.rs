@@ -1,5 +1,5 @@
-//! Goal: SIGHUP applies what can change, reports what is deferred and what needs a restart, and a
-//! mistake changes nothing.
+//! Goal: SIGHUP applies new values, reports values that are deferred or require a restart, and
+//! changes nothing if there is a mistake.
 
 use std::path::PathBuf;
 
@@ -122,8 +122,8 @@ async fn durations_count_from_the_next_claim_on() {
     assert_eq!(reloaded.declared_ms().await, 4_000);
 }
 
-/// The change stream of a lease of 30 s is silent for up to 10 s, which is longer than the new
-/// lease duration.
+/// The change stream of a lease of 30 s reports nothing for up to 10 s, which is longer than the
+/// new lease duration.
 #[tokio::test]
 async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_the_store() {
     let lease_duration = "30s";
@@ -176,11 +176,11 @@ async fn an_error_of_the_store_is_shown_for_the_new_lease_duration() {
     let uri = format!("{uri}&appName={LEASE}");
     let reloaded = Reloaded::start_at(contest, LEASE, &long, &uri);
     let (contest, daemon) = (&reloaded.contest, &reloaded.daemon);
-    // A read that is answered resolves the first one.
+    // An answered read resolves the first failure.
     daemon.wait_operations("acquire", "unknown", 2.0).await;
     let error = async || daemon.http_json("/status").await.1["store_error"].clone();
     eventually("the error is shown", async || error().await.is_object()).await;
-    // It cannot lead, and does not try to.
+    // The daemon cannot lead, and does not try.
     contest.stored().set(doc! { "paused": true }).await;
     daemon.wait_role("paused", LONG).await;
     daemon.wait_stream().await;

@@ -11,7 +11,7 @@ use crate::contest::{Contest, LONG, eventually, records, token};
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 /// Interval between two signals of timeout(1).
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
-/// Interval after the first signal within which another one is the same request.
+/// Interval after the first signal in which a second signal counts as the same request.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use mongodb::bson::{Bson, Document};
 
 use crate::contest::{Contest, LONG, eventually};
 
-/// Handoffs among which the standby must come first at least once. On busy cores it may be later
-/// than its head start.
+/// The standby must acquire first in at least one of these handoffs. On busy cores it may miss its
+/// head start.
 const HANDOFFS: usize = 20;
 
 async fn standby(stored: &StoredLease) -> Option<String> {
@@ -58,7 +58,7 @@ async fn the_standby_leads_next_and_another_registers() {
         .await;
         leader = others.swap_remove(next.expect("one leads"));
         if leader.identity() == standby {
-            // Its own registration is gone, so that the other one can register.
+            // Its own registration is gone, so that the other follower can register.
             registered(&stored, leader.identity()).await;
             return;
         }
@@ -83,7 +83,7 @@ async fn a_registration_does_not_change_the_revision_and_a_standby_withdraws_whe
     assert_eq!(registered(&stored, "leader").await, "follower");
     assert_eq!(revision(&stored.get().await), before);
     assert_eq!(follower.term_and_exit(LONG).await, 0);
-    // It does not wait for the answer for long.
+    // The standby waits only briefly for the answer.
     eventually("withdrawn", async || standby(&stored).await.is_none()).await;
     assert_eq!(revision(&stored.get().await), before);
     leader.cont();

@@ -1,5 +1,5 @@
-//! Goal: the exit code of `leasehold status` follows a real daemon's files, also after that daemon
-//! was killed.
+//! Goal: the exit code of `leasehold status` agrees with a real daemon's files, even after the
+//! daemon was killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -175,7 +175,7 @@ impl Drop for Watch {
 async fn i4_a_reader_with_another_clock_gets_unknown() {
     let contest = Contest::new("time-namespace").await;
     let leader = contest.candidate("a").leading(LONG).await;
-    // The reader's clock is behind, so that every deadline lies ahead of it.
+    // The reader's clock is behind, so every deadline is in its future.
     let elsewhere = |words: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--time", "--boottime=-1", "--"]).args(words);
@@ -191,6 +191,6 @@ async fn i4_a_reader_with_another_clock_gets_unknown() {
     let text = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert_eq!(answer.status.code(), Some(2), "{text}");
     assert!(text.contains("another time namespace"), "{text}");
-    assert!(leader.leads(), "to who shares its clock");
+    assert!(leader.leads(), "to a reader with the daemon's clock");
     assert_eq!(status(leader.status_directory()).code, 0);
 }

@@ -1,5 +1,5 @@
-//! Goal: a status directory is created so that other users can read it whatever the umask, and
-//! nothing that other users plant in it harms this user's files. MongoDB is not needed for this.
+//! Goal: other users can read a new status directory regardless of the umask, and files that other
+//! users plant in it do not harm this user's files. MongoDB is not needed for this.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};

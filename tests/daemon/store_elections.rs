@@ -1,4 +1,4 @@
-//! Goal: a daemon that starts says once if an election of its replica set would cost the
+//! Goal: at startup a daemon reports once if an election of its replica set would cost the
 //! leadership, with the arithmetic and the remedy.
 
 use leasehold_testbed::{Daemon, ReplicaSet};

@@ -9,7 +9,8 @@ use crate::contest::{Contest, LONG, PROGRAM, eventually, records};
 /// Number of failures to wait for. At the retry_interval of 200 ms they take at least 5 s; a
 /// lasting failure may be logged after 0, 2 and 6 s.
 const FAILURES: f64 = 25.0;
-/// Maximum number of log lines: those, and one for each further kind of failure.
+/// Maximum number of log lines: the lines of the lasting failure, and one line for each other kind
+/// of failure.
 const LINES_MAX: usize = 6;
 const FAILED: &str = " failed (attempt ";
 
@@ -25,7 +26,7 @@ async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
     assert!(!said.is_empty(), "never said");
     assert!(said.len() <= LINES_MAX, "{}", daemon.logs());
     assert_eq!(said[0]["level"], "WARN");
-    // The missing change stream is a consequence, and not reported separately.
+    // The missing change stream is a consequence, so it is not reported separately.
     assert_eq!(daemon.logged("no change stream"), 0, "{}", daemon.logs());
     assert_eq!(said[0]["failures"], 1, "the first failure is told at once");
     let logs = daemon.logs();

@@ -1,6 +1,5 @@
-//! Goal: systemd is notified when the daemon is ready, of its status, that it is alive (watchdog)
-//! and that it stops.
-//! Method: a datagram socket in systemd's place.
+//! Goal: the daemon notifies systemd of its readiness, its status, its liveness (watchdog) and its
+//! stop. Method: a datagram socket in place of systemd.
 
 use std::os::unix::net::UnixDatagram;
 

@@ -1,4 +1,4 @@
-//! Goal: a killed leader is taken over from, but not before its lease has expired.
+//! Goal: another candidate takes over from a killed leader, but not before the lease has expired.
 
 use leasehold_testbed::DaemonTimings;
 

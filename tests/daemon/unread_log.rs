@@ -1,5 +1,4 @@
-//! Goal: a daemon whose log is not read keeps renewing, counts the lines that it dropped, and exits
-//! on SIGTERM.
+//! Goal: a daemon whose log is not read keeps renewing, counts dropped lines, and exits on SIGTERM.
 //! Method: standard error is a pipe with room for one page, which this test holds open and does not
 //! read, at level debug.
 

@@ -30,7 +30,7 @@ async fn a_full_disk_costs_neither_leadership_nor_time() {
     goes_on_leading_and_steps_down(&contest, &old, &new).await;
 }
 
-/// Removes a directory, in which a daemon may write at the same time.
+/// Removes a directory while a daemon may be writing in it.
 async fn removed(directory: &Path) {
     eventually("removed", async || fs::remove_dir_all(directory).is_ok()).await;
 }
@@ -124,7 +124,7 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     assert_eq!(left.len(), 1, "{}", old.logs());
 }
 
-/// A path for a status directory, below the directory that keeps it.
+/// A path for a status directory, below a directory that is removed on drop.
 fn below_scratch() -> (Scratch, PathBuf) {
     let scratch = Scratch::new();
     let directory = scratch.path().join("status");

@@ -101,7 +101,7 @@ fn entry(number: usize, mode: &str, token: Option<i64>) -> Document {
         }
     };
     let name = if token.is_some() { "holder" } else { "waiter" };
-    // Far longer than the test, so that the entries are not evicted.
+    // Much longer than the test, so that the entries are not evicted.
     doc! {
         "claim": id(1), "identity": format!("{name}-{number}"), "session": id(2), "mode": mode,
         "revision": id(3), "lease_duration_ms": 3_600_000_i64, "token": token,

@@ -10,8 +10,7 @@ use std::sync::Mutex;
 use crate::parts::Parts;
 use crate::situation::{Ending, Situation};
 
-/// Returns a wrapper that drops the privileges which root has over other users. Empty for other
-/// users.
+/// Returns a wrapper that drops root's privileges over other users; empty if this user is not root.
 pub(crate) fn without_privileges() -> Vec<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
@@ -191,7 +190,7 @@ fn directories(parts: &Parts) -> Vec<Situation> {
     ]
 }
 
-/// Locks one of the situation's files with flock(1), which is ended with the test.
+/// Locks one of the situation's files with flock(1), which ends with the test.
 fn locked(situation: Situation, file: &str) -> (Situation, String) {
     let directory = situation.path("status");
     fs::create_dir(&directory).unwrap();

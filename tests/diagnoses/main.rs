@@ -1,7 +1,7 @@
-//! Goal: each refusal, be it by a server, a port, a directory, a lock or an API server, is reported
-//! with what was refused, by which component, and the remedy, and never with a password (I12).
-//! Method: a table of situations with real servers, each with the command that is refused, its exit
-//! code and its expected output.
+//! Goal: each refusal by a server, a port, a directory, a lock or an API server is reported with
+//! the refused request, the component and the remedy, and never with a password (I12). Method: a
+//! table of situations with real servers, each with the refused command, its exit code and its
+//! expected output.
 
 // The tests observe from outside and use their own clocks.
 #![allow(clippy::disallowed_methods)]
@@ -38,14 +38,14 @@ async fn each_refusal_names_the_object_the_component_and_the_remedy() {
     table.extend(lock::situations(&parts).await);
     table.extend(api::situations(&parts).await);
     let mut wrong = tried(table).await;
-    // The same server as before, frozen.
+    // The previous server, frozen.
     parts.deposed.stop(0);
     wrong.extend(tried(servers::frozen(&parts)).await);
     parts.deposed.cont(0);
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// Runs all situations. Returns descriptions of those that went wrong.
+/// Runs all situations. Returns descriptions of the failed situations.
 async fn tried(table: Vec<Situation>) -> Vec<String> {
     let names: Vec<_> = table.iter().map(|situation| situation.name).collect();
     eprintln!("{} situations: {}", names.len(), names.join(", "));

@@ -23,16 +23,17 @@ pub(crate) struct Parts {
     _filling: Vec<TcpStream>,
     /// A standalone server.
     pub(crate) standalone: ReplicaSet,
-    /// A standalone server with the certificate of an authority, and one with that of a client.
+    /// A standalone server with the certificate of an authority, and a standalone server with the
+    /// certificate of a client.
     pub(crate) mistaken: [ReplicaSet; 2],
     /// The authority of both.
     pub(crate) issuer: Certificates,
     /// A set whose only member stepped down.
     pub(crate) deposed: ReplicaSet,
     pub(crate) kubernetes: Kubernetes,
-    /// In front of the open set; holds back all traffic.
+    /// A proxy of the open set that holds all traffic.
     pub(crate) holding: Proxy,
-    /// In front of the open set; closes connections.
+    /// A proxy of the open set that closes connections.
     pub(crate) cutting: Proxy,
     pub(crate) closed: ReservedPort,
     /// A web server.
@@ -46,7 +47,8 @@ impl Parts {
         let one = || ReplicaSet::builder().members(1);
         let guarded = one().tls().auth().client_certificates();
         let issuer = Certificates::new();
-        // Also without TLS, for the testbed's own client, which would refuse them.
+        // The servers also accept connections without TLS, because the testbed's own client would
+        // refuse their certificates.
         let with = |certificate: PathBuf| {
             let flags: [OsString; 7] = [
                 "--tlsMode".into(),
@@ -100,7 +102,7 @@ impl Parts {
 /// Opens connections to a server until it closes them, and returns them.
 fn fill(port: u16) -> Vec<TcpStream> {
     use std::io::Read;
-    /// Longer than the server needs to close a connection; a busy one only gets more of them.
+    /// Longer than a server needs to close a connection; a busy server only gets more connections.
     const CLOSED_WITHIN: Duration = Duration::from_millis(200);
     let mut kept = Vec::new();
     loop {
@@ -134,7 +136,7 @@ fn web() -> SocketAddr {
     address
 }
 
-/// Opens a port on 127.0.0.2 that forwards to one on 127.0.0.1.
+/// Opens a port on 127.0.0.2 that forwards to a port on 127.0.0.1.
 fn forward(port: u16) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
     let address = listener.local_addr().unwrap();

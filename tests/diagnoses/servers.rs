@@ -1,4 +1,4 @@
-//! Servers that cannot be reached, or differ from what the URI says.
+//! Servers that cannot be reached, or that contradict the URI.
 
 use leasehold_testbed::FakeClock;
 
@@ -60,14 +60,15 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::locks("port of something else", &format!("mongodb://{web}/")).says(&format!(
             "{web}: the answer is not MongoDB's: check the port"
         )),
-        Situation::locks("server that holds what it is sent", &held).says(&format!(
+        Situation::locks("server that keeps requests without an answer", &held).says(&format!(
             "no primary: no answer from 127.0.0.1:{}: check the host",
             parts.holding.port(0)
         )),
         Situation::locks("server that closes connections", &cut)
             .says("the server, or a proxy before it, closes each connection at once: it may have"),
         Situation::locks("server at its limit of connections", &format!("mongodb://{full}/"))
-            // Said of the monitor, or of a call if the monitor got the last connection.
+            // The message is about the monitor, or about a call if the monitor got the last
+            // connection.
             .says("reached its limit of connections (maxConns, ulimit -n)")
             .never_says("TLS"),
         Situation::locks("no primary", &of_set(&deposed, SET))

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::{Scratch, process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Limit for final errors, which must not be retried: with `--no-wait` the command retries MongoDB
-/// for up to 18 s. Far above what a busy machine needs.
+/// Time limit for final errors, which must not be retried: with `--no-wait` the command retries
+/// MongoDB for up to 18 s. Much longer than a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
 /// Limit for all other commands.
 const LONG: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub(crate) struct Situation {
     command: &'static [&'static str],
     environment: Vec<(String, std::ffi::OsString)>,
     uri: Option<String>,
-    /// Expected exit code. `None` if the command keeps running, and is killed when it has printed
+    /// Expected exit code. `None` if the command keeps running; it is killed when it has printed
     /// all texts.
     code: Option<i32>,
     says: Vec<String>,
@@ -118,7 +118,7 @@ impl Situation {
         self
     }
 
-    /// Passes no connection string besides the flags.
+    /// Passes no connection string in addition to the flags.
     pub(crate) fn without_uri(mut self) -> Self {
         self.uri = None;
         self
@@ -157,7 +157,7 @@ impl Situation {
         self
     }
 
-    /// Runs the command. Describes what is wrong with its result, if anything.
+    /// Runs the command. Returns a description of the differences from the expected result, if any.
     pub(crate) async fn verdict(self) -> Option<String> {
         let log = self.path("said");
         let mut child = self.start(&log);

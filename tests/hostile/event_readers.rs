@@ -1,5 +1,6 @@
 //! The programs of docs/reading-status.md that follow `GET /events`, with streams that no daemon
-//! sends (I4): a reader leads by a complete and valid event alone, and as long as the stream is open.
+//! sends (I4): a reader leads only after a complete and valid event, and only while the stream is
+//! open.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use crate::target::eventually;
 
 /// Programs that run at the same time.
 const READERS: usize = 8;
-/// Time in which a program would say that it leads: three of its own intervals.
+/// Time until a leading program would print that it leads: three of its intervals.
 const WRONG_MAX: Duration = Duration::from_millis(300);
 const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -51,7 +52,7 @@ fn event(token: i64) -> Vec<u8> {
     [b"id: s:1\n", &line(data.as_bytes())[..]].concat()
 }
 
-/// A program that follows the streams of a server of the test.
+/// A program that follows the streams of the test's server.
 struct Reader {
     listener: TcpListener,
     stream: Option<TcpStream>,
@@ -158,7 +159,7 @@ fn chunk(line: &[u8]) -> Vec<u8> {
     [length.as_bytes(), line, b"\n\n\r\n"].concat()
 }
 
-/// A line is sent to a program that does not lead, and to one that does.
+/// Each line is sent to a program that does not lead, and to a program that leads.
 async fn survives_line(program: &[String], input: &[u8]) {
     let name: String = input.escape_ascii().to_string().chars().take(150).collect();
     let name = format!("{program:?}: {name}");
@@ -183,8 +184,8 @@ async fn survives_line(program: &[String], input: &[u8]) {
     );
 }
 
-/// An answer that is not a stream, although its body looks like one. A program that follows a
-/// redirect is sent a stream.
+/// An answer that is not a stream, although its body looks like a stream. A redirect leads to a
+/// valid stream.
 async fn survives_answer(program: &[String], answer: &str) {
     let mut reader = Reader::start(program).await;
     let body = String::from_utf8(event(HOSTILE)).unwrap() + "\n\n";
@@ -213,7 +214,7 @@ async fn survives_answer(program: &[String], answer: &str) {
     );
 }
 
-/// The end of a stream, or of what can be read of it, is the end of the leadership.
+/// Leadership ends when the stream ends or can no longer be read.
 async fn survives_end(program: &[String], end: &[u8], closed: bool) {
     let mut reader = Reader::start(program).await;
     reader.accept(|_| STREAM.into()).await;

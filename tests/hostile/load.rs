@@ -1,5 +1,5 @@
-//! Clients that send slowly, in great number or without an end take a bounded amount of memory and
-//! descriptors. Meanwhile the daemon renews its lease and answers others.
+//! Clients that send slowly or endlessly, or are many, use a bounded amount of memory and
+//! descriptors. Meanwhile the daemon renews its lease and answers other clients.
 
 use std::sync::atomic::Ordering;
 
@@ -11,16 +11,16 @@ use crate::target::{
     LONG, assert_unharmed, descriptors, eventually, forget_peak, loopback, peak, resident, stage,
 };
 
-/// Memory that clients may take: 64 + 32 places of at most 48 KiB are 4.5 MiB. The allocator may keep
-/// as much again.
+/// Memory that clients may use: 64 + 32 places of at most 48 KiB are 4.5 MiB. The allocator may
+/// keep as much again.
 const MEMORY_MAX: u64 = 9 * 1024 * 1024;
-/// Descriptors that clients may take: those of all places, of one connection that is being accepted,
-/// and of as many that were evicted and are not closed yet.
+/// Descriptors that clients may use: for all places, for a connection that is being accepted, and
+/// for an equal number of evicted connections that are not closed yet.
 const DESCRIPTORS_MAX: usize = 2 * (CONNECTIONS_MAX + STREAMS_MAX);
 /// Bytes of one body that may fill buffers of the kernel on both sides. A body of a GiB is never
 /// taken.
 const BODY_MAX: u64 = 32 * 1024 * 1024;
-/// Renewals that have to follow each other during an attack.
+/// Number of consecutive renewals during an attack.
 const RENEWALS: f64 = 8.0;
 
 async fn renewals(daemon: &Daemon) -> f64 {
@@ -75,7 +75,7 @@ async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) 
 fn heads_that_come_byte_by_byte_take_bounded_places() {
     const CLIENTS: usize = 500;
     run(withstands(Attack::ByteByByte(CLIENTS), |hostile| {
-        // More than the server keeps, each after the eviction of another one.
+        // More connections than the server keeps, each after the eviction of another.
         let connections = hostile.counts().connections.load(Ordering::Relaxed);
         connections >= 4 * CLIENTS as u64
     }));

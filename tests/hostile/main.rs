@@ -1,7 +1,6 @@
-//! Goal: no input that another process can send makes a daemon or a reader wrong, or takes its
-//! memory, its descriptors or its renewals.
-//! Method: the inputs of tests/corpus, random changes of them, and clients that send slowly, in
-//! great number or without an end.
+//! Goal: no input from another process makes a daemon or a reader report a wrong state, exhausts
+//! its memory or descriptors, or delays its renewals. Method: the inputs of tests/corpus, random
+//! changes of them, and clients that send slowly or endlessly, or are many.
 
 // The tests observe from outside and use their own clocks.
 #![allow(clippy::disallowed_methods)]

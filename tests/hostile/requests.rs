@@ -1,4 +1,4 @@
-//! Requests of any bytes. Each is answered or refused, and nothing is left of it.
+//! Requests of any bytes. Each request is answered or refused, and leaks nothing.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -22,10 +22,10 @@ const OTHERS: usize = RANDOM + TARGETS;
 const BYTES_MAX: usize = 400;
 /// Inputs that are sent at the same time.
 const CLIENTS: usize = 16;
-/// Time in which most answers arrive. Others, such as those of waits, are cut short.
+/// Time limit of an answer. Longer answers, for example to waits, are cut short.
 const ANSWERED_IN: Duration = Duration::from_millis(200);
-/// Parts of requests whose answers last. The end of such a connection is noticed only when the server
-/// writes, if there are bytes behind the request.
+/// Parts of requests with long answers. If bytes follow the request, the server notices the end of
+/// the connection only when it writes.
 const LASTING: [&[u8]; 2] = [b"/events", b"wait="];
 /// Codes that no request may cause: 500, and those above it but 503.
 const FAILURES: std::ops::RangeInclusive<u16> = 500..=599;
@@ -193,8 +193,8 @@ fn codes(mut answers: &[u8]) -> Vec<u16> {
     codes
 }
 
-/// Sends the corpus, random bytes and changes of the corpus, and asserts that no descriptors are left
-/// of them.
+/// Sends the corpus, random bytes and changes of the corpus, and asserts that they leak no
+/// descriptors.
 async fn any_bytes(server: SocketAddr, pid: u32) {
     let seed = Mutator::seed();
     let mut mutator = Mutator::new(seed);
@@ -213,7 +213,7 @@ async fn any_bytes(server: SocketAddr, pid: u32) {
         let name = format!("HOSTILE_SEED={seed}, input {number}");
         inputs.push(Input::new(bytes, name, &mut mutator));
     }
-    // The first answers open what stays open.
+    // The first answers open descriptors that stay open.
     inputs[0].survived(server).await;
     let before = descriptors(pid, server);
     let codes = futures_util::stream::iter(&inputs);
@@ -271,7 +271,7 @@ async fn codes_of(server: SocketAddr, request: &[u8]) -> Vec<u16> {
     codes(&answers(server, &[request], false).await.unwrap())
 }
 
-/// A body is never taken for a request.
+/// A body is never answered as a request.
 #[test]
 fn bodies_are_not_requests() {
     const INNER: &str = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -24,11 +24,11 @@ pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Returns the number of open descriptors of a server, without its own connections to others: the
-/// driver opens them when it likes.
+/// Returns the number of open descriptors of a server, without its own connections, which the
+/// driver opens at any time.
 pub(crate) fn descriptors(pid: u32, server: SocketAddr) -> usize {
     let directory = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    // One may have been closed meanwhile.
+    // A descriptor may have been closed meanwhile.
     let open = directory.flatten();
     let open: Vec<_> = open.flat_map(|one| fs::read_link(one.path())).collect();
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
@@ -52,7 +52,7 @@ pub(crate) fn peak(pid: u32) -> u64 {
     kilobytes(pid, "VmHWM:") * 1024
 }
 
-/// Resets the highest resident memory to the present one.
+/// Resets the peak of the resident memory to its current value.
 pub(crate) fn forget_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
 }

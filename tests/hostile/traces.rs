@@ -1,4 +1,5 @@
-//! Traces of any lines. Each is accepted or a violation, and none causes a panic.
+//! Traces with any lines. Each trace is accepted or reported as a violation, and none causes a
+//! panic.
 
 use leasehold_testbed::{Mutator, corpus};
 use leasehold_trace_check::{Checked, Checker, Violation};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Changed traces.
 const TRACES: usize = 4_000;
-/// Bytes of a trace that is random.
+/// Maximum number of bytes of a random trace.
 const BYTES_MAX: usize = 300;
 
 const TOKENS: &[&[u8]] = &[
@@ -72,7 +73,7 @@ fn paths(value: &Value, path: &str, into: &mut Vec<String>) {
     }
 }
 
-/// Replaces a value in a line by one that it does not expect, or by one of another line.
+/// Replaces a value in a line by an unexpected value, or by a value of another line.
 fn other_field(line: &[u8], others: &[Vec<u8>], mutator: &mut Mutator) -> Vec<u8> {
     let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
         return line.to_vec();

@@ -1,4 +1,4 @@
-//! No client can exhaust the daemon or shut others out.
+//! No client can exhaust the daemon or block other clients.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -117,7 +117,7 @@ fn polite_connections_of_one_peer_do_not_shut_others_out() {
     }
     for _ in 0..3 {
         assert_eq!(served.get("/livez").0, 200);
-        // The connections that were idle for longest were evicted.
+        // The connections with the longest idle time were evicted.
         assert_eq!(ask_on(kept.last().unwrap()), Some(200));
     }
     assert_eq!(ask_on(&kept[0]), None, "the one that was idle for longest");

@@ -85,7 +85,7 @@ async fn the_first_event_is_the_present_state() {
     assert_eq!(event.retry, Some(1000));
     assert_eq!(event.data["missed"], Value::Null);
     assert_eq!(event.data["holder"]["identity"], "me");
-    // The fields are those of /status.
+    // The fields equal the fields of /status.
     let status: Value = serde_json::from_str(&served.get("/status").1).unwrap();
     for (field, value) in status.as_object().unwrap() {
         if !["store", "updated_at", "valid_until", "since"].contains(&field.as_str()) {
@@ -134,7 +134,7 @@ async fn extensions_come_at_most_each_second_and_only_the_newest() {
     let second = stream.event().await;
     assert_grants(&second, newest.as_nanos());
     assert!(written(&second) - written(&first) >= 1_000_000_000);
-    // A role is not held back.
+    // A change of role is sent immediately.
     renew(&served);
     served.status.send_replace(status(Role::Stopping));
     let third = stream.event().await;
@@ -151,7 +151,7 @@ async fn i4_the_end_of_authority_is_an_event_although_nothing_is_published() {
     assert_grants(&first, deadline.as_nanos());
     let event = stream.event().await;
     assert_grants_nothing(&event);
-    // The next heartbeat would have found it, too.
+    // The next heartbeat would also have noticed it.
     assert!(written(&event) < written(&first) + 5_000_000_000);
     assert_eq!(
         (&event.data["role"], &event.data["reason"]),
@@ -229,7 +229,7 @@ async fn a_quiet_stream_has_heartbeats() {
 #[tokio::test]
 async fn clients_without_chunks_or_kept_connections_are_served() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
-    // One after the other, because each sees all changes.
+    // The streams follow each other, because each stream shows all changes.
     for is_old in [true, false] {
         let mut stream = match is_old {
             true => EventStream::request(served.address, "GET /events HTTP/1.0\r\n\r\n").await,

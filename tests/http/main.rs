@@ -29,7 +29,7 @@ use leasehold::publish::render::Identification;
 use leasehold::publish::{StoreError, StoreInfo};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// An admin endpoint, served by an event loop in a thread of its own.
+/// An admin endpoint, served by an event loop on its own thread.
 struct Served {
     address: SocketAddr,
     status: watch::Sender<Status>,

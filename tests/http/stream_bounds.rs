@@ -1,4 +1,4 @@
-//! Event streams and waits are bounded, and never keep ordinary requests out.
+//! Event streams and waits are bounded, and never block ordinary requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -109,7 +109,7 @@ async fn a_client_that_does_not_read_is_closed_and_delays_no_other() {
     reader.event().await;
     let (slow, code) = stream_from(ATTACKER, served.address);
     assert_eq!(code, 200);
-    // It has announced a window of some KiB, which these events fill.
+    // The client has announced a window of some KiB, which these events fill.
     sockopt::set_socket_recv_buffer_size(&slow, 1).unwrap();
     let streams = || sockets_to(served.address, &slow);
     assert!(streams());

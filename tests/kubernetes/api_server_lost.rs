@@ -1,5 +1,5 @@
 //! Goal: a frozen or unreachable API server costs no renewal and no leadership, delays a step-down
-//! by at most `label_wait`, and gets the newest state, not a queue of old ones, when it is back.
+//! by at most `label_wait`, and gets only the newest state when it returns.
 
 use std::time::{Duration, Instant};
 
@@ -73,8 +73,8 @@ fn a_returning_api_server_gets_the_newest_value_at_once() {
     });
 }
 
-/// The daemon does not run from shortly after its files are written until every wait of a
-/// step-down is over, as on a node that throttles it.
+/// The daemon is frozen from shortly after its files are written until every wait of a step-down is
+/// over, as on a node that throttles it.
 #[test]
 fn a_label_that_is_not_changed_does_not_make_the_status_files_count_as_stuck() {
     in_cluster(async |cluster| {

@@ -18,8 +18,8 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
         cluster.wait_label("b", "follower").await;
         wait_in_sync(&a).await;
 
-        // The old leader turns its label before it exits. If the API server takes longer than it
-        // waits, the new leader corrects the label.
+        // The old leader changes its label before it exits. If the API server takes longer than the
+        // old leader waits, the new leader corrects the label.
         assert_eq!(a.term_and_exit(LONG).await, 0);
         cluster.wait_label("a", "follower").await;
         b.wait_leads(LONG).await;

@@ -1,6 +1,6 @@
-//! Goal: a label that another client edits or removes is repaired automatically, and a correct one
-//! costs at most a request per interval.
-//! Method: the publisher itself, with an interval that a test can wait for.
+//! Goal: a label that another client edits or removes is repaired automatically, and a correct
+//! label costs at most a request per interval. Method: the publisher itself, with an interval that
+//! a test can wait for.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn an_edited_and_a_removed_label_are_put_right() {
 fn the_label_turns_at_the_deadline_although_nothing_is_published() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
-        // No repair interferes within the time that the test waits.
+        // No repair happens during the test.
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
         // A first write that the promotion overtakes would count as a failure.
         eventually("in sync", async || publisher.in_sync()).await;

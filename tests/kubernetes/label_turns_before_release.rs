@@ -1,8 +1,8 @@
 //! Goal: at a handoff the old leader's label is `follower` before the lease is free, so that no
-//! Service routes to two pods, however slow the API server is within `label_wait`.
-//! Method: the demotion is held up on its way to the API server, and watches show the order of the
-//! changes. If this machine was so slow that `label_wait` may have elapsed, the handoff proves
-//! nothing and is repeated.
+//! Service routes to two pods, even if the API server needs almost `label_wait`. Method: the
+//! demotion is delayed on its way to the API server, and watches show the order of the changes. If
+//! this machine was so slow that `label_wait` may have elapsed, the handoff proves nothing and is
+//! repeated.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, in_clu
 
 /// The maximum of `kubernetes.label_wait`.
 const LABEL_WAIT: Duration = Duration::from_millis(400);
-/// Time for which the demotion is held up, well within `LABEL_WAIT`.
+/// Delay of the demotion, well below `LABEL_WAIT`.
 const HELD: Duration = Duration::from_millis(150);
-/// A label that turned within this time, measured from before the signal, turned within
-/// `label_wait`, whenever that began.
+/// A label that changed within this time, measured from before the signal, changed within
+/// `label_wait`.
 const IN_TIME: Duration = Duration::from_millis(350);
 const HAND_OFFS_MAX: usize = 20;
 
@@ -41,7 +41,8 @@ impl Side {
         let daemon = cluster
             .candidate_through(&place, &proxy)
             .flag(&format!("--kubernetes-label-wait={wait}ms"))
-            // If the old leader has ended before its label was written; far later than IN_TIME.
+            // Time limit if the old leader has ended before its label was written; much longer than
+            // IN_TIME.
             .flag("--kubernetes-demote-others=true")
             .start();
         Self {
@@ -72,7 +73,7 @@ fn the_old_leader_is_no_longer_an_endpoint_when_the_new_one_leads() {
     });
 }
 
-/// Hands the lease over. Returns true if that was quick enough to prove something.
+/// Hands the lease over. Returns true if the handoff was quick enough to prove something.
 async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     cluster.wait_label(old.name, "leader").await;
     cluster.wait_label(new.name, "follower").await;
@@ -142,7 +143,7 @@ where
         }
     }
 
-    /// Reads the changes up to one for which `last` returns true.
+    /// Reads the changes until `last` returns true.
     async fn until(&mut self, mut last: impl FnMut(&K) -> bool) {
         let looked = async {
             while let Some(change) = self.changes.try_next().await.unwrap() {

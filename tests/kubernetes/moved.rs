@@ -11,16 +11,16 @@ use crate::cluster::{LONG, PROGRAM};
 const RENDERED: &str = "--kubernetes-rendered-for=default/orders";
 const NOWHERE: &str = "mongodb://127.0.0.1:1/";
 
-/// Places of a pod, as namespace and account. The manifests are rendered for the first one.
+/// Namespace and account of a pod. The manifests are rendered for the first pair.
 const PLACES: [(&str, &str); 3] = [
     ("default", "orders"),
     ("prod", "orders"),
     ("default", "a-orders"),
 ];
-/// Leases, of which the charts name the first one after the namespace.
+/// Leases. The charts name the first lease after the namespace.
 const LEASES: [&str; 2] = ["default.orders", "chosen"];
 
-/// The answer of a daemon to the place of its pod.
+/// The reaction of a daemon to the namespace and account of its pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Start {
     /// Exit 78, with this text.
@@ -80,7 +80,7 @@ async fn check(lease: &str, flags: &[&str], place: (&str, &str)) -> (String, Str
     (pod["result"].as_str().unwrap().to_owned(), pod.to_string())
 }
 
-/// Texts of the answers in one case, which is wrong if it differs from what is expected.
+/// Texts of the reactions in one case, or the difference from the expected reactions.
 fn judge(
     started: &Start,
     (result, text): (&str, &str),

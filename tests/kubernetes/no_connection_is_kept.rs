@@ -1,5 +1,5 @@
-//! Goal: an idle daemon holds no connection to the API server.
-//! Method: a proxy with a port of its own, and the kernel's table of sockets.
+//! Goal: an idle daemon holds no connection to the API server. Method: a proxy with its own port,
+//! and the kernel's table of sockets.
 
 use crate::cluster::{LONG, eventually, in_cluster, wait_in_sync};
 

@@ -1,5 +1,5 @@
 //! Goal: a daemon that a chart rendered reports that no admission policy restricts its token, and
-//! does not take a missing Role for a policy.
+//! does not confuse a missing Role with a policy.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn a_role_that_comes_late_is_not_taken_for_a_policy() {
             daemon.logs().contains(NOT_GRANTED)
         })
         .await;
-        // The label is retried after a minute, so it is not waited for.
+        // The label is retried only after a minute, so the test does not wait for it.
         cluster.grant().await;
         wait_error(&daemon).await;
     });

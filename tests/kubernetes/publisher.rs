@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::cluster::{Cluster, LEASE, Place};
 
-/// Longer than a test waits, to be distinguishable from no wait at all.
+/// Longer than a test, so that a wait is distinguishable from no wait.
 pub(crate) const LABEL_WAIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Publisher {

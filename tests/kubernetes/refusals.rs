@@ -50,7 +50,7 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
             cluster.pods().get_opt("a").await.unwrap().is_none()
         })
         .await;
-        // While the pod ends, a write may fail and the next one succeed.
+        // While the pod ends, a write may fail and the next write may succeed.
         eventually("a write said so", async || {
             !publisher.in_sync() && publisher.failures() > 0
         })
@@ -63,7 +63,7 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
         })
         .await;
         assert_eq!(cluster.label("a").await, None);
-        // A pod that is gone is not waited for.
+        // A step-down does not wait for the label of a deleted pod.
         publisher.set(follower());
         let begin = std::time::Instant::now();
         publisher.kubernetes.demoted().await;
@@ -92,8 +92,8 @@ fn a_request_uses_the_token_that_the_file_holds_at_that_moment() {
         cluster.wait_label("a", "follower").await;
         eventually("in sync", async || publisher.in_sync()).await;
         assert_eq!(publisher.failures(), 0);
-        // An invalid token is refused, which shows that it is used immediately, although the one
-        // before it was still valid.
+        // An invalid token is refused, which shows that it is used immediately, although the
+        // previous token was still valid.
         place.credentials.publish("not.a.token");
         publisher.set(leader(boot_now() + LONG));
         eventually("refused", async || publisher.failures() > 0).await;

@@ -74,17 +74,17 @@ func operations(events []*event) []porcupine.Operation {
 	return ops
 }
 
-// violation is the part of a history that shows that it is not linearizable.
+// violation is the part of a history that proves that the history is not linearizable.
 type violation struct {
 	history
-	// The events of the partial linearization that goes furthest, in its order.
+	// The events of the longest partial linearization, in its order.
 	ordered []*event
-	// The state after these.
+	// The state after these events.
 	state state
-	// The event that has to be next and is not legal.
+	// The event that must be next and is not legal.
 	stuck *event
-	// The events that are not ordered and explain why: the ends of the holders, the lower tokens that
-	// the stuck event needs, and those that begin before its end and do not just wait for their turn.
+	// The events that are not ordered and explain the violation: the ends of the holders, the lower
+	// tokens that the stuck event needs, and other events that begin before its end and could be next.
 	others []*event
 }
 
@@ -156,7 +156,7 @@ func (v violation) related() []*event {
 	return found
 }
 
-// describe writes a violation for humans. Times are relative to the first call of the history.
+// describe writes a violation as text. Times are relative to the first call of the history.
 func (v violation) describe(out io.Writer) {
 	begin := v.events[0].op.call
 	for _, e := range v.events {

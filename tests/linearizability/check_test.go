@@ -225,7 +225,8 @@ func TestPlantedViolations(t *testing.T) {
 			}
 			var text strings.Builder
 			found[0].describe(&text)
-			// The reason of any of the operations: either of two may be the one that cannot be next.
+			// The reason of any of the operations, because either of two operations may be the stuck
+			// one.
 			if !strings.Contains(text.String(), c.reason.Error()) {
 				t.Errorf("no reason %q in\n%s", c.reason, &text)
 			}
@@ -239,7 +240,7 @@ func TestAViolationShowsItsSurroundings(t *testing.T) {
 		at := 1000 * token
 		ops = append(ops, acquired(token, at, at+100), released(token, at+500, at+600))
 	}
-	// The holder 700 is killed when 701 already holds.
+	// The holder 700 is killed while 701 already holds.
 	ops[2*699+1] = killed(700, 701_300)
 	h := partition(ops)[0]
 	v := h.explain(soon)

@@ -47,7 +47,7 @@ var (
 const (
 	// never is the return of an operation that may take effect at any time after its call.
 	never = math.MaxInt64
-	// anySlot is the slot of an operation that does not name one.
+	// anySlot is the slot of an operation without a slot.
 	anySlot = -1
 )
 
@@ -70,7 +70,7 @@ type operation struct {
 	client, object string
 	kind           kind
 	outcome        outcome
-	// 0 if there is none.
+	// 0 for an operation without a token.
 	token         int64
 	mode          mode
 	slots, slot   int
@@ -184,8 +184,8 @@ func join[T ~string](values []T) string {
 	return strings.Join(quoted, ", ")
 }
 
-// readFile returns the operations of a file. An incomplete last line is skipped, since its writer
-// may have been killed.
+// readFile returns the operations of a file. An incomplete last line is skipped, because its
+// writer may have been killed.
 func readFile(path string, notes io.Writer) ([]*operation, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Far more than a check of 20,000 operations takes, on a busy machine.
+// Much longer than a check of 20,000 operations takes on a busy machine.
 const longMax = 30 * time.Second
 
-// crowd returns a history of a correct lock for which 16 clients contend: the waiting ones overlap,
-// some holders are killed, and each writes once.
+// crowd returns a history of a correct lock for which 16 clients contend: the waits overlap, some
+// holders are killed, and each holder writes once.
 func crowd(count int, form func(token, call, return_ int64) *operation) []*operation {
 	random := rand.New(rand.NewSource(1))
 	var ops []*operation
@@ -82,7 +82,7 @@ func TestLongHistories(t *testing.T) {
 				t.Errorf("%s", found)
 			}
 			t.Logf("%d operations: %s", len(ops), time.Since(begin))
-			// An end that comes too late, near the end of the history.
+			// A release that is too late, near the end of the history.
 			for _, op := range ops[len(ops)-500:] {
 				if op.kind == release {
 					op.call, op.return_ = op.call+5_000, op.return_+5_000

@@ -1,6 +1,6 @@
-// Command linearizability checks histories of locks with porcupine: each lock has to behave as one
-// object on which the operations take effect one after the other, each at an instant between its
-// call and its return.
+// Command linearizability checks histories of locks with porcupine: each lock must behave like one
+// object on which the operations take effect one after the other, each at an instant between its call
+// and its return.
 //
 // A history has one JSON object per line:
 //
@@ -15,13 +15,13 @@
 //	return   the same, or null if it is not known
 //	outcome  ok | failed | unknown
 //
-// A lost operation is the end of a holder that was killed or lost its claim: it ends at any time after
-// its call, the last instant at which it relied on the lock. A write is one that is fenced with the
-// token; it failed if it was refused because of its token. An operation of unknown outcome has no
-// effect, or takes effect at any time after its call.
+// A lost operation is the end of a holder that was killed or lost its claim. It takes effect at any
+// time after its call, which is the last instant at which the holder relied on the lock. A write is
+// fenced with the token, and has failed if it was refused because of its token. An operation of
+// unknown outcome has no effect, or takes effect at any time after its call.
 //
-// Exit codes: 0 linearizable, 1 not, 2 wrong usage or a file that cannot be read, 3 undecided within
-// the time limit.
+// Exit codes: 0 linearizable, 1 not linearizable, 2 wrong usage or a file that cannot be read, 3
+// undecided within the time limit.
 package main
 
 import (
@@ -128,7 +128,7 @@ func (o options) checkFiles(out, notes io.Writer) (int, error) {
 	return exitOK, nil
 }
 
-// report writes a violation and, if it was asked for, its page.
+// report writes a violation and, on request, its page.
 func (o options) report(h history, out, notes io.Writer) {
 	violation := h.explain(o.timeout)
 	violation.describe(out)
@@ -143,7 +143,8 @@ func (o options) report(h history, out, notes io.Writer) {
 	fmt.Fprintf(out, "  page: %s\n", path)
 }
 
-// summarize returns the line with the numbers of operations, below those of each kind.
+// summarize returns the line with the number of operations, and the line with the number of each
+// kind.
 func summarize(ops []*operation) string {
 	objects := make(map[string]bool)
 	numbers := make(map[kind]map[outcome]int)

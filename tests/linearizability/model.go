@@ -12,9 +12,8 @@ import (
 // state is the sequential state of a lock and of the resource that its tokens fence.
 //
 // An acquisition takes effect when its token is assigned. That is a write to the lock's document,
-// between the join and the reply that shows the grant, in every mode. So tokens grow from each
-// acquisition to the next also for readers and slots, although their replies may arrive in another
-// order.
+// between the join and the reply that shows the grant, in every mode. Tokens therefore also grow
+// for readers and slots, although their replies may arrive in another order.
 type state struct {
 	// In the order of their tokens.
 	holders []holder

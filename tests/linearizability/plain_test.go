@@ -141,7 +141,7 @@ func disturb(random *rand.Rand, ops []*operation) []*operation {
 	return ops
 }
 
-// The reductions change no verdict.
+// The reductions do not change a verdict.
 func TestReductionsAgreeWithThePlainRules(t *testing.T) {
 	hidden := []int64{2, 4, 6, 8, 10, 12}
 	seen := make(map[porcupine.CheckResult]int)

@@ -10,24 +10,24 @@ import (
 type event struct {
 	op          *operation
 	from, until int64
-	// The next lower token that has to be in effect before this one: only an order by tokens can
-	// be completed. 0 if there is none.
+	// The next lower token, which must be in effect before this token, because only an order by tokens
+	// can be completed. 0 without a lower token.
 	after int64
 }
 
 // reduceLock returns events that can be ordered if and only if the operations of a lock, other than
-// writes, can be. Almost every choice is gone, so that long histories are checked in a short time.
+// writes, can be. Few choices remain, so that long histories are checked in a short time.
 //
-//   - Failed operations have no effect. An acquisition of unknown outcome can be left out as well: it
-//     is legal for it to have no effect, and its effect allows nothing that is not allowed without.
+//   - Failed operations have no effect. An acquisition of unknown outcome can be left out as well: no
+//     effect is legal, and an effect does not allow further operations.
 //   - A holder may end as early as possible: at its call, if it was acquired before that. This allows
 //     at least as much as a later end. The end of a lost holder, and a release of unknown outcome, are
-//     thus like a release. An unknown release of a token that has another end had no effect, since no
-//     token ends twice. Of several, the earliest allows most.
+//     therefore like a release. A release of unknown outcome had no effect if the token has another
+//     end, because a token ends once. Of several releases, the earliest allows the most operations.
 //   - Acquisitions take effect in the order of their tokens.
 func reduceLock(ops []*operation) []*event {
 	acquired := make(map[int64]*operation)
-	// A certain end of each token or, without one, its earliest release of unknown outcome.
+	// The certain end of each token or, without a certain end, its earliest release of unknown outcome.
 	ended := make(map[int64]*operation)
 	var events []*event
 	for _, op := range ops {
@@ -70,7 +70,8 @@ func uncertain(op *operation) bool { return op.kind == release && op.outcome == 
 //   - Accepted writes take effect in the order of their tokens.
 //   - A refused write has no effect, and the highest accepted token only grows, so it may be refused
 //     as late as possible: at its return.
-//   - Of several writes with one token and unknown outcome, the earliest allows most. It takes effect
+//   - Of several writes with one token and unknown outcome, the earliest allows the most operations.
+//     It takes effect
 //     as soon as all accepted writes with lower tokens can have taken effect; this refuses at least as
 //     many writes as a later effect.
 func reduceFence(ops []*operation) []*event {
@@ -103,7 +104,7 @@ func reduceFence(ops []*operation) []*event {
 	return events
 }
 
-// floor is a token and the latest call of an operation with this or a lower one.
+// floor is a token and the latest call of an operation with this token or a lower one.
 type floor struct{ token, latest int64 }
 
 // orderByToken sets the token that has to be in effect before each successful operation of a kind.

@@ -27,8 +27,9 @@ impl AnotherUser {
         let place = Place::new();
         let program = place.path("leasehold");
         fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
-        // By another process: what this one has open for writing, a process that another test
-        // starts at this time has open too, and such a program cannot be executed.
+        // Another process copies the program: a file that this process has open for writing is also
+        // open in processes that other tests start meanwhile, and a program that is open for
+        // writing cannot be executed.
         let mut copy = Command::new("install");
         let copied = copy.arg("-m755").arg(PROGRAM).arg(&program).status();
         assert!(copied.unwrap().success());

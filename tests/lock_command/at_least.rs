@@ -1,5 +1,5 @@
-//! Goal: a place stays taken for its minimum hold after the acquisition, whatever became of the
-//! command, and no longer than that.
+//! Goal: a lock stays taken for exactly its minimum hold after the acquisition, even if the command
+//! has ended.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use rustix::process::Signal;
 
 use crate::job::{Job, Output, Place, eventually};
 
-/// Time for which a job keeps its place: longer than its lease.
+/// Minimum hold of a job, longer than its lease.
 const LEAST: Duration = Duration::from_secs(10);
 const LEASE: &str = "--lease-duration=4s";
 const AT_LEAST: &str = "--at-least=10s";
 
-/// Runs a job that does nothing on a machine of its own, which remembers its own observations.
+/// Runs a job that does nothing on a separate machine, which remembers only its own observations.
 fn run_on(host: &str, place: &Place, lock: &str, flags: &[&str]) -> Output {
     let directory = place.path(host);
     std::fs::create_dir_all(&directory).unwrap();
@@ -25,7 +25,7 @@ fn run_on(host: &str, place: &Place, lock: &str, flags: &[&str]) -> Output {
 fn others_wait_for_the_least_time_of_a_job_that_ended_at_once() {
     let place = Place::new();
     let began = Instant::now();
-    // The default lease, so that no call is too slow, which would be logged.
+    // The default lease, so that no call is logged as slow.
     let done = place.run_empty("ended", &[AT_LEAST, "--identity=quick"]);
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(done.stderr, "", "silent as flock is");
@@ -124,8 +124,8 @@ fn a_job_that_works_for_longer_keeps_nothing() {
     assert_eq!(free.code, 0, "{free:?}");
 }
 
-/// The jobs of cron do not wait, so none observes a place for all of its time. In containers, each
-/// starts without the observations of the one before.
+/// Cron jobs do not wait, so no job observes an entry for its whole minimum hold. In containers,
+/// each job starts without the observations of the previous job.
 #[test]
 fn jobs_that_do_not_wait_find_the_place_free_after_its_least_time() {
     let place = Place::new();

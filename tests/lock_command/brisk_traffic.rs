@@ -1,5 +1,5 @@
-//! Goal: the place of a killed holder is free again although no job ever waits, or works, for as
-//! long as an entry takes to expire.
+//! Goal: a killed holder is evicted although no job ever waits or works as long as an entry takes
+//! to expire.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -68,8 +68,8 @@ fn a_killed_readers_place_is_free_again() {
     a_killed_holder_makes_room("brisk-readers", "--shared");
 }
 
-/// Each machine also runs jobs with the same lock name in another database. Neither lock forgets what
-/// the other one's jobs have seen.
+/// Each machine also runs jobs with the same lock name in another database. The observations of the
+/// two locks do not overwrite each other.
 #[test]
 fn a_lock_of_the_same_name_in_another_database_does_not_keep_a_killed_holder() {
     let (place, other) = (Place::new(), Place::new());
@@ -85,7 +85,7 @@ fn a_lock_of_the_same_name_in_another_database_does_not_keep_a_killed_holder() {
     let since = Instant::now();
     let listed = || place.run(&["locks"]).stdout.contains("killed");
     assert!(listed(), "it holds a place");
-    // One job after the other, so that the record of each is that of the next.
+    // Jobs run one after the other, so that each job starts with the record of the previous job.
     eventually("its place is free", || {
         for of in [&place, &other] {
             let mut command = of.command(&[&flags[..], &["--", "sleep", "0.15"]].concat());

@@ -1,6 +1,5 @@
-//! Goal: an election of MongoDB costs neither a holder its lock nor a waiter its place.
-//! Method: a set of its own, whose primary steps down or is killed while one job works and another
-//! one waits.
+//! Goal: an election of MongoDB costs neither a holder its lock nor a waiter its place. Method: a
+//! separate set, whose primary steps down or is killed while one job works and another waits.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use crate::job::{Place, eventually};
 /// Renews every 1.5 s, so that the driver checks the servers instead of waiting for their reports.
 const LEASE: &str = "--lease-duration=12s";
 
-/// Returns the times of the last renewals of the holder and the waiter, once there are both.
+/// Returns the times of the last renewals of the holder and the waiter, once both exist.
 fn renewals(place: &Place) -> Option<[String; 2]> {
     let listed: Value =
         serde_json::from_str(&place.run(&["locks", "--output=json"]).stdout).ok()?;

@@ -69,7 +69,7 @@ fn one_at_a_time() {
 #[test]
 fn readers_together_and_a_writer_alone() {
     let place = Place::new();
-    // All four begin before a writer waits, because a later reader would wait behind it.
+    // All four begin before a writer waits, because a later reader would wait behind the writer.
     let together = format!("{}; sleep 0.1", until_begun(&place, 4));
     let mut started = jobs_that(&place, 4, &["readers", "--shared"], &together);
     eventually("four hold it", || place.journal().len() >= 4);
@@ -128,7 +128,7 @@ fn a_holder_that_comes_back_has_the_slot_it_had() {
     first.output();
     assert_eq!(slot("second"), "1", "although 0 is free");
     assert_eq!(slot("third"), "0");
-    // A lock without slots says nothing about one.
+    // A lock without slots does not set the variable.
     let plain = place.run_under("plain", &[], "echo ${LEASEHOLD_SLOT-none}");
     assert_eq!(plain.stdout.trim(), "none");
     let _holder = place.start_under("ordinal", &["--slots=3", "--identity=second"], "sleep 1000");
@@ -174,7 +174,7 @@ fn a_killed_waiter_is_named_and_does_not_block_the_queue() {
     first.signal(Signal::TERM);
     let (first, next) = (first.output(), next.output());
     assert_eq!((first.code, next.code), (128 + 15, 0));
-    // A holder that is slow to end may be the one that removes it.
+    // A holder that ends slowly may remove it.
     let named = |output: &Output| {
         let removed = output.stderr.contains("removed an expired waiter");
         removed && output.stderr.contains("identity=dead")

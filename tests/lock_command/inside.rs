@@ -1,8 +1,8 @@
-//! Goal: a lock inside itself causes neither a second acquisition nor a deadlock.
+//! Goal: a nested acquisition of a lock causes neither a second acquisition nor a deadlock.
 
 use crate::job::{Job, PROGRAM, Place};
 
-/// Returns an inner `leasehold lock` that uses the same store as the outer one.
+/// Returns an inner `leasehold lock` with the store of the outer command.
 fn inner(place: &Place, flags: &str, then: &str) -> String {
     let store = place.store().join(" ");
     format!("{PROGRAM} lock {store} {flags} -- {then}")

@@ -22,11 +22,11 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// Exists while a test uses it.
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A place to run jobs: a directory, and a database of the replica set, so that no test lists,
-/// breaks or prunes the locks of another one.
+/// A stage for jobs: a directory, and a database of the replica set, so that no test lists, breaks
+/// or prunes the locks of another test.
 pub(crate) struct Place {
-    /// Of all jobs, which have ended before, with the changes of their locks. Dropped before the
-    /// set.
+    /// The trace of all jobs, with the changes of their locks. All jobs end before it is dropped,
+    /// and it is dropped before the set.
     trace: CheckedTrace,
     pub(crate) set: Arc<ReplicaSet>,
     database: String,
@@ -81,7 +81,7 @@ impl Place {
         place.reached_by(uri)
     }
 
-    /// Returns the same place with another URI, such as through a proxy.
+    /// Returns this place with another URI, such as through a proxy.
     ///
     /// The URI applies to jobs that are started afterwards, because jobs read the file when they
     /// start.
@@ -133,7 +133,8 @@ impl Place {
                 .await
         });
         let mut listed = listed.unwrap();
-        // That of the recording, which alone asks for documents before their changes.
+        // Excludes the cursor of the recording, the only cursor that requests documents before
+        // their changes.
         listed.retain(|cursor| !cursor.to_string().contains("fullDocumentBeforeChange"));
         listed.len()
     }
@@ -185,7 +186,7 @@ impl Place {
         self.start_empty(lock, flags).output()
     }
 
-    /// Starts a job that holds a lock until it is ended, and waits until it holds it.
+    /// Starts a job that holds a lock until it is ended, and waits until the job holds the lock.
     pub(crate) fn holder(&self, lock: &str, flags: &[&str]) -> Job {
         let holds = format!("{}; exec sleep 1000", self.note("holds"));
         let job = self.start_under(lock, flags, &holds);
@@ -200,8 +201,7 @@ impl Place {
         });
     }
 
-    /// Returns the words of the lines that jobs wrote into the file `journal`, without a line that
-    /// is still being written.
+    /// Returns the words of the complete lines that jobs wrote into the file `journal`.
     pub(crate) fn journal(&self) -> Vec<Vec<String>> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
         let whole = text

@@ -64,7 +64,7 @@ fn a_loss_that_cuts_off_a_lingering_filter_ends_with_76() {
     let proxy = place.set.proxy();
     let uri = place.set.proxied_uri(&proxy);
     let place = place.reached_by(uri);
-    // A filter that writes its file at the end of its input, as a compressor does.
+    // A filter that writes its file at the end of its input, like a compressor.
     let (backup, holds) = (place.path("backup"), place.note("holds"));
     let filter = format!("(cat; sleep 1000; : > {}) & exit 0", backup.display());
     let script = format!("{holds}; {filter}");
@@ -115,13 +115,13 @@ fn a_frozen_holders_command_is_gone_before_the_next_one_begins() {
     assert_eq!(job.output().code, 76);
 }
 
-/// Attempts to freeze a grantee before it confirms. On busy cores others may be too late.
+/// Attempts to freeze a grantee before it confirms. On busy cores attempts may be too late.
 const TRIES: usize = 5;
 
 #[test]
 fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
     let place = Place::new();
-    // An eighth of it is time enough to wait, and far less than the whole.
+    // An eighth of this lease is long enough to wait, and much shorter than the whole lease.
     let flags = ["--lease-duration=60s"];
     for attempt in 0..TRIES {
         let lock = format!("granted-{attempt}");
@@ -138,7 +138,7 @@ fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
         let next = place.run_under(&lock, &flags, &format!("test ! -e /proc/{pid}"));
         holder.output();
         job.signal(Signal::CONT);
-        // It had confirmed, so it has its whole lease.
+        // The grantee had confirmed, so it has its whole lease.
         if next.code == 75 {
             continue;
         }
@@ -181,7 +181,7 @@ fn a_second_signal_after_a_second_kills_the_command() {
     job.signal(Signal::TERM);
     // The second counts from the instant at which the first was handled.
     place.wait_noted("heard");
-    // More than the second within which signals count as one request.
+    // Longer than the second in which signals count as one request.
     std::thread::sleep(Duration::from_millis(1500));
     job.signal(Signal::TERM);
     assert_eq!(job.output().code, 128 + 9);
@@ -232,7 +232,7 @@ fn jobs_that_never_wait_also_evict_an_expired_holder() {
         next.code == 0
     });
     removal_is_logged(&said);
-    // The first one cannot know how long the holder has been unresponsive.
+    // The first contender cannot know how long the holder has been unresponsive.
     assert!(tries > 1, "{said}");
 }
 

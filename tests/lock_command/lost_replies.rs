@@ -1,7 +1,6 @@
-//! Goal: an operator is told whether a lock was broken or pruned, although MongoDB did not
-//! acknowledge the write.
-//! Method: a write that is applied and answered with an error, and connections that are closed before
-//! the write is applied.
+//! Goal: an operator learns whether a lock was broken or pruned even if MongoDB did not acknowledge
+//! the write. Method: a write that is applied and answered with an error, and connections that are
+//! closed before the write is applied.
 
 use std::sync::Arc;
 
@@ -78,7 +77,7 @@ fn a_forced_break_without_an_answer_has_an_unknown_outcome() {
     broken.says(69, "lock unknown: the outcome is not known");
     broken.says(69, "leasehold locks shows whether it was applied");
     assert_eq!(broken.stdout, "");
-    // Here it was not.
+    // In this case the write was not applied.
     assert!(place.run(&["locks"]).stdout.contains("holder"));
     drop(holder);
 }

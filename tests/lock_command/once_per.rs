@@ -95,7 +95,7 @@ fn each_key_counts_by_itself_and_only_in_its_period() {
     });
 }
 
-/// A waiter whose work the holder does is granted the lock, and sees only then that it is done.
+/// A waiter notices only after it was granted the lock that the holder has done its work.
 #[test]
 fn a_waiter_skips_what_the_holder_has_done() {
     let place = Place::new();
@@ -126,7 +126,7 @@ fn a_success_and_a_least_time_go_together() {
     let place = Place::new();
     let flags = ["--once-per=1h", "--at-least=1h"];
     assert_eq!(place.run_empty("both", &flags).code, 0);
-    // The place is taken, and the work done: it is not waited for.
+    // The lock is held, but the work is done, so the job does not wait.
     assert_eq!(place.run_empty("both", &flags).code, 77);
     assert_eq!(place.run_empty("both", &["--no-wait"]).code, 75);
 }

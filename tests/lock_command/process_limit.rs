@@ -1,6 +1,6 @@
 //! Goal: a job at a process limit runs under the lock or not at all, and its exit code and message
-//! report the limit and not the command.
-//! Method: a user of its own with few processes, since root has no such limit.
+//! report the limit and not the command. Method: a separate user with a low process limit, because
+//! the limit does not apply to root.
 
 use crate::another_user::AnotherUser;
 

@@ -1,5 +1,5 @@
-//! Goal: as process 1 of a PID namespace, as in a container, leasehold guards and reaps as
-//! elsewhere. Its session and its process group began outside, so inside both have the number 0.
+//! Goal: as process 1 of a PID namespace, as in a container, leasehold guards and reaps as usual.
+//! Its session and its process group began outside the namespace, so both have the number 0 inside.
 
 use std::process::Command;
 
@@ -60,7 +60,7 @@ fn orphans_of_others_are_reaped() {
     let job = holding(&place, "orphans-of-one", "while :; do sleep 0.02; done");
     let one = only_child(job.id());
     let guard = only_child(one);
-    // Like processes that `docker exec` and `kubectl exec` start: their orphans become children of
+    // As with `docker exec` and `kubectl exec`, the orphans of these processes become children of
     // process 1, which did not start them.
     let status = Command::new("nsenter")
         .arg(format!("--target={one}"))

@@ -1,9 +1,9 @@
-//! Goal: a release that did not happen is not passed over in silence.
+//! Goal: a release that did not happen is reported.
 
 use crate::job::{Job, Place};
 
 /// Starts a job that ends with success once the file `end` exists. Its renewals are so rare that it
-/// does not notice a loss before.
+/// does not notice a loss earlier.
 fn starts(place: &Place, lock: &str) -> Job {
     let end = place.path("end");
     let waits = format!("until [ -e {} ]; do sleep 0.02; done", end.display());

@@ -131,7 +131,7 @@ fn in_the_background_it_goes_on_to_hold_the_lock() {
     let mut shown = BufReader::new(job.standard_output());
     wait_shown(&mut shown, "press Ctrl-D or Ctrl-C");
     keyboard.write_all(b"\x1a").unwrap();
-    // A holder that is stopped would lose the lock within the lease duration.
+    // A stopped holder would lose the lock within the lease duration.
     let waiter = place.run_empty("moved", &["--wait=6s"]);
     assert_eq!(waiter.code, 75, "{waiter:?}");
     std::fs::write(place.path("go"), "").unwrap();

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::job::{Job, Place, eventually, through};
 
-/// A process that its job cannot signal. Dropping it kills it.
+/// A process that its job cannot signal. Dropping this value kills the process.
 struct Foreign(u32);
 
 impl Drop for Foreign {
@@ -59,7 +59,7 @@ fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
         .says(75, "held by");
     let next = place.run_under("stuck", &[lease], "echo token $LEASEHOLD_TOKEN");
     assert_eq!((next.code, next.stdout.trim()), (0, "token 2"), "{next:?}");
-    assert!(exists(command.0), "the lock expired beside it");
+    assert!(exists(command.0), "the lock expired while it ran");
     drop(command);
     job.output().says(76, "");
 }

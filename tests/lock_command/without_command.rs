@@ -145,7 +145,7 @@ fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + us
 #[test]
 fn a_lock_whose_line_is_not_read_is_given_back_and_never_reported_as_held() {
     let place = Place::new();
-    // Shorter than the line waits, so it is renewed meanwhile.
+    // Shorter than the wait for the line to be written, so the lock is renewed meanwhile.
     let (job, mut output, input) = unread(&place, &["--lease-duration=3s"]);
     place.wait_listed("held");
     let next = place.run_empty("unread", &[]);

@@ -1,6 +1,6 @@
-//! Goal: a future that is dropped anywhere leaves nothing in the document, and no handle needs its
-//! runtime to be dropped.
-//! Method: each future is polled a number of times and then dropped, for every number up to its end.
+//! Goal: a future that is dropped at any await point leaves nothing in the document, and a handle
+//! can be dropped without its runtime. Method: each future is polled a number of times and then
+//! dropped, for every number up to its end.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -180,7 +180,7 @@ fn a_guard_may_outlive_its_runtime() {
     let waiter = inner.block_on(async { dropped_after(1, lock.acquire()).await });
     assert!(waiter.is_none());
     inner.shutdown_background();
-    // It is not renewed any longer, and says so from its deadline on.
+    // It is no longer renewed, and reports the loss after its deadline.
     let status = guard.status().borrow().clone();
     assert!(guard.authority().is_some());
     let authority = guard.authority().expect("not yet");

@@ -1,4 +1,4 @@
-//! Random locks and operations, from few ids so that many match.
+//! Random locks and operations with few different ids, so that many match.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::fixture::{claim, entry, joining, revision, token};
 
-/// Entries have the claims from 1 up to this; some joins have a higher one.
+/// Entries have claims from 1 to this number; some joins have higher claims.
 const CLAIMS_MAX: u16 = 9;
 
 fn mode() -> impl Strategy<Value = EntryMode> {

@@ -1,5 +1,5 @@
-//! Goal: a lock that was edited by hand heals, and a success that the server dates in the future is not
-//! obeyed for long.
+//! Goal: a manually edited lock recovers, and a success that the server dates in the future skips
+//! work only for a limited time.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Goal: a program that embeds a candidate is told whether its lease is released.
-//! Method: a proxy that holds back the reply to the release.
+//! Goal: a program that embeds a candidate learns whether its lease was released. Method: a proxy
+//! that holds back the reply to the release.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Goal: a program that embeds a lock is told why it does not hold it, and leaves nothing behind.
+//! Goal: a program that embeds a lock learns why it does not hold the lock, and leaves nothing
+//! behind.
 
 use std::sync::Arc;
 use std::time::Duration;

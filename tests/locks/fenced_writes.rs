@@ -53,7 +53,7 @@ fn a_paused_ex_holders_write_is_refused() {
         .enable_all()
         .build()
         .expect("a runtime can be built");
-    // The former holder holds, checks, and is paused before it writes.
+    // The former holder acquires, checks, and is paused before it writes.
     let (ex_holder, its_token) = paused.block_on(async {
         let guard = lock(&stage, "a").acquire_within(LONG).await;
         let guard = guard.unwrap_or_else(|error| panic!("{error}"));
@@ -91,7 +91,7 @@ fn a_paused_ex_holders_write_is_refused() {
             .update_one(&orders, doc! { "_id": 1 }, set(1))
             .await;
         assert!(matches!(asked, Err(FencedError::NotHeld)), "{asked:?}");
-        // Without the token nothing stops the write, which is why the fence is needed.
+        // Without the token nothing stops the write, so the fence is needed.
         let plain = orders.update_one(doc! { "_id": 1 }, set(1)).await;
         assert_eq!(plain.expect("written").modified_count, 1);
     });
@@ -159,7 +159,7 @@ async fn a_document_that_another_lock_fences_is_refused() {
     let other = Fence::new(ResourceName::new("other").expect("legal"), token(3));
     let written = fenced::update_one(&orders, one.clone(), set(1), &other).await;
     written.expect("the first");
-    // Its token is higher, and means nothing.
+    // The other lock's token is higher, but tokens of different locks are not comparable.
     match fenced::update_one(&orders, one, set(2), &fence(token(9))).await {
         Err(FencedError::OtherName { name }) => assert_eq!(name, "other"),
         unrefused => panic!("{unrefused:?}"),

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 /// The name of the lock under test.
 pub(crate) const NAME: &str = "orders";
-/// Dates after this come from a real clock.
+/// Later dates come from a real clock.
 const LONG_AGO: i64 = 1_000_000_000_000;
 /// Replaces the dates of a real clock in comparisons.
 pub(crate) const NOW: WallMillis = WallMillis(1);
@@ -29,7 +29,7 @@ pub(crate) const NOW: WallMillis = WallMillis(1);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const NEWS_MAX: usize = 64;
 
-/// For tests that do not change the set itself.
+/// The shared set, for tests that do not disturb it.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// Returns a database of the shared set.
@@ -37,12 +37,12 @@ pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await)
 }
 
-/// Returns a stage on a set that the test has for itself.
+/// Returns a stage on a separate set.
 pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
 
-/// Timings with a bound for each call, which busy cores keep too.
+/// Timings with a timeout for each call that busy cores meet too.
 pub(crate) fn timings(operation_timeout: Duration) -> Timings {
     Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(60),
@@ -53,7 +53,7 @@ pub(crate) fn timings(operation_timeout: Duration) -> Timings {
     .expect("they keep the rules")
 }
 
-/// Returns the options with which `identity` uses the collection of a stage.
+/// Returns the options of `identity` for the collection of a stage.
 pub(crate) fn store_options(stage: &Stage, identity: &str) -> StoreOptions {
     let identity = Identity::new(identity).expect("legal");
     let mut options = StoreOptions::new(stage.set().uri(), identity);
@@ -179,7 +179,7 @@ pub(crate) fn join(number: u16, mode: EntryMode) -> LockOperation {
     }
 }
 
-/// Renews the entry `number`, whose revision was its number.
+/// Renews the entry `number`, whose revision has this number too.
 pub(crate) fn renew(number: u16, new: u16) -> LockOperation {
     LockOperation::Renew {
         claim: claim(number),
@@ -190,8 +190,8 @@ pub(crate) fn renew(number: u16, new: u16) -> LockOperation {
     }
 }
 
-/// Removes the entry `number`, whether it has its first revision, that of [`sweep`], or one of those with
-/// which tests renew.
+/// Removes the entry `number`, whether it has its first revision, the revision of [`sweep`], or a
+/// revision of a test's renewal.
 pub(crate) fn leave(number: u16) -> LockOperation {
     leave_by(number, (10..=40).chain([number, number + 100]))
 }
@@ -220,7 +220,7 @@ pub(crate) fn sweep(gone: &[u16], me: Option<u16>) -> LockOperation {
     }
 }
 
-/// Returns an entry that waits.
+/// Returns a waiting entry.
 pub(crate) fn entry(number: u16, mode: EntryMode) -> Entry {
     Entry {
         claim: claim(number),
@@ -241,7 +241,7 @@ pub(crate) fn entry(number: u16, mode: EntryMode) -> Entry {
     }
 }
 
-/// Returns an entry that holds.
+/// Returns a holding entry.
 pub(crate) fn held(number: u16, mode: EntryMode, with: i64) -> Entry {
     Entry {
         token: Some(token(with)),
@@ -249,8 +249,8 @@ pub(crate) fn held(number: u16, mode: EntryMode, with: i64) -> Entry {
     }
 }
 
-/// Returns the hint by which the entry `number`, whose revision has the number `found`, learns of its
-/// grant.
+/// Returns the hint that reports its grant to the entry `number`, whose revision has the number
+/// `found`.
 pub(crate) fn granted(number: i64, found: u16) -> Hint {
     Hint::Granted(Some(Grant {
         token: token(number),

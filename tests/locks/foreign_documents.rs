@@ -1,7 +1,7 @@
 //! Goal: no write of the store changes a document that is not a lock of this schema (I11), and
-//! every document that the store reads as a lock is usable.
-//! Method: each field of a lock, and of its entries, takes many odd BSON values in turn; every
-//! write is attempted, and made to match the document.
+//! every document that the store reads as a lock is usable. Method: each field of a lock, and of
+//! its entries, gets many odd BSON values in turn; every write is attempted with values that match
+//! the document.
 
 use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, Outcome};
 use leasehold::store::Store;
@@ -15,7 +15,7 @@ use crate::fixture::{
     store, stored, sweep, token,
 };
 
-/// Paths at which odd values are put; `0` is the only entry of a list.
+/// Paths that get odd values; `0` is the only entry of a list.
 const PATHS: [&str; 27] = [
     "schema",
     "kind",

@@ -1,6 +1,6 @@
-//! Goal: a lock that another contender grants is held without a further write, and a grant of an
-//! older version is confirmed first.
-//! Method: contenders of the library on a real set; the older version's grant is written by hand.
+//! Goal: a contender holds a granted lock without a further write, but first confirms a grant of an
+//! older version. Method: contenders of the library on a real set; the older version's grant is
+//! written by hand.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,8 +17,8 @@ use crate::fixture::{
 use leasehold::election::ResourceName;
 use leasehold::lock::{EntryMode, LockOperation};
 
-/// Acquisitions among which one must be quicker than the delay of its confirmation. On busy cores
-/// others may be slower.
+/// At least one of these acquisitions must be quicker than the delay of its confirmation. On busy
+/// cores the others may be slower.
 const TRIES: u16 = 20;
 
 /// The operations of a contender, by name.
@@ -103,7 +103,7 @@ async fn a_confirmed_grant_keeps_its_token() {
     b.wait().await.expect("it ends");
 }
 
-/// Moves the head of the queue to the holders as versions before grants with tokens did.
+/// Moves the head of the queue to the holders, like a version from before grants with tokens.
 fn granted_by_an_older_version(mut lock: Document) -> Document {
     let mut queue = lock.get_array("queue").expect("a queue").clone();
     let head = queue.remove(0);

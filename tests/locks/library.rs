@@ -294,7 +294,7 @@ async fn a_place_with_a_least_time_outlives_its_guard() {
     }
 }
 
-/// Takes one of two slots and abandons it without a release.
+/// Acquires one of two slots and abandons it without a release.
 async fn abandoned_slot(stage: &Stage, timings: Timings) {
     let mut store = store_options(stage, "killed");
     store.timings = timings;

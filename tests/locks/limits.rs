@@ -1,4 +1,5 @@
-//! Goal: at most 256 contenders hold and 512 wait, 20 ends are kept, and an identity is plain text.
+//! Goal: at most 256 contenders hold and 512 wait, the history has at most 20 entries, and an
+//! identity is plain text.
 
 use leasehold::lock::{Entry, EntryMode, HOLDERS_MAX, LockDocument, LockOperation, QUEUE_MAX};
 use leasehold::store::mongo::lock::MongoLockStore;

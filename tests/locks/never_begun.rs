@@ -1,4 +1,4 @@
-//! Goal: work that never began keeps no place for its least time, however its attempt ended.
+//! Goal: there is no minimum hold for work that never began, regardless of how the attempt ended.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -19,7 +19,8 @@ fn marked(number: u16) -> Bson {
     doc! { "of": i32::from(number) }.into()
 }
 
-/// Returns the numbers of all entries, each with its field of a newer version, if still present.
+/// Returns the numbers of all entries, each with its field of a newer version if the field is still
+/// present.
 fn marks(document: &Document) -> Vec<(u16, Option<Bson>)> {
     let lists = ["holders", "queue"].map(|list| document.get_array(list).expect("a list"));
     let entries = lists.into_iter().flatten().filter_map(Bson::as_document);

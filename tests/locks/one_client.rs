@@ -1,6 +1,6 @@
-//! Goal: a program needs few connections: the acquisitions of a lock share one client, however many
-//! wait and on whichever runtime, and leases and locks can use the program's own, which stays open.
-//! Method: the server's list of connections by application name, and the client's own events.
+//! Goal: a program needs few connections: all acquisitions of a lock share one client per runtime,
+//! and leases and locks can use the program's own client, which stays open. Method: the server's
+//! list of connections by application name, and the client's own events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -72,7 +72,8 @@ async fn the_acquisitions_of_a_lock_share_a_client_that_ends_with_it() {
     .await;
 }
 
-/// Holds a lock while `number` contenders of the same value wait, then lets each have its turn.
+/// Holds a lock while `number` contenders of the same `Lock` wait, then lets each contender acquire
+/// in turn.
 async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
     let guard = lock.acquire_within(LONG).await;
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));
@@ -90,7 +91,7 @@ async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
     })
     .await;
     let timings = Timings::default();
-    // Two renewals in a row were acknowledged late, or not at all.
+    // Two consecutive renewals were acknowledged late, or not at all.
     let late = timings.renew_deadline() - 3 * timings.renew_interval();
     let end = Instant::now() + timings.renew_deadline();
     while Instant::now() < end {
@@ -109,14 +110,14 @@ async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
 async fn many_waiters_on_one_lock_delay_neither_its_holder_nor_each_other() {
     let stage = shared_stage().await;
     let lock = Lock::new(store_options(&stage, "has-many"), name());
-    // More than the pool of a single contender has room for.
+    // More than the pool of a single contender permits.
     held_while_many_wait(&stage, lock, 40).await;
 }
 
 #[tokio::test]
 async fn a_pool_of_a_connection_for_each_waiter_and_twenty_more_is_enough() {
     let stage = shared_stage().await;
-    // More than the driver's default pool has room for.
+    // More than the driver's default pool permits.
     let waiters = 15;
     let mut options = ClientOptions::parse(stage.set().uri())
         .await

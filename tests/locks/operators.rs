@@ -1,5 +1,5 @@
-//! Goal: the store serves operators: the holders and waiters, the ended holders, and the pruning of
-//! an empty lock. The token survives all of it.
+//! Goal: operators can list holders and waiters, see ended holders, and prune an empty lock. The
+//! token survives all of this.
 
 use leasehold::lock::{EntryMode, FoundLock, LockOperation, Outcome};
 use leasehold::store::Store;
@@ -128,7 +128,7 @@ async fn only_what_is_unchanged_is_swept() {
     applied(&store, crate::fixture::renew(1, 10)).await;
     let answer = store.perform(sweep(&[1], Some(2))).await;
     assert_eq!(answer.outcome, Outcome::Rejected);
-    // One of the two pairs matches: its entry is evicted, the other one stays.
+    // One of the two pairs matches: its entry is evicted, and the other entry stays.
     let lock = applied(&store, sweep(&[1, 2], Some(3))).await;
     assert_eq!(
         (numbers(&lock.holders), numbers(&lock.queue)),

@@ -1,6 +1,6 @@
-//! Goal: the outcome of a call is classified as the protocol requires, and an unknown outcome is
-//! never taken for applied (I7).
-//! Method: the fail point `failCommand`, a killed primary, and an unreachable set.
+//! Goal: the outcome of a call is classified as the protocol requires, and an unknown outcome never
+//! counts as applied (I7). Method: the fail point `failCommand`, a killed primary, and an
+//! unreachable set.
 
 use std::sync::Arc;
 use std::time::Duration;

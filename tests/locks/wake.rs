@@ -1,5 +1,5 @@
-//! Goal: a waiter's change stream reports its grant and its arrival at the head immediately, and
-//! does not report the renewals of others.
+//! Goal: a waiter's change stream immediately reports the waiter's grant and its arrival at the
+//! head of the queue, but not the renewals of other contenders.
 
 use std::time::Duration;
 
@@ -70,8 +70,7 @@ async fn only_a_grant_and_reaching_the_head_are_reported() {
     }
     applied(&store, join(5, EntryMode::Exclusive)).await;
     applied(&store, leave(4)).await;
-    // Events arrive in the order of the writes, so if one of those were reported, it would come
-    // first.
+    // Events arrive in the order of the writes, so a forbidden event would arrive first.
     applied(&store, leave(1)).await;
     third.expect(Hint::Next).await;
     applied(&store, renew_again(2, 20)).await;

@@ -23,7 +23,7 @@ const CASES: u32 = 500;
 /// Runs until each kind of write was applied several times.
 const RUNS_MAX: u32 = 5;
 
-/// Returns the text by which the grants of a write are reported.
+/// Returns the text that reports the grants of a write.
 fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> String {
     let text = |(claim, grant): &(Claim, Option<Grant>)| {
         let entry = after.holders.iter().find(|entry| entry.claim == *claim);
@@ -41,7 +41,7 @@ fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> Stri
 #[derive(Debug, Clone, Copy)]
 enum Written {
     InFull,
-    /// Empty fields are absent, and numbers are as some shells write them.
+    /// Empty fields are absent, and numbers have the types that some shells write.
     InShort,
 }
 
@@ -72,7 +72,8 @@ fn outcome_undated(outcome: Outcome) -> Outcome {
     }
 }
 
-/// Removes the rests of the places whose work is over, which get less with the time of the server.
+/// Removes the remaining minimum holds of entries whose work is over, which shrink with the time of
+/// the server.
 fn without_rests(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Applied(FoundLock::Lock(mut lock)) => {
@@ -85,7 +86,7 @@ fn without_rests(outcome: Outcome) -> Outcome {
     }
 }
 
-/// Returns the least times of the holders in milliseconds, as they are stored.
+/// Returns the stored minimum holds of the holders in milliseconds.
 fn stored_rests(document: &Document) -> Vec<u128> {
     let empty = Vec::new();
     let holders = document.get_array("holders").unwrap_or(&empty);
@@ -139,7 +140,7 @@ async fn compare(
         if moved {
             let next = reference::next(after).map(|claim| claim.to_string());
             assert_eq!(text(&document, "next"), next.unwrap_or_default());
-            // An int64, whatever the type was before.
+            // An int64, for any type before.
             assert!(document.get_i64("token").is_ok());
         }
         let ends = performed.ended.iter().map(|ended| {
@@ -199,8 +200,8 @@ fn a_server_makes_of_each_write_what_the_reference_says() {
         *applied.entry(operation.as_str()).or_insert(0) += usize::from(matched);
         Ok(())
     };
-    // The comparison is meaningful only if each kind was applied several times. The rarest is, in
-    // nearly all runs, the first time.
+    // The comparison is meaningful only if each kind of write was applied several times. In nearly
+    // all runs the first round suffices.
     let is_meaningful = || {
         let applied = applied.lock().expect("no panic is caught");
         applied.len() == 8 && applied.values().all(|times| *times > 2)

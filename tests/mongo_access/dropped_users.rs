@@ -1,6 +1,7 @@
-//! Goal: a user that is dropped and created again, or that loses its role for a while, stops nothing
-//! until a restart. The server logs out the connections of such a user, and a driver keeps using them.
-//! Method: each kind of process that stays, under one user that is dropped under it.
+//! Goal: after a user was dropped and created again, or has lost its role for a while, its
+//! processes recover without a restart. The server logs out the user's connections, and the driver
+//! keeps using them. Method: each kind of long-lived process, with one user that is dropped while
+//! they run.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -46,7 +47,7 @@ impl Job {
     }
 }
 
-/// The cause for which the server refuses the user.
+/// The reason why the server refuses the user.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dropped {
     User,
@@ -54,7 +55,7 @@ enum Dropped {
 }
 
 impl Dropped {
-    /// Returns how the processes that stay name it.
+    /// Returns the message of the long-lived processes.
     fn shown(self) -> &'static str {
         match self {
             Self::User => "authentication failed",
@@ -79,7 +80,8 @@ async fn a_role_that_is_dropped_and_created_again_stops_no_process() {
     stops_no_process("powerless-for-a-while", Dropped::Role).await;
 }
 
-/// Runs a command until its last line has this part. On a busy machine, the answer may come too late.
+/// Runs a command until its last line contains this text. On a busy machine, the answer may come
+/// too late.
 async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     eventually(&format!("{arguments:?} says {named}"), async || {
         let ran = stage.command(uri, arguments).output().await;
@@ -91,7 +93,7 @@ async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     .await;
 }
 
-/// The outage lasts as long as all commands take, which is more than the default deadline on a busy
+/// The outage lasts as long as all commands take, which exceeds the default deadline on a busy
 /// machine.
 const SURVIVING: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(60),

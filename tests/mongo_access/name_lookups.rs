@@ -1,6 +1,6 @@
-//! Goal: a nameserver that does not answer delays a connection, and does not prevent it; the log
-//! blames the nameserver, not the server or the network.
-//! Method: another /etc/resolv.conf, whose first nameserver receives queries and never answers.
+//! Goal: a nameserver that does not answer delays a connection but does not prevent it; the log
+//! blames the nameserver, not the server or the network. Method: another /etc/resolv.conf, whose
+//! first nameserver receives queries and never answers.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ async fn log_of_leader(resolv_conf: &Path, lease: &str, uri: &str) -> String {
 /// A set of one member, reached through names. The first nameserver does not answer.
 struct SlowNames {
     resolv_conf: PathBuf,
-    /// Connection strings, each with a name for it.
+    /// Connection strings, each with a description.
     strings: [(&'static str, String); 3],
     _place: Scratch,
     _nameservers: [Nameserver; 2],
@@ -82,7 +82,8 @@ impl SlowNames {
             skip("needs root, to mount another /etc/resolv.conf");
             return None;
         }
-        // The first one needs the name only once, since the set knows its member by its address.
+        // The first string needs the name only once, because the set knows its member by its
+        // address.
         let strings = [
             (
                 "seed",

@@ -1,5 +1,5 @@
-//! Goal: a password (SCRAM) grants access; a wrong one is named as the cause, with the remedy, and
-//! retried; a rotated one is read from the file without a restart.
+//! Goal: a password (SCRAM) grants access; a wrong password is named as the cause, with the remedy,
+//! and retried; a rotated password is read from the file without a restart.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ async fn a_wrong_password_is_logged_and_retried_until_it_is_right() {
 
 #[tokio::test]
 async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadership() {
-    // Long enough for two rotations on a busy machine, where a login can take seconds, with
-    // renewals frequent enough to notice each of them soon.
+    // A lease long enough for two rotations on a busy machine, where a login can take seconds, with
+    // renewals frequent enough to notice each rotation soon.
     let stage = stage().await.timings(DaemonTimings {
         lease_duration: Duration::from_secs(90),
         renew_deadline: Duration::from_secs(75),
@@ -46,7 +46,8 @@ async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_lea
     let pid = a.pid();
     let monitor = LeaderMonitor::of([&a]);
 
-    // First the server gets the new password before the file, then the file before the server.
+    // In the first rotation the server gets the new password before the file, in the second the
+    // file before the server.
     let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
     change_password(set, "n3w-Secret").await;
     close_connections(set).await;
@@ -75,8 +76,8 @@ async fn change_password(set: &ReplicaSet, password: &str) {
     changed.unwrap_or_else(|error| panic!("change the password: {error}"));
 }
 
-/// Closes each connection that renews, so that a new one needs the new password. A change of the
-/// password closes no connection, and a client may have several that are logged in.
+/// Closes each connection that renews, so that a new connection needs the new password. A change of
+/// the password closes no connection, and a client may have several authenticated connections.
 async fn close_connections(set: &ReplicaSet) {
     let how = doc! { "closeConnection": true };
     let of_leader = (set.primary().await, "leasehold/rotated");

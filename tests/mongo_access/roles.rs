@@ -1,5 +1,5 @@
-//! Goal: find, insert, update and changeStream on the one collection suffice for everything. A
-//! missing right is named, and without changeStream alone the daemon polls.
+//! Goal: find, insert, update and changeStream on the collection suffice for everything. A missing
+//! right is named; if only changeStream is missing, the daemon polls.
 
 use leasehold_testbed::{LeaderMonitor, Stage, User};
 use mongodb::bson::{DateTime, doc};
@@ -39,7 +39,7 @@ async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everythin
     b.kill();
     a.wait_leads(LONG).await;
     assert_eq!(monitor.leaders(), ["a", "b", "a"]);
-    // Deletion: a linearizable read confirms it, and the document is created anew.
+    // Deletion: a linearizable read confirms it, and the document is created again.
     stored.delete().await;
     a.wait_not_leader(LONG).await;
     a.wait_leads(LONG).await;

@@ -1,4 +1,4 @@
-//! Goal: users that other drivers log in are logged in, whatever their names.
+//! Goal: users with unusual names can log in if other drivers can log them in.
 
 use leasehold_testbed::User;
 use mongodb::bson::doc;

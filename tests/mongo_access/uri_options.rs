@@ -1,7 +1,7 @@
 //! Goal: each option of a connection string is treated as documented, by the real parser and a real
-//! server: it is refused by name, or the server is reached as without it.
-//! Method: the table of options; `leasehold locks` for each option and each of its names, and one
-//! daemon with all options that have no effect.
+//! server: it is refused by name, or the server is reached as if the option were missing. Method:
+//! the table of options; `leasehold locks` for each option and each of its names, and one daemon
+//! with all options that have no effect.
 
 use std::process::{Command, Output};
 
@@ -18,10 +18,10 @@ const AT_A_TIME: usize = 4;
 /// login that the server does not have.
 const ELSEWHERE: [&str; 3] = ["authMechanism", "srvMaxHosts", "srvServiceName"];
 
-/// A set with TLS, and without users, since a login takes seconds on a busy machine.
+/// A set with TLS but without users, because a login takes seconds on a busy machine.
 static ENCRYPTED: SharedSet = SharedSet::new(|| ReplicaSet::builder().members(1).tls());
 
-/// Returns a value that other drivers accept, which is not the default.
+/// Returns a value that other drivers accept, other than the default.
 fn value(option: &UriOption, set: &ReplicaSet) -> String {
     let certificates = set.certificates().expect("a set with TLS");
     match option.name {
@@ -50,8 +50,8 @@ fn value(option: &UriOption, set: &ReplicaSet) -> String {
     }
 }
 
-/// Returns the connection string of the set with an option, under this name, in place of the one that
-/// it has.
+/// Returns the connection string of the set with an option under this name, which replaces an
+/// existing option.
 fn with(set: &ReplicaSet, option: &UriOption, name: &str) -> String {
     let uri = set.uri();
     let (servers, options) = uri.split_once('?').expect("options");
@@ -76,7 +76,7 @@ async fn locks(uri: String) -> Output {
     listed.await.expect("no panic")
 }
 
-/// Returns what is wrong with the treatment of an option.
+/// Returns the differences from the documented treatment of an option.
 async fn tried(set: &ReplicaSet, option: &'static UriOption, name: String) -> Option<String> {
     let output = locks(with(set, option, &name)).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -130,7 +130,7 @@ async fn a_string_with_all_options_without_an_effect_leads_and_names_each_of_the
     let options: Vec<_> = without_effect
         .iter()
         .map(|option| {
-            // Not a value that changes nothing.
+            // The value must not be the default.
             let name = option.name;
             match name.starts_with("tlsDisable") {
                 true => format!("{name}=false"),

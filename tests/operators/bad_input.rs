@@ -1,5 +1,5 @@
-//! Goal: a name that does not exist or is not a lease's, a missing right and a store that is away
-//! are each told apart, with the remedy, and nothing is written.
+//! Goal: the commands distinguish an unknown name, a name that is not a lease's, a missing right
+//! and an unreachable store, with the remedy, and write nothing.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The command as an operator runs it.
+//! The command of an operator.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
@@ -44,7 +44,7 @@ impl Answer {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts the exit code and parts of all that was printed.
+    /// Asserts the exit code and parts of the output.
     pub(crate) fn expect(self, code: i32, parts: &[&str]) -> Self {
         assert_eq!(self.code, code, "{self:?}");
         for part in parts {
@@ -95,7 +95,7 @@ pub(crate) async fn wait_stderr(child: &mut Child, text: &str) {
     let found = async {
         let stderr = child.stderr.as_mut().expect("piped");
         while !read.contains(text) {
-            // One byte at a time, so that the rest is left to the next reader.
+            // Read one byte at a time, so that the next reader gets the rest.
             read.push(char::from(stderr.read_u8().await.expect("a line")));
         }
     };

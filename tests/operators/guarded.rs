@@ -1,6 +1,6 @@
-//! Goal: an action is written only to the lease as its author saw it: not for another leader, not
-//! over another operator's action, not into a document of another shape. No action changes the
-//! revision.
+//! Goal: an action is written only to the state of the lease that its author saw: not for another
+//! leader, not over another operator's action, not into a document of another shape. No action
+//! changes the revision.
 
 use leasehold::election::{Identity, ResourceName};
 use leasehold::randomness::KernelRandomness;
@@ -30,8 +30,8 @@ async fn seen(collection: &MongoCollection, name: &ResourceName) -> LeaseRecord 
     }
 }
 
-/// Returns the fields of a document that a renewal does not change. One may land after its sender
-/// was stopped.
+/// Returns the fields of a document that a renewal does not change. A renewal may land after its
+/// sender was stopped.
 fn without_renewals(mut document: Document) -> Document {
     document.remove("revision");
     let holder = document.get_document_mut("holder").expect("a holder");
@@ -80,7 +80,7 @@ async fn an_action_is_not_written_over_another_and_changes_no_revision() {
     for (kind, again) in [
         (ActionKind::Pause, Acted::Rejected),
         (ActionKind::Resume, Acted::Rejected),
-        // The same request twice is one request.
+        // A repeated request counts as one request.
         (ActionKind::StepDown, Acted::Applied),
     ] {
         let acted = collection.act(&lease, &first, &action(kind.clone())).await;

@@ -1,5 +1,5 @@
-//! Goal: the listing shows each lease as it is, with what was observed of its renewals, and
-//! documents that are not leases as such.
+//! Goal: the listing shows the current state of each lease with its observed renewals, and marks
+//! documents that are not leases.
 
 use leasehold_testbed::{DaemonTimings, wait};
 use mongodb::bson::doc;
@@ -107,7 +107,7 @@ async fn a_holder_is_not_shown_as_expired_because_the_stream_is_stale() {
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;
     let proxy = stage.set().proxy();
-    // The stream opens, and reports nothing.
+    // The stream opens, but reports nothing.
     proxy.hold_requests_containing("getMore");
     let uri = stage.set().proxied_uri(&proxy);
     // Longer than the lease duration of 3 s.

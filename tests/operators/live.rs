@@ -1,5 +1,5 @@
-//! Goal: a watch prints one JSON line per change, none for renewals, and a live table leaves the
-//! terminal as it was.
+//! Goal: a watch prints one JSON line per change but none for renewals, and a live table restores
+//! the terminal.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -54,7 +54,7 @@ async fn a_watch_prints_each_change_and_no_renewal() {
         last = line(&mut lines).await;
     }
     b.kill();
-    // From here on nothing changes in the collection, and time passes.
+    // From here on nothing changes in the collection; only time passes.
     while last["state"] != "expired" {
         last = line(&mut lines).await;
     }
@@ -63,7 +63,7 @@ async fn a_watch_prints_each_change_and_no_renewal() {
         last = line(&mut lines).await;
     }
     assert_eq!(last["lease"], lease);
-    // A reader that goes away ends the command, without another line.
+    // The command ends without another line when its reader exits.
     drop(lines);
     let ended = tokio::time::timeout(LONG, watch.wait())
         .await

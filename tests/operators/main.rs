@@ -1,7 +1,7 @@
 //! The operators' commands on a real replica set with real daemons: what they print, write and
 //! refuse.
 
-// The tests observe from outside, so they use clocks of their own.
+// The tests observe from outside, so they use their own clocks.
 #![allow(clippy::disallowed_methods)]
 #![allow(
     clippy::unwrap_used,

@@ -58,7 +58,7 @@ async fn a_thousand_leases_cost_one_read() {
         .expect("not profiled");
     assert_eq!(listed.as_array().map(Vec::len), Some(LEASES));
     let commands = profiled(&stage).await;
-    // The read that tells from when on a change stream reports matches no document.
+    // The read that determines the start of a change stream matches no document.
     let is_find = |command: &&Document| {
         command.get_document("command").is_ok_and(|command| {
             let filter = command.get_document("filter");

@@ -1,5 +1,5 @@
-//! Goal: `leasehold replicas` passes if every replica answers, exactly one leads, and all contend for
-//! one lease on one store. Otherwise it reports each deviation.
+//! Goal: `leasehold replicas` succeeds if every replica answers, exactly one leads, and all contend
+//! for one lease on one store. Otherwise it reports each deviation.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
     let b = stage.candidate("b").start();
     let lease = stage.lease();
     let expected = ["--lease", lease, "--expect", "2", "--wait", "1m"];
-    // The second one has to reach MongoDB first, for which the command waits.
+    // The command waits until the second daemon has reached MongoDB.
     replicas(&[&a, &b], &expected).await.expect(
         0,
         &[
@@ -65,7 +65,7 @@ async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
         .await
         .expect(1, &["failed: not all contend for else"]);
 
-    // The same lease in another database: both lead.
+    // A lease of this name in another database: both lead.
     let elsewhere = shared_stage().await;
     let c = elsewhere.candidate("c").lease(lease).leading(LONG).await;
     let answer = replicas(&[&a, &b, &c], &["-o", "json"])
@@ -84,12 +84,12 @@ async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
         .expect(1, &["no answer: ", "failed: 1 replica without an answer"]);
 }
 
-/// Passes each connection to `from` on to a port of 127.0.0.1, until the test ends.
+/// Forwards each connection to `from` to a port of 127.0.0.1, until the test ends.
 async fn forward(from: (&str, u16), to: u16) {
     let listener = TcpListener::bind(from).await.expect("a free port");
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            // A daemon that does not listen yet refuses, and so does this side by closing.
+            // A daemon that does not listen yet refuses the connection, so this side closes it.
             let Ok(mut daemon) = TcpStream::connect(("127.0.0.1", to)).await else {
                 continue;
             };
@@ -139,7 +139,7 @@ async fn a_name_stands_for_all_of_its_addresses() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").start();
-    // A pod has an address of its own, and the port of the Service.
+    // Each pod has its own address, and the port of the Service.
     forward(("127.0.0.2", a.port()), b.port()).await;
     let service = format!("orders-headless:{}", a.port());
     let asking = ["replicas", &service, "--expect", "2", "--wait", "1m"];

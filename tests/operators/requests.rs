@@ -1,5 +1,5 @@
-//! Goal: each request has its effect, is recorded with its author and reason, and the command
-//! reports what has happened. A request that makes no sense writes nothing.
+//! Goal: each request has its effect and is recorded with its author and reason, and the command
+//! reports the outcome. A senseless request writes nothing.
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Stage};
 use mongodb::bson::{Bson, Document, doc};
@@ -43,7 +43,7 @@ async fn a_step_down_reports_the_next_leader_and_records_who_asked() {
     );
     let message = said["message"].as_str().expect("a text");
     assert!(message.starts_with("b leads with token 2, "), "{message}");
-    // No more than the test itself has waited, whatever the machine does meanwhile.
+    // At most the time that the test itself has waited.
     assert!(took(&answer) < 2 * LONG);
     b.wait_leads(LONG).await;
     let actions = actions(&stage).await;
@@ -107,7 +107,7 @@ async fn a_transfer_to_an_identity_that_is_not_a_candidate_writes_no_request() {
     let document = stage.stored().get().await;
     assert_eq!(document.get("request"), Some(&Bson::Null));
     assert_eq!(document.get("roll_call"), None, "the roll call is removed");
-    // Without the check, others lead once the reservation is over.
+    // Without the check, another candidate leads after the reservation.
     let forced = [
         "transfer",
         &lease,

@@ -1,5 +1,5 @@
-//! Goal: a candidate with an unhealthy workload says so in a roll call, and gets no lease by a
-//! transfer.
+//! Goal: a candidate with an unhealthy workload reports this in a roll call, and a transfer to it
+//! is refused.
 
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ async fn a_transfer_to_an_unhealthy_candidate_is_refused() {
     leasehold(&stage, &forced)
         .await
         .expect(0, &["transfer to b requested"]);
-    // The reservation passes, and a has had its cooldown.
+    // The reservation expires, and the cooldown of a has ended.
     a.wait_leads_with(2, LONG).await;
     std::fs::write(&healthy, "").expect("written");
     eventually("b reports that it is healthy", async || {

@@ -1,5 +1,5 @@
-//! Goal: a command that waits for a leader reports what becomes of its request, also if another
-//! operator, a signal or a lost connection comes between.
+//! Goal: a command that waits for a leader reports the outcome of its request, also after an action
+//! of another operator, a signal or a lost connection.
 
 use leasehold_testbed::wait::throughout;
 use leasehold_testbed::{Daemon, DaemonTimings, Stage};
@@ -13,7 +13,7 @@ use crate::command::{
     wait_stderr,
 };
 
-/// A leader that is frozen, so that it applies no request.
+/// A frozen leader, which applies no request.
 async fn frozen(stage: &Stage) -> Daemon {
     let a = stage.candidate("a").leading(LONG).await;
     a.stop();
@@ -217,7 +217,7 @@ async fn an_attempt_with_an_unknown_outcome_stays_unknown() {
         proxy.held_requests() > 0
     })
     .await;
-    // The later ones are provably not sent.
+    // The later attempts are provably not sent.
     proxy.cut();
     let answer = answer.await.expect("no panic");
     answer.expect(69, &["the outcome is not known", "leasehold describe"]);

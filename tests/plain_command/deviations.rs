@@ -1,4 +1,4 @@
-//! Where leasehold differs from the plain command. The reasons are in docs/supervision.md.
+//! The differences between leasehold and the plain command. The reasons are in docs/supervision.md.
 
 use crate::table::Row;
 use crate::tool::Tool::{self, Hook, Lock, Run};
@@ -6,12 +6,12 @@ use crate::tool::Tool::{self, Hook, Lock, Run};
 /// A difference with a reason.
 #[derive(Debug)]
 pub(crate) struct Deviation {
-    /// The situation; empty for all.
+    /// The situation; empty for all situations.
     pub(crate) situation: &'static str,
-    /// The property; with a `*` at its end, the beginning of the names of several.
+    /// The property; a `*` at its end matches the rest of a name.
     pub(crate) property: &'static str,
     pub(crate) tools: &'static [Tool],
-    /// The value that these tools have; a `*` at its end matches any further text.
+    /// The value with these tools; a `*` at its end matches any further text.
     pub(crate) value: &'static str,
     /// The first cell of the documented row.
     pub(crate) row: &'static str,
@@ -170,7 +170,7 @@ pub(crate) const ATTRIBUTES: &[Deviation] = &[
 
 const DEATH: &str = "death by a signal";
 
-/// Deviations in the end that the parent sees.
+/// Deviations in the exit status that the parent sees.
 pub(crate) const ENDS: &[Deviation] = &[
     deviation("ended by TERM", "end", &[Run, Lock], "exit code 143", DEATH),
     deviation("ended by KILL", "end", &[Run, Lock], "exit code 137", DEATH),
@@ -198,7 +198,7 @@ pub(crate) const ENDS: &[Deviation] = &[
 const STOPS: &str =
     "SIGINT, SIGQUIT, SIGHUP, or another signal that ends a process by default, to `leasehold`";
 
-/// A stop signal that the command receives as its own.
+/// A stop signal that the command receives itself.
 const fn stop(situation: &'static str, tools: &'static [Tool]) -> Deviation {
     deviation(situation, "received", tools, "TERM", STOPS)
 }

@@ -1,4 +1,4 @@
-//! How a command ends, and what its parent sees of it.
+//! How a command ends, and the exit status that its parent sees.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

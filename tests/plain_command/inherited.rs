@@ -11,8 +11,8 @@ const BLOCKING: &str = "python3 -c 'import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])'";
 
-/// tini waits without an end if it ignores SIGCHLD. A shell does not ignore it, whatever it inherits,
-/// so that the observer is another program here.
+/// tini waits indefinitely if it ignores SIGCHLD. A shell resets an inherited ignored SIGCHLD, so
+/// the observer here is another program.
 const SIGCHLD_IGNORED: &str = "SIGCHLD ignored";
 
 /// Situations, each as a script. `OBSERVE` writes the properties of the command.
@@ -109,7 +109,7 @@ fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
     let status = bash.status().unwrap();
     let seen = scene.read("facts");
     if tool == Tool::Tini && !status.success() {
-        // It refuses a closed standard input.
+        // tini refuses a closed standard input.
         return Facts::new();
     }
     assert!(
@@ -136,7 +136,8 @@ fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
             _ => (property.to_owned(), value),
         }
     });
-    // Bash sets the first to the path of what it executes, and the second is this test's.
+    // Bash sets the first variable to the path of the executed program; the second variable belongs
+    // to this test.
     let differ = ["variable _", "variable OUTER"];
     facts
         .filter(|(property, _)| !differ.contains(&property.as_str()))
@@ -192,7 +193,7 @@ fn a_command_inherits_what_the_plain_command_does() {
             .collect();
         let plain = all[0].1.clone();
         let told = |row: &Row| {
-            // Properties that the situation leaves as they are, and the tools too, say nothing new.
+            // Properties that neither the situation nor the tools change are omitted.
             let changed = plain.get(&row.property) != ordinary.get(&row.property);
             changed
                 || row

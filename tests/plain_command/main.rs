@@ -1,9 +1,8 @@
-//! Goal: to a shell, a parent and a terminal, a command under leasehold is the command alone.
-//! Method: each situation runs the plain command, flock(1), tini and leasehold, and compares them.
-//! Where leasehold differs from the plain command, `deviations.rs` has the reason, and so has
-//! docs/supervision.md.
+//! Goal: to a shell, a parent and a terminal, a command under leasehold looks like the plain
+//! command. Method: each situation runs the plain command, flock(1), tini and leasehold, and
+//! compares them. `deviations.rs` and docs/supervision.md list each difference with its reason.
 
-// The tests observe from outside, so they use clocks of their own.
+// The tests observe from outside, so they use their own clocks.
 #![allow(clippy::disallowed_methods)]
 #![allow(
     clippy::unwrap_used,

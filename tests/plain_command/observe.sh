@@ -11,15 +11,15 @@ relation() {
     if [ "$1" = $$ ]; then echo own; elif [ "$1" = "$2" ]; then echo 'of the shell'; else echo another; fi
 }
 
-# Before the output of this shell is redirected.
+# Read before the output of this shell is redirected.
 descriptors=
 for fd in $me/fd/*; do
-    # The directory that the shell has just listed is closed again.
+    # The directory that the shell has listed is closed again.
     [ -L "$fd" ] || continue
     flags=$(sed -n 's/^flags:[[:space:]]*//p' $me/fdinfo/"${fd##*/}")
     # Close-on-exec: opened by this shell.
     case $flags in 02??????) continue ;; esac
-    # A redirection would be that of this shell, too.
+    # A redirection would also apply to this shell.
     link=$(readlink "$fd")
     descriptors="${descriptors}descriptor ${fd##*/}	$link $flags
 "
@@ -33,7 +33,7 @@ done
     printf 'niceness\t%s\n' "${17}"
     printf 'scheduling\t%s\n' "policy ${39}, priority ${38}"
     printf 'I/O priority\t%s\n' "$(ionice -p $$)"
-    # By the shell itself, which blocks signals while it starts a program.
+    # The shell reads this file itself, because it blocks signals while it starts a program.
     while IFS=: read -r name value; do
         case $name in
             SigBlk | SigIgn | Cap* | NoNewPrivs | Seccomp | Uid | Gid | Groups | Umask | VmLck | CoreDumping | \

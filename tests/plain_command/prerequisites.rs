@@ -1,4 +1,4 @@
-//! A machine on which a guard cannot work is found before anything is acquired.
+//! leasehold detects a machine on which a guard cannot work before it acquires anything.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ assert libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
 os.execvp(sys.argv[1], sys.argv[1:])
 "#;
 
-/// Ways to take something away from the program that follows.
+/// Wrappers that remove a prerequisite from the following program.
 fn stages() -> Vec<(&'static str, String)> {
     let mut stages = vec![("pidfd_open", format!("python3 -c '{WITHOUT_PIDFD}' "))];
     match getuid().is_root() {
@@ -33,7 +33,7 @@ fn stages() -> Vec<(&'static str, String)> {
     stages
 }
 
-/// Returns the exit code and the messages of a command line under a stage.
+/// Returns the exit code and the messages of a command line under a wrapper.
 fn refused(scene: &Scene<'_>, stage: &str, line: &str) -> (Option<i32>, String) {
     let mut bash = scene.bash(&format!("exec {stage}{line}"));
     let status = bash.status().unwrap();

@@ -45,16 +45,16 @@ const SITUATIONS: &[(&str, &str, To)] = &[
 /// Signals that `run` handles itself, or that have no effect on it.
 const OF_RUN: [&str; 7] = ["HUP", "USR1", "USR2", "WINCH", "URG", "TTIN", "TTOU"];
 
-/// A command that notes each signal and exits with 3, and can be waited for.
+/// A command that records each signal and exits with 3; the test waits for its file `ready`.
 const NOTES: &str = "exec RUN bash -c 'for name in \
         TERM INT QUIT HUP USR1 USR2 ALRM PWR PROF IO XCPU RTMIN+3 RTMAX WINCH URG TTIN TTOU; do
         trap \"echo $name >> noted; exit 3\" $name
     done; echo $$ > pid; mv pid ready; while :; do sleep 0.02; done'";
 
-/// A command that handles no signal, and can be waited for.
+/// A command that handles no signal; the test waits for its file `ready`.
 const SLEEPS: &str = "exec RUN bash -c 'echo $$ > pid; mv pid ready; exec sleep 60'";
 
-/// Starts a command in a process group of its own, and waits until it runs.
+/// Starts a command in its own process group, and waits until it runs.
 fn started(scene: &Scene<'_>, script: &str) -> Child {
     let mut bash = scene.bash(script);
     bash.process_group(0);
@@ -69,7 +69,7 @@ fn send(name: &str, to: To, pid: u32) {
         To::Group => format!("-{pid}"),
     };
     let kill = format!("kill -s {name} -- {to}");
-    // That of procps does not know SIGRTMAX.
+    // The kill(1) of procps does not know SIGRTMAX.
     let sent = Command::new("bash").args(["-c", &kill]).status();
     assert!(sent.unwrap().success(), "SIG{name} to {to}");
 }
@@ -79,7 +79,7 @@ fn observed(scene: &Scene<'_>, signal: &str, to: To) -> (String, String) {
     send(signal, to, child.id());
     let end = shown(child.wait().unwrap());
     let command: u32 = scene.read("ready").trim().parse().unwrap();
-    // flock(1) does not pass signals on.
+    // flock(1) does not forward signals.
     let stays = scene.tool == Tool::Flock && pid::is_alive(command);
     pid::signal_if_there(command, Signal::KILL);
     let noted = match stays {
@@ -102,7 +102,8 @@ fn a_signal_reaches_the_command() {
         if OF_RUN.contains(signal) {
             tools.retain(|tool| *tool != Tool::Run);
         }
-        // These have no effect on flock(1), and tini keeps some from its command.
+        // These signals have no effect on flock(1), and tini withholds some of them from its
+        // command.
         if ["WINCH", "URG", "TTIN", "TTOU"].contains(signal) {
             tools.retain(|tool| ![Tool::Flock, Tool::Tini].contains(tool));
         }
@@ -188,7 +189,7 @@ fn a_guard_survives_what_ends_a_process_by_default() {
         for signal in ENDING {
             send(signal, To::Process, guard);
         }
-        // The guard handles this one after those.
+        // The guard handles this signal after the others.
         send("TERM", To::Process, child.id());
         let end = shown(child.wait().unwrap());
         let expected = match tool {

@@ -1,5 +1,5 @@
-//! Stops: by a parent that had blocked the signals, of the first process alone, and of processes
-//! that a command leaves behind. And limits that end a write, not leasehold.
+//! Stops by a parent that had blocked the signals, of the first process alone, and of processes
+//! that a command leaves behind. Also limits that end a write but not leasehold.
 
 use std::process::Child;
 
@@ -42,8 +42,8 @@ fn the_stop_signal_may_go_to_the_first_process_alone() {
     for tool in TOOLS {
         for (scope, noted) in [("group", "child\nmain\n"), ("main", "main\n")] {
             let scene = place.scene(tool);
-            // The first process waits until its child has noted the signal, or for as long as the
-            // signal of the same moment would take at most.
+            // The first process waits until its child has recorded the signal, or for the maximum
+            // delay of a simultaneous signal.
             let script = format!(
                 "export LEASEHOLD_WORKLOAD__STOP_SCOPE={scope}
                  exec RUN bash -c '
@@ -68,7 +68,7 @@ fn the_stop_signal_may_go_to_the_first_process_alone() {
 #[test]
 fn a_process_that_stays_is_stopped_after_the_linger_and_reported() {
     let place = Place::new();
-    // A success of a command whose filter was stopped would be that of a truncated file.
+    // If the filter of a command was stopped, a success could hide a truncated file.
     for (code, reported) in [(3, "exit code 3"), (0, "exit code 76")] {
         for tool in TOOLS {
             let scene = place.scene(tool);

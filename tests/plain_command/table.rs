@@ -30,8 +30,8 @@ impl Row {
     }
 }
 
-/// Prints the table. Asserts that leasehold differs from the plain command only as listed, and that
-/// everything listed differs and is documented.
+/// Prints the table. Asserts that leasehold differs from the plain command exactly in the listed
+/// deviations, and that all of them are documented.
 pub(crate) fn judge(rows: &[Row], deviations: &[Deviation]) {
     print(rows);
     let mut wrong = Vec::new();

@@ -16,11 +16,11 @@ const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
 const CTRL_BACKSLASH: &str = "\x1c";
 
-/// A command that notes that it runs, and sleeps.
+/// A command that records its start and sleeps.
 const SLEEPS: &str = "RUN sh -c 'echo runs >> noted; exec sleep 60'";
-/// A command that notes that it runs, and reads a line from the terminal.
+/// A command that records its start and reads a line from the terminal.
 const READS: &str = "RUN sh -c 'echo runs >> noted; read line; echo read $line >> noted'";
-/// A command that notes that it runs, and each hangup.
+/// A command that records its start and each hangup.
 const HEARS: &str = "RUN bash -c 'trap \"echo hangup >> noted; exit 4\" HUP
      echo runs >> noted; while :; do sleep 0.02; done'";
 
@@ -34,7 +34,7 @@ enum Step {
 }
 use Step::{HangsUp, Presses, Sees};
 
-/// A script on a terminal, and what its user does.
+/// A script on a terminal, and the actions of its user.
 struct Situation {
     name: &'static str,
     /// `bash -m` controls jobs, as an interactive shell does.
@@ -209,14 +209,15 @@ impl Terminal {
         Self { script, keyboard }
     }
 
-    /// Presses keys once the shell waits: a shell that has started the command and does not wait
-    /// for it yet dies of Ctrl-C, whatever the command does.
+    /// Presses keys once the shell waits: a shell that has started the command but does not wait
+    /// for it yet dies of Ctrl-C, regardless of the command.
     fn press(&mut self, keys: &str) {
         let children = format!("/proc/{0}/task/{0}/children", self.script.id());
         let children = std::fs::read_to_string(children).unwrap();
         let shell = children.trim().to_owned();
-        // A stopped command that is about to be resumed loses a further stop: SIGCONT discards it. A
-        // shell that gives the terminal late stops a command for reading it in the background.
+        // SIGCONT discards a pending stop, so a stopped command that is about to be resumed would
+        // not stop again. A shell that passes the terminal late stops a command because it reads in
+        // the background.
         eventually("the shell waits, and the foreground runs", || {
             let [state, .., foreground] = stat(&shell).unwrap_or_default();
             let [leader, ..] = stat(&foreground).unwrap_or_default();
@@ -323,7 +324,7 @@ fn a_wait_on_a_terminal_that_takes_no_output_can_be_stopped() {
     let place = Place::new();
     let scene = place.scene(Tool::Lock);
     let mut holder = holder(&scene);
-    // As Ctrl-S does.
+    // Suspends the output, like Ctrl-S.
     let script = "python3 -c 'import termios; termios.tcflow(1, termios.TCOOFF)'
         sh -c 'echo $$ > waiter; exec RUN true'
         echo $? >> noted";
@@ -380,7 +381,7 @@ fn a_job_on_a_terminal_is_the_plain_commands() {
     for situation in situations() {
         let mut tools = Tool::installed();
         if situation.shell == "bash -m" {
-            // It does not stop with its command.
+            // leasehold does not stop with its command.
             tools.retain(|tool| *tool != Tool::Tini);
         }
         let seen = tools.into_iter().map(|tool| {

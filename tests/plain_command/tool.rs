@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// A way to run a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
-    /// Without anything around it.
+    /// The plain command.
     Plain,
     /// `flock FILE CMD`
     Flock,
@@ -33,7 +33,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// All tools, without those that are not installed here.
+    /// All tools that are installed here.
     pub(crate) fn installed() -> Vec<Self> {
         let all = [Self::Plain, Self::Flock, Self::Tini, Self::Run, Self::Lock];
         let mut all = all.to_vec();
@@ -69,7 +69,7 @@ pub(crate) struct Place {
     scratch: Scratch,
 }
 
-/// One run of a tool: its directory, and a lease and a lock of its own.
+/// One run of a tool, with its own directory, lease and lock.
 pub(crate) struct Scene<'a> {
     place: &'a Place,
     pub(crate) tool: Tool,

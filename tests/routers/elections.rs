@@ -1,7 +1,7 @@
-//! Goal: an election of a shard, which no driver behind a router notices, does not cost a leader with
-//! the default timings its leadership.
-//! Method: the primary of a set with MongoDB's default election timeout is killed. The routers keep
-//! the clients' connections, and answer when there is another primary, or with an error.
+//! Goal: an election of a shard, which no driver behind a router notices, does not cost a leader
+//! with the default timings its leadership. Method: the primary of a set with MongoDB's default
+//! election timeout is killed. The routers keep the clients' connections, and answer once there is
+//! another primary, or with an error.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,8 +26,8 @@ async fn a_leader_behind_routers_outlasts_an_election_at_default_settings() {
     set.primary().await;
     let without_writes = killed.elapsed();
     a.wait_renewal(LONG).await;
-    // The last renewal was up to an interval earlier. The attempt that hangs ends after its timeout,
-    // and the next one follows a retry interval later.
+    // The last renewal was up to an interval earlier. The hanging attempt ends after its timeout,
+    // and the next attempt follows a retry interval later.
     let allowed = timings.renew_deadline
         - timings.renew_interval
         - timings.operation_timeout

@@ -20,7 +20,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Returns routers of this test in front of the shared set.
+    /// Returns new routers in front of the shared set.
     pub(crate) async fn shared() -> Self {
         Self::on(SHARED.get().await)
     }

@@ -1,5 +1,5 @@
-//! Goal: a router is recognized by its description, although it names no replica set: it is shown as
-//! a sharded cluster, and a loss is confirmed by a linearizable read.
+//! Goal: leasehold recognizes a router by its description, which names no replica set: it reports a
+//! sharded cluster, and confirms a loss by a linearizable read.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,6 @@
-//! Goal: where change streams are late, a handoff takes at most a renewal interval and some round
-//! trips, and a takeover is not put off.
-//! Method: routers deliver events at every tenth second of the clock. The leader ends right after
-//! such a tick, so its release is reported ten seconds later.
+//! Goal: with late change streams, a handoff takes at most a renewal interval and some round trips,
+//! and a takeover is not delayed. Method: routers deliver events at every tenth second of the
+//! clock. The leader ends right after a tick, so its release is reported ten seconds later.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +21,7 @@ async fn late_cluster(timings: DaemonTimings) -> Cluster {
     cluster
 }
 
-/// Waits until a tick is over, so that nothing is reported for nine seconds.
+/// Waits until a tick has passed, so that nothing is reported for nine seconds.
 async fn after_a_tick() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let lag = LAG.as_nanos() as u64;
@@ -54,7 +53,7 @@ async fn i10_late_events_do_not_put_off_a_takeover() {
     a.wait_stream().await;
     b.wait_stream().await;
     let monitor = LeaderMonitor::of([&a, &b]);
-    // The events of the renewals before arrive in the middle of the wait.
+    // The events of earlier renewals arrive in the middle of the wait.
     tokio::time::sleep(Duration::from_secs(3)).await;
     after_a_tick().await;
     tokio::time::sleep(LAG / 2).await;

@@ -1,5 +1,5 @@
-//! Goal: a product that only speaks MongoDB's protocol is recognized by its replies, one error says
-//! so, and `leasehold check` fails.
+//! Goal: leasehold recognizes a MongoDB-compatible product by its replies and logs one error, and
+//! `leasehold check` fails.
 
 use leasehold_testbed::Router;
 use mongodb::bson::doc;

@@ -1,6 +1,6 @@
-//! Candidates that reach MongoDB through routers, as on a sharded cluster. The routers are a stand-in
-//! (`leasehold_testbed::router`) in front of real replica sets, because no `mongos` can be installed
-//! here: what is tested is leasehold's side.
+//! Candidates that reach MongoDB through routers, as on a sharded cluster. The routers are a
+//! stand-in (`leasehold_testbed::router`) in front of real replica sets, because no `mongos` can be
+//! installed here. The tests cover only leasehold's side.
 
 // The tests observe from outside and use their own clocks.
 #![allow(clippy::disallowed_methods)]

@@ -1,5 +1,5 @@
-//! Goal: a server that does not know change streams is not asked for one at each retry interval, and
-//! its candidates poll.
+//! Goal: candidates of a server without change streams poll, and do not try to open a stream at
+//! each retry interval.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The commands of the pages for newcomers are run, or marked as not run with the reason.
+//! The commands of the pages for newcomers are run, or marked as not run with a reason.
 
 use leasehold_testbed::{ReplicaSet, SharedSet, run};
 
@@ -43,7 +43,7 @@ pages_on_the_shared_set! {
     the_review_works => "docs/review.md",
 }
 
-/// The tutorial starts a replica set of its own.
+/// The tutorial starts its own replica set.
 const TUTORIAL: &str = "docs/tutorial.md";
 
 #[test]
@@ -53,7 +53,7 @@ fn the_tutorial_on_a_laptop_works() {
     session.run();
 }
 
-/// Returns true for a page of which every command is run or marked.
+/// Returns true for a page if every command is run or marked.
 fn is_for_newcomers(page: &str) -> bool {
     let starts = [
         "docs/tutorial",

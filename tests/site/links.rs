@@ -49,7 +49,7 @@ fn error(page: &str, link: &str) -> Option<String> {
         "" => PathBuf::from(page),
         file => normal(&Path::new(page).parent().unwrap().join(file)),
     };
-    // The site contains the files of this directory alone.
+    // The site contains only the files of this directory.
     if page.starts_with("docs/") && !target.starts_with("docs") {
         return Some(format!("{page}: {link} leaves docs"));
     }

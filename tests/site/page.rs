@@ -119,7 +119,7 @@ pub(crate) fn prose(text: &str) -> String {
         .collect()
 }
 
-/// Returns the anchors of a page's headings, as GitHub and mdBook make them.
+/// Returns the anchors that GitHub and mdBook make of a page's headings.
 pub(crate) fn anchors(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut found: Vec<String> = Vec::new();

@@ -13,19 +13,19 @@ use crate::shape::difference;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// Ports in the pages. Each is replaced by a free one.
+/// Ports in the pages. Each port is replaced by a free port.
 const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
 
 /// Maximum time of a page, far above the five minutes' tutorial on an idle machine.
 const SECONDS_MAX: u32 = 240;
 
-/// Begins the line that precedes the output of each command, and the one that follows it.
+/// Begins the lines before and after the output of each command.
 const BEGINS: &str = "\u{1}begins ";
 const ENDS: &str = "\u{1}ends ";
 
-/// Ends with all of its processes, also if the test is killed: the shell of the page runs below
-/// another one, which then gets SIGTERM and ends the process group. A replica set is not part of
-/// the group; the program that is starting one ends it, and `make stop` ends one that runs.
+/// Ends with all of its processes, even if the test is killed: the shell of the page runs under an
+/// outer shell, which then gets SIGTERM and ends the process group. A replica set is not in the
+/// group: `make stop` ends a running set, and an interrupted start ends its set itself.
 const OUTER: &str = r#"
 starts_a_set() {
     for program in /proc/[0-9]*/exe; do
@@ -102,9 +102,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Creates the session of a page. Its daemons use a database of their own.
+    /// Creates the session of a page. Its daemons use a separate database.
     pub(crate) fn new(page: &'static str) -> Self {
-        // On the file system of the programs, so that one of them can be linked.
+        // The directory is on the file system of the programs, so that a program can be linked.
         let directory = tempfile::Builder::new()
             .prefix("site-")
             .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
@@ -210,7 +210,7 @@ impl Session {
         output
     }
 
-    /// Returns the ends of the files into which commands of the page write their output.
+    /// Returns the last lines of the output files of the page's commands.
     fn logs(&self) -> String {
         let entries = fs::read_dir(self.directory()).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -252,7 +252,7 @@ fn without_notices(output: &str) -> String {
 }
 
 /// Makes a session's directory look like the repository after `make build`, for a page whose
-/// commands run there. The programs are those of this build, and `make` runs no cargo.
+/// commands run there. It contains the programs of this build, and `make` runs no cargo.
 pub(crate) fn like_the_repository(session: &mut Session) {
     let directory = session.directory().to_owned();
     for entry in fs::read_dir(root()).unwrap() {
@@ -267,7 +267,8 @@ pub(crate) fn like_the_repository(session: &mut Session) {
         fs::create_dir_all(&programs).unwrap();
         symlink(PROGRAM, programs.join("leasehold")).unwrap();
     }
-    // Not a symbolic link: next to the program is the list of the processes that it has started.
+    // The program is not a symbolic link, because it keeps the list of its processes in its own
+    // directory.
     let demo = Path::new(PROGRAM).with_file_name("demo");
     assert!(demo.exists(), "no demo: cargo build --workspace --bins");
     fs::hard_link(demo, directory.join("target/debug/demo")).unwrap();

@@ -1,13 +1,13 @@
-//! Comparison of an output with the one that a page shows.
+//! Comparison of an output with the output on a page.
 
-/// Stands for any text in a line, or alone in a line for any lines.
+/// Matches any text in a line; alone in a line, matches any lines.
 const ANY: &str = "…";
 
 /// Numbers of this many digits are instants, ports or identifiers.
 const DIGITS_OF_AN_INSTANT: usize = 4;
 
-/// Returns the difference between the lines of an output and those of a page, if there is one.
-/// Spaces, durations and long numbers may differ, and [`ANY`] stands for anything.
+/// Returns the difference between the lines of an output and the lines of a page, if any. Spaces,
+/// durations and long numbers may differ, and [`ANY`] stands for anything.
 pub(crate) fn difference(page: &str, output: &str) -> Option<String> {
     let expected: Vec<_> = page.lines().map(shape).collect();
     let found: Vec<_> = output.lines().map(shape).collect();

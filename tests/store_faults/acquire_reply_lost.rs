@@ -28,7 +28,7 @@ async fn i7_an_acquisition_without_a_reply_leads_only_when_a_renewal_was_acknowl
     proxy.resume();
     a.wait_leads(LONG).await;
     assert!(a.operations("renew", "applied").await >= 1.0);
-    assert_eq!(stored.claim().await, claim, "adopted, not acquired anew");
+    assert_eq!(stored.claim().await, claim, "adopted, not acquired again");
     assert_eq!(a.token(), Some(1));
     drop(monitor);
 }

@@ -1,10 +1,9 @@
-//! Goal: whatever is stored under the lease's name, no write of the store changes a document that
-//! is not a lease of this version (I11), loses a field of a newer version, or lets the history grow
-//! beyond its bound.
-//! Method: each field of a lease in turn gets every odd value that BSON has, then several fields at
-//! once, drawn from a fixed seed. Each document is stored in a real server, and every write is
-//! attempted through the shipped store, with the revision and the claim of the document itself,
-//! which comes closest to a match.
+//! Goal: with any document under the lease's name, no write of the store changes a document that is
+//! not a lease of this version (I11), loses a field of a newer version, or lets the history grow
+//! beyond its bound. Method: each field of a lease in turn gets every odd BSON value, then several
+//! fields at once, drawn from a fixed seed. Each document is stored in a real server, and every
+//! write is attempted through the shipped store, with the revision and the claim of the document
+//! itself, which comes closest to a match.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +25,9 @@ use proptest::test_runner::TestRunner;
 
 use crate::fixture::{patient_store, shared_stage};
 
-/// Number of documents with several odd fields, in addition to those with one.
+/// Number of documents with several odd fields, in addition to the documents with one odd field.
 const MIXED: usize = 40;
-/// The workers share the wait for the journal. More of them would only wait for each other.
+/// The workers share the wait for the journal. More workers would only wait for each other.
 const WORKERS: usize = 4;
 /// Maximum number of attempts for each document, on a disturbed set.
 const ATTEMPTS: usize = 4;
@@ -84,9 +83,9 @@ fn lease(held: bool) -> Document {
     }
 }
 
-/// Every type of BSON, the values nearest to the right ones, and values that only look like them:
-/// MongoDB matches an array if one of its elements matches, and 1.0 like 1. `None` stands for an
-/// absent field.
+/// Every type of BSON, values close to valid values, and values that only look valid: MongoDB
+/// matches an array if one of its elements matches, and 1.0 like 1. `None` stands for an absent
+/// field.
 fn odd_values(right: &Bson) -> Vec<Option<Bson>> {
     let decimal = |text: &str| Bson::Decimal128(text.parse::<Decimal128>().expect("a decimal"));
     let entry = Bson::Document(doc! { "token": 1_i64, "newer": "x" });
@@ -218,11 +217,11 @@ fn claim_in(document: &Document) -> Claim {
     Claim::from_bytes(id(holder.and_then(|holder| holder.get("claim"))))
 }
 
-/// The set was disturbed (a loaded machine can cost it an election), so the document has to be
-/// judged again. A write that the server refuses for its content ends here too, at each attempt.
+/// The set was disturbed (a loaded machine can cause an election), so the document must be checked
+/// again. A write that the server refuses because of its content also ends here, at each attempt.
 struct Disturbed(Failure);
 
-/// A lease of its own, and the store that writes to it.
+/// A separate lease, and the store that writes to it.
 struct Target {
     stored: StoredLease,
     store: MongoStore,
@@ -245,7 +244,7 @@ impl Target {
         }
     }
 
-    /// Judges a document, and again if the set was disturbed meanwhile.
+    /// Checks a document, and repeats the check if the set was disturbed meanwhile.
     async fn judge(&self, document: &Document) {
         for _ in 1..ATTEMPTS {
             if self.attempt(document).await.is_ok() {
@@ -362,7 +361,7 @@ const REVISIONS: [Revision; 3] = [
     Revision::from_bytes([42; 16]),
 ];
 
-/// Every kind of write, made to match `document` as well as possible.
+/// Every kind of write, with values as close to a match with `document` as possible.
 fn every_write(document: &Document) -> [Operation; 7] {
     let (revision, claim) = (
         Revision::from_bytes(id(document.get("revision"))),

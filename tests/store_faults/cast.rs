@@ -1,5 +1,5 @@
-//! One process in each role: a leader, its follower, the holder of a lock, and a waiter behind it.
-//! Also commands that end, and what they said.
+//! One process in each role: a leader, its follower, the holder of a lock, and a waiter. Also
+//! commands that end, and their output.
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -16,14 +16,15 @@ const LOCK: &str = "held";
 /// A free lock.
 pub(crate) const FREE: &str = "free";
 
-/// Parts of a reason that a busy machine gives, whose answers exceed the timeouts of calls.
+/// Parts of the reasons on a busy machine, where answers exceed the timeouts of calls.
 const LATE: [&str; 3] = ["no answer", "no primary", "does not answer"];
 
 fn is_late(text: &str) -> bool {
     LATE.iter().any(|late| text.contains(late))
 }
 
-/// Returns true if a text has this reason, or that of a machine too busy to answer.
+/// Returns true if a text contains this reason, or the reason of a machine that is too busy to
+/// answer.
 fn says(text: &str, why: &str) -> bool {
     text.contains(why) || is_late(text)
 }
@@ -62,7 +63,7 @@ impl Ran {
     }
 }
 
-/// Runs a command of an operator, or a lock, until it is refused with these parts in its last line.
+/// Runs an operator's command or a lock until it is refused with these texts in its last line.
 pub(crate) async fn refused(stage: &Stage, arguments: &[&str], parts: &[&str]) -> Ran {
     let uri = stage.set().uri();
     let end = Instant::now() + LONG;
@@ -81,7 +82,7 @@ pub(crate) fn lock(stage: &Stage, name: &str, flags: &[&str]) -> Command {
     stage.command(&stage.set().uri(), &arguments)
 }
 
-/// Takes a lock without waiting until that is refused with these parts in the last line.
+/// Acquires a lock without waiting, until this is refused with these texts in the last line.
 pub(crate) async fn lock_refused(stage: &Stage, name: &str, parts: &[&str]) {
     let arguments = ["lock", name, "--lease-duration=3s", "-n", "--", "true"];
     let _ = refused(stage, &arguments, parts).await;
@@ -149,7 +150,7 @@ impl Cast {
     /// Starts all of them. `lock_lease` is the lease duration of the holder and the waiter.
     pub(crate) async fn start(stage: Stage, lock_lease: &str) -> Self {
         let leader = stage.candidate("a").leading(LONG).await;
-        // A follower that polls meets each error of a read soon.
+        // A polling follower soon gets each error of a read.
         let follower = stage.candidate("b").flag("--mongodb-watch=poll");
         let follower = follower.following("a", LONG).await;
         let scratch = Scratch::new();
@@ -181,7 +182,7 @@ impl Cast {
         }
     }
 
-    /// Waits until each of them has met an error that it shows with these words.
+    /// Waits until each process has reported an error with these words.
     pub(crate) async fn meet(&self, shown: &str) {
         for daemon in [&self.leader, &self.follower] {
             eventually(
@@ -203,7 +204,7 @@ impl Cast {
         }
     }
 
-    /// Waits until all of them work again as before, after so many failures.
+    /// Waits until all processes work again after this number of failures.
     pub(crate) async fn unharmed(&mut self, failures: usize) {
         for job in [&self.holder, &self.waiter] {
             let again = ["MongoDB answers again", r#""operation":"renew""#];
@@ -219,7 +220,8 @@ impl Cast {
         assert!(self.waiter.runs(), "{}", self.waiter.log());
     }
 
-    /// Waits until the leader and the holder have lost what they had, and say why.
+    /// Waits until the leader has lost its lease and the holder its lock, and both report the
+    /// reason.
     pub(crate) async fn lose(&mut self, why: &str) {
         self.leader.wait_not_leader(LONG).await;
         let lost = async || {
@@ -242,7 +244,7 @@ impl Cast {
         assert!(self.waiter.runs(), "{}", self.waiter.log());
     }
 
-    /// Waits until one of the two leads again, and the waiter gets the lock.
+    /// Waits until a candidate leads again, and the waiter gets the lock.
     pub(crate) async fn recover(&mut self) {
         let leader = leader_of(&[&self.leader, &self.follower]).await;
         assert!(leader.token() > Some(1));

@@ -20,7 +20,7 @@ const EVENTS: &str = "nextBatch";
 /// Commands of `b` on the only member of a set.
 const OF_B: (usize, &str) = (0, "leasehold/b");
 
-/// Asserts that a release reaches the follower through its stream, before any poll could.
+/// Asserts that a release reaches the follower through its stream, earlier than any poll.
 async fn receives_at_once(leader: &Daemon, follower: &Daemon) {
     let asked = Instant::now();
     leader.term();
@@ -114,7 +114,7 @@ async fn i8_an_unresponsive_stream_never_causes_a_takeover_from_a_live_leader() 
 #[tokio::test]
 async fn i2_an_event_that_shows_its_own_claim_gives_a_candidate_no_authority() {
     let (stage, first, a, proxy) = pair_with_proxy("first", "a").await;
-    // Events pass, acknowledgements do not.
+    // The proxy passes events but holds back acknowledgements.
     proxy.hold_replies_containing("lastErrorObject");
     let stored = stage.stored();
     let request = doc! { "kind": "step_down", "token": 1_i64, "at": DateTime::now() };
@@ -136,7 +136,7 @@ async fn i3_a_release_event_after_a_gap_gives_no_used_token() {
     let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
     let (a, b) = pair(&stage).await;
     b.wait_stream().await;
-    // Neither the stream nor a read of `b` gets through.
+    // The proxy holds back both the stream and the reads of `b`.
     let reads = ["getMore", "aggregate", "find"];
     let lost = doc! { "errorCode": 237 };
     set.fail_commands_of(OF_B, &reads, "alwaysOn", lost).await;

@@ -1,11 +1,10 @@
-//! Goal: two processes with one claim (a forked machine) end with one leader within a
-//! renew_interval, and the one that steps down does not release its twin's lease. A copied status
-//! directory does not even create a second leader.
-//! Method: the test renews in the database with the leader's own claim, and a second daemon starts
-//! with a copy of the first one's status directory.
+//! Goal: of two processes with one claim (a forked machine), one steps down within a renew_interval
+//! and does not release its twin's lease. A copied status directory does not create a second leader
+//! at any time. Method: the test renews in the database with the leader's own claim, and a second
+//! daemon starts with a copy of the first one's status directory.
 //!
 //! If a claim is forked, two leaders overlap for a renew_interval and a round trip; no lock can
-//! prevent that, and the documentation says so.
+//! prevent this, as the documentation says.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const DUPLICATE: &str = "another process renewed with this claim";
 
 /// Acts as a forked machine, which renews `a`'s claim for some time and then stops. `a` must step
-/// down and must not take the lease from it.
+/// down and must not take the lease from its twin.
 async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     let monitor = LeaderMonitor::of([a]);
     let stored = stage.stored();
@@ -99,12 +98,12 @@ async fn i8_a_copy_of_the_leaders_status_directory_does_not_make_a_second_leader
     // The copy has the same identity, the same record, and a lock that can be taken.
     let b = stage.candidate("a").status_directory(&copy).start();
     b.wait_role("follower", LONG).await;
-    // Starts only now, because until `b` runs the copied file still has the status of `a`.
+    // The monitor starts only now, because the copied file has the status of `a` until `b` runs.
     let monitor = LeaderMonitor::of([&a, &b]);
     let time = TIMINGS.lease_duration;
     throughout(time, "the copy follows", async || !b.leads()).await;
     assert!(a.leads());
-    // The highest token in the copy counts, the copied claim does not.
+    // The highest token in the copy counts, but the copied claim does not.
     a.kill();
     let last = TIMINGS.sent_ns(&a.status());
     b.wait_leads(LONG).await;

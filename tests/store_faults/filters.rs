@@ -1,6 +1,6 @@
-//! Goal: a real server treats each write as the election's reference does, on which the simulator,
-//! the model and the unit tests rely.
-//! Method: every write on every document of a table, through the shipped store.
+//! Goal: a real server treats each write like the election's reference, which the simulator, the
+//! model and the unit tests use. Method: every write on every document of a table, through the
+//! shipped store.
 
 use std::time::Duration;
 
@@ -96,8 +96,8 @@ fn leases() -> Vec<Document> {
     all
 }
 
-/// Documents that must not be changed. The filters of the writes ensure that, whatever their sender
-/// read before.
+/// Documents that must not be changed. The filters of the writes protect them, regardless of the
+/// sender's last read.
 fn foreign() -> Vec<Document> {
     let mut all = Vec::new();
     for lease in [free(), held()] {
@@ -279,7 +279,7 @@ async fn i11_no_write_matches_what_is_foreign() {
         for write in writes() {
             let answer = store.perform(write.clone()).await;
             let context = format!("{write:?} on {document:?}");
-            // A create is rejected because the name is taken, whatever the document is.
+            // A create is rejected because the name is taken, regardless of the document.
             assert_eq!(answer.outcome, Outcome::Rejected, "{context}");
             assert_eq!(stored.bytes().await, before, "{context}");
         }

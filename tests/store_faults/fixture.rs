@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
-/// For leaderships that have to survive a fault: it is noticed as soon as with
-/// [`DaemonTimings::DEMO`], and some seconds more, on a busy machine, do not end them.
+/// Timings for leaderships that must survive a fault. The fault is noticed as soon as with
+/// [`DaemonTimings::DEMO`], but some seconds more on a busy machine do not end the leadership.
 pub(crate) const SURVIVING: DaemonTimings = DaemonTimings {
     lease_duration: DaemonTimings::DEFAULT.lease_duration,
     renew_deadline: DaemonTimings::DEFAULT.renew_deadline,
@@ -43,7 +43,7 @@ pub(crate) async fn pair(stage: &Stage) -> (Daemon, Daemon) {
     (a, stage.candidate("b").following("a", LONG).await)
 }
 
-/// Starts the same two, and observes who leads.
+/// Starts `a` and `b` too, and observes their leaderships.
 pub(crate) async fn monitored_pair(stage: &Stage) -> (Daemon, Daemon, LeaderMonitor) {
     let (a, b) = pair(stage).await;
     let monitor = LeaderMonitor::of([&a, &b]);
@@ -71,8 +71,8 @@ pub(crate) async fn undisturbed(stage: &Stage, claim: &Option<Bson>, time: Durat
     .await;
 }
 
-/// Waits until this many role changes had this reason. The file says "not leader" at the deadline
-/// on its own, and may be ahead of the role change.
+/// Waits until this many role changes had this reason. The file means "not leader" after the
+/// deadline, and may be ahead of the role change.
 pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
     eventually("the change of role is counted", async || {
         daemon.transitions(reason).await >= f64::from(times)
@@ -81,7 +81,7 @@ pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
     assert_eq!(daemon.transitions(reason).await, f64::from(times));
 }
 
-/// A store of this lease, with timings for calls on busy cores: nothing contends there.
+/// A store of this lease, with timeouts for busy cores. No candidate contends for this lease.
 pub(crate) fn patient_store(
     stage: &Stage,
     lease: &str,

@@ -1,6 +1,5 @@
-//! Goal: a document that is not a lease of this version is never written to (I11), and the daemon
-//! reports it once and does not lead. Fields that a newer version adds to a lease survive every
-//! write.
+//! Goal: a daemon never writes to a document that is not a lease of this version (I11), reports it
+//! once, and does not lead. Fields that a newer version adds to a lease survive every write.
 //! Method: documents of other shapes under the lease's name, compared byte by byte; and a schema
 //! that changes under a live leader.
 
@@ -40,7 +39,7 @@ async fn is_left_alone(document: Document) {
         assert_eq!(daemon.logged(FOREIGN), 1, "{}", daemon.logs());
     }
     assert!(monitor.reigns().is_empty());
-    // No token of the document was known, so nothing has to be waited for.
+    // No token of the document was known, so there is no wait.
     stored.delete().await;
     eventually("somebody leads", async || a.leads() || b.leads()).await;
     assert_eq!(monitor.reigns()[0].token, 1);

@@ -1,6 +1,6 @@
-//! Goal: followers of hints notice changes as soon as those of a change stream, whatever else is
-//! written, and where hints cannot be used, a change stream or polling takes their place.
-//! Method: renewals are so far apart that a change which is noticed at once was reported by a hint.
+//! Goal: followers of hints notice changes as soon as followers of a change stream, even on a busy
+//! store, and fall back to a change stream or polling if hints cannot be used. Method: renewals are
+//! so far apart that only a hint can explain an immediate reaction to a change.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const SLOW: DaemonTimings = DaemonTimings {
     operation_timeout: Duration::from_secs(2),
     loss_grace: Duration::from_secs(3),
 };
-/// Time in which a change is noticed if it is reported: well before the next read.
+/// Time limit to notice a reported change, well before the next read.
 const AT_ONCE: Duration = Duration::from_secs(8);
 const FOLLOWS: &str = "following hints";
 
@@ -28,7 +28,7 @@ async fn pair(stage: &Stage, of_a: &str, of_b: &str) -> (Daemon, Daemon) {
     let watch = |watch: &str| format!("--mongodb-watch={watch}");
     let a = stage.candidate("a").flag(&watch(of_a)).leading(LONG).await;
     if of_a == "hints" {
-        // A follower that looks before the collection is there looks again a minute later.
+        // A follower that finds no collection of hints checks again only a minute later.
         following_hints(&[&a]).await;
     }
     let b = stage.candidate("b").flag(&watch(of_b));
@@ -128,7 +128,7 @@ async fn without_the_right_to_hints_a_change_stream_is_followed_or_the_lease_is_
     assert_eq!(c.metric("leasehold_watch_connected").await, 0.0);
 }
 
-/// With the role of docs/mongodb.md, and with each of its rights taken away.
+/// With the role of docs/mongodb.md, and with each of its rights removed.
 #[tokio::test]
 async fn the_documented_rights_create_the_collection_of_hints() {
     let set = Arc::new(ReplicaSet::builder().members(1).auth().start().await);
@@ -145,7 +145,7 @@ async fn the_documented_rights_create_the_collection_of_hints() {
             .await;
         let of_them = format!("{collection}.hints");
         set.grant(name, database, &of_them, &rights).await;
-        // An earlier one may have created it, and lacked another right.
+        // An earlier candidate may have created the collection but lacked another right.
         hints(&stage).drop().await.expect("dropped");
         let candidate = stage_on_user(&stage, &user).candidate("a");
         let candidate = candidate.flag("--mongodb-watch=hints").start();
@@ -167,7 +167,7 @@ fn documented_rights() -> Vec<String> {
     serde_json::from_str(rights).expect("a list")
 }
 
-/// Returns the same stage for this user.
+/// Returns this stage for another user.
 fn stage_on_user(stage: &Stage, user: &leasehold_testbed::User) -> Stage {
     stage.clone().uri(stage.set().uri_for(user))
 }
@@ -188,10 +188,10 @@ async fn a_collection_of_hints_that_is_dropped_is_replaced_by_a_change_stream() 
     following_hints(&[&a, &b]).await;
     let before = b.logged(FOLLOWS);
     hints(&stage).drop().await.expect("dropped");
-    // `a` creates it again at its next attempt, and `b` may have changed to a stream before it knew
-    // that `a` leaves hints, so one of the three is seen.
+    // `a` creates the collection again at its next attempt, and `b` may have switched to a stream
+    // before it knew that `a` writes hints, so one of three log lines appears.
     eventually(
-        "the cursor is opened anew, or a stream instead",
+        "the cursor is opened again, or a stream instead",
         async || {
             let stream = b.logged("following a change stream") > 0;
             stream || b.logged("hints unavailable") > 0 || b.logged(FOLLOWS) > before
@@ -237,7 +237,7 @@ async fn a_leader_that_leaves_no_hints_is_followed_by_a_change_stream() {
             () => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     };
-    // The other one has followed a change stream from the start.
+    // The other follower has followed a change stream from the start.
     if other.identity() == "c" {
         let changed = "following a change stream instead of hints";
         other.wait_logged(changed, LONG).await;

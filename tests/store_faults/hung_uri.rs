@@ -1,6 +1,6 @@
-//! Goal: the file with the connection string is read again after a failed call, and a disk that hangs
-//! holds up neither the renewals nor the calls.
-//! Method: a file system over the directory of the file that answers nothing, and failed renewals.
+//! Goal: the file with the connection string is read again after a failed call, and a hanging disk
+//! delays neither renewals nor calls. Method: an unresponsive file system over the directory of the
+//! file, and failed renewals.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
-//! Goal: a write that lands after its sender has given up on it, or after the state has changed,
-//! does nothing, or only what an unknown outcome may do.
-//! Method: a proxy holds back the requests of one candidate and releases them later.
+//! Goal: a write that lands after its timeout, or after the state has changed, has no effect, or
+//! only the effect of an unknown outcome. Method: a proxy holds back the requests of one candidate
+//! and releases them later.
 //!
-//! The held text is BSON: a field `holder` of type null is in a new document, in an acquisition's
-//! filter and in a release's update, and in no other command.
+//! The proxy holds commands with this BSON text: only a create, the filter of an acquisition and
+//! the update of a release contain a field `holder` of type null.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 use rustix::process::Signal;
@@ -38,7 +38,7 @@ async fn a_release_that_lands_after_its_sender_leads_again_does_not_dethrone_it(
     proxy.hold_requests_containing(HOLDER_NULL);
     a.signal(Signal::USR1);
     eventually("the release is held", async || proxy.held_requests() > 0).await;
-    // After its cooldown the candidate takes over from its own ended claim, with a new one.
+    // After its cooldown the candidate takes over from its own ended claim, with a new claim.
     a.wait_until(|status| status["token"] == 2, LONG).await;
     let claim = stage.stored().claim().await;
     assert!(a.operations("release", "unknown").await >= 1.0);

@@ -1,6 +1,6 @@
-//! Goal: a wait for a lock that ends while MongoDB refuses writes names the refusal, and not holders
-//! that have lost the lock since.
-//! Method: writes are blocked on a real server until the holder has lost the lock and the wait ends.
+//! Goal: a wait for a lock that ends while MongoDB refuses writes reports the refusal, not holders
+//! that have lost the lock since. Method: writes are blocked on a real server until the holder has
+//! lost the lock and the wait ends.
 
 use std::time::Duration;
 

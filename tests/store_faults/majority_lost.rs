@@ -35,12 +35,12 @@ async fn stage_of_three(timings: DaemonTimings) -> (Arc<ReplicaSet>, Vec<usize>,
     (set, secondaries, a, b)
 }
 
-/// Asserts that one of them leads again, with a higher token.
+/// Asserts that a candidate leads again, with a higher token.
 async fn one_leads_again(monitor: &LeaderMonitor, daemons: &[&Daemon]) {
     let again = leader_of(daemons).await;
     assert!(again.token() > Some(1));
     again.wait_renewal(LONG).await;
-    // The first one may lose it again while the members catch up.
+    // The first candidate may lose the lease again while the members catch up.
     assert!(monitor.reigns().len() >= 2);
 }
 

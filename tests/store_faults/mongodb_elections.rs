@@ -28,7 +28,7 @@ async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_default
     let old = set.primary().await;
     set.kill(old);
     let kept = survivable(writes_again(&set, old).await);
-    // It may lead again by now.
+    // The candidate may lead again by now.
     transitioned(&c, "deadline", 1).await;
     let again = leader_of(&[&c, &d]).await;
     assert_eq!(again.token(), Some(2));
@@ -41,12 +41,12 @@ async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_default
     }
 }
 
-/// Returns true if a leader with the default timings survives this time without writes, and
-/// otherwise says that this is not tried.
+/// Returns true if a leader with the default timings can survive this time without writes;
+/// otherwise prints that this is not tested.
 #[allow(clippy::print_stderr, reason = "a claim that cannot be tried says so")]
 fn survivable(without_writes: Duration) -> bool {
     let timings = DaemonTimings::DEFAULT;
-    // The last renewal was up to an interval earlier, and the next one is up to a retry later.
+    // The last renewal was up to an interval earlier, and the next renewal is up to a retry later.
     let allowed = timings.renew_deadline - timings.renew_interval - timings.retry_interval;
     if without_writes >= allowed {
         eprintln!("MongoDB took no write for {without_writes:?}: only I1 is tried");
@@ -74,10 +74,10 @@ async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
     begun.elapsed()
 }
 
-/// With a frozen primary, a majority may have its first write only after 18 s: a new primary is
-/// elected after 12 s, and the remaining secondary waits some more seconds for its old sync source.
-/// A renewal acknowledged just before is then as old as that, so the assertion depends on the time
-/// that it took.
+/// With a frozen primary, a majority may acknowledge its first write only after 18 s: a new primary
+/// is elected after 12 s, and the remaining secondary waits some more seconds for its old sync
+/// source. The last acknowledged renewal is then 18 s old, so the assertion depends on the measured
+/// time.
 #[tokio::test]
 async fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
     let set = default_set().await;

@@ -1,7 +1,7 @@
-//! Goal: a changed connection string that leads to another replica set is refused, because its
-//! candidate would lead there concurrently with the leader here.
-//! Method: two sets, and the URI file of one daemon, which rereads it when its calls fail, or is
-//! restarted on the status directory in which it has recorded its deployment.
+//! Goal: a changed connection string of another replica set is refused, because its candidate would
+//! lead there concurrently with the leader here. Method: two sets, and the URI file of one daemon,
+//! which rereads it when its calls fail, or is restarted on the status directory in which it has
+//! recorded its deployment.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -79,8 +79,8 @@ async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
         "{detail} in {records:?}"
     );
     let there = leads_alone(&a, &monitor, &stage, &elsewhere).await;
-    // The move as the log message describes it: all daemons stopped, the file removed. Tokens
-    // begin anew there, so the monitor ends first.
+    // The move, following the log message: all daemons stopped, the file removed. Tokens start
+    // again on the new set, so the monitor ends first.
     drop(monitor);
     a.kill();
     b.kill();
@@ -90,8 +90,8 @@ async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
     assert_eq!(there.holder().await.as_deref(), Some("b"));
 }
 
-/// An address behind which servers change, like a DNS name or a Service. Connections end when it
-/// changes to another server.
+/// An address that can be switched to another server, like a DNS name or a Service. Connections end
+/// at a switch.
 async fn address(target: watch::Receiver<u16>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await

@@ -1,8 +1,7 @@
 //! Goal: an operator's changes to the document take effect within a second with change streams, and
 //! otherwise at the next renewal. A request for another token is ignored. The history records why
-//! each leadership ended.
-//! Method: the test sets `paused` and `request` as the commands do, which do not change the
-//! revision.
+//! each leadership ended. Method: the test sets `paused` and `request` like the commands, without
+//! changing the revision.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,8 @@ use crate::fixture::{
     without_change_stream,
 };
 
-/// Designed: 1 s. Measured: about 10 ms. The rest is tolerance for a busy machine.
+/// The design limit is 1 s, the measured time about 10 ms. The rest is tolerance for a busy
+/// machine.
 const OBEYED_MAX: Duration = Duration::from_secs(2);
 
 fn request(kind: &str, token: i64) -> Document {
@@ -172,7 +172,7 @@ async fn a_request_repeated_indefinitely_does_not_delay_the_takeover_of_an_expir
     let (a, b, monitor) = monitored_pair(&stage).await;
     a.kill();
     eventually("the follower leads", async || {
-        // As a cron job would, only more often.
+        // Like a cron job, only more often.
         stage.stored().set(request("step_down", 1)).await;
         b.leads()
     })
@@ -183,7 +183,7 @@ async fn a_request_repeated_indefinitely_does_not_delay_the_takeover_of_an_expir
 
 async fn leader_of_token<'a>(daemons: &[&'a Daemon], wanted: i64) -> &'a Daemon {
     let mut found = None;
-    eventually("somebody leads with that token", async || {
+    eventually("a candidate leads with that token", async || {
         let leads = |daemon: &&&Daemon| daemon.leads() && daemon.token() == Some(wanted);
         found = daemons.iter().find(leads).copied();
         found.is_some()

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::fixture::{LONG, SURVIVING, eventually, shared_stage, stage_on, throughout};
 
-/// A member has one fail point of this name, so the tests run one at a time.
+/// A member has only one fail point of this name, so the tests run one at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
 static FAILING: SharedSet = SharedSet::new(ReplicaSet::builder);
 
@@ -53,7 +53,7 @@ async fn one_failure_is_unknown_and_ridden_out(how: Document) {
     one_failure_is_ridden_out_with(SURVIVING, how).await;
 }
 
-/// Does the same with other timings. Returns the candidate's log.
+/// Makes one renewal fail in this way, with these timings. Returns the candidate's log.
 async fn one_failure_is_ridden_out_with(timings: DaemonTimings, how: Document) -> String {
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(timings);
@@ -83,8 +83,8 @@ async fn i7_a_write_concern_that_timed_out_makes_a_renewal_unknown() {
 
 #[tokio::test]
 async fn i7_a_write_concern_that_met_a_shutdown_makes_a_renewal_unknown() {
-    // The driver considers the server lost. Since nothing changed there in fact, it learns
-    // otherwise only with the next heartbeat, after 10 s. The default timings have room for that.
+    // The driver considers the server lost. The state of the server has not changed, so the driver
+    // recovers only with the next heartbeat, after 10 s. The default timings allow for that.
     let error = doc! { "code": 91, "errmsg": "planted" };
     let how = doc! { "writeConcernError": error };
     let log = one_failure_is_ridden_out_with(DaemonTimings::DEFAULT, how).await;
@@ -157,7 +157,7 @@ async fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
     assert!(a.operations("renew", "rejected").await >= 1.0);
     assert_eq!(a.transitions("duplicate").await, 0.0);
     assert!(a.transitions("rejected").await >= 1.0);
-    // The stranger's lease duration has to pass, as for any holder.
+    // The candidate waits for the lease duration of the unknown holder, as for any holder.
     let lost = boottime_ns();
     a.wait_leads(LONG).await;
     let waited = boottime_ns() - lost;
@@ -168,8 +168,8 @@ async fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
 
 #[tokio::test]
 async fn i2_authority_is_counted_from_before_the_send_and_not_from_the_reply() {
-    // Every reply is delayed for longer than a renewal takes, and the deadline must not move with
-    // it.
+    // Every reply is delayed by more than the duration of a renewal, and the deadline must not move
+    // with the reply.
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(DaemonTimings::DEMO);
     let a = stage.candidate("a").leading(LONG).await;

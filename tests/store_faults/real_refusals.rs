@@ -1,7 +1,6 @@
-//! Goal: the real causes for which a server refuses writes, or does not answer them, are named in each
-//! role. A leader and a holder stop by their deadlines and say why; all recover without a restart once
-//! the cause is gone.
-//! Method: each cause on a real server, for longer than the deadlines.
+//! Goal: if a server refuses writes or does not answer them, each role reports the real cause. A
+//! leader and a holder stop by their deadlines and report the reason; all recover without a restart
+//! once the cause is gone. Method: each cause on a real server, for longer than the deadlines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use tokio::net::TcpStream;
 use crate::cast::{Cast, FREE, lock, lock_refused, ran, refused, store_error};
 use crate::fixture::{LONG, SURVIVING, eventually, set_of_one, stage_on, throughout};
 
-/// Lease duration of locks that are to be lost.
+/// Lease duration of locks that the test lets expire.
 const LOCK_LEASE: &str = "6s";
 /// Time in which a candidate reads several times.
 const SEVERAL_READS: Duration = Duration::from_secs(1);
@@ -40,7 +39,7 @@ async fn cast_on(set: &Arc<ReplicaSet>) -> Cast {
     Cast::start(stage, LOCK_LEASE).await
 }
 
-/// Asserts what each role does while writes fail in this way, and reads do not.
+/// Asserts the behaviour of each role while writes fail in this way but reads succeed.
 async fn suffered(cast: &mut Cast, shown: &str) {
     let parts = [shown];
     let pause = ["pause", "orders", "--timeout=2s"];
@@ -115,7 +114,7 @@ async fn a_validator_and_a_view_are_named_and_recovered_from() {
             error.contains("is a view") && shown.iter().any(|code| error.contains(code))
         })
         .await;
-        // Code 166 of a write, or that of the read that resolves a write without an answer.
+        // Code 166 of a write, or the code of the read that resolves an unanswered write.
         lock_refused(&stage, FREE, &["code ", "the collection is a view"]).await;
         refused(
             &stage,
@@ -199,7 +198,7 @@ async fn a_primary_without_a_majority_is_named_and_recovered_from() {
     );
     cast.lose(majority).await;
     others.iter().for_each(|other| set.cont(*other));
-    // The pause may have landed, which the command said.
+    // The pause may have been applied, as the command said.
     let resume = ["resume", "orders", "--no-wait", "--timeout=20s"];
     let resumed = ran(cast.stage.command(&set.uri(), &resume)).await;
     assert_eq!(resumed.code, Some(0), "{}", resumed.error);
@@ -219,7 +218,7 @@ async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing()
     let primary = set.primary().await;
     let freeze = async |seconds: i32| {
         for member in 0..3 {
-            // A primary cannot be frozen, and need not be.
+            // The primary refuses this command, which is not needed there.
             let _ = set.command(member, doc! { "replSetFreeze": seconds }).await;
         }
     };
@@ -274,7 +273,8 @@ async fn a_document_without_room_is_named_and_recovered_from() {
     let stored = locks.find_one_and_delete(doc! {}).await.expect("deleted");
     let mut stored = stored.expect("the lock");
     let used = mongodb::bson::serialize_to_vec(&stored).expect("a document");
-    // With the name, the type and the lengths of the field, the largest document but some bytes.
+    // Together with the name, type and length of the field, this is almost the maximum size of a
+    // document.
     let rest = "x".repeat(16 * 1024 * 1024 - used.len() - 32);
     stored.insert("notes", rest);
     locks.insert_one(stored).await.expect("inserted");
@@ -326,7 +326,7 @@ async fn a_server_without_free_connections_costs_those_nothing_that_are_connecte
         let mut connection = TcpStream::connect(&address)
             .await
             .expect("accepted by the kernel");
-        // mongod closes a connection above the limit at once, and says nothing to the others.
+        // mongod immediately closes connections above the limit, without a message.
         let mut byte = [0];
         let read = connection.read(&mut byte);
         let closed = tokio::time::timeout(Duration::from_millis(200), read).await;

@@ -1,8 +1,8 @@
-//! Goal: each error with which a server answers is reported by its name, its code and a remedy, in
-//! each role. A command then exits with 69, never with 75, which means that another process holds the
-//! lock. Everything recovers without a restart.
-//! Method: each error by a fail point, for a leader, a follower, a holder, a waiter, and each command;
-//! first of all calls, then only of writes. The table is printed.
+//! Goal: each role reports each error of a server with its name, its code and a remedy. A command
+//! then exits with 69, never with 75, which means that another process holds the lock. Everything
+//! recovers without a restart. Method: a fail point causes each error for a leader, a follower, a
+//! holder, a waiter, and each command; first for all calls, then only for writes. The table is
+//! printed.
 
 #![allow(clippy::print_stdout, reason = "the table is for a reader")]
 
@@ -17,7 +17,7 @@ use mongodb::bson::doc;
 use crate::cast::{Cast, FREE, lock, ran, refused};
 use crate::fixture::{LONG, SURVIVING, set_of_one, stage_on};
 
-/// Codes of a server's errors, and the names by which they are reported.
+/// Codes of a server's errors, and their names.
 const ERRORS: [(i32, &str); 40] = [
     (6, "HostUnreachable"),
     (7, "HostNotFound"),
@@ -61,8 +61,8 @@ const ERRORS: [(i32, &str); 40] = [
     (13, "Unauthorized"),
 ];
 
-/// Errors of a server that is no longer primary. The driver asks such a server for its state, and
-/// may meanwhile report that none is primary.
+/// Errors of a server that is no longer primary. The driver then asks the server for its state, and
+/// may meanwhile report that there is no primary.
 const ELECTIONS: [(i32, &str); 7] = [
     (91, "ShutdownInProgress"),
     (189, "PrimarySteppedDown"),
@@ -86,9 +86,10 @@ const LOGINS: [(i32, &str); 9] = [
     (11600, "InterruptedAtShutdown"),
 ];
 
-/// Errors that are tried on one set, of several at the same time: a server has one fail point.
+/// Errors that are tested one after the other on one set, because a server has only one fail point.
+/// Several sets run at the same time.
 const ERRORS_PER_SET: usize = 7;
-/// Commands of a set that run at the same time. On a busy machine, more of them would not be answered
+/// Number of concurrent commands on a set. On a busy machine, more commands would not be answered
 /// in time.
 const AT_ONCE: usize = 6;
 const WRITES: [&str; 3] = ["findAndModify", "insert", "update"];
@@ -122,7 +123,7 @@ const COMMANDS: [&[&str]; 13] = [
     &["locks", "prune", "--unused-for=1ms", BRIEF],
 ];
 
-/// Those that write at once, if reads are answered.
+/// Commands that write immediately if reads are answered.
 const WRITERS: [&[&str]; 7] = [
     &["lock", FREE, "--wait=2s", "--", "true"],
     &["describe", "orders", "--observe=0s", "--candidates", BRIEF],
@@ -140,7 +141,7 @@ const WRITERS: [&[&str]; 7] = [
     &["locks", "prune", "--unused-for=1ms", BRIEF],
 ];
 
-/// For the time in which all commands are refused, which is some 8 s on an idle machine.
+/// A lease for the time in which all commands are refused, some 8 s on an idle machine.
 const THROUGHOUT: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(36),
     renew_deadline: Duration::from_secs(27),
@@ -154,7 +155,7 @@ async fn fail(set: &ReplicaSet, commands: &[&str], code: i32) {
         .await;
 }
 
-/// Runs the commands until each was refused, and its last line names the error and a remedy.
+/// Runs the commands until each command was refused with the error and a remedy in its last line.
 async fn all_refused(stage: &Stage, commands: &[&[&str]], shown: &str) {
     let named = format!("({shown}): ");
     let parts = [named.as_str()];

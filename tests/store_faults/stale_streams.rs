@@ -1,7 +1,7 @@
-//! Goal: a change stream that responds but is stale is not trusted, so that followers notice
-//! changes in MongoDB within the bound.
-//! Method: the primary steps down, so that cursors stay on it, and is then locked (`fsyncLock`, as
-//! for a backup). A locked member answers each getMore, but no longer applies anything.
+//! Goal: followers do not trust a change stream that responds but is stale, so they notice changes
+//! in MongoDB within the bound. Method: the primary steps down, so that cursors stay on it, and is
+//! then locked (`fsyncLock`, as for a backup). A locked member answers each getMore, but no longer
+//! applies anything.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,8 +27,8 @@ async fn i10_followers_whose_streams_stayed_on_a_locked_member_act_within_the_bo
     set.command(old, doc! { "fsync": 1, "lock": true })
         .await
         .expect("it is locked");
-    // While the third member has the locked one as its source, which can take most of a minute, no
-    // majority acknowledges a write, so the leadership may end.
+    // While the third member syncs from the locked member, up to most of a minute, no majority
+    // acknowledges a write, so the leadership may end.
     let renewed = |daemon: &&Daemon| daemon.valid_until_ns();
     let before = [&a, &b].iter().filter_map(renewed).max();
     within(2 * LONG, "a renewal", async || {

@@ -1,5 +1,5 @@
-//! Goal: a single mongod without a replica set works, by polling, and the daemon reports the
-//! guarantees that this loses.
+//! Goal: a single mongod without a replica set works by polling, and the daemon reports the missing
+//! guarantees.
 
 use std::sync::Arc;
 

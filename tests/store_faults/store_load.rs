@@ -1,8 +1,8 @@
 //! Goal: a leader sends one findAndModify per renew_interval. A follower with a change stream sends
-//! only getMore, one read per lease_duration and the driver's own hello. Each command carries the
-//! concerns on which the protocol relies, whatever the connection string asks for.
-//! Method: the profiler of the primary. The load is observed for a fixed time, since an absence has
-//! to be proven.
+//! only getMore, one read per lease_duration and the driver's own hello. Each command has the read
+//! and write concerns that the protocol requires, regardless of the connection string. Method: the
+//! profiler of the primary. The load is observed for a fixed time, because an absence has to be
+//! proven.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

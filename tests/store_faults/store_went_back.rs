@@ -1,13 +1,12 @@
 //! Goal: if the document is deleted or restored to an older state, the live leader steps down, and
 //! no candidate leads until every authority granted under the lost state has expired. The next
-//! token is above all earlier ones (I3).
-//! Method: an operator's delete, drop and restore, with a change stream and with one that never
-//! opens.
+//! token is above all earlier tokens (I3). Method: an operator's delete, drop and restore, with and
+//! without a change stream.
 //!
 //! With a change stream the event comes first, and the reason is `store_went_back`. Without one the
 //! next renewal comes first: then the reason for the step-down is `rejected`, and `store_went_back`
-//! follows with the next read. A restored state of the leading claim itself has the same token, and
-//! is recognized only by a revision that the leader did not send (`duplicate`).
+//! follows with the next read. A restored state of the leading claim itself has the current token,
+//! and is recognized only by a revision that the leader did not send (`duplicate`).
 
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Stage};
@@ -19,8 +18,7 @@ use crate::fixture::{
 
 const WENT_BACK: &str = "lease document is older";
 
-/// Minimum time to the next leader: a lease duration, less the time that the test itself needs to
-/// observe it.
+/// Minimum time to the next leader: a lease duration, minus the test's own delay of observation.
 const WAIT_MIN_NS: u64 = 5_800_000_000;
 
 /// A stage with durations that a leader survives on a busy machine, until its document changes.
@@ -28,7 +26,7 @@ async fn stage() -> Stage {
     shared_stage().await.timings(DaemonTimings::DEMO)
 }
 
-/// Starts a leader with token 2, so that a lower token exists to fall back to.
+/// Starts a leader with token 2, so that a lower token can be restored.
 async fn second_reign(stage: &Stage) -> Daemon {
     let first = stage.candidate("first").leading(LONG).await;
     first.term_and_exit(LONG).await;
@@ -131,8 +129,8 @@ async fn i1_a_document_restored_to_an_earlier_renewal_of_its_leader_counts_as_a_
 async fn i3_a_follower_that_sees_the_document_vanish_waits_before_it_leads() {
     let stage = stage().await;
     let (a, b, monitor) = monitored_pair(&stage).await;
-    // The leader cannot see what happens to the document and keeps its authority meanwhile,
-    // which is the reason for the wait.
+    // The leader does not notice the change of the document and keeps its authority meanwhile, so
+    // other candidates must wait.
     a.stop();
     let changed = boottime_ns();
     stage.stored().delete().await;
@@ -172,7 +170,7 @@ async fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_
     a.wait_not_leader(LONG).await;
     assert_eq!(a.transitions("store_went_back").await, 0.0);
     assert_eq!(a.logged(WENT_BACK), 0);
-    // The document is there again, as if a deposed primary had answered before.
+    // The document exists again, as if a deposed primary had answered the earlier read.
     let mut found = backup.clone();
     found.insert("holder", Bson::Null);
     stage.stored().replace(&found).await;

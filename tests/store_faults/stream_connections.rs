@@ -35,9 +35,9 @@ async fn change_streams_that_hang_cost_no_leadership_however_many_there_were() {
     let monitor = LeaderMonitor::of([&a]);
     proxy.hold_replies_containing("nextBatch");
     let held = a.valid_until_ns();
-    // Each stream is given up after a third of the lease and operation_timeout.
+    // A stream times out after a third of the lease plus operation_timeout.
     let each = timings.lease_duration / 3 + timings.operation_timeout;
-    // Twice as many as the pool may have.
+    // Twice the size of the pool.
     let end = Instant::now() + each * 6;
     while Instant::now() < end {
         a.wait_renewal(LONG).await;

@@ -1,6 +1,6 @@
-//! Goal: a stream misses no write. One that no majority has yet when the stream is opened appears
-//! neither in the read that follows nor, by MongoDB's default, in the stream.
-//! Method: a takeover that only the primary has, because both secondaries are frozen.
+//! Goal: a stream misses no write. A write that is not majority-committed when the stream is opened
+//! appears neither in the read that follows nor, by MongoDB's default, in the stream. Method: a
+//! takeover that only the primary has, because both secondaries are frozen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use mongodb::options::{Acknowledgment, WriteConcern};
 
 use crate::fixture::{LONG, stage_on};
 
-/// Less than the lease duration, after which a follower reads in any case.
+/// Shorter than the lease duration, after which a follower reads anyway.
 const SHOWN_WITHIN: Duration = Duration::from_secs(12);
 
 #[tokio::test]

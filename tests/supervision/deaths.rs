@@ -1,5 +1,5 @@
-//! Goal: the command is gone by its deadline, whatever happens to the daemon (I5), and a restarted
-//! daemon leads again as soon as the command is gone.
+//! Goal: the command is gone by its deadline even if the daemon is killed or frozen (I5), and a
+//! restarted daemon leads again as soon as the command is gone.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn leader(contest: &Contest, journal: &Journal) -> (Daemon, u32) {
     leader_of(journal, contest.candidate_at("a", PATIENT)).await
 }
 
-/// Starts a replica with the same command, which waits for its turn.
+/// Starts a second replica with this command, which waits.
 fn waiting(contest: &Contest, journal: &Journal) -> Daemon {
     let candidate = contest.candidate_at("b", PATIENT);
     journal.run_by(candidate, &Behaviour::Stubborn).start()
@@ -40,7 +40,7 @@ async fn wait_gone(pid: u32) {
     eventually("the command is gone", async || !is_alive(pid)).await;
 }
 
-/// Maximum delay on a busy machine: the time by which a lease outlasts the last deadline.
+/// Maximum delay on a busy machine: the time between the last deadline and the end of the lease.
 const LATE_MAX: Duration = Duration::from_millis(500);
 
 /// Asserts that the first command wrote nothing after the deadline of a renewal that was sent at
@@ -79,7 +79,7 @@ async fn i5_a_frozen_daemons_command_is_gone_by_its_deadline() {
     assert_eq!(daemon.status(), frozen, "it was frozen all the time");
     assert_gone_in_time(&journal, stopped);
     daemon.cont();
-    // The daemon leads again, since there is no other candidate, with a new token and a new
+    // The daemon leads again, because there is no other candidate, with a new token and a new
     // command.
     let start = journal.wait("start", 2).await;
     assert_eq!(start.token, 2);
@@ -171,7 +171,8 @@ const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
 
 /// Kills a daemon together with the guard of its command, and restarts the daemon.
 fn kill_both_and_restart(daemon: &mut Daemon, command: u32) {
-    // Stopped, because the running daemon would end the processes that its guard leaves.
+    // The daemon is frozen, because a running daemon would end the processes that its guard leaves
+    // behind.
     daemon.stop();
     pid::signal(pid::parent(command), Signal::KILL);
     daemon.restart_same_directory();
@@ -239,7 +240,7 @@ async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
     }
     pid::signal(guards[0], Signal::STOP);
     assert_eq!(waits.term_and_exit(Duration::from_secs(10)).await, 0);
-    // Not even a zombie is left, which process 1 would have to reap.
+    // Not even a zombie remains.
     assert!(!exists(guards[0]));
 }
 
@@ -251,6 +252,6 @@ async fn a_second_daemon_on_a_living_ones_directory_is_refused_at_once() {
         .candidate_at("b", SHORT)
         .status_directory(daemon.status_directory())
         .start();
-    // The first daemon is alive, so waiting for its directory would never end.
+    // The first daemon is still running, so a wait for its directory would never end.
     assert_eq!(second.wait_exit(LONG).await, 78);
 }

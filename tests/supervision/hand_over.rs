@@ -9,7 +9,7 @@ use crate::contest::{Contest, LONG};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// Interval after the first stop signal within which another one is the same request.
+/// Interval after the first stop signal in which a second signal counts as the same request.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Starts a leader and a follower whose commands behave like this, with this flag.

@@ -1,5 +1,5 @@
-//! Goal: a replica that cannot work does not lead, with a separate workload and with a supervised
-//! one.
+//! Goal: an unhealthy replica does not lead, with a separate workload and with a supervised
+//! workload.
 
 use std::path::Path;
 
@@ -46,10 +46,10 @@ async fn an_unhealthy_leader_hands_off_and_does_not_contend_until_it_is_healthy(
     std::fs::remove_file(&ill).unwrap();
     b.wait_leads(LONG).await;
     assert_eq!(contest.last_ended().await.reason, "unhealthy");
-    // No healthy candidate is left.
+    // Now there is no healthy candidate.
     b.term_and_exit(LONG).await;
     eventually("the lease is free", async || is_free(&contest).await).await;
-    // `a` has observed that the lease is free, and leaves it free.
+    // `a` has observed that the lease is free, but does not acquire it.
     let free =
         |status: &serde_json::Value| status["role"] == "follower" && status["holder"].is_null();
     a.wait_until(free, LONG).await;
@@ -102,7 +102,7 @@ async fn a_url_is_asked_of_the_workload_next_door() {
     wait_unhealthy(&a).await;
     workload.say("204 No Content");
     a.wait_leads(LONG).await;
-    // Accepting a connection without an answer is as bad as an error response.
+    // A connection without an answer counts as unhealthy, like an error response.
     workload.say("");
     wait_unhealthy(&a).await;
 }

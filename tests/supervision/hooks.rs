@@ -1,4 +1,4 @@
-//! Goal: hooks run when leadership begins and ends, in order, and never hold up a deadline.
+//! Goal: hooks run when leadership begins and ends, in order, and never delay a deadline.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use leasehold_testbed::{DaemonTimings, assert_contains};
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal, Line};
 
-/// Flags with hooks that write one line into the journal. `more` is what the hook runs after it.
+/// Flags with hooks that write one line into the journal. `more` is the rest of the hook's script.
 fn hooks(journal: &Journal, hooks: &[(&str, &str, &str)]) -> Vec<String> {
     let journal = journal.path("journal").display().to_string();
     let flag = |(at, what, more): &(&str, &str, &str)| {
@@ -91,7 +91,8 @@ async fn i5_a_frozen_daemons_hook_has_no_more_than_the_deadline_and_the_other_is
     let bound = stopped + nanos(timings.renew_deadline + timings.loss_grace);
     assert!(boottime_ns() < bound + nanos(Duration::from_secs(1)));
     assert_eq!(journal.of("down"), []);
-    // The guard may not have heard of the last renewal, and kill the hook before the leadership ends.
+    // The guard may not have received the last renewal, and may kill the hook before the leadership
+    // ends.
     let ended = stopped + nanos(timings.renew_deadline);
     eventually("the leadership ended", async || boottime_ns() > ended).await;
     a.cont();
@@ -110,8 +111,8 @@ async fn hooks_work_together_with_a_command() {
     assert!(down.at >= end.at, "when the command is gone");
 }
 
-/// Returns the time from the file's "not leader" to the next leader of a release by a replica with
-/// this hook on stepping down.
+/// Returns the time from "not leader" in the file of a replica with this step-down hook to the next
+/// leader.
 async fn handed_over_after(lease: &str, hook: &str, flags: &[&str]) -> Duration {
     let contest = Contest::new(lease).await;
     let hook = serde_json::to_string(&["sh", "-c", hook]).unwrap();

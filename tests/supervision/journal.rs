@@ -84,7 +84,7 @@ impl Journal {
         ["sh", "-c", &script].map(str::to_owned).to_vec()
     }
 
-    /// Lets a daemon run such a command.
+    /// Lets a daemon run this command.
     pub(crate) fn run_by(&self, daemon: DaemonBuilder, behaviour: &Behaviour) -> DaemonBuilder {
         daemon.workload(self.command(behaviour))
     }
@@ -114,7 +114,7 @@ impl Journal {
         self.of(what)[count - 1].clone()
     }
 
-    /// Asserts that no command wrote after a newer one had begun.
+    /// Asserts that no command wrote after a newer command had begun.
     pub(crate) fn assert_one_after_the_other(&self) {
         let lines = self.lines();
         let mut newest = 0;

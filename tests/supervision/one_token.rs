@@ -1,7 +1,7 @@
-//! Goal: each token is used by one command, and no two commands run concurrently (I3), whatever is
-//! killed, restarted, deposed or asked to step down.
-//! Method: faults at random instants, several kinds together, on a set and daemons of this test's
-//! own; every command records its token and its process.
+//! Goal: each token is used by one command, and no two commands run concurrently (I3), even if
+//! processes are killed, restarted, deposed or asked to step down. Method: faults at random
+//! instants, several kinds together, on a separate set with separate daemons; every command records
+//! its token and its process.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::journal::{Behaviour, Journal};
 /// seconds; together they take less than a minute.
 const FAULTS: u32 = 16;
 
-/// Random instants and victims. Nothing depends on the quality of the generator.
+/// Random instants and targets. Nothing depends on the quality of the generator.
 struct Rng(u64);
 
 impl Rng {

@@ -26,8 +26,8 @@ fn unprivileged(place: &Scratch) -> std::path::PathBuf {
 async fn i12_a_command_reads_neither_environment_nor_memory_of_its_daemon() {
     let (contest, place) = (Contest::new("secrets").await, Scratch::new());
     let seen = place.path().join("seen").display().to_string();
-    // The fields after the name are state and parent. The guard's own environment shows that the
-    // command may read files that nothing protects.
+    // The fields after the name are state and parent. The guard's readable environment shows that
+    // the command may read unprotected files.
     let script = format!(
         "guard=$PPID; read -r stat < /proc/$guard/stat; set -- ${{stat##*)}}; daemon=$2
         for process in $guard $daemon; do

@@ -1,5 +1,5 @@
-//! Goal: the command starts with an acknowledged acquisition, gets the data of its lease, and none
-//! of the daemon's secrets.
+//! Goal: the command starts after an acknowledged acquisition, and gets the data of its lease but
+//! none of the daemon's secrets.
 
 use std::process::Command;
 

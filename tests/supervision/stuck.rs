@@ -1,5 +1,5 @@
-//! Goal: a command that survives SIGKILL costs its replica the lease, and never for longer than a
-//! bound (I10). The lease expires; it is not released while the command runs (I6).
+//! Goal: a replica whose command survives SIGKILL loses the lease within a bound (I10). The lease
+//! expires; it is not released while the command runs (I6).
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// Time that a loaded machine may take on top of the documented bound.
+/// Tolerance for a loaded machine, in addition to the documented bound.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
 /// A command of another user, which its daemon may not signal. Dropping it kills the command.
@@ -41,7 +41,7 @@ fn powerless(journal: &Journal) -> PathBuf {
     path
 }
 
-/// Builds a daemon whose command can be neither stopped nor killed by it.
+/// Builds a daemon that can neither stop nor kill its command.
 fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder {
     let as_another = ["setpriv", "--reuid=65534", "--clear-groups"].map(str::to_owned);
     let command = journal.command(&Behaviour::Stubborn);
@@ -54,7 +54,7 @@ fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder
         .workload(as_another.into_iter().chain(command))
 }
 
-/// Skips a test that cannot make a process that survives SIGKILL.
+/// Skips a test if this user cannot start a process that survives SIGKILL.
 fn unprivileged() -> bool {
     let unprivileged = !rustix::process::geteuid().is_root();
     if unprivileged {

@@ -1,6 +1,6 @@
-//! Goal: a takeover that lands after another write of the holder does nothing, and its rejection
-//! agrees with the changes of the store.
-//! Method: proxies hold back a renewal and a takeover, and release them in this order.
+//! Goal: a takeover that lands after a further write of the holder has no effect, and its rejection
+//! agrees with the changes of the store. Method: proxies hold back a renewal and a takeover, and
+//! release them in this order.
 
 use leasehold_testbed::{Changes, ReplicaSet, Scratch, StoredLease, eventually, run, trace};
 use rustix::process::Signal;

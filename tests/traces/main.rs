@@ -1,7 +1,6 @@
-//! Goal: daemons and jobs do nothing but what their state machines decide, and a trace that shows
-//! anything else is refused.
-//! Method: real daemons and jobs on a real set, with handoffs, a kill and a crowd; then their trace,
-//! changed in one place at a time.
+//! Goal: daemons and jobs do exactly what their state machines decide, and a trace that shows any
+//! other trace is refused. Method: real daemons and jobs on a real set, with handoffs, a kill and
+//! many contenders; then their trace, changed in one place at a time.
 
 // The tests observe from outside and use their own clocks.
 #![allow(clippy::disallowed_methods)]
@@ -29,7 +28,8 @@ const JOBS: usize = 4;
 
 /// Work that takes a moment.
 const SHORT: &str = "sleep 0.3";
-/// Work that does not end before two jobs have begun, so that two in slots work at the same time.
+/// Work that does not end before two jobs have begun, so that two jobs with slots work at the same
+/// time.
 const COMPANY: &str = r#"touch "$BEGAN/began.$$"; until [ $(ls "$BEGAN" | grep -c began) -ge 2 ]; do sleep 0.05; done"#;
 
 /// A trace as its lines.
@@ -50,7 +50,7 @@ impl Lines {
         checker.finish()
     }
 
-    /// Returns the index of the first line for which this is true.
+    /// Returns the index of the first line that satisfies this.
     fn position(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.0.iter().position(condition);
         found.expect("the trace has such a line")
@@ -91,8 +91,8 @@ fn job(set: &ReplicaSet, arguments: &[&str], work: &str, trace: &Path, scratch: 
     command.spawn().unwrap()
 }
 
-/// Three candidates for one lease, of which one is stopped, one is killed and one steps down; the
-/// leader of another lease; and jobs in all modes.
+/// Three candidates for one lease: one is stopped, one is killed and one steps down. Also the
+/// leader of another lease, and jobs in all modes.
 async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     let candidate = |identity| daemon(set, "traced", identity, trace);
     let a = candidate("a").leading(LONG).await;
@@ -106,7 +106,7 @@ async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     let follower = if std::ptr::eq(leader, &b) { &c } else { &b };
     leader.kill();
     follower.wait_leads(LONG).await;
-    // Its command runs at the same time as that of the other lease.
+    // Its command runs at the same time as the other lease's command.
     follower.wait_logged("workload started", LONG).await;
     follower.signal(rustix::process::Signal::USR1);
     follower.wait_role("follower", LONG).await;
@@ -138,8 +138,8 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
     let checked = lines.check();
     let checked = checked.unwrap_or_else(|found| panic!("{INVARIANT_VIOLATED}: {found:#?}"));
     assert_eq!(checked.machines, 4 + 3 * JOBS, "{checked:?}");
-    // Three leaderships and that of the other lease, at least, and one of each job; each with a
-    // command.
+    // At least three leaderships, the leadership of the other lease, and an acquisition of each
+    // job; each with a command.
     assert!(checked.acquisitions >= 4 + 3 * JOBS, "{checked:?}");
     assert!(checked.guards >= 4 + 3 * JOBS, "{checked:?}");
     assert!(
@@ -155,7 +155,7 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
 /// Changes the trace in one place at a time.
 fn tampered(lines: &Lines) {
     let acquires = lines.position(|line| line["turn"]["effects"].to_string().contains("Acquire"));
-    lines.refused("but the machine gives", |lines| {
+    lines.refused("but the machine returns", |lines| {
         let effects = lines[acquires]["turn"]["effects"].as_array_mut().unwrap();
         let acquisition =
             |effect: &&mut Value| effect["Call"]["operation"].get("Acquire").is_some();
@@ -187,7 +187,7 @@ fn tampered(lines: &Lines) {
     lines.refused("is sent a second time", |lines| {
         lines[again]["sent"]["call"] = lines[sent]["sent"]["call"].clone();
     });
-    lines.refused("no turn asked for it", |lines| {
+    lines.refused("no turn requested it", |lines| {
         lines[sent]["sent"]["call"] = json!(999)
     });
     let answered = lines.position(|line| line["answered"]["late"] == json!(false));
@@ -203,7 +203,7 @@ fn tampered(lines: &Lines) {
         lines[started]["started"]["schema"] = json!(2)
     });
     lines.refused("not a record", |lines| lines.insert(0, json!("nonsense")));
-    // The leader of another lease is made one of this lease.
+    // The leader of another lease becomes a leader of this lease.
     lines.refused("I1: ", |lines| {
         replace(
             lines,
@@ -241,7 +241,7 @@ fn tampered_guards(lines: &Lines) {
     lines.refused("replay: effect 0 is nothing", |lines| {
         lines[starts]["turn"]["effects"] = json!([]);
     });
-    lines.refused("but the machine gives Refuse", |lines| {
+    lines.refused("but the machine returns Refuse", |lines| {
         lines[starts]["turn"]["now"] = json!(u64::MAX);
     });
     lines.refused("is missing", |lines| drop(lines.remove(starts)));
@@ -250,15 +250,15 @@ fn tampered_guards(lines: &Lines) {
     lines.refused("I5: the deadline", |lines| {
         later(&mut lines[extended]["turn"]["input"]["Order"]["terms"]["valid_until"])
     });
-    lines.refused("I5: a guard is to kill its command", |lines| {
+    lines.refused("I5: a guard would kill its command", |lines| {
         later(&mut lines[extended]["turn"]["input"]["Order"]["terms"]["kill_at"])
     });
-    lines.refused("a guard has no records but turns", |lines| {
+    lines.refused("a guard has other records than turns", |lines| {
         let turn = lines[starts]["turn"].take();
         lines[starts]["sent"] = turn;
         lines[starts].as_object_mut().unwrap().remove("turn");
     });
-    // The leader of another lease is made one of this lease.
+    // The leader of another lease becomes a leader of this lease.
     lines.refused("runs until", |lines| {
         replace(
             lines,

@@ -1,8 +1,7 @@
-//! Goal: each change of a lease or lock is made by one call of a machine, with the outcome that the
-//! machine was given, and a history that shows anything else is refused.
-//! Method: real daemons and jobs on a real set with an election, a renewal without an
-//! acknowledgement, a frozen and a killed leader, operators; then their traces and the recorded
-//! changes, changed in one place at a time.
+//! Goal: one call of a machine makes each change of a lease or lock, with the outcome that the
+//! machine received, and any other history is refused. Method: real daemons and jobs on a real set
+//! with an election, a renewal without an acknowledgement, a frozen and a killed leader, operators;
+//! then their traces and the recorded changes, changed in one place at a time.
 
 use std::path::Path;
 use std::process::Command;
@@ -39,13 +38,13 @@ impl Run {
         checker.finish()
     }
 
-    /// Returns the number of the first line of the trace for which this is true.
+    /// Returns the number of the first line of the trace that satisfies this.
     fn call(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.trace.iter().position(condition);
         found.expect("the trace has such a line")
     }
 
-    /// Returns the number of the first change of a lease for which this is true.
+    /// Returns the number of the first change of a lease that satisfies this.
     fn change(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.leases.iter().position(condition);
         found.expect("the recording has such a line")
@@ -60,7 +59,7 @@ impl Run {
         assert!(found, "{expected:?}: {violations:#?}");
     }
 
-    /// Asserts that nothing is concluded from the changes of leases, for this reason.
+    /// Asserts that the changes of leases are not checked, for this reason.
     fn skipped(&self, expected: &str, change: impl FnOnce(&mut Self)) {
         let mut changed = self.clone();
         change(&mut changed);
@@ -69,7 +68,7 @@ impl Run {
     }
 }
 
-/// Returns the revision of the renewal that a turn asked for, if it did.
+/// Returns the revision of the renewal that a turn requested, if any.
 fn renewal(line: &Value) -> Option<&Value> {
     let effects = line["turn"]["effects"].as_array()?;
     let mut renewals = effects
@@ -98,7 +97,7 @@ fn leasehold(set: &ReplicaSet, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Three candidates and their leases, through all that changes a lease.
+/// Three candidates and their leases, with every kind of change of a lease.
 async fn elections(set: &ReplicaSet, changes: &Changes, trace: &Path) {
     let candidate = |identity| daemon(set, "traced", identity, trace);
     let a = candidate("a").leading(LONG).await;
@@ -163,7 +162,7 @@ fn jobs(set: &ReplicaSet, trace: &Path, scratch: &Path) {
             assert!([Some(0), Some(77)].contains(&code), "{modes:?}: {code:?}");
         }
     }
-    // One that leaves its place to others without a word, and is evicted.
+    // A job that is killed and then evicted.
     let mut killed = job(
         set,
         &["jobs", "--lease-duration=3s"],
@@ -277,7 +276,7 @@ fn calls_are_changed(run: &Run) {
         let line = run.call(rejected);
         run.trace[line]["answered"]["outcome"] = json!("applied");
     });
-    run.refused("but the machine was given", |run| {
+    run.refused("but the machine got", |run| {
         let line = run.call(rejected);
         run.trace[line]["answered"]["outcome"] = json!("failed");
     });
@@ -315,7 +314,8 @@ fn changes_are_changed(run: &Run) {
     run.refused("changes instead of", |run| {
         run.leases.remove(change);
     });
-    // The field is changed in the next change too, so that nothing but its call refuses it.
+    // The field is changed in the next change too, so that only the comparison with its call
+    // refuses it.
     let change_field = |field: &'static str, value: Value| {
         move |run: &mut Run| {
             run.leases[change]["change"]["after"][field] = value.clone();
@@ -417,7 +417,7 @@ fn locks_are_changed(run: &Run) {
         }
         grows
     });
-    // An eviction that no machine asked for.
+    // An eviction that no machine requested.
     run.refused("no recorded call explains this change of", |run| {
         let evicts = |effect: &Value| !effect["Call"]["operation"]["Evict"].is_null();
         for line in &mut run.trace {

@@ -1,4 +1,5 @@
-//! Goal: nothing that a client takes is without a bound, and one that does not read delays no other.
+//! Goal: all resources of clients are bounded, and a client that does not read delays no other
+//! client.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use leasehold_testbed::skip;
 
 const PROGRAM: &str = "/usr/bin/chromium";
-/// Time for the browser to answer, and for the page to become as wanted: it shares two processors
-/// with the daemons.
+/// Time limit for an answer of the browser and for a change of the page; the browser shares two
+/// processors with the daemons.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// The protocol is spoken on descriptors 3 and 4. The processes of a browser have no sandbox when
 /// root starts it.
@@ -36,7 +36,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser; `None` if there is none on this machine.
+    /// Starts a browser; `None` if none is installed.
     pub(crate) async fn start() -> Option<Self> {
         if !Path::new(PROGRAM).exists() {
             skip("there is no Chromium: apt-get install -y chromium");

@@ -1,4 +1,5 @@
-//! Goal: a lock whose work has ended and whose place is kept looks neither dead nor alive.
+//! Goal: a lock within its minimum hold after the end of its work is shown neither as expired nor
+//! as renewed.
 
 use crate::browser::Browser;
 use crate::page::{cell, row_class, shows};
@@ -21,7 +22,7 @@ async fn a_place_that_is_kept_needs_no_attention() {
     browser
         .until(&format!("{kept}?.startsWith('kept until ')"))
         .await;
-    // Nothing renews it, so a holder that works would have expired after 4 s.
+    // Nothing renews the entry, so a working holder would have expired after 4 s.
     browser.until("performance.now() > 6000").await;
     let class = browser.value(&row_class("nightly")).await;
     assert!(class.as_str().unwrap().starts_with("kept"), "{class}");

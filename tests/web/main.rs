@@ -1,7 +1,7 @@
-//! `leasehold web` on a real replica set with real daemons: what it serves over HTTP, whom it
+//! `leasehold web` on a real replica set with real daemons: its HTTP answers, the visitors that it
 //! refuses, and the page in a real browser.
 
-// The tests observe from outside, so they use clocks of their own.
+// The tests observe from outside, so they use their own clocks.
 #![allow(clippy::disallowed_methods)]
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Goal: the page in a real browser shows what is, as it happens, and says when it does not know.
+//! Goal: the page in a real browser shows the current state without delay, and says when its data
+//! is stale.
 
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::{Bson, Document, doc};
@@ -79,7 +80,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until(&format!("{}?.endsWith(' ago')", cell(lease, "silence")))
         .await;
 
-    // The page notes when it shows another leader, on the clock that the daemons' dates have.
+    // The page records when it shows another leader, on the clock of the daemons' dates.
     let watch = format!(
         "window.seen = null; new MutationObserver(() => {{ const holder = {}; \
          if (window.seen === null && holder !== 'a' && holder !== '–') window.seen = {{ at: Date.now(), holder }}; }}) \
@@ -96,7 +97,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
     let acquired = browser.value(acquired).await.as_f64().unwrap();
     let delay = seen["at"].as_f64().unwrap() - acquired;
     eprintln!("the page showed the next leader {delay} ms after it had acquired the lease");
-    // Generous, since the machine is shared; usually far below 200 ms.
+    // A generous limit for a shared machine; usually far below 200 ms.
     assert!((-50.0..2_000.0).contains(&delay), "{delay} ms");
     browser
         .until("document.querySelector('#outcome').textContent.includes(' leads with token 2')")
@@ -122,7 +123,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until("document.querySelector('#details').open === false")
         .await;
 
-    // No candidate takes over from the leader that is killed, and its silence grows.
+    // No candidate takes over from the killed leader, and the time since its last renewal grows.
     b.kill();
     c.kill();
     a.kill();
@@ -154,7 +155,7 @@ async fn renewals_of_a_lock_are_seen() {
     let server = Server::start(&stage, &[]).await;
     browser.open(&server.origin()).await;
     shows(&mut browser, "job", "holder", "reader").await;
-    // The time since the last renewal grows, and falls with the next one.
+    // The time since the last renewal grows, and falls with the next renewal.
     for _ in 0..2 {
         browser.value("window.most = 0").await;
         let silence = cell("job", "silence");
@@ -168,7 +169,7 @@ async fn renewals_of_a_lock_are_seen() {
         assert!(text.as_str().unwrap().ends_with(" ago"), "{text}");
     }
 
-    // The renewals of one holder do not hide that another one is frozen.
+    // The renewals of one holder do not hide that another holder is frozen.
     let frozen = job(&stage, &uri, "frozen", &["--shared"]);
     shows(&mut browser, "job", "holder", "reader and 1 more").await;
     let class = row_class("job");

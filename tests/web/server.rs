@@ -21,7 +21,7 @@ pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await).timings(DaemonTimings::DEMO)
 }
 
-/// A stage of a set of its own.
+/// A stage on a separate set.
 pub(crate) fn stage_of(set: ReplicaSet) -> Stage {
     Stage::new(PROGRAM, std::sync::Arc::new(set)).timings(DaemonTimings::DEMO)
 }
@@ -110,14 +110,14 @@ impl Server {
         self.request("GET", path, &[], "").await
     }
 
-    /// Returns the value in the page that its actions carry.
+    /// Returns the value in the page that its actions must contain.
     pub(crate) async fn secret(&self) -> String {
         let page = self.get("/").await.body;
         let (_, rest) = page.split_once("data-secret=\"").expect("a page");
         rest.split_once('"').unwrap().0.to_owned()
     }
 
-    /// Acts as the page does.
+    /// Sends an action like the page.
     pub(crate) async fn act(&self, action: Value) -> Answer {
         let (secret, origin) = (self.secret().await, self.origin());
         let headers = [
@@ -215,7 +215,7 @@ impl Events {
         }
     }
 
-    /// Receives events until the documents, or the last event, are as wanted.
+    /// Receives events until the documents, or the last event, satisfy a condition.
     pub(crate) async fn until(
         &mut self,
         what: &str,

@@ -1,4 +1,4 @@
-//! Goal: beyond a loopback address, only visitors with the token of the file see anything.
+//! Goal: on other than loopback addresses, only visitors with the token of the file see anything.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -124,7 +124,7 @@ async fn a_wrong_token_takes_its_time_in_a_header_too() {
     assert!(begun.elapsed() >= Duration::from_millis(500));
 }
 
-/// As many connections as the server keeps, without those of a probe and a visitor.
+/// The number of connections that the server keeps, minus the connections of a probe and a visitor.
 const FLOOD: usize = 62;
 /// The address of the flood. All of 127.0.0.0/8 is this machine.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -144,7 +144,7 @@ impl Flood {
             let (host, answered) = (server.host(), answered.clone());
             connections.spawn(async move {
                 loop {
-                    // The server closes connections of the flood for those of others.
+                    // The server closes connections of the flood in favour of other connections.
                     let head = guess(&host, from).await;
                     answered.send_modify(|answers| answers.extend(head.ok()));
                 }
@@ -200,7 +200,7 @@ async fn wrong_tokens_of_one_address_delay_no_other() {
     let own = [("Origin", origin.as_str())];
     let entered = server.request("POST", "/login", &own, "token=s3cret");
     assert_eq!(entered.await.code, 303);
-    // Half of the time after which a visitor whose turn does not come is refused.
+    // Half of the time that a visitor waits before it is refused.
     let took = begun.elapsed();
     assert!(took < Duration::from_millis(2500), "{took:?}");
 }
@@ -220,7 +220,7 @@ async fn an_address_that_floods_gets_429_and_keeps_its_open_stream() {
         loop {
             let before = Instant::now();
             events.next().await.expect("the stream goes on");
-            // The page takes 6 s without an event for a lost connection.
+            // After 6 s without an event the page considers the connection lost.
             assert!(before.elapsed() < Duration::from_secs(5));
         }
     };

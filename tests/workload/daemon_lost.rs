@@ -76,7 +76,7 @@ async fn a_frozen_daemon_loses_its_command_at_the_deadline() {
     let late = boot_now().since(last.kill_at);
     assert!(boot_now() >= sent.kill_at, "killed early");
     assert!(late < SEEN_LATE, "{late:?}");
-    // Renewals of a daemon that continues revive nothing.
+    // Renewals of a resumed daemon do not revive the command.
     daemon.signal(Signal::CONT);
     let told = wait_for_gone(&fixture).await;
     assert!(told.contains("Signalled(9), by_us: true"), "{told}");

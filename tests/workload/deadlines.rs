@@ -1,6 +1,5 @@
-//! Goal: no command runs without authority.
-//! Method: deadlines that pass before the start, while CMD runs, and while it is stopped or asked
-//! to end.
+//! Goal: no command runs without authority. Method: deadlines that pass before the start, while CMD
+//! runs, and while CMD is stopped or asked to end.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, Terms};

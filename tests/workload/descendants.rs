@@ -1,5 +1,5 @@
-//! Goal: a command counts as gone only when all of its processes are.
-//! Method: commands that leave processes behind in every way there is.
+//! Goal: a command counts as gone only when all of its processes are gone. Method: commands that
+//! leave processes behind in every possible way.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, CommandProgress, GuardedCommand};
@@ -12,7 +12,7 @@ use crate::fixture::{Fixture, LONG, eventually, guarded, millis, terms};
 #[tokio::test]
 async fn a_daemonized_descendant_does_not_outlive_its_command() {
     let fixture = Fixture::new();
-    // In another session and with a parent that has exited, as a daemon does it.
+    // A process in another session whose parent has exited, like a daemon.
     let mut workload = fixture.start(
         "setsid sh -c 'sh -c \"trap \\\"\\\" TERM; echo \\$\\$ > away; sleep 60; :\" & exit 0' &
          while [ ! -s away ]; do sleep 0.01; done; echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 2",

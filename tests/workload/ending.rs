@@ -1,5 +1,5 @@
-//! Goal: CMD's end is reported unchanged, and nothing of CMD is left by then.
-//! Method: commands that end in every way they can.
+//! Goal: CMD's exit status is reported unchanged, after all processes of CMD have ended. Method:
+//! commands that end in every possible way.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, CommandProgress, GuardedCommand};

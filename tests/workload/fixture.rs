@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use crate::stand_in::{Plan, StandIn, guard};
 
-/// Longer than anything takes that works.
+/// Longer than any step of a working test.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// Long enough for a guard and a shim to start on busy cores.
 pub(crate) const STARTS: Duration = Duration::from_millis(2000);
-/// Maximum delay after its deadline until a process is seen gone, on busy cores.
+/// Maximum delay between a deadline and the observed end of a process, on busy cores.
 pub(crate) const SEEN_LATE: Duration = Duration::from_secs(5);
 
-/// Authority for `valid` from now on, and `grace` after it.
+/// Authority for `valid` from now, and `grace` after it.
 pub(crate) fn terms(valid: Duration, grace: Duration) -> Terms {
     let valid_until = boot_now() + valid;
     Terms {

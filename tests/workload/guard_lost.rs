@@ -12,8 +12,8 @@ use leasehold_testbed::pid::{exists, is_alive, signal};
 use crate::fixture::{Fixture, LONG, SEEN_LATE, STARTS, eventually, millis, terms};
 use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_for_gone};
 
-/// A command, a descendant in its group, and one that left group and session. All of them ignore
-/// SIGTERM.
+/// A command, a descendant in its group, and a descendant that left group and session. All of them
+/// ignore SIGTERM.
 const FAMILY: &str = "trap '' TERM
     setsid -f sh -c 'echo $$ > away; exec sleep 60'
     sleep 60 &
@@ -45,14 +45,14 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
     assert_eq!(family.map(exists), [false; 3]);
     assert!(told.contains("guard_lost: true"), "{told}");
     assert!(told.contains("by_us: true"), "{told}");
-    // A thread of its own writes the record, because a disk that hangs must not delay the report.
+    // A separate thread writes the record, because a hanging disk must not delay the report.
     eventually("the daemon records it", || {
         recorded_child(&fixture) == Child::Gone
     })
     .await;
 }
 
-/// A hanging disk is a reason to end the command, and must not delay that.
+/// A hanging disk is a reason to end the command, and must not delay its end.
 #[tokio::test]
 async fn pages_that_a_guard_has_used_stay_in_memory() {
     let fixture = Fixture::new();
@@ -158,8 +158,8 @@ async fn a_guard_frozen_during_a_thousand_renewals_applies_the_newest() {
         workload.extend(terms(LONG, LONG));
         tokio::task::yield_now().await;
     }
-    // This record finds no room, and the records that did find room have later deadlines. Waiting
-    // for room would never end.
+    // The socket is full, so this record does not fit; the queued records have later deadlines. A
+    // wait for room would never end.
     let last = terms(STARTS + millis(500), LONG);
     workload.extend(last);
     eventually("the first deadline is over", || {

@@ -1,5 +1,5 @@
-//! Goal: CMD gets what a program started from a shell gets, and nothing of the daemon's.
-//! Method: commands that inspect themselves.
+//! Goal: CMD inherits the state of a program that is started from a shell, and nothing of the
+//! daemon. Method: commands that inspect themselves.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ async fn no_descriptor_of_ours_reaches_cmd() {
     let fixture = Fixture::new();
     let lock = File::create(fixture.path("claim")).unwrap();
     // Descriptors that the caller of the tests has left open do not count. The shell lists them
-    // itself, since a pipe to another program would be open for a while.
+    // itself, because a pipe to another program would be open for a while.
     let list = "here=$PWD; cd /proc/$$/fd; set -- *; cd \"$here\"; echo \"$@\"";
     let script = fixture.script(&format!("{list} > list"));
     let claim = ClaimShare::new(lock.into(), ClaimPlace::Command);

@@ -1,4 +1,4 @@
-//! Commands that are run by a guard: real processes, and the faults of each.
+//! Commands under a guard: real processes, with faults of each process.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,10 +1,8 @@
-//! Goal: when run by hand, CMD is a job like any other: keys and input reach it, and Ctrl-Z stops
-//! the job but never the guard.
-//! Method: a shell on a pseudo terminal, created by script(1), and a keyboard.
+//! Goal: on a terminal CMD is an ordinary job: keys and input reach it, and Ctrl-Z stops the job
+//! but never the guard. Method: a shell on a pseudo terminal, created by script(1), and a keyboard.
 //!
-//! A command that has to be stopped waits for a pipe and starts no process meanwhile. A shell that
-//! is stopped while it waits for a `vfork` to return, and whose child is stopped too, is not
-//! reported as stopped.
+//! A command that has to be stopped waits for a pipe and starts no process meanwhile, because a
+//! shell is not reported as stopped if it waits for a `vfork` whose child is stopped too.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Goal: a command that is prepared before there is authority has not run, leaves nothing behind if
-//! it is not needed, and still starts if its waiting guard or shim was killed.
+//! Goal: a command that is prepared before there is authority does not run, leaves nothing behind
+//! if it is not needed, and still starts if its waiting guard or shim was killed.
 
 use std::fs::File;
 
@@ -21,8 +21,8 @@ async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
     let mut found = None;
     eventually("the shim waits", || {
         found = children(guard).first().copied();
-        // Until the shim has executed its program, its parent waits for that. A stop signal would
-        // then stop both.
+        // Until the shim has executed its program, its parent waits, and a stop signal would stop
+        // both.
         let words = found.map(|shim: u32| std::fs::read(format!("/proc/{shim}/cmdline")));
         words.is_some_and(|words| words.unwrap_or_default().ends_with(b"__shim\0"))
     })

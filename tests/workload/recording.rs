@@ -1,5 +1,5 @@
-//! Goal: a disk that hangs while a command is to be recorded delays the command only. The guard
-//! enforces every deadline meanwhile, and nothing runs that is not recorded.
+//! Goal: a disk that hangs during the record of a command delays only the command. Meanwhile the
+//! guard enforces every deadline, and no unrecorded command runs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::fixture::{Fixture, LONG, STARTS, eventually, millis, terms};
 
-/// How often in a row the shim is seen waiting.
+/// Number of consecutive observations of the waiting shim.
 const SEEN_WAITING: u32 = 20;
 const SCRIPT: &str = "echo $$ > pid; exec sleep 60";
 
@@ -158,11 +158,11 @@ async fn a_guard_that_is_killed_leaves_the_claim_locked_until_its_shim_is_gone()
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
     pid::signal(workload.guard(), Signal::KILL);
-    // This process holds no descriptor of the claim any longer, as if it had been killed too.
+    // This process no longer holds a descriptor of the claim, as if it had been killed too.
     let Claim { disk, shares } = claim;
     drop((lock, shares));
     assert!(!free(), "the shim may still write");
-    // Otherwise the shim could execute the command before.
+    // Otherwise the shim could execute the command first.
     eventually("the shim is killed as soon as it continues", || {
         killed(shim)
     })

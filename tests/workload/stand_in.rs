@@ -1,5 +1,5 @@
 //! A daemon that can be killed and frozen: a second process of this test binary, which keeps one
-//! workload and records the progress that is reported to it.
+//! workload and records its reported progress.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -33,7 +33,7 @@ const SENT: &str = "sent";
 /// Interval between renewals, if the stand-in renews.
 const RENEW_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Arguments with which the binary acts as the stand-in.
+/// Arguments that make the binary act as the stand-in.
 const ARGUMENTS: [&str; 4] = [
     "--exact",
     "stand_in::acts_as_a_daemon_if_the_environment_says_so",
@@ -59,7 +59,8 @@ impl StandIn<'_> {
         eventually("the daemon has ended", || !is_alive(pid)).await;
     }
 
-    /// Waits for all threads, because on busy cores a thread may run on after the signal was sent.
+    /// Waits for all threads, because on busy cores a thread may continue for a while after the
+    /// signal.
     pub(crate) async fn freeze(&self) {
         let tasks = format!("/proc/{}/task", self.pid());
         self.signal(Signal::STOP);
@@ -96,7 +97,7 @@ impl Plan {
         }
     }
 
-    /// With these deadlines.
+    /// Sets the deadlines.
     pub(crate) fn lasting(self, valid: Duration, grace: Duration) -> Self {
         Self {
             valid,
@@ -105,7 +106,7 @@ impl Plan {
         }
     }
 
-    /// Without renewals.
+    /// Turns renewals off.
     pub(crate) fn once(self) -> Self {
         Self {
             renews: false,
@@ -288,8 +289,8 @@ async fn keep(directory: &Path, script: &str) {
     }
 }
 
-/// Keeps a workload only as a stand-in. In an ordinary run it checks that it starts nothing without
-/// these variables.
+/// Runs the stand-in if the variables are set. In an ordinary run it checks that nothing starts
+/// without these variables.
 #[test]
 fn acts_as_a_daemon_if_the_environment_says_so() {
     let (Ok(script), Some(directory)) = (std::env::var(SCRIPT), std::env::var_os(DIRECTORY)) else {

@@ -1,7 +1,7 @@
 //! Followers on a busy store: 1,000 writes a second to a collection of another application.
 //!
-//! The set has one member, because the replication of such a load occupies two cores. All change
-//! streams are on the primary of a larger set too.
+//! The set has one member, because the replication of this load occupies two cores. On a larger
+//! set, all change streams are also on the primary.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -73,17 +73,18 @@ const SERIES: [Series; 4] = [
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(6);
 const WINDOW: Duration = Duration::from_secs(30);
-/// Few enough that two cores suffice for followers that each foreign write wakes.
+/// The number is small enough that two cores suffice for followers that each foreign write wakes.
 const FEW: u32 = 5;
-/// Enough that the sum stands out if each costs less than [`LIGHT`].
+/// The number is large enough to measure the sum if each follower costs less than [`LIGHT`].
 const MANY: u32 = 40;
-/// CPU time of the server a second for a follower, in seconds.
+/// CPU time of the server per second for a follower, in seconds.
 const LIGHT: f64 = 0.010;
 const WRITERS: u32 = 10;
 /// The interval between two writes of one writer.
 const INTERVAL: Duration = Duration::from_millis(10);
 const RATE: f64 = 1_000.0;
-/// The part of the rate below which the result says little: the machine is too slow or too busy.
+/// The minimum share of the intended rate. Below it, the machine is too slow or too busy for a
+/// result.
 const RATE_MIN: f64 = 0.9;
 /// The size of a written document in bytes.
 const SIZE: usize = 200;
@@ -105,7 +106,7 @@ impl Foreign {
         for _ in 0..WRITERS {
             let (documents, written) = (documents.clone(), Arc::clone(&written));
             writers.spawn(async move {
-                // A tick that was missed is made up for, so that the rate is kept.
+                // A missed tick is repeated immediately, so that the mean rate is as intended.
                 let mut due = tokio::time::interval(INTERVAL);
                 loop {
                     due.tick().await;
@@ -146,7 +147,7 @@ fn row(what: &'static str, unit: Unit, series: &[f64]) -> Row {
     Row::new(FIGURE, what, unit, series, &[]).of(LEASEHOLD)
 }
 
-/// Starts a set, with a collection of hints and writers if the series has them.
+/// Starts a set, and the collection of hints and the writers if the series has them.
 async fn store(setup: &Setup, series: &Series) -> (ReplicaSet, Option<Foreign>) {
     let set = setup.set_of(ReplicaSet::builder().members(1)).await;
     if series.hints {
@@ -167,14 +168,14 @@ async fn store(setup: &Setup, series: &Series) -> (ReplicaSet, Option<Foreign>) 
 
 /// The server's CPU time within a window.
 struct Window {
-    /// In a second, in seconds.
+    /// CPU time per second, in seconds.
     cpu: f64,
-    /// Foreign writes in a second.
+    /// Foreign writes per second.
     rate: f64,
 }
 
 impl Window {
-    /// Measures once the server has come to rest.
+    /// Measures when the server has come to rest.
     async fn new(setup: &Setup, set: &ReplicaSet, foreign: Option<&Foreign>) -> Self {
         tokio::time::sleep(setup.pause(SETTLE)).await;
         let written = || foreign.map_or(0.0, Foreign::written);
@@ -184,7 +185,7 @@ impl Window {
         Self { cpu, rate }
     }
 
-    /// Returns the CPU time at the intended rate: a machine that is not quite fast enough has fewer
+    /// Returns the CPU time at the intended rate. A machine that is slightly too slow has fewer
     /// writes in some windows.
     fn at_rate(&self) -> f64 {
         match self.rate {

@@ -61,8 +61,7 @@ pub(crate) async fn program() -> Result<PathBuf, String> {
     let text = String::from_utf8_lossy(&output.stdout);
     match output.status.success() {
         true => Ok(PathBuf::from(text.trim())),
-        // The text may name the servers from which modules are fetched, so it is not part of a
-        // report.
+        // The output is not part of a report, because it may name module servers.
         false => Err("fetch-go-program elector failed".to_owned()),
     }
 }
@@ -104,7 +103,8 @@ impl Electors {
             .stderr(self.scratch.path().join(format!("log-{index}")))
             .start();
         let process = process.unwrap_or_else(|failure| panic!("{failure}"));
-        // Its signal handler, which answers below, is not there at first, and SIGUSR1 would kill it.
+        // The program registers its signal handler some time after its start. Before that, SIGUSR1
+        // would kill it.
         let handles = || handles_usr1(process.pid());
         let end = boottime_ns() + nanos(STATUS_MAX);
         while !handles() {
@@ -123,7 +123,7 @@ impl Electors {
         let before = answers(&self.status(index));
         let end = boottime_ns() + nanos(STATUS_MAX);
         for round in 0_u64.. {
-            // A process that has just started may ignore the signal.
+            // A process that has just started may miss the signal.
             if round % ASK_AGAIN == 0 {
                 process.signal(Signal::USR1);
             }
@@ -162,7 +162,7 @@ impl Electors {
     }
 
     /// Returns the instant, on CLOCK_BOOTTIME, at which the holder of a lease sent the last renewal
-    /// that succeeded. Both clocks are of this machine.
+    /// that succeeded. Both clocks are clocks of this machine.
     async fn renewed(&self, lease: &str) -> u64 {
         let leases: Api<Lease> = self.kubernetes.objects(&self.namespace);
         let lease = leases.get(lease).await.expect("the API server answers");
@@ -191,7 +191,7 @@ async fn leads(observer: &mut Observer, mut of: impl FnMut(usize) -> bool) -> (u
     (seen.index, seen.at_ns)
 }
 
-/// Returns a time between two events that differs from round to round.
+/// Returns a time between two events, different in each round.
 fn pause(round: usize) -> Duration {
     let round = u32::try_from(round).expect("few rounds");
     let extra = u64::try_from((PHASE * round).as_millis()).expect("a short time");

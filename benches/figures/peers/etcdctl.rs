@@ -19,11 +19,12 @@ use crate::report::{Row, Unit};
 const ELECTED_MAX: Duration = Duration::from_secs(120);
 /// Time between two handoffs.
 const SETTLE: Duration = Duration::from_millis(250);
-/// The time to live of an election's session, which etcdctl cannot change.
+/// The time to live of an election's session; etcdctl has no option for it.
 const ELECT_LIFE: Duration = Duration::from_secs(60);
-/// That of a lock in the comparison of takeovers: the lease duration of the others.
+/// The time to live of a lock's session in the comparison of takeovers: the lease duration of the
+/// other systems.
 const LOCK_LIFE: Duration = Duration::from_secs(15);
-/// Longer than a killed holder's command has to run.
+/// The command of a killed holder runs for less than this.
 const HOLD: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 
@@ -46,7 +47,7 @@ impl Etcdctl {
     /// # Errors
     /// If one of the programs is not available, with the reason.
     pub(crate) async fn start(setup: &Setup) -> Result<Self, String> {
-        // The rest of the output may name the servers from which modules were fetched.
+        // Only this part of the output is reported, because the rest may name module servers.
         let own = |failure: leasehold_testbed::Failure| {
             let text = failure.to_string();
             let mut lines = text.lines().filter(|line| line.starts_with("fetch-"));
@@ -181,7 +182,7 @@ pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec
     }));
     let scratch = Scratch::new();
     let held = join_all((0..count).map(async |index| {
-        // Not the name of an election, which would be queued for with it.
+        // The name of an election would put the lock into the queue of that election.
         let lock = format!("held-{index}");
         let journal = scratch.path().join(&lock);
         let line = etcdctl.lock(&lock, LOCK_LIFE, locks::act(&journal, HOLD));

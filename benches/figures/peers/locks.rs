@@ -1,4 +1,4 @@
-//! The locks: those of `crate::locks`, as rows of the comparison.
+//! The locks of `crate::locks`, as rows of the comparison.
 
 use super::{LEASEHOLD, add};
 use crate::launch::Setup;
@@ -15,9 +15,9 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     add(&mut rows, (FIGURE, LEASEHOLD), handover).await;
     let contended = async { Ok(locks::contended(setup.clone()).await) };
     add(&mut rows, (FIGURE, LEASEHOLD), contended).await;
-    // The kinds of commands are details.
+    // A row for each kind of command is too detailed here.
     rows.retain(|row| !row.what.starts_with("of which") || row.what == locks::COMMANDS_TO_WRITE);
-    // The targets of a comparison are ratios, which are added when all rows are there.
+    // The targets of a comparison are ratios. They are added when all rows exist.
     for row in &mut rows {
         row.figure = FIGURE;
         row.target.clear();

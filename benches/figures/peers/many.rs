@@ -16,14 +16,15 @@ use crate::usage::cpu_of_all;
 
 const FIGURE: &str = "peers_many";
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time for daemons that have just started to come to rest: a standby is registered.
+/// Time after the start until the daemons are at rest: a standby is registered.
 const SETTLE: Duration = Duration::from_secs(9);
 const WINDOW: Duration = Duration::from_secs(30);
 /// Daemons that start at the same time.
 const BATCH: usize = 10;
 
 /// The source of changes that followers of many leases follow, and the names of the rows with ten
-/// and a hundred leases: a load that grows with the leases alone is at most ten times as high.
+/// and with a hundred leases. A load that grows in proportion to the leases is ten times as high
+/// with a hundred.
 pub(crate) struct Series {
     name: &'static str,
     flag: &'static str,
@@ -61,9 +62,9 @@ pub(crate) const SERIES: [Series; 2] = [
 /// The load on all members of a set.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
-    /// CPU time of all members in a second, in seconds.
+    /// CPU time of all members per second, in seconds.
     pub(super) cpu: f64,
-    /// Bytes that all members received and sent in a second.
+    /// Bytes that all members received and sent per second.
     network: f64,
 }
 
@@ -86,7 +87,7 @@ fn counts(setup: &Setup) -> &'static [usize] {
     }
 }
 
-/// One lease with more and more followers.
+/// One lease with an increasing number of followers.
 async fn followers(setup: &Setup) -> Vec<Row> {
     let set = setup.set().await;
     let first = setup.daemon("many", "leader", &set.uri()).start();
@@ -106,7 +107,7 @@ async fn followers(setup: &Setup) -> Vec<Row> {
     rows
 }
 
-/// More and more leases, for each of which three daemons contend.
+/// An increasing number of leases. Three daemons contend for each.
 async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
     let set = setup.set().await;
     let mut daemons = Vec::new();

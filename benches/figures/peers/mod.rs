@@ -1,7 +1,7 @@
-//! The comparison with others (`peers`): leasehold, client-go's leader election on a Kubernetes
-//! API server, etcdctl, a hand-made lock, and the floor that the replica set allows. All are
-//! measured in turn in one run, on the same machine and on stores in the same storage, so that
-//! their ratios can be compared with those of another day.
+//! The comparison with others (`peers`): leasehold, client-go's leader election on a Kubernetes API
+//! server, etcdctl, a hand-made lock, and the floor that the replica set allows. All are measured
+//! in turn in one run, on the same machine and on stores in the same storage. The ratios of two
+//! days can therefore be compared.
 
 pub(crate) mod busy;
 pub(crate) mod client_go;
@@ -30,8 +30,8 @@ pub(crate) const CLIENT_GO: &str = "client-go";
 pub(crate) const ELECT: &str = "etcdctl elect";
 pub(crate) const LOCK: &str = "etcdctl lock";
 
-/// Adds the rows of one system. If it is not available, or cannot be measured, that is a row too,
-/// and the others are not affected.
+/// Adds the rows of one system. A system that is not available, or cannot be measured, has a row
+/// that says so, and does not affect the others.
 async fn add(
     rows: &mut Vec<Row>,
     (figure, system): (&'static str, &'static str),
@@ -45,8 +45,8 @@ async fn add(
     }
 }
 
-/// Returns the versions of all programs, or only of ours and of mongod. Programs that are not there
-/// would be built.
+/// Returns the versions of all programs, or only of leasehold and of mongod. The versions of the
+/// others may need a build.
 pub(crate) async fn versions(setup: &Setup, all: bool) -> BTreeMap<String, String> {
     let last = |line: String| line.split(' ').next_back().unwrap_or_default().to_owned();
     let mut versions = BTreeMap::new();

@@ -6,7 +6,8 @@ use crate::locks;
 use crate::report::{Row, Unit};
 use crate::results::PEERS;
 
-/// The value that ours is compared with: that of another system, or of another figure of ours.
+/// The value that leasehold's value is compared with: the value of another system, or of another
+/// figure of leasehold.
 #[derive(Debug, Clone, Copy)]
 enum Against {
     System(&'static str),
@@ -86,8 +87,8 @@ const TARGETS: &[Target] = &[
     ten_times(many::SERIES[1].network),
 ];
 
-/// Adds the ratio to each row of another system, and the target and the verdict to each of ours.
-/// Only rows on the same disk are compared.
+/// Adds the ratio to each row of another system, and the target and the verdict to each row of
+/// leasehold. Only rows on the same disk are compared.
 pub(crate) fn apply(rows: &mut [Row]) {
     let medians: Vec<_> = rows
         .iter()

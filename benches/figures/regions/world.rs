@@ -33,7 +33,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Starts the set, and delays everything that crosses a border.
+    /// Starts the set, and delays each packet between two regions.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -56,7 +56,7 @@ impl World {
             let latency = round_trip / 2;
             network.weather(node, Weather { latency, loss: 0.0 });
         }
-        // Connections that are older than the routes are direct.
+        // A connection that is older than the routes has no delay.
         (0..REGIONS).for_each(|member| set.kill(member));
         join_all((0..REGIONS).map(|member| set.restart(member))).await;
         let world = Self {
@@ -137,7 +137,7 @@ impl Floors {
         created.expect("the set answers");
         let mut events = Vec::new();
         for region in 0..REGIONS {
-            // Of another client, because a stream occupies a connection.
+            // The stream has a second client, because a stream occupies a connection.
             let matching = doc! { "$match": { "documentKey._id": "floor" } };
             let client = world.client(region).await;
             let stream = client.watch().pipeline([matching]).await;
@@ -165,10 +165,10 @@ impl Floors {
         seconds(began_ns, boottime_ns())
     }
 
-    /// Measures what no handoff between two regions can avoid: a majority write in one, its change
-    /// event in the other, and a majority write there.
+    /// Measures the minimum of a handoff between two regions: a majority write in one region, its
+    /// change event in the other region, and a majority write there.
     pub(super) async fn handoff(&mut self, from: usize, to: usize) -> f64 {
-        // The stream catches up first.
+        // The stream must be up to date first.
         let (earlier, release, acquire) = (self.next(), self.next(), self.next());
         write(&self.clients[from], earlier).await;
         seen(&mut self.events[to], earlier).await;

@@ -1,7 +1,7 @@
-//! The designs, each in its own file as its authors would write it.
+//! The designs, each in its own file, in the way its authors would write it.
 //!
-//! Their faults are their own: none is planted. All designs with an expiry use the client's own
-//! wall clock, since a TTL index, and a filter such as `expireAt: {$lt: now}`, need a date.
+//! Their bugs are inherent: none is planted. All designs with an expiry use the client's own wall
+//! clock, because a TTL index, and a filter such as `expireAt: {$lt: now}`, need a date.
 
 mod counter;
 mod find_and_modify;

@@ -1,5 +1,6 @@
-//! No lock: read a version, do the work, and write only if the version is still the same. Right for
-//! work that *is* that write; here, as often, the work also has effects outside of the document.
+//! No lock: read a version, do the work, and write only if the version has not changed. This is
+//! correct if the work *is* that write. Here, as often, the work also has effects outside of the
+//! document.
 
 use mongodb::bson::doc;
 use mongodb::error::Result;

@@ -1,7 +1,8 @@
-//! The programs that work while they may, and record it.
+//! The programs that work while they have authority, and record their work.
 //!
-//! Each reads the clock, then writes a line with that instant. So a line is evidence that its writer
-//! relied on the token at that instant, also if the writer was frozen before the write.
+//! Each program reads the clock, then writes a line with that instant. A line is therefore evidence
+//! that its writer relied on the token at that instant, even if the writer was frozen before the
+//! write.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -42,13 +43,13 @@ pub(crate) enum Actor {
     Job(Work),
     /// A program that uses the library.
     Embedder(Embedder),
-    /// A program that acquires a lock by the library, again and again.
+    /// A program that repeatedly acquires a lock with the library.
     Resident(Resident),
     /// A program with a lock of another design.
     Rival(Holder),
 }
 
-/// Options of work under a token.
+/// Options of a program that works under a token.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Work {
     /// File of the lines.
@@ -67,14 +68,14 @@ impl Work {
         Writer::open(&self.journal, &self.identity)
     }
 
-    /// The end of work that begins now.
+    /// The end of work that starts now.
     pub(crate) fn end(&self) -> Instant {
         Instant::now() + Duration::from_millis(self.millis)
     }
 }
 
 impl Actor {
-    /// Works until the end of the work, or without end.
+    /// Works until the end of the work, or indefinitely.
     pub(crate) fn run(self) -> Result<(), Box<dyn std::error::Error>> {
         match self {
             Self::Embedder(embedder) => embedder.run(),

@@ -1,4 +1,4 @@
-//! A daemon that contends for the lease, and its restarts as a service manager does them.
+//! A daemon that contends for the lease, and its restarts, as by a service manager.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -14,19 +14,19 @@ use rustix::process::Signal;
 use crate::cgroup::Cgroup;
 use crate::world::Places;
 
-/// The beginning of the names of candidates with sidecars.
+/// Prefix of the names of candidates with sidecars.
 pub(crate) const SIDECAR: &str = "sidecar";
 /// Name of the lease.
 pub(crate) const LEASE: &str = "orders";
 /// Time from an exit to the restart.
 const RESTART: Duration = Duration::from_millis(500);
 
-/// The way in which the workload learns that it may work.
+/// How the workload learns that it may work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The daemon runs it.
+    /// The daemon runs the workload.
     Supervised,
-    /// It reads the status file.
+    /// The workload reads the status file.
     Sidecar,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Part {
 pub(crate) struct Candidate {
     pub(crate) identity: String,
     pub(crate) kind: Kind,
-    /// A wall clock of its own; those of the others are right.
+    /// A faked wall clock; other processes have the right time.
     pub(crate) clock: Option<JumpingClock>,
     /// The disk of the status directory.
     pub(crate) disk: Mount,
@@ -57,11 +57,11 @@ pub(crate) struct Candidate {
 #[derive(Default)]
 struct State {
     daemon: Option<Daemon>,
-    /// Restarts wait until no fault wants the daemon down.
+    /// Faults that keep the daemon down; restarts wait for their end.
     down: usize,
     exited: Option<Instant>,
     cgroup: Option<Cgroup>,
-    /// Exits that no fault asked for, with their codes.
+    /// Exits that no fault caused, with their codes.
     exits: Vec<i32>,
 }
 
@@ -107,7 +107,7 @@ impl Candidate {
         Ok(candidate)
     }
 
-    /// Starts the daemon, from another binary if one is named.
+    /// Starts the daemon, from another binary if it is given.
     pub(crate) fn launch(&self, other: Option<&Path>) -> Result<(), Failure> {
         let program = other.unwrap_or(&self.places.program);
         let mut builder = Daemon::builder(program)
@@ -174,7 +174,7 @@ impl Candidate {
         let state = self.state.lock().expect("no holder panics");
         let daemon = state.daemon.as_ref()?;
         let daemon = daemon.exit_code().is_none().then(|| daemon.pid())?;
-        // A guard is a child of the daemon, and the command one of the guard.
+        // The guard is a child of the daemon, and the command is a child of the guard.
         let guard = || pid::children(daemon).into_iter().next();
         match part {
             Part::Daemon => Some(daemon),
@@ -215,7 +215,7 @@ impl Candidate {
         self.state.lock().expect("no holder panics").down -= 1;
     }
 
-    /// Limits the daemon and its children to a share of a core, or ends that.
+    /// Limits the daemon and its children to a share of a core, or ends the limit.
     pub(crate) fn throttle(&self, cgroup: Option<Cgroup>) {
         let mut state = self.state.lock().expect("no holder panics");
         if let (Some(cgroup), Some(daemon)) = (&cgroup, &state.daemon) {
@@ -246,12 +246,12 @@ impl Candidate {
         self.launch(None)
     }
 
-    /// Returns the exit codes of ends that no fault asked for.
+    /// Returns the exit codes of exits that no fault caused.
     pub(crate) fn exits(&self) -> Vec<i32> {
         self.state.lock().expect("no holder panics").exits.clone()
     }
 
-    /// Returns what the running daemon has logged.
+    /// Returns the log of the running daemon.
     pub(crate) fn log(&self) -> String {
         let state = self.state.lock().expect("no holder panics");
         state.daemon.as_ref().map(Daemon::logs).unwrap_or_default()

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The two places of the controller.
+/// The paths of the controller in both versions.
 const ROOTS: [(&str, Version); 2] = [
     ("/sys/fs/cgroup/cpu", Version::One),
     ("/sys/fs/cgroup", Version::Two),
@@ -24,8 +24,8 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a group with this percentage of a core. Returns the reason if the kernel has no such
-    /// controller here.
+    /// Makes a group with this percentage of a core. Returns the reason if the controller is not
+    /// available.
     pub(crate) fn new(name: &str, percent: u32) -> Result<Self, String> {
         let quota = PERIOD_US / 100 * percent;
         let mut reasons = Vec::new();
@@ -50,7 +50,7 @@ impl Cgroup {
 
     /// Moves a process into the group; its later children are in it too.
     pub(crate) fn add(&self, pid: u32) {
-        // It may have exited.
+        // The process may have exited.
         let _ = fs::write(self.path.join("cgroup.procs"), pid.to_string());
     }
 }

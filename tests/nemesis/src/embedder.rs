@@ -1,5 +1,5 @@
 //! A program that uses the library: it acquires the lock, works, writes with fencing, and ends. It
-//! also writes with its old token after the end, as one that was paused would.
+//! also writes with its old token after the end, like a program that was paused.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::actors::{Work, Writer};
 use crate::world::LOCKS;
 
-/// The collection and the document that the writes are for.
+/// The collection and the document of the writes.
 pub(crate) const DATABASE: &str = "application";
 pub(crate) const COLLECTION: &str = "effects";
 pub(crate) const DOCUMENT: &str = "effect";
@@ -128,7 +128,7 @@ impl Embedder {
     }
 }
 
-/// Options of a program that acquires a lock again and again.
+/// Options of a program that repeatedly acquires a lock.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Resident {
     /// Name of the lock, and of the collection.
@@ -150,7 +150,7 @@ impl Resident {
             options.collection = self.name.clone();
             let lock = Lock::new(options, ResourceName::new(self.name.clone())?);
             loop {
-                // Faults of the store make both fail, and the next attempt is another one.
+                // Faults of the store make both fail; the loop tries again.
                 if let Ok(guard) = lock.acquire().await {
                     tokio::time::sleep(PACE).await;
                     let _ = guard.release().await;

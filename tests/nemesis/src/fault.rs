@@ -13,10 +13,10 @@ use crate::cgroup::Cgroup;
 use crate::job::Jobs;
 use crate::world::{Edit, World};
 
-/// Percentage of a core for everything of a throttled candidate.
+/// Percentage of a core for all processes of a throttled candidate.
 const THROTTLE_PERCENT: u32 = 3;
 
-/// A kind of fault, with what it is inflicted on.
+/// A kind of fault, with its target.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
     Kill(usize, Part),
@@ -29,26 +29,27 @@ pub(crate) enum Fault {
     /// Another version of the program.
     Version(usize),
     Slow(usize, Duration, f64),
-    /// No packet from a client's host to members, from them to it, or both.
+    /// Packets between a client's host and members are dropped, in one direction or in both.
     Cut(usize, Vec<usize>, Direction),
     KillJob(usize),
     FreezeJob(usize),
     KillMember(usize),
     FreezeMember(usize),
-    /// A member without the others.
+    /// A member is cut off from the other members.
     Isolate(usize, Direction),
     StepDown,
     /// `fsyncLock`: the member answers, but applies nothing.
     LockMember(usize),
     FailCommands(usize, Document),
     Delete,
-    /// The lease document as it was some time before.
+    /// An earlier version of the lease document is restored.
     Restore,
-    /// A field of the lease document has another type for some time, as if another program wrote it.
+    /// A field of the lease document has another type for some time, as if another program had
+    /// written it.
     Foreign,
-    /// The API server answers nothing.
+    /// The API server does not answer.
     StallServer,
-    /// A member has a new certificate.
+    /// A member gets a new certificate.
     RotateCertificate(usize),
 }
 
@@ -58,7 +59,7 @@ pub(crate) enum Target {
     Candidate(usize),
     Network(usize),
     Job(usize),
-    /// One member at a time, so that a majority is left.
+    /// One member at a time, so that a majority remains.
     Set,
     Document,
     Server,
@@ -125,7 +126,7 @@ impl Fault {
             23 => Self::Delete,
             24 => Self::Restore,
             27 => Self::Foreign,
-            // There is nothing that could be hit, so it is one of the kinds that take most parts.
+            // This part does not exist here, so draw a kind with more possible targets.
             _ => Self::Freeze(candidate, part),
         }
     }
@@ -170,7 +171,7 @@ impl Fault {
         }
     }
 
-    /// Returns what is hit, so that two faults do not undo each other.
+    /// Returns the target, so that two faults do not undo each other.
     pub(crate) fn target(&self) -> Target {
         match self {
             Self::Kill(number, _)
@@ -194,11 +195,11 @@ impl Fault {
         }
     }
 
-    /// True if other candidates can write and work meanwhile, so that the work must go on before the
-    /// fault is healed.
+    /// True if other candidates can write and work during the fault, so that work must continue
+    /// before the fault is healed.
     pub(crate) fn is_survived(&self) -> bool {
         match self {
-            // A leader goes on while its command is frozen or slow.
+            // A leader keeps leading while its command is frozen or slow.
             Self::Freeze(_, Part::Work) | Self::Throttle(_) => false,
             Self::Kill(..)
             | Self::Freeze(..)
@@ -330,7 +331,7 @@ impl Fault {
             Self::StepDown => {
                 let primary = world.set.primary_within(Duration::from_secs(1)).await;
                 let down = doc! { "replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 1 };
-                // Refused without a secondary that has caught up.
+                // The server refuses this if no secondary has caught up.
                 let _ = world.set.command(primary.unwrap_or(0), down).await;
                 wait().await;
             }
@@ -375,7 +376,7 @@ impl Fault {
                     certificates.renew_server();
                 }
                 let rotated = world.set.command(*member, doc! { "rotateCertificates": 1 });
-                // Connections that are open go on; others are made with the new certificate.
+                // Open connections continue; new connections use the new certificate.
                 rotated.await?;
             }
             Self::Delete => drop(world.edit(Edit::Delete).await),
@@ -420,7 +421,7 @@ fn failing() -> Document {
     data
 }
 
-/// Freezes processes that may exit meanwhile.
+/// Freezes processes, which may exit meanwhile.
 async fn freeze(pids: &[u32], time: Duration) {
     let send = |signal| {
         pids.iter()

@@ -1,20 +1,21 @@
-//! Growth of a quantity: the slope of its samples, with its confidence.
+//! Growth of a quantity: the slope of its samples, with a confidence interval.
 
 use std::time::Duration;
 
-/// Samples from before this share of the time are left out: caches and allocators fill up first.
+/// Samples of this first share of the time are ignored, because caches and allocators fill up
+/// first.
 const WARM_UP: f64 = 0.25;
-/// Neighbouring samples resemble each other, so the line is fitted to means of this many blocks of
+/// Neighbouring samples are correlated, so the line is fitted to the means of this many blocks of
 /// time, whose errors are nearly independent.
 const BLOCKS: usize = 20;
 /// The 97.5th percentile of Student's t with `BLOCKS - 2` degrees of freedom.
 const T_975: f64 = 2.101;
-/// Growth in an hour, as a share of the mean, below which a line is called flat: two hours of a leak
-/// of 2% an hour would be 0.3 MB of a daemon.
+/// Maximum growth per hour, as a share of the mean, of a flat line. A leak of 2% per hour is 0.3 MB
+/// of a daemon in two hours.
 const FLAT: f64 = 0.02;
 const HOUR: f64 = 3_600.0;
 
-/// The mean of a quantity, and how it changes.
+/// The mean of a quantity, and its change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Growth {
     pub(crate) mean: f64,
@@ -60,7 +61,7 @@ impl Growth {
         })
     }
 
-    /// True if it certainly grows by more than [`FLAT`] of the mean in an hour.
+    /// True if the whole confidence interval of the growth per hour is above [`FLAT`] of the mean.
     pub(crate) fn is_certain(&self) -> bool {
         self.slope - self.error > FLAT * self.mean
     }

@@ -1,6 +1,6 @@
-//! Hand-made locks on the same set. Those of `tests/comparison`, and one with ShedLock's rules. Their
-//! holders work as their users do: they extend the lock while they work, and believe that they hold
-//! it until the work is over.
+//! Hand-made locks on the replica set of leasehold: two designs of `tests/comparison`, and a lock
+//! with ShedLock's rules. The holders behave like typical users: they extend the lock while they
+//! work, and assume that they hold it until the work has ended.
 
 #[path = "../../comparison/designs/mod.rs"]
 #[allow(
@@ -22,9 +22,9 @@ use crate::actors::Work;
 use designs::{FindAndModify, HandMade, Terms, TtlIndex};
 
 const PACE: Duration = Duration::from_millis(20);
-/// Such locks poll.
+/// Polling interval of these locks.
 const POLL: Duration = Duration::from_millis(100);
-/// Extensions while a lock lives.
+/// Number of extensions in the lifetime of a lock.
 const EXTENSIONS: u32 = 3;
 
 /// The design of a hand-made lock.
@@ -39,7 +39,7 @@ pub(crate) enum Design {
 }
 
 impl Design {
-    /// Returns the name of its lock.
+    /// Returns the name of the lock.
     pub(crate) fn lock(self) -> &'static str {
         match self {
             Self::TtlIndex => "ttl-index",
@@ -97,7 +97,7 @@ impl Holder {
         let extensions = async {
             loop {
                 tokio::time::sleep(Duration::from_millis(self.life) / EXTENSIONS).await;
-                // The next one is tried in any case.
+                // The next extension is tried in any case.
                 let _ = lock.extend().await;
             }
         };
@@ -119,7 +119,7 @@ impl Holder {
     }
 }
 
-/// One document for each lock, which stays: `lockUntil`, `lockedAt`, `lockedBy`.
+/// One permanent document for each lock: `lockUntil`, `lockedAt`, `lockedBy`.
 struct ShedLock(Terms);
 
 impl ShedLock {

@@ -36,7 +36,7 @@ pub(crate) fn of_jobs(lock: &str, works: &[Work], jobs: &[Begun]) -> Vec<Value> 
         };
         let end = match job.exited {
             Some((exited, 0)) => base("release", work.last, Some(exited)),
-            // Killed, or its lock was lost, or it was running at the end.
+            // The job was killed, lost its lock, or was still running at the end.
             _ => base("lost", work.last, None),
         };
         vec![base("acquire", job.started, Some(work.first)), end]
@@ -44,8 +44,8 @@ pub(crate) fn of_jobs(lock: &str, works: &[Work], jobs: &[Begun]) -> Vec<Value> 
     operations.collect()
 }
 
-/// Returns the operations on the lease. An acquisition was sent at most a renew_deadline before its
-/// authority began, and the end of a leadership is not observed.
+/// Returns the operations on the lease. An acquisition was sent at most a `renew_deadline` before
+/// its authority began; the end of a leadership is not observed.
 pub(crate) fn of_leaders(
     lease: &str,
     works: &[Work],
@@ -71,7 +71,7 @@ pub(crate) fn of_leaders(
     operations.collect()
 }
 
-/// Reads the fenced writes, which their writers have recorded.
+/// Reads the records of the fenced writes.
 pub(crate) fn of_writes(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text
@@ -82,7 +82,8 @@ pub(crate) fn of_writes(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Writes a history and has it checked. Returns what the checker says, and whether it found nothing.
+/// Writes a history and runs the checker. Returns the checker's output, and true if it found no
+/// violation.
 pub(crate) fn check(
     program: &Path,
     file: &Path,

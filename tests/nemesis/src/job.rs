@@ -14,7 +14,7 @@ use crate::world::{LOCKS, Places};
 
 /// Jobs per semaphore.
 pub(crate) const SLOTS: u32 = 2;
-/// Work that is over before the next renewal, and work that is not.
+/// Durations of work: shorter than a renewal interval, and longer.
 const SHORT_MILLIS: std::ops::Range<u64> = 0..60;
 const LONG_MILLIS: std::ops::Range<u64> = 500..6_000;
 /// Maximum time between two jobs of a loop.
@@ -25,7 +25,7 @@ const POLL: Duration = Duration::from_millis(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Exclusive,
-    /// Like `Exclusive`, by the library instead of the command.
+    /// Like `Exclusive`, with the library instead of the command.
     Library,
     /// Shared and exclusive jobs for one lock.
     Shared,
@@ -54,7 +54,7 @@ impl Mode {
         }
     }
 
-    /// Returns the word in the names of its jobs.
+    /// Returns the prefix of the names of its jobs.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -91,7 +91,7 @@ pub(crate) struct Begun {
 /// One loop.
 pub(crate) struct Jobs {
     number: usize,
-    /// The design of the locks, if it is not ours; also the wall clock of its holders.
+    /// The design of the locks, if not leasehold's, and the wall clock of the holders.
     rival: Option<(Rival, JumpingClock)>,
     places: Places,
     timings: DaemonTimings,
@@ -100,7 +100,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Makes a loop on the host with this number.
+    /// Creates a loop on the host with this number.
     pub(crate) fn new(number: usize, timings: DaemonTimings, places: Places) -> Self {
         Self {
             number,
@@ -112,7 +112,7 @@ impl Jobs {
         }
     }
 
-    /// Makes a loop with locks of another design.
+    /// Creates a loop with locks of another design.
     pub(crate) fn of_rival(
         rival: Rival,
         number: usize,
@@ -141,7 +141,7 @@ impl Jobs {
             .join(format!("trace-jobs-{}", self.number))
     }
 
-    /// Returns what the commands have logged.
+    /// Returns the log of the commands.
     pub(crate) fn log(&self) -> PathBuf {
         self.places
             .directory

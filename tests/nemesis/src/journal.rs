@@ -1,4 +1,4 @@
-//! The lines that workloads have written, and what must be true of them.
+//! The lines that workloads have written, and the rules for them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,15 +30,15 @@ pub(crate) struct Work {
 /// The rule for the workloads of one lease or lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// One after the other, in the order of their tokens.
+    /// Workloads run one after the other, in the order of their tokens.
     Exclusive,
-    /// Readers together, writers alone.
+    /// Readers run together, writers alone.
     Readers,
-    /// No more than [`SLOTS`] at once.
+    /// At most [`SLOTS`] workloads run at the same time.
     Slots,
 }
 
-/// Reads a journal. Its last line may be incomplete, since its writer may have been killed.
+/// Reads a journal. Its last line may be incomplete, because its writer may have been killed.
 pub(crate) fn read(path: &Path) -> Result<Vec<Line>, String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text.split_inclusive('\n');
@@ -116,7 +116,7 @@ pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
     found
 }
 
-/// Returns the instants at which a workload began although another one was not over, for locks
+/// Returns the instants at which a workload began while another workload was running, for locks
 /// without tokens.
 pub(crate) fn overlaps(works: &[Work]) -> Vec<u64> {
     let begins = works.iter().enumerate().filter(|(index, work)| {
@@ -126,9 +126,9 @@ pub(crate) fn overlaps(works: &[Work]) -> Vec<u64> {
     begins.map(|(_, work)| work.first).collect()
 }
 
-/// Checks that no line was written outside of the authority of its token. A command that others
-/// supervise may work for `grace` after the deadline (I5). With `some_untraced`, a version takes part
-/// that writes no traces, and its tokens are passed over.
+/// Checks that no line was written outside of the authority of its token. A supervised command may
+/// work for `grace` after the deadline (I5). With `some_untraced`, a version takes part that writes
+/// no traces; its tokens are not checked.
 pub(crate) fn authority(
     document: &str,
     works: &[Work],
@@ -148,7 +148,7 @@ pub(crate) fn authority(
     outside.collect()
 }
 
-/// Returns the times without a line that are longer than `least`, with their ends.
+/// Returns the gaps between lines that are longer than `least`, with their ends.
 pub(crate) fn gaps(lines: &[Line], least: u64) -> Vec<(u64, u64)> {
     let pairs = lines.windows(2).map(|pair| (pair[0].at, pair[1].at));
     pairs.filter(|(from, until)| until - from > least).collect()

@@ -3,7 +3,7 @@
 
 // The output is for humans.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
-// It waits and measures like an operator.
+// The nemesis waits and measures with real clocks.
 #![allow(clippy::disallowed_methods)]
 
 mod actors;
@@ -37,9 +37,9 @@ use world::{Options, Profile, World};
 
 /// Set for the process that is alone in its namespaces.
 const INSIDE: &str = "LEASEHOLD_NEMESIS_INSIDE";
-/// Shortest run that tells whether something grows.
+/// Minimum duration of a run that measures growth.
 const SOAK_MINUTES: f64 = 10.0;
-/// Time for what is in flight at the end.
+/// Time for calls in flight at the end.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// Inflicts faults on daemons and jobs for some time, and checks what they did.
@@ -55,32 +55,33 @@ struct Arguments {
     /// Durations of the leases and of the store's elections.
     #[arg(long, value_enum, default_value_t = Profile::Fast)]
     profile: Profile,
-    /// Also inflict the faults on holders of locks of other designs, and count what goes wrong.
+    /// Also inflict the faults on holders of locks of other designs, and count their overlaps.
     #[arg(long, requires_all = ["etcdctl", "elector"])]
     rivals: bool,
-    /// The program etcdctl: the one that tests/testbed/fetch-etcdctl prints.
+    /// Path of etcdctl, as printed by tests/testbed/fetch-etcdctl.
     #[arg(long)]
     etcdctl: Option<PathBuf>,
-    /// The elector on client-go: the program that `tests/testbed/fetch-go-program elector` prints.
+    /// Path of the elector on client-go, as printed by `tests/testbed/fetch-go-program elector`.
     #[arg(long)]
     elector: Option<PathBuf>,
-    /// Daemons also publish to an API server, which stalls now and then. Implied by --rivals.
+    /// Daemons also publish to an API server, which occasionally stalls. Implied by --rivals.
     #[arg(long)]
     kubernetes: bool,
-    /// The set requires TLS, and its certificates are replaced now and then.
+    /// The set requires TLS, and its certificates are occasionally replaced.
     #[arg(long)]
     tls: bool,
-    /// Also run processes that live through it all, and tell whether what they need grows (at least
-    /// 10 minutes; two hours tell more).
+    /// Also run processes through the whole run, and check if their resource usage grows (at least
+    /// 10 minutes; two hours are more precise).
     #[arg(long)]
     soak: bool,
     /// Only faults whose names contain this, such as "isolated" or "daemon".
     #[arg(long, default_value = "")]
     faults: String,
-    /// Another version of leasehold, which replaces the present one now and then.
+    /// Binary of another version of leasehold, which occasionally replaces a daemon.
     #[arg(long)]
     other: Option<PathBuf>,
-    /// The checker of histories: the program that `tests/testbed/fetch-go-program linearizability` prints.
+    /// Path of the checker of histories, as printed by `tests/testbed/fetch-go-program
+    /// linearizability`.
     #[arg(long)]
     linearizability: Option<PathBuf>,
     /// File for the report in JSON.
@@ -106,8 +107,7 @@ fn main() -> ExitCode {
     }
     if arguments.soak && arguments.minutes < SOAK_MINUTES {
         eprintln!(
-            "nemesis: --soak cannot tell in {} minutes whether something grows; give --minutes \
-             {SOAK_MINUTES} or more",
+            "nemesis: --soak needs --minutes {SOAK_MINUTES} or more to measure growth, not {}",
             arguments.minutes
         );
         return ExitCode::from(2);
@@ -135,8 +135,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs this program again in namespaces of its own, which end with it: no process, address or mount
-/// is left.
+/// Runs this program again in its own namespaces, which end with it: no process, address or mount
+/// remains.
 fn outside() -> ExitCode {
     if !rustix::process::geteuid().is_root() {
         skip("needs root, for network namespaces");
@@ -207,7 +207,7 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     let linearizability = arguments.linearizability.as_deref();
     let judged = verdict::of(world, &story, (seed, minutes), linearizability).await;
     if let Some(keep) = &arguments.keep {
-        // The report is worth more.
+        // A failed copy must not hide the report.
         copy(scratch.path(), keep).unwrap_or_else(|failure| eprintln!("nemesis: {failure}"));
     }
     let report = judged?;
@@ -220,8 +220,8 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Copies the traces and journals. Meanwhile they are in memory: daemons and guards wait for each
-/// line of a trace, so a disk that is busy with other work would end commands too late.
+/// Copies the traces and journals. During the run they are in memory, because daemons and guards
+/// wait for each line of a trace, so a busy disk would end commands too late.
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let failure = |why: String| Failure::new(format!("cannot copy to {}: {why}", to.display()));
     let copied = Command::new("cp")

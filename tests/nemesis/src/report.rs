@@ -22,9 +22,9 @@ pub(crate) struct Report {
     /// The counts of the traces.
     pub(crate) checked: Checked,
     pub(crate) bound: Duration,
-    /// The lease and the locks of other designs; empty if none took part.
+    /// The lease and the locks of other designs; empty if no other design took part.
     pub(crate) compared: Vec<Compared>,
-    /// Needs of the residents over time.
+    /// Resource usage of the residents over time.
     pub(crate) growths: Vec<Finding>,
     /// Output of the independent checker.
     pub(crate) linearizable: String,
@@ -35,7 +35,7 @@ pub(crate) struct Report {
 pub(crate) struct Strikes {
     pub(crate) times: usize,
     pub(crate) alone: usize,
-    /// The longest time without work while this fault was the only one, or afterwards.
+    /// The longest time without work that began during or after this fault while it struck alone.
     pub(crate) longest_gap: Duration,
 }
 
@@ -43,16 +43,16 @@ pub(crate) struct Strikes {
 pub(crate) struct Compared {
     pub(crate) name: &'static str,
     pub(crate) works: usize,
-    /// Workloads that began although another one was not over.
+    /// Workloads that began while another workload was running.
     pub(crate) overlaps: usize,
-    /// The same by the fault before.
+    /// These overlaps, by the preceding fault.
     pub(crate) after: BTreeMap<String, usize>,
     /// The longest time without work that began during or after a fault that struck alone.
     pub(crate) longest: BTreeMap<String, Duration>,
 }
 
 impl Compared {
-    /// Collects what the faults did to the workloads under one name.
+    /// Collects the effects of the faults on the workloads under one name.
     pub(crate) fn new(
         name: &'static str,
         (works, overlaps): (usize, &[u64]),
@@ -80,7 +80,8 @@ impl Compared {
     }
 }
 
-/// Counts instants by the newest fault that was active then or had been healed at most `since` before.
+/// Counts instants by the newest fault that was active then or had been healed at most `since`
+/// earlier.
 pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for at in instants {
@@ -95,16 +96,15 @@ pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMa
     counts
 }
 
-/// A fault that was the only one, and the longest time without work that began while it was, or
-/// afterwards.
+/// A fault that struck alone, and the longest time without work that began during or after it.
 pub(crate) struct Lone<'a> {
     pub(crate) struck: &'a Struck,
     pub(crate) gap: Duration,
-    /// The part of it after the fault was healed.
+    /// The part of this time after the fault was healed.
     pub(crate) gap_after: Duration,
 }
 
-/// Returns the faults that were the only ones.
+/// Returns the faults that struck alone.
 pub(crate) fn lone<'a>(story: &'a Story, gaps: &[(u64, u64)]) -> Vec<Lone<'a>> {
     let alone = story.struck.iter().filter(|struck| struck.alone);
     let lone = alone.map(|struck| {
@@ -113,7 +113,7 @@ pub(crate) fn lone<'a>(story: &'a Story, gaps: &[(u64, u64)]) -> Vec<Lone<'a>> {
             .filter(|began| *began > struck.began)
             .min()
             .unwrap_or(u64::MAX);
-        // Work is recorded every 20 ms. A gap that was there before has another cause.
+        // Work is recorded every 20 ms. A gap that began earlier has another cause.
         let since = struck.began.saturating_sub(100_000_000);
         let mine = gaps.iter().filter(|(from, _)| (since..next).contains(from));
         let longest = mine.max_by_key(|(from, until)| until - from);
@@ -167,8 +167,8 @@ impl Report {
             );
         }
         text += &format!(
-            "\nchanges in the store: {}\nbound of the time until the lease is led after a fault: {:.1} s\nhistories: {}\n{} \
-             violations\n",
+            "\nchanges in the store: {}\nbound of the time without a leader after a fault: {:.1} \
+            s\nhistories: {}\n{} violations\n",
             self.transitions(),
             self.bound.as_secs_f64(),
             self.linearizable.trim(),
@@ -176,8 +176,7 @@ impl Report {
         );
         text += &self.comparison();
         if !self.growths.is_empty() {
-            text +=
-                "\n| process | need | mean | change in an hour, 95% |\n| --- | --- | --- | --- |\n";
+            text += "\n| process | resource | mean | change per hour, 95% |\n| --- | --- | --- | --- |\n";
         }
         for finding in &self.growths {
             text += &finding.row();
@@ -210,8 +209,8 @@ impl Report {
             let cells = self.compared.iter().map(cell).collect::<Vec<_>>();
             format!("| {first} | {} |\n", cells.join(" | "))
         };
-        let mut text = "\nworkloads that began while another one ran, and the longest time \
-                        without work that began during or after a fault that struck alone\n\n"
+        let mut text = "\nworkloads that began while another workload ran, and the longest time \
+        without work that began during or after a fault that struck alone\n\n"
             .to_owned();
         text += &row("fault", &|compared| compared.name.to_owned());
         text += &row("---", &|_| "---".to_owned());
@@ -227,7 +226,7 @@ impl Report {
         text
     }
 
-    /// Returns the report for programs.
+    /// Returns the report as JSON.
     pub(crate) fn json(&self) -> Value {
         let kinds: BTreeMap<_, _> = self
             .kinds

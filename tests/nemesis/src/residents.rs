@@ -1,7 +1,8 @@
-//! Processes that live through the whole run, and what they need over time: a leader and its guard, a
-//! follower, `leasehold web` with visitors, and a program that acquires a lock again and again.
+//! Processes that run during the whole run, and their resource usage over time: a leader and its
+//! guard, a follower, `leasehold web` with visitors, and a program that repeatedly acquires a lock.
 //!
-//! They have a lease of their own, which outlasts most faults of the store, and no fault kills them.
+//! They have a separate lease, which is longer than most faults of the store, and no fault kills
+//! them.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -21,14 +22,14 @@ use crate::world::Places;
 /// The lease and the lock, and the collection of both.
 const NAME: &str = "residents";
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
-/// Visits of the page, and how long a visitor follows its events.
+/// Interval of visits, and how long a visitor follows the events.
 const VISIT_EVERY: Duration = Duration::from_secs(1);
 const FOLLOWED: Duration = Duration::from_secs(20);
-/// A server that is waiting for the store may be slow.
+/// A server that waits for the store may be slow.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 const PATHS: [&str; 3] = ["/", "/document?name=orders", "/livez"];
 
-/// A need of a process, as counted by the kernel.
+/// A resource of a process, as counted by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// Resident memory in bytes.
@@ -36,7 +37,7 @@ pub(crate) enum Need {
     /// The anonymous part of it.
     Anonymous,
     Descriptors,
-    /// Descriptors that are sockets: connections, and what a process listens on.
+    /// Descriptors that are sockets: connections and listeners.
     Sockets,
     Threads,
 }
@@ -57,7 +58,7 @@ impl Need {
     }
 }
 
-/// A series of samples: those of one need of one process.
+/// The samples of one resource of one process.
 type Key = (&'static str, u32, Need);
 
 /// The processes.
@@ -69,7 +70,7 @@ pub(crate) struct Residents {
     samples: Mutex<BTreeMap<Key, Vec<(Duration, f64)>>>,
 }
 
-/// A need of a process, and whether it grew.
+/// A resource of a process, and whether its usage grew.
 #[derive(Debug, Clone)]
 pub(crate) struct Finding {
     process: &'static str,
@@ -160,7 +161,7 @@ impl Residents {
         processes
     }
 
-    /// Asks for the page and its parts.
+    /// Requests the page and its parts.
     async fn visit(&self) {
         for path in PATHS.iter().cycle() {
             // The server may be waiting for a store that a fault has hit.
@@ -169,7 +170,7 @@ impl Residents {
         }
     }
 
-    /// Follows the events, and begins anew.
+    /// Follows the events, and reconnects.
     async fn follow(&self) {
         loop {
             let _ = self.get("/events", Some(FOLLOWED)).await;
@@ -195,8 +196,8 @@ impl Residents {
         Ok(())
     }
 
-    /// Returns the growth of each need of each process that played a part for most of the time, and
-    /// what is missing.
+    /// Returns the growth of each resource of each process that had its role for most of the time,
+    /// and the missing roles.
     pub(crate) fn findings(&self) -> (Vec<Finding>, Vec<String>) {
         let samples = self.samples.lock().expect("no holder panics");
         let mut findings = Vec::new();
@@ -216,8 +217,8 @@ impl Residents {
         let missing = parts
             .into_iter()
             .filter(|part| !findings.iter().any(|finding| finding.process == *part));
-        let missing = missing
-            .map(|part| format!("residents: no {part} lived long enough to tell whether it grows"));
+        let missing =
+            missing.map(|part| format!("residents: no {part} ran long enough to measure growth"));
         let missing = missing.collect();
         (findings, missing)
     }
@@ -245,7 +246,7 @@ impl Finding {
         }
     }
 
-    /// Returns it for programs.
+    /// Returns the growth as JSON.
     pub(crate) fn json(&self) -> Value {
         json!({
             "process": self.process, "need": self.need.name(), "mean": self.growth.mean,
@@ -254,7 +255,7 @@ impl Finding {
     }
 }
 
-/// Reads what a process needs; `None` if it has ended.
+/// Reads the resource usage of a process; `None` if the process has ended.
 fn needs(id: u32) -> Option<[(Need, f64); 5]> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let number = |name: &str| -> Option<f64> {

@@ -1,4 +1,4 @@
-//! Locks and elections as others build them, under the same faults: a yardstick.
+//! Other locks and elections under the same faults, for comparison.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::world::Places;
 /// Name of the lease of the electors.
 const LEASE: &str = "client-go";
 
-/// Another design, which the same faults hit.
+/// Another design, exposed to the same faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rival {
-    /// A lock on the set, made by hand.
+    /// A hand-made lock on the replica set.
     HandMade(Design),
     /// `etcdctl lock NAME COMMAND`.
     Etcdctl,
@@ -33,7 +33,7 @@ impl Rival {
         Self::ClientGo,
     ];
 
-    /// Returns the name of its lock, which is also the word in the names of its jobs.
+    /// Returns the name of its lock, which is also the prefix of the names of its jobs.
     pub(crate) fn lock(self) -> &'static str {
         match self {
             Self::HandMade(design) => design.lock(),
@@ -99,7 +99,7 @@ impl Rival {
     }
 }
 
-/// An API server on a host of its own, with an etcd on the hosts of the set's members; and the
+/// An API server on a separate host, with an etcd on the hosts of the set's members, and the
 /// programs that need them.
 pub(crate) struct Cluster {
     pub(crate) kubernetes: Kubernetes,
@@ -123,20 +123,20 @@ impl Cluster {
         })
     }
 
-    /// Makes a namespace whose pods have the rights of a sidecar.
+    /// Creates a namespace whose pods have the rights of a sidecar.
     pub(crate) async fn namespace(&self) -> String {
         let namespace = self.kubernetes.namespace().await;
         self.kubernetes.grant(&namespace).await;
         namespace
     }
 
-    /// Makes the pod of a candidate.
+    /// Creates the pod of a candidate.
     pub(crate) async fn pod(&self, namespace: &str, number: usize) -> Place {
         let name = format!("orders-{number}");
         self.kubernetes.place(namespace, &name, "orders").await
     }
 
-    /// Stops the API server, or lets it go on.
+    /// Freezes the API server, or resumes it.
     pub(crate) fn stall(&self, stalled: bool) {
         let signal = if stalled { Signal::STOP } else { Signal::CONT };
         self.kubernetes.signal_api_server(signal);

@@ -1,4 +1,5 @@
-//! When faults strike: one at a time with quiet around it, and several at once.
+//! The schedule of faults: most strike alone, with quiet periods around them, and some strike
+//! together.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +10,14 @@ use leasehold_testbed::daemon::boottime_ns;
 use crate::fault::Fault;
 use crate::world::World;
 
-/// Most faults that strike at once.
+/// Maximum number of faults that strike together.
 const TOGETHER_MAX: usize = 3;
-/// Far more than there are faults.
+/// More than the number of faults of any run.
 const DRAWS_MAX: usize = 10_000;
-/// Every so many rounds, several faults strike at once.
+/// In every round divisible by this number, several faults strike together.
 const TOGETHER_EVERY: usize = 3;
 const QUIET_MILLIS: std::ops::Range<u64> = 500..2_000;
-/// How often the document is copied, for faults that restore it.
+/// Interval of copies of the document, for faults that restore it.
 const COPY_EVERY: usize = 5;
 
 /// A fault that struck, with its times on CLOCK_BOOTTIME.
@@ -29,10 +30,10 @@ pub(crate) struct Struck {
     pub(crate) alone: bool,
 }
 
-/// A time without a leader beyond what is allowed.
+/// A time without a leader that exceeds the bound.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaderless {
-    /// The faults before.
+    /// The preceding faults.
     pub(crate) after: Vec<Fault>,
     pub(crate) logs: String,
 }
@@ -44,7 +45,7 @@ pub(crate) struct Story {
     pub(crate) leaderless: Vec<Leaderless>,
 }
 
-/// Lets faults strike for some time: those whose names contain `names`.
+/// Inflicts faults whose names contain `names`, for some time.
 pub(crate) async fn run(world: &World, time: Duration, names: &str) -> Result<Story, Failure> {
     let mut story = Story::default();
     world.known().await;

@@ -21,9 +21,9 @@ use crate::rival::Rival;
 use crate::schedule::Story;
 use crate::world::{LEASES, LOCKS, Places, Profile, World};
 
-/// Lines of a workload are 20 ms apart, so this is a time without work.
+/// Minimum gap that counts as a time without work; a workload writes a line every 20 ms.
 const GAP: Duration = Duration::from_millis(200);
-/// Time in which a guard of a busy machine is scheduled, to end its command.
+/// Time until a busy machine schedules a guard that has to end its command.
 const SCHEDULED_MAX: Duration = Duration::from_millis(200);
 /// The locks, with their rules.
 const LOCK_RULES: [(Mode, Rule); 3] = [
@@ -32,11 +32,11 @@ const LOCK_RULES: [(Mode, Rule); 3] = [
     (Mode::Slot, Rule::Slots),
 ];
 
-/// The exit codes of SIGABRT, with which a panic ends, and SIGSEGV. That of SIGKILL may be the code of
-/// a command that its guard has ended, which the daemon passes on.
+/// The exit codes of SIGABRT (a panic) and SIGSEGV. SIGKILL's code is not listed: a daemon also
+/// returns it if its guard has killed the command.
 const CRASHES: [i32; 2] = [134, 139];
 
-/// The evidence that is left after all processes have ended.
+/// The evidence that remains after all processes have ended.
 struct Evidence {
     places: Places,
     profile: Profile,
@@ -45,7 +45,7 @@ struct Evidence {
     traces: Vec<PathBuf>,
     /// Recordings of the changes in the store.
     changes: Vec<PathBuf>,
-    /// A version that writes no traces took part.
+    /// True if a version took part that writes no traces.
     some_untraced: bool,
     rivals: &'static [Rival],
 }
@@ -104,7 +104,7 @@ pub(crate) async fn of(
     })
 }
 
-/// Ends all processes, and so their traces and journals. Returns also the crashes.
+/// Ends all processes, so that their traces and journals are complete. Also returns the crashes.
 async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
     let bound = world.recovery_max();
     let exits = world.candidates.iter().flat_map(|c| c.exits());
@@ -138,7 +138,7 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
     // A change after the end of a recording would be missing.
     drop((candidates, jobs, rivals, residents));
     for mut changes in changes {
-        // The reason of a gap is in the file.
+        // The file contains the reason of a gap.
         let _ = changes.drain().await;
         evidence.changes.push(changes.path().to_owned());
     }
@@ -155,7 +155,7 @@ struct Led {
 }
 
 impl Evidence {
-    /// Checks the traces, and the changes in the store if each has its call in a trace.
+    /// Checks the traces, and also the changes in the store if all writers write traces.
     fn traces(&self, violations: &mut Vec<String>) -> Result<(Vec<Tenure>, Checked), Failure> {
         let mut checker = Checker::default();
         for path in &self.traces {
@@ -244,7 +244,7 @@ impl Evidence {
             .collect()
     }
 
-    /// Compares the leaders with other designs, if these took part.
+    /// Compares the leaders with other designs, if other designs took part.
     fn compared(&self, led: &Led, story: &Story) -> Result<Vec<Compared>, Failure> {
         if self.rivals.is_empty() {
             return Ok(Vec::new());
@@ -260,7 +260,7 @@ impl Evidence {
         for rival in self.rivals {
             let lines = journal::read(&self.places.journal(rival.lock())).map_err(Failure::new)?;
             let mut gaps = journal::gaps(&lines, nanos(GAP));
-            // One that does not work again has no line after the gap.
+            // A workload that never works again has no line after the gap.
             gaps.extend(lines.last().map(|last| (last.at, end.max(last.at))));
             let works = journal::works(&lines);
             all.push(compared(rival.lock(), &works, &gaps));
@@ -274,13 +274,13 @@ fn read(path: &Path, by: impl FnOnce(BufReader<File>) -> io::Result<()>) -> Resu
     opened.map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-/// True if a program looks at the deadline before each line, and is not ended by a guard.
+/// True if the program checks the deadline before each line, and no guard ends it.
 fn judges_itself(writer: &str) -> bool {
     writer.starts_with(SIDECAR) || writer.starts_with(Mode::Library.word())
 }
 
-/// I10: the work goes on within the bound, counted from its interruption if other candidates can
-/// take over meanwhile, and else from the healing.
+/// I10: the work continues within the bound. The bound counts from the interruption if other
+/// candidates can take over during the fault, otherwise from the healing.
 fn outlasted(lone: &Lone<'_>, bound: Duration) -> Option<String> {
     let fault = &lone.struck.fault;
     let counted = if fault.is_survived() {

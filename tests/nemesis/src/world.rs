@@ -1,4 +1,4 @@
-//! Everything that runs, and where.
+//! All processes of a run, and their hosts.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ const RIVAL_LOOPS: usize = 2;
 const POLL: Duration = Duration::from_millis(20);
 /// Maximum time of a request of this process to the store.
 const ASK_MAX: Duration = Duration::from_secs(5);
-/// Allowance for a machine on which all this and other tests run.
+/// Allowance for a busy machine.
 const BUSY: Duration = Duration::from_secs(3);
 
 /// The durations of the leases and of the store's elections.
@@ -47,8 +47,8 @@ impl Profile {
         }
     }
 
-    /// Time until a set whose primary is gone has another one: the timeout, up to 15% more, and the
-    /// vote.
+    /// Time until a set that lost its primary has a new primary: the timeout, up to 15% more, and
+    /// the vote.
     pub(crate) fn election(self) -> Duration {
         match self {
             Self::Fast => Duration::from_millis(2_900),
@@ -77,7 +77,7 @@ impl Places {
     }
 }
 
-/// The parts that a run has.
+/// The optional parts of a run.
 pub(crate) struct Options {
     pub(crate) profile: Profile,
     pub(crate) other: Option<PathBuf>,
@@ -89,14 +89,14 @@ pub(crate) struct Options {
     pub(crate) soak: bool,
 }
 
-/// Everything that runs.
+/// All processes of a run.
 pub(crate) struct World {
     pub(crate) profile: Profile,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) jobs: Vec<Jobs>,
     /// Loops with locks of other designs, [`RIVAL_LOOPS`] for each.
     pub(crate) rivals: Vec<Jobs>,
-    /// Processes that live through the whole run.
+    /// Processes that run during the whole run.
     pub(crate) residents: Option<Residents>,
     pub(crate) set: ReplicaSet,
     pub(crate) network: Network,
@@ -105,7 +105,7 @@ pub(crate) struct World {
     pub(crate) other: Option<PathBuf>,
     /// Recordings of all changes of the lease and of the locks.
     pub(crate) changes: Vec<Changes>,
-    /// A copy of the lease document, to restore.
+    /// A copy of the lease document, for faults that restore it.
     pub(crate) copy: Mutex<Option<Document>>,
 }
 
@@ -232,7 +232,7 @@ impl World {
         })
     }
 
-    /// Returns the number of the candidate that leads.
+    /// Returns the number of the leading candidate.
     pub(crate) fn leader(&self) -> Option<usize> {
         self.candidates.iter().position(Candidate::leads)
     }
@@ -249,8 +249,8 @@ impl World {
         true
     }
 
-    /// Waits until all candidates know the leader. A document that is deleted before has a token that
-    /// one of them may use again: it has never seen it.
+    /// Waits until all candidates know the leader. If the document were deleted earlier, a
+    /// candidate that has never seen its token could use that token again.
     pub(crate) async fn known(&self) {
         let known = async || self.candidates.iter().all(Candidate::knows_leader);
         leasehold_testbed::eventually("all candidates know the leader", known).await;
@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Restarts what exits, until this future is dropped.
+    /// Restarts exited processes until this future is dropped.
     pub(crate) async fn keep_up(&self) -> Result<(), Failure> {
         loop {
             for candidate in &self.candidates {
@@ -276,24 +276,26 @@ impl World {
 }
 
 impl World {
-    /// Returns the longest time from the healing of the last fault until the lease must be led: the
-    /// store elects a primary, followers learn of the last write within two polls, wait a lease, and
-    /// try again, each on a busy machine.
+    /// Returns the maximum time from the healing of the last fault until a candidate must lead: the
+    /// store elects a primary, followers learn of the last write within two polls, wait a lease
+    /// duration, and try again, all on a busy machine.
     pub(crate) fn recovery_max(&self) -> Duration {
         let timings = self.profile.timings();
         let polls = 2 * (timings.retry_interval + timings.operation_timeout);
         self.profile.election() + timings.lease_duration + timings.loss_grace + polls + BUSY
     }
 
-    /// True if two faults must not strike at once: the same target twice, or a daemon and its guard
-    /// both frozen or killed, after which no process can end the command (docs/protocol.md, I5).
+    /// True if two faults must not strike together: two faults of one target, or faults that freeze
+    /// or kill both a daemon and its guard, because then no process can end the command
+    /// (docs/protocol.md, I5).
     pub(crate) fn together_excluded(&self, one: &Fault, other: &Fault) -> bool {
         let targets = [one, other].map(Fault::target);
-        // A candidate that was cut off has not seen the newest token of a document that goes back.
+        // A candidate that was cut off has not seen the newest token of a document that is
+        // restored.
         targets[0] == targets[1] || targets.contains(&Target::Document)
     }
 
-    /// Returns the loops of other designs that suffer what a candidate or a loop of ours does.
+    /// Returns the loops of other designs that get the faults of a candidate or of a loop.
     pub(crate) fn companions(&self, number: usize) -> impl Iterator<Item = &Jobs> {
         let same = move |(place, _): &(usize, &Jobs)| place % RIVAL_LOOPS == number % RIVAL_LOOPS;
         self.rivals
@@ -303,8 +305,8 @@ impl World {
             .map(|(_, jobs)| jobs)
     }
 
-    /// Returns the number of a candidate's host, and those of the loops of other designs that suffer
-    /// what it does.
+    /// Returns the number of a candidate's host, and the hosts of the loops of other designs that
+    /// get the candidate's faults.
     pub(crate) fn hosts_alike(&self, candidate: usize) -> Vec<usize> {
         let companions = self.companions(candidate).map(Jobs::host);
         std::iter::once(candidate).chain(companions).collect()
@@ -319,8 +321,8 @@ impl World {
         }
     }
 
-    /// Changes the lease document by hand. Returns whether the store has acknowledged it; without a
-    /// primary, it may have happened.
+    /// Changes the lease document by hand. Returns true if the store acknowledged the change; an
+    /// unacknowledged change may have been applied.
     pub(crate) async fn edit(&self, edit: Edit) -> bool {
         self.changes[0].declare(LEASE, "a fault");
         let leases = self.documents();
@@ -345,7 +347,7 @@ impl World {
         self.set.client().database("leasehold").collection(LEASES)
     }
 
-    /// Returns what the running daemons have logged.
+    /// Returns the logs of the running daemons.
     pub(crate) fn logs(&self) -> String {
         let logs = self
             .candidates

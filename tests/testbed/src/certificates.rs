@@ -47,8 +47,8 @@ impl Certificates {
             directory,
             issuer: Issuer::new(authority, key),
         };
-        // A client whose O, OU and DC equal those of the server is treated as a member of the
-        // cluster and refused as a user, so the units differ.
+        // mongod treats a client with the server's O, OU and DC as a member of the cluster and
+        // refuses it as a user, so the units differ.
         certificates.renew_server();
         certificates.issue("client", "clients", "leasehold");
         certificates

@@ -22,22 +22,23 @@ use tokio::task::JoinHandle;
 
 use crate::{Failure, shared};
 
-/// Maximum time without an answer of the stream. A server that is frozen never answers, one without
-/// changes does so once a second.
+/// Maximum time without an answer of the stream. A frozen server never answers; a server without
+/// changes answers once a second.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Maximum time without a usable server, above the longest election and partition of the tests.
+/// Maximum time without a usable server, longer than any election or partition in the tests.
 const AWAY_MAX: Duration = Duration::from_secs(180);
 /// Interval of attempts to reach a server.
 const RETRY: Duration = Duration::from_millis(50);
 /// The field in the `_id` of the document that marks the end.
 const MARKER: &str = "end_of_recording";
-/// Errors after which changes are missing: an image, or the oplog since the token.
+/// Errors that mean missing changes: a missing image, or a missing part of the oplog since the
+/// token.
 const GAPS: [i32; 4] = [47, 136, 280, 286];
 const NAMESPACE_EXISTS: i32 = 48;
 const DUPLICATE_KEY: i32 = 11000;
 
 /// A recording of a collection's changes into a file. The file is complete after
-/// [`drain`](Self::drain); without that, nothing is concluded from it.
+/// [`drain`](Self::drain); an incomplete file proves nothing.
 ///
 /// ```no_run
 /// # async fn example(set: &leasehold_testbed::ReplicaSet, traces: &[&std::path::Path]) {
@@ -143,8 +144,8 @@ impl Changes {
         &self.log.path
     }
 
-    /// Declares that the caller is about to change this document by hand, once: to edit, delete or
-    /// restore it. A change that no call explains is a violation otherwise.
+    /// Declares that the caller is about to edit, delete or restore this document once, by hand.
+    /// Otherwise a change that no call explains is a violation.
     pub fn declare(&self, name: &str, why: &str) {
         self.log.write(&Line::Edit(Edit {
             document: self.log.document(name),
@@ -152,7 +153,7 @@ impl Changes {
         }));
     }
 
-    /// Ends the recording when it has every change that was made before this call. Returns the
+    /// Ends the recording once it contains every change that was made before this call. Returns the
     /// number of changes.
     ///
     /// # Errors
@@ -178,12 +179,12 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Marks the end, and waits until the recorder has come to it.
+    /// Writes an end marker, and waits until the recorder has read it.
     async fn marked(&self, task: JoinHandle<Result<(), Failure>>) -> Result<(), Failure> {
         let mark = doc! { "_id": { MARKER: self.marker } };
         let majority = WriteConcern::builder().w(Acknowledgment::Majority).build();
         let patience = Patience::new();
-        // A recorder that has ended needs no mark.
+        // A recorder that has ended needs no marker.
         while !task.is_finished() {
             let inserted = self.documents.insert_one(&mark);
             match inserted.write_concern(majority.clone()).await {
@@ -192,7 +193,7 @@ impl Changes {
             }
         }
         let ended = task.await;
-        // A mark that is left behind is ignored by all readers.
+        // All readers ignore a leftover marker.
         let _ = self.documents.delete_one(mark).await;
         ended.unwrap_or_else(|error| Err(Failure::new(format!("the recorder: {error}"))))
     }
@@ -229,7 +230,8 @@ impl Recorder {
                 }
                 Ok(Ok(None)) => token = stream.resume_token(),
                 Ok(Err(error)) if is_gap(&error) => return Err(error.into()),
-                // A change that is not answered is reported again after the token.
+                // If the answer with a change is lost, the stream reports the change again after
+                // the token.
                 Ok(Err(_)) | Err(_) => stream = self.reopened(token.clone()).await?,
             }
         }
@@ -319,7 +321,7 @@ async fn enable_images(client: &Client, database: &str, collection: &str) -> Res
     }
 }
 
-/// Decides how long a call is repeated while no server is usable.
+/// Decides how long to repeat a call while no server is usable.
 struct Patience {
     end: Instant,
 }

@@ -33,7 +33,7 @@ pub struct Daemon {
     /// The address of the HTTP surface.
     http: SocketAddr,
     directory: PathBuf,
-    /// Checked when the process has ended.
+    /// Checked after the process has ended.
     _trace: Option<CheckedTrace>,
     /// Dropped before the directory with the log.
     _last_lines: LastLines,
@@ -211,7 +211,8 @@ impl Daemon {
             .await
     }
 
-    /// Replaces the connection string in its file atomically, because the daemon may be reading it.
+    /// Replaces the connection string in its file atomically, because the daemon may be reading the
+    /// file.
     ///
     /// # Panics
     /// If the file cannot be written.
@@ -325,7 +326,11 @@ impl Daemon {
             if seen.replace(length) != Some(length) && self.logged(text) > 0 {
                 return;
             }
-            assert!(Instant::now() < end, "not said: {text}; {}", self.logs());
+            assert!(
+                Instant::now() < end,
+                "not in the log: {text}; {}",
+                self.logs()
+            );
             tokio::time::sleep(POLL).await;
         }
     }
@@ -365,7 +370,7 @@ impl Daemon {
         loop {
             let exit = self.exit_code();
             let status = file.read_whole(&self.directory);
-            // The exit is checked before the file is read, so that the last status written counts.
+            // The exit is checked before the file is read, so that the last written status counts.
             if let Some(status) = status
                 && condition(status)
             {

@@ -1,5 +1,5 @@
-//! A private etcd cluster for comparisons. Uses loopback ports or hosts of its own, and ends with
-//! the process that started it.
+//! A private etcd cluster for comparisons, on loopback ports or on separate hosts. It ends with the
+//! process that started it.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Etcd {
         started.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Same as [`start`](Self::start), but each member runs on a host of its own, and errors are
+    /// Same as [`start`](Self::start), but each member runs on its own host, and errors are
     /// returned.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::wait::LONG;
 
-/// An open stream of `GET /events`, or the refusal of one.
+/// An open stream of `GET /events`, or its refusal.
 #[derive(Debug)]
 pub struct EventStream {
     stream: TcpStream,
@@ -26,7 +26,7 @@ pub struct EventStream {
 pub enum End {
     /// The server completed its answer.
     Complete,
-    /// The connection was closed in between.
+    /// The connection was closed before the end of the answer.
     Broken,
 }
 

@@ -3,7 +3,7 @@
 //! libfaketime intercepts libc's clock functions. Measured with version 0.9.10 of Debian 12 and
 //! `+1h`: without `FAKETIME_DONT_FAKE_MONOTONIC` the library sets CLOCK_REALTIME, CLOCK_MONOTONIC
 //! and CLOCK_BOOTTIME to the same faked wall time. With the variable only REALTIME is faked, which
-//! is what these fixtures use. A program that reads clocks by system calls of its own, as `rustix`
+//! is what these fixtures use. A program that reads clocks by direct system calls, as `rustix`
 //! does, always sees true clocks. The standard library's `SystemTime` goes through libc and is
 //! faked.
 
@@ -20,7 +20,7 @@ const DIRECTORIES: [&str; 4] = [
     "/usr/lib",
 ];
 
-/// Environment variables that give a process a wall clock of its own.
+/// Environment variables that give a process its own wall clock.
 #[derive(Debug, Clone)]
 pub struct FakeClock {
     variables: Vec<(String, OsString)>,

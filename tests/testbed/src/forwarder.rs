@@ -1,7 +1,7 @@
-//! A TCP forwarder that delays, in place of netem.
+//! A TCP forwarder that delays traffic, in place of netem.
 //!
-//! A lost packet costs a TCP connection a retransmission, so a loss is a longer delay of everything
-//! behind it on the connection.
+//! A lost packet costs a TCP connection a retransmission, so the forwarder models a loss as a
+//! longer delay of all later data on the connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,11 +32,11 @@ pub struct Weather {
 pub struct Route {
     /// The address that accepts connections.
     pub listen: SocketAddr,
-    /// The address that they lead to.
+    /// The address that the connections lead to.
     pub target: SocketAddr,
 }
 
-/// A running forwarder, on a thread of its own. It ends with the process.
+/// A running forwarder, on its own thread. It ends with the process.
 #[derive(Debug)]
 pub struct Forwarder {
     /// One for each route.
@@ -94,7 +94,7 @@ async fn serve(listeners: Vec<Listening>) {
 
 async fn connect(client: TcpStream, target: SocketAddr, weather: watch::Receiver<Weather>) {
     let latency = weather.borrow().latency;
-    // The kernel has completed the client's handshake already, which costs a round-trip.
+    // The kernel has already completed the client's handshake, so its round-trip is added here.
     tokio::time::sleep(2 * latency).await;
     let Ok(server) = TcpStream::connect(target).await else {
         return;
@@ -109,7 +109,7 @@ async fn connect(client: TcpStream, target: SocketAddr, weather: watch::Receiver
     );
 }
 
-/// Passes data in one direction, each piece when it is due.
+/// Forwards data in one direction, each piece when it is due.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, weather: watch::Receiver<Weather>) {
     let (sender, mut queue) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let writes = async move {

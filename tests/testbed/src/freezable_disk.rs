@@ -17,7 +17,7 @@ pub struct FreezableDisk {
 /// A disk on which all writes block. Dropping it lets them continue.
 #[derive(Debug)]
 pub struct Frozen {
-    /// Thaws the disk when its standard input closes, so also if the test is killed.
+    /// Thaws the disk when its standard input closes, and therefore also if the test is killed.
     thawer: Child,
 }
 
@@ -49,7 +49,7 @@ impl FreezableDisk {
         &self.path
     }
 
-    /// Blocks all writes, until the result is dropped.
+    /// Blocks all writes until the result is dropped.
     ///
     /// # Panics
     /// If the disk cannot be frozen.

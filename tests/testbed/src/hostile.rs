@@ -1,4 +1,4 @@
-//! Hostile clients of an HTTP server, from an address of their own, on a thread of their own.
+//! Hostile clients of an HTTP server, with a separate address and thread.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,14 +18,15 @@ use crate::Failure;
 
 /// The address of the clients. The server counts connections by the address of the peer.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Descriptors that the process needs apart from those of the clients.
+/// Descriptors that the process needs in addition to the clients.
 const DESCRIPTORS_OF_OTHERS: u64 = 512;
 /// Pause of a client between two bytes, and before it connects again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Clients that open many connections together. One that the listener's queue has no room for waits
-/// for a second.
+/// Clients that open many connections together. A client waits for a second if the listener's queue
+/// is full.
 const CONNECTORS: usize = 500;
-/// Interval at which each of them replaces a connection, once all are open: 1,000 a second.
+/// Interval of each client's replacements of connections, once all connections are open: together
+/// 1,000 a second.
 const REPLACED_AFTER: Duration = Duration::from_millis(500);
 /// Length of an announced body.
 const BODY: u64 = 1 << 30;
@@ -35,13 +36,13 @@ const UNREAD_MAX: Duration = Duration::from_secs(2);
 /// The behaviour of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attack {
-    /// This many connections, each of which sends the head of a request byte by byte, without an
-    /// end (slow loris).
+    /// This many connections, each of which sends an endless request head byte by byte (slow
+    /// loris).
     ByteByByte(usize),
-    /// This many open connections, each with an incomplete head. The oldest ones are replaced all the
-    /// time.
+    /// This many open connections, each with an incomplete head. The oldest connections are
+    /// constantly replaced.
     Connections(usize),
-    /// This many clients that send bodies of a GiB, or without an end, to all paths in turn.
+    /// This many clients that send bodies of a GiB, or endless bodies, to all paths in turn.
     Bodies(usize),
 }
 
@@ -67,8 +68,7 @@ pub struct Hostile {
 impl Hostile {
     /// Starts clients of the server at an address.
     ///
-    /// # Errors
-    /// If this process may not open as many descriptors.
+    /// # Errors If this process may not open enough descriptors.
     ///
     /// # Panics
     /// If no thread can be started.
@@ -112,7 +112,7 @@ impl Drop for Hostile {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // A panic of a client is one of the test's own.
+            // A panic of a client fails the test.
             let _ = thread.join();
         }
     }
@@ -155,7 +155,7 @@ impl Clients {
         }
     }
 
-    /// Runs `count` clients, which have numbers.
+    /// Runs `count` numbered clients.
     async fn all<F>(self, count: usize, client: impl Fn(Self, usize) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -167,7 +167,7 @@ impl Clients {
         clients.join_all().await;
     }
 
-    /// Connects, again and again if the server or the system refuses.
+    /// Connects; retries if the server or the system refuses.
     async fn connect(&self) -> TcpStream {
         loop {
             let connected = async {

@@ -79,8 +79,8 @@ impl Kubernetes {
         started.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Same as [`start`](Self::start), but on a host, with the etcd that has these endpoints, and
-    /// errors are returned.
+    /// Same as [`start`](Self::start), but on a host, with the etcd at these endpoints, and errors
+    /// are returned.
     ///
     /// # Errors
     /// If the control plane cannot be started, with the reason.
@@ -147,7 +147,7 @@ impl Kubernetes {
         self.control_plane.client(&credentials.token_file())
     }
 
-    /// Returns the environment variables by which a process in a pod finds the API server.
+    /// Returns the environment variables that lead a process in a pod to the API server.
     pub fn environment(&self) -> [(String, String); 2] {
         environment(self.control_plane.address(), self.port())
     }
@@ -188,7 +188,7 @@ impl Kubernetes {
         self.control_plane.directory()
     }
 
-    /// Returns the ends of the three programs' logs.
+    /// Returns the last lines of the three programs' logs.
     pub fn logs(&self) -> String {
         self.control_plane.logs()
     }
@@ -232,8 +232,8 @@ impl Kubernetes {
         name
     }
 
-    /// Creates a pod on the first node, and reports it as running, ready and with an address of its
-    /// own, as a kubelet does.
+    /// Creates a pod on the first node, and reports it as running and ready with a unique address,
+    /// as a kubelet does.
     ///
     /// # Panics
     /// If the API server refuses the pod.

@@ -3,8 +3,8 @@
 //!
 //! The monitor reads the status files of all candidates every few milliseconds and evaluates their
 //! deadlines, as a workload does. Two files cannot be read at one instant, so two leaders in one
-//! round prove nothing. Each suspect's file is therefore read again. A candidate that is leader
-//! with the same token in both rounds has led all the time between them, because a claim leads only
+//! round prove nothing. Each suspect's file is therefore read again. A candidate that is the leader
+//! with the same token in both rounds has led continuously between them, because a claim leads only
 //! once.
 
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub struct Reign {
     pub last_ns: u64,
 }
 
-/// Waits until one of them leads, and returns it.
+/// Waits until one of these candidates leads, and returns it.
 ///
 /// # Panics
 /// After [`LONG`](crate::wait::LONG).
@@ -114,7 +114,7 @@ impl LeaderMonitor {
         lock(&self.record).violations.clone()
     }
 
-    /// Stops watching and returns the violations, for tests that expect one.
+    /// Stops watching and returns the violations, for tests that expect a violation.
     pub fn dismiss(mut self) -> Vec<String> {
         self.end();
         std::mem::take(&mut lock(&self.record).violations)

@@ -11,7 +11,7 @@
 
 // Test support: a broken fixture must stop the test with its reason.
 #![allow(clippy::unwrap_used)]
-// The testbed measures the daemon from outside, so it uses clocks of its own.
+// The testbed measures the daemon from outside, so it reads clocks directly.
 #![allow(clippy::disallowed_methods)]
 
 pub mod certificates;
@@ -86,12 +86,12 @@ pub fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
-/// Marks a failure that proves the violation of an invariant. The suite never runs such a test
-/// again, because a violation that occurs rarely is a bug, too.
+/// Marks a failure that proves the violation of an invariant. The suite never repeats a test with
+/// this mark, because a rare violation is a bug too.
 pub const INVARIANT_VIOLATED: &str = "invariant violated";
 
-/// Fails the test because of a violation. If the test has failed already, the violation is printed
-/// with its output. For destructors, which must not panic then.
+/// Fails the test because of a violation. If the test has already failed, the violation is only
+/// printed, because a destructor must not panic then.
 ///
 /// # Panics
 /// Unless the thread panics already.
@@ -102,7 +102,7 @@ pub fn report_violation(what: &str) {
     eprintln!("{text}");
 }
 
-/// Asserts that a text contains another one.
+/// Asserts that a text contains another text.
 #[track_caller]
 pub fn assert_contains(text: &str, part: &str) {
     assert!(text.contains(part), "no {part:?} in: {text}");

@@ -1,4 +1,4 @@
-//! Mounts for one test, for which the user must be root.
+//! Mounts for one test. The user must be root.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,8 +18,7 @@ impl Mount {
     /// Mounts a new disk of 64 kB in memory. Returns `None`, with a message, if this user may not
     /// mount.
     ///
-    /// # Panics
-    /// If there is no room for a directory.
+    /// # Panics If no directory can be created.
     pub fn small_disk() -> Option<Self> {
         Self::disk("64k")
     }
@@ -27,8 +26,7 @@ impl Mount {
     /// Mounts a new disk in memory, of a size such as `600m`. Returns `None`, with a message, if this
     /// user may not mount.
     ///
-    /// # Panics
-    /// If there is no room for a directory.
+    /// # Panics If no directory can be created.
     pub fn disk(size: &str) -> Option<Self> {
         let scratch = Scratch::new();
         let path = scratch.path().join("disk");
@@ -82,7 +80,7 @@ impl Mount {
             .create(true)
             .open(self.filler());
         let mut filler = filler.expect("a file can be made on a full disk");
-        // The last blocks are smaller than the first ones.
+        // The last blocks are smaller than the first blocks.
         for block in [vec![0; 1 << 20], vec![0; 512]] {
             while filler.write_all(&block).is_ok() {}
         }
@@ -108,13 +106,13 @@ impl Drop for Mount {
     }
 }
 
-/// Runs a program where a read of the boot id fails with EIO, as with EMFILE without a descriptor.
-/// Returns `None`, with a message, if this user may not mount.
+/// Runs a program in an environment where a read of the boot id fails with EIO, as it fails with
+/// EMFILE without a free descriptor. Returns `None`, with a message, if this user may not mount.
 ///
 /// # Panics
 /// If `unshare` is not installed.
 pub fn without_boot_id(program: &[&str]) -> Option<Output> {
-    // A process has no memory at address 0.
+    // A process has no memory at address 0, so reads fail.
     let script = "mount --bind /proc/$$/mem /proc/sys/kernel/random/boot_id && exec \"$@\"";
     let run = |program: &[&str]| {
         let mut command = Command::new("unshare");

@@ -1,6 +1,6 @@
 //! Random bytes, and random changes of valid inputs, from a seed.
 
-/// A source of mutated inputs. The same seed gives the same ones.
+/// A source of mutated inputs. Equal seeds give equal inputs.
 #[derive(Debug, Clone)]
 pub struct Mutator(u64);
 
@@ -9,7 +9,7 @@ impl Mutator {
     const CHANGES_MAX: usize = 4;
     /// Maximum number of random bytes in a row.
     const BYTES_MAX: usize = 24;
-    /// Maximum number of times that a part is repeated.
+    /// Maximum number of repetitions of a part.
     const REPEATS_MAX: usize = 200;
 
     /// Creates a source from a seed.
@@ -17,8 +17,8 @@ impl Mutator {
         Self(seed)
     }
 
-    /// Returns the seed in the environment variable `HOSTILE_SEED`, which repeats a failed run; by
-    /// default always the same one.
+    /// Returns the seed in the environment variable `HOSTILE_SEED`, which repeats a failed run;
+    /// without the variable, a fixed seed.
     ///
     /// # Panics
     /// If the variable is not a number.
@@ -60,8 +60,8 @@ impl Mutator {
             .collect()
     }
 
-    /// Changes one of several inputs in one to four places. `tokens` are parts that inputs consist
-    /// of, or that are likely to be mistaken for them.
+    /// Changes one of several inputs in one to four places. `tokens` are parts of inputs, or texts
+    /// that resemble parts of inputs.
     ///
     /// # Panics
     /// If there are no inputs or no tokens.

@@ -1,4 +1,4 @@
-//! A nameserver: one that answers for a replica set on this host, or one that never answers.
+//! A nameserver that answers for a replica set on this host, or never answers.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The host that is 127.0.0.1, and the one whose record names it as the only server.
+/// The name of a host that resolves to 127.0.0.1.
 pub const HOST: &str = "db-0.leasehold.test";
 /// The name of the record for `mongodb+srv`.
 pub const RECORD: &str = "cluster.leasehold.test";
@@ -19,7 +19,7 @@ const TXT: u16 = 16;
 const SRV: u16 = 33;
 const POLL: Duration = Duration::from_millis(50);
 
-/// A nameserver on an address of its own in 127.0.0.0/8, until it is dropped.
+/// A nameserver on a separate address in 127.0.0.0/8. It ends when dropped.
 #[derive(Debug)]
 pub struct Nameserver {
     address: Ipv4Addr,
@@ -28,7 +28,7 @@ pub struct Nameserver {
 }
 
 impl Nameserver {
-    /// Starts one that receives queries and never answers.
+    /// Starts a nameserver that receives queries and never answers.
     ///
     /// # Errors
     /// If this user may not listen on port 53.
@@ -36,7 +36,7 @@ impl Nameserver {
         Self::start(|_| None)
     }
 
-    /// Starts one that knows [`HOST`], and [`RECORD`] with this port and replica set.
+    /// Starts a nameserver that knows [`HOST`], and [`RECORD`] with this port and replica set.
     ///
     /// # Errors
     /// If this user may not listen on port 53.
@@ -128,7 +128,7 @@ fn answer(query: &[u8], port: u16, set: &str) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// Returns the name that is asked for, and the index after it.
+/// Returns the queried name, and the index after it.
 fn name_of(query: &[u8]) -> Option<(String, usize)> {
     let mut labels = Vec::new();
     let mut at = HEADER;
@@ -144,7 +144,7 @@ fn name_of(query: &[u8]) -> Option<(String, usize)> {
     }
 }
 
-/// Returns a text after its length.
+/// Returns a text, prefixed with its length.
 fn counted(text: &str) -> Vec<u8> {
     let mut counted = vec![u8::try_from(text.len()).expect("a short text")];
     counted.extend(text.as_bytes());

@@ -1,10 +1,10 @@
 //! Hosts as network namespaces on one bridge, with cuts and delays of their traffic.
 //!
-//! Cuts are netfilter rules that drop packets, so that nothing is refused and connections stay open.
-//! The kernel of many machines has no netem, so delays are made by a forwarder: the connections from
-//! a host to a member are redirected to it, also those among members.
+//! Cuts are netfilter rules that drop packets, so that nothing is refused and connections stay
+//! open. Many kernels lack netem, so a forwarder makes delays: the connections from a host to a
+//! member, also between members, are redirected to the forwarder.
 //!
-//! The process that makes the network must be alone in its namespaces; see [`UNSHARE`].
+//! The process that creates the network must be alone in its namespaces; see [`UNSHARE`].
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -16,8 +16,8 @@ use std::sync::Mutex;
 use crate::forwarder::{Forwarder, Route, Weather};
 use crate::{Failure, Host};
 
-/// The arguments of `unshare` that give a program namespaces of its own, which end with it: no
-/// process, address or mount is left. The program and its arguments follow.
+/// The arguments of `unshare` that give a program its own namespaces, which end with the program:
+/// no process, address or mount remains. The program and its arguments follow.
 pub const UNSHARE: [&str; 7] = [
     "--net",
     "--mount",
@@ -28,8 +28,8 @@ pub const UNSHARE: [&str; 7] = [
     "--",
 ];
 
-/// Returns a command that runs `program` in namespaces of its own ([`UNSHARE`]), which also end with
-/// the thread that starts it.
+/// Returns a command that runs `program` in its own namespaces ([`UNSHARE`]). They also end with
+/// the thread that starts the command.
 pub fn alone(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", "unshare"]);
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// Returns the host for what runs there.
+    /// Returns the host that runs this.
     pub fn host(self) -> Host {
         Host {
             namespace: self.namespace(),
@@ -92,13 +92,13 @@ pub struct Network {
     clients: usize,
     /// The routes through the forwarder, by their index.
     routes: Vec<(Node, Route)>,
-    /// Pairs whose packets in this direction are dropped; each as often as it is cut.
+    /// Pairs whose packets in this direction are dropped; a pair is listed once for each cut.
     cuts: Mutex<Vec<(Node, Node)>>,
     forwarder: Option<Forwarder>,
 }
 
 impl Network {
-    /// Makes the hosts. This process must be alone in its network and mount namespaces.
+    /// Creates the hosts. This process must be alone in its network and mount namespaces.
     ///
     /// # Errors
     /// If a host cannot be made.
@@ -141,8 +141,8 @@ impl Network {
             .collect()
     }
 
-    /// Redirects new connections from hosts to members, given by their number, through the
-    /// forwarder. The members listen on these ports.
+    /// Redirects new connections from hosts to these members through the forwarder. The members
+    /// listen on these ports.
     ///
     /// # Errors
     /// If the forwarder cannot listen, or a rule cannot be set.
@@ -171,8 +171,7 @@ impl Network {
         }
     }
 
-    /// Returns the address at which this process reaches a member as a host does; `None` without a
-    /// route.
+    /// Returns the address that leads this process to a member like a host; `None` without a route.
     pub fn route(&self, from: Node, member: usize) -> Option<SocketAddr> {
         let address = Node::Member(member).address();
         let leads = |(host, route): &&(Node, Route)| *host == from && route.target.ip() == address;
@@ -263,8 +262,8 @@ fn rules(node: Node, out: &str, into: &str, nat: &str) -> Result<(), Failure> {
     }
 }
 
-/// Covers directories with empty ones, which end with the mount namespace: that of files in memory,
-/// and that of the names of network namespaces.
+/// Covers two directories with empty directories, which end with the mount namespace: the directory
+/// of files in memory, and the directory with the names of network namespaces.
 ///
 /// # Errors
 /// If they cannot be mounted.

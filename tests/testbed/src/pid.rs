@@ -27,8 +27,8 @@ pub fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// True if a process exists and has not exited. An orphan stays a zombie as long as its new parent
-/// does not wait for it, as in a container without an init.
+/// True if a process exists and has not exited. An orphan stays a zombie until its new parent waits
+/// for it, which never happens in a container without an init.
 pub fn is_alive(pid: u32) -> bool {
     state(pid).is_some_and(|state| state != 'Z')
 }
@@ -59,7 +59,8 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The fields of /proc/pid/stat from the state on, since the name may contain anything.
+/// The fields of /proc/pid/stat, beginning with the state, because the name before it may contain
+/// any character.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;

@@ -1,10 +1,9 @@
 //! Ports that stay reserved for as long as a fixture needs them.
 //!
-//! Binding port 0 and closing it again is not enough. A member that was killed must come back on
-//! its old port, and in the meantime the kernel may give that number to any outgoing connection of
-//! the machine. Ports are therefore taken from below the kernel's ephemeral range, and each is
-//! claimed by a file lock. All test processes of this user respect the lock, and it ends with its
-//! process.
+//! Binding port 0 and closing it again is not enough. A killed member must restart on its old port,
+//! and meanwhile the kernel may give that number to any outgoing connection of the machine. Ports
+//! are therefore taken from below the kernel's ephemeral range, and each is claimed by a file lock.
+//! All test processes of this user respect the lock, which ends with its process.
 
 use std::fs::{File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -21,7 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 const FIRST: u32 = 10_000;
 /// End of the range, where Linux starts its ephemeral range by default.
 const END: u32 = 32_768;
-/// One attempt per port, because more would only repeat.
+/// One attempt per port.
 const TRIES_MAX: u32 = END - FIRST;
 
 /// A free port on 127.0.0.1, reserved among all testbeds until dropped.
@@ -34,8 +33,7 @@ pub struct ReservedPort {
 impl ReservedPort {
     /// Reserves a free port.
     ///
-    /// # Panics
-    /// If no port is left.
+    /// # Panics If all ports are in use.
     pub fn new() -> Self {
         for _ in 0..TRIES_MAX {
             let number = next_number();

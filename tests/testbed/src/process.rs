@@ -5,7 +5,7 @@
 //! children are started by one thread that lives as long as the process. The setting has no effect
 //! if the parent exited before, so a later stage compares the parent's id.
 //!
-//! The stages are `setpriv` and `sh`, because the workspace forbids `unsafe` and thereby
+//! The stages are `setpriv` and `sh`, because the workspace forbids `unsafe` and therefore
 //! `pre_exec`. Both exec, so the child's id is the program's. This costs 3.6 ms before the program
 //! starts (measured on two busy cores).
 
@@ -26,12 +26,12 @@ use crate::Failure;
 
 const POLL: Duration = Duration::from_millis(1);
 
-/// The automatic end of a process, apart from an explicit one.
+/// The automatic end of a process, in addition to an explicit end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
     /// Ends with the process that started it, by SIGKILL from the kernel.
     OfStarter,
-    /// Does not end automatically. Runs in a session of its own, so that a terminal's hangup and
+    /// Does not end automatically. Runs in a separate session, so that a terminal's hangup and
     /// Ctrl-C do not reach it.
     Detached,
 }
@@ -61,7 +61,7 @@ impl Launch {
         }
     }
 
-    /// Sets the network namespace, one made with `ip netns add`.
+    /// Sets the network namespace, which `ip netns add` has created.
     pub fn inside(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
@@ -156,7 +156,7 @@ impl Launch {
             command.arg(assignment);
         }
         if let Some(namespace) = &self.namespace {
-            // It executes the program, whose process id thus stays the same.
+            // `setpriv` executes the program, which thus keeps the process id.
             command.arg(stage("nsenter")?);
             command.arg(format!("--net=/run/netns/{namespace}"));
         }
@@ -191,8 +191,8 @@ impl Process {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Sends a signal, unless the process has exited. Until it has been waited for here, its id
-    /// cannot be reused by another process.
+    /// Sends a signal, unless the process has exited. Its id is not reused before this module has
+    /// reaped the process.
     pub fn signal(&self, signal: Signal) {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         if matches!(child.try_wait(), Ok(None)) {
@@ -207,7 +207,7 @@ impl Process {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         if matches!(child.try_wait(), Ok(None)) {
             let _ = kill_process(self.pid, Signal::STOP);
-            // NOWAIT only checks; the exit of the child can still be waited for.
+            // NOWAIT only checks, and does not reap the child.
             let look = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             let stopped = retry_on_intr(|| waitid(WaitId::Pid(self.pid), look));
             stopped.expect("a child that was not waited for can be looked at");

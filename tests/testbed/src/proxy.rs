@@ -3,14 +3,14 @@
 //!
 //! A driver that gets a set's address asks the members for their addresses and then connects to
 //! those, bypassing any proxy. The proxy therefore has one port for each member, and in the replies
-//! it replaces the members' ports with its own. All ports have five digits, and a MongoDB message
-//! does not have a checksum of its own here, so lengths stay the same. Discovery and streaming
-//! monitoring thus stay behind the proxy. Each daemon can have its own proxy, so one leader's
-//! connections can be stalled while those of the others work. TLS traffic cannot be rewritten;
-//! there the proxy serves direct connections only.
+//! it replaces the members' ports with its own. All ports have five digits, and these MongoDB
+//! messages have no checksum, so lengths do not change. Discovery and streaming monitoring thus
+//! stay behind the proxy. Each daemon can have its own proxy, so a leader's connections can be
+//! stalled while other daemons' connections work. TLS traffic cannot be rewritten; there the proxy
+//! serves direct connections only.
 //!
-//! The proxy runs on a thread of its own, so that a test that blocks for a moment does not delay
-//! the daemons it observes.
+//! The proxy runs on its own thread, so that a test that blocks for a moment does not delay the
+//! daemons that it observes.
 
 mod message;
 
@@ -29,10 +29,10 @@ use crate::ReservedPort;
 use message::{Framing, Rewrite};
 
 /// Maximum number of messages held on one connection. A client waits for a reply before its next
-/// request, so a stalled one sends very few.
+/// request, so a stalled client sends very few messages.
 const HELD_MAX: usize = 10_000;
-/// Time that the server's side outlives the client's, so that a request already in flight is
-/// executed as it would be on a slow network.
+/// How long the server's side of a connection outlives the client's side, so that a request in
+/// flight is executed as on a slow network.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A proxy with one port for each member of a set. Dropping it ends the proxy.
@@ -97,9 +97,9 @@ impl Proxy {
         })
     }
 
-    /// Holds all traffic in both directions. Connections stay open and new ones are accepted. Data
-    /// sent in the meantime arrive at [`resume`](Self::resume), even if the sender has given up, so
-    /// a request lands late.
+    /// Holds all traffic in both directions. Connections stay open, and new connections are
+    /// accepted. Data that is sent meanwhile arrives at [`resume`](Self::resume), even if the
+    /// sender has given up, so a request lands late.
     pub fn stall(&self) {
         self.set(Gate::Closed, Gate::Closed);
     }
@@ -181,7 +181,7 @@ struct Mode {
     /// True if new connections are closed.
     cut: bool,
     /// Number of cuts of all connections. A connection compares it with the count at its start, so
-    /// that a resume right after a cut does not spare any.
+    /// that a resume right after a cut spares no connection.
     cuts: u64,
 }
 
@@ -296,7 +296,7 @@ async fn connect(client: TcpStream, target: u16, link: Link) {
 }
 
 /// Passes messages in order until the sender closes and all messages are passed. Keeps reading
-/// while messages are held, so that data once sent are kept even if the sender disconnects.
+/// while messages are held, so that sent data is kept even if the sender disconnects.
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -355,7 +355,7 @@ async fn pass(
     to
 }
 
-/// Counts while it exists, so that an aborted connection is subtracted again.
+/// Counts as long as it exists, so that an aborted connection is subtracted again.
 struct Count<'a>(&'a AtomicUsize);
 
 impl<'a> Count<'a> {

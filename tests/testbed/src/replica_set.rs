@@ -154,7 +154,8 @@ impl ReplicaSet {
     pub async fn primary_within(&self, deadline: Duration) -> Option<usize> {
         let end = Instant::now() + deadline;
         loop {
-            // A deposed primary may not know this yet, so the newest election counts.
+            // A deposed primary may not have noticed the election yet, so the newest election
+            // counts.
             let hellos = self.hellos().await.into_iter().enumerate();
             let primaries = hellos.filter_map(|(index, hello)| {
                 let hello =
@@ -199,9 +200,9 @@ impl ReplicaSet {
         started.unwrap_or_else(|failure| panic!("{failure}"));
     }
 
-    /// Starts a copy of a member's data on another port, as one does to restore a set elsewhere: the
-    /// copy has the name and the id of this set, and is its own only member. Kills the member while
-    /// its data are copied.
+    /// Starts a copy of a member's data on another port, like a restore of a set elsewhere: the
+    /// copy has the name and the id of this set, and is the only member of its set. Kills the
+    /// member while its data is copied.
     ///
     /// # Panics
     /// If the copy cannot be started, with the reason.
@@ -220,7 +221,7 @@ impl ReplicaSet {
         let config = doc! { "_id": &self.name, "version": 1_000, "members": [members] };
         let end = Instant::now() + PRIMARY_DEADLINE;
         loop {
-            // Refused until the member has read the configuration that it was copied with.
+            // The server refuses this until it has read the copied configuration.
             let reconfig = doc! { "replSetReconfig": &config, "force": true };
             let _ = admin.run_command(reconfig).await;
             let hello = admin.run_command(doc! { "hello": 1 }).await;
@@ -358,7 +359,7 @@ impl ReplicaSet {
         let made = external.run_command(user.creation(roles.clone())).await;
         match made.map_err(|error| *error.kind) {
             Ok(_) => {}
-            // All tests of a set share its certificate, and so the user.
+            // All tests of a set share its certificate, and therefore the user.
             Err(ErrorKind::Command(error)) if error.code == USER_EXISTS => {
                 let grant = doc! { "grantRolesToUser": user.name(), "roles": roles };
                 let granted = external.run_command(grant).await;

@@ -1,13 +1,13 @@
 //! A stand-in for `mongos`, the router of a sharded cluster, in front of a real replica set.
 //!
-//! No `mongos` can be installed here, so the stand-in does what a client can notice of one. It
-//! speaks MongoDB's protocol, describes itself as a router, and passes each command to the primary
-//! of the set, whichever that is. A client therefore sees no election: its connection stays, and its
-//! calls wait for the next primary or get an error. Events of change streams can be delayed until
-//! the next tick of an interval, as they are until the quietest shard has written. Replies to
-//! `hello` and `buildInfo` can be changed further, into those of other products.
+//! No `mongos` can be installed here, so the stand-in reproduces the behaviour that a client can
+//! notice. It speaks MongoDB's protocol, describes itself as a router, and forwards each command to
+//! the current primary of the set. A client therefore sees no election: its connection stays, and
+//! its calls wait for the next primary or get an error. Events of change streams can be delayed
+//! until the next tick of an interval, as a real router delays them until the quietest shard has
+//! written. Replies to `hello` and `buildInfo` can also be changed to imitate other products.
 //!
-//! It does not shard, and it does not show how `mongos` itself behaves beyond that.
+//! It does not shard, and does not reproduce any other behaviour of `mongos`.
 
 mod backend;
 mod serve;
@@ -35,7 +35,7 @@ pub struct Router {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The settings of a router, and the commands that it has passed.
+/// The settings of a router, and the commands that it has forwarded.
 #[derive(Debug)]
 struct Shared {
     members: Vec<u16>,
@@ -46,21 +46,21 @@ struct Shared {
 struct State {
     /// Interval of the ticks at which events are delivered.
     lag: Duration,
-    /// The error that opening a change stream gets.
+    /// The error of an attempt to open a change stream.
     no_streams: Option<(i32, &'static str)>,
-    /// Fields that replace those of a reply, by the name of the command.
+    /// Fields that replace fields of a reply, by the name of the command.
     overlays: Vec<(&'static str, Document)>,
     commands: Vec<Document>,
-    /// The open cursors. A driver may ask for more on another connection.
+    /// The open cursors. A driver may send a getMore on another connection.
     cursors: HashMap<i64, Cursor>,
 }
 
 #[derive(Debug, Clone)]
 struct Cursor {
-    /// The member that has it.
+    /// The member with this cursor.
     member: u16,
     is_stream: bool,
-    /// Events that are not delivered before this time since 1970.
+    /// Events that are held until this time since 1970.
     held: Option<(Duration, Document)>,
 }
 

@@ -29,7 +29,7 @@ pub enum Storage {
     Disk,
 }
 
-/// A directory of its own, removed when dropped.
+/// A temporary directory, removed when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -38,8 +38,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates a directory: on /dev/shm if that has room, because otherwise a benchmark would
-    /// measure a journal on a slow disk; else in the temporary directory.
+    /// Creates a directory on /dev/shm if there is room, because a benchmark would otherwise
+    /// measure a journal on a slow disk. Without room, creates it in the temporary directory.
     pub fn new() -> Self {
         let in_memory = Path::new("/dev/shm");
         let parent = if room_bytes(in_memory) >= ROOM_MIN_BYTES {
@@ -81,7 +81,7 @@ impl Scratch {
         &self.path
     }
 
-    /// Leaves the directory behind. Its remaining user must remove it.
+    /// Keeps the directory. The caller must remove it.
     pub fn keep(&mut self) {
         if let Some(owner) = self.owner.take() {
             let _ = owner.keep();
@@ -119,7 +119,7 @@ fn below(parent: &Path) -> std::io::Result<tempfile::TempDir> {
     builder.prefix("leasehold-testbed-").tempdir_in(parent)
 }
 
-/// Returns true for a directory without a disk, and for one that does not exist.
+/// Returns true for a directory in memory, and for a missing directory.
 fn in_memory(path: &Path) -> bool {
     statfs(path).map_or(true, |stat| u64::try_from(stat.f_type).ok() == Some(TMPFS))
 }

@@ -1,7 +1,8 @@
-//! One replica set for many tests of a binary that do not disturb it.
+//! One replica set that many tests of a binary share without disturbing it.
 //!
 //! A value in a static is never dropped, and would leave its data behind. The set therefore belongs
-//! to the tests that hold it. The last one to end drops the set, and a later one starts another.
+//! to the tests that hold it. The last of these tests drops the set, and a later test starts
+//! another set.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock, Weak};
@@ -22,7 +23,7 @@ pub fn run<F: Future>(test: F) -> F::Output {
     runtime().block_on(test)
 }
 
-/// Runs a future on a thread of its own, so that a caller inside of a runtime may block on it.
+/// Runs a future on a separate thread, so that a caller inside a runtime may block on it.
 pub(crate) fn run_apart<T: Send>(future: impl Future<Output = T> + Send) -> T {
     std::thread::scope(|scope| {
         let ended = scope.spawn(|| run(future)).join();
@@ -38,7 +39,7 @@ pub(crate) async fn client(uri: &str) -> Result<Client, Failure> {
     Ok(created.await.expect("the runtime never ends")?)
 }
 
-/// Runs a task on the shared runtime, whatever the runtime of the caller does.
+/// Runs a task on the shared runtime, independent of the caller's runtime.
 pub(crate) fn spawn<T: Send + 'static>(
     task: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {

@@ -1,4 +1,4 @@
-//! A database of its own for one test, so that tests on one set neither contend for each other's
+//! A separate database for one test, so that tests on one set neither contend for each other's
 //! lease nor drop each other's collection.
 
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct Stage {
     uri: String,
     database: String,
     timings: DaemonTimings,
-    /// The directory in which commands keep what they keep for their user.
+    /// The directory of the files that commands keep for their user.
     runtime: Arc<Scratch>,
 }
 
@@ -53,7 +53,7 @@ impl Stage {
         self
     }
 
-    /// Returns a new proxy, and the same stage for candidates that reach the set through it.
+    /// Returns a new proxy, and this stage for candidates that reach the set through the proxy.
     pub fn proxied(&self) -> (Proxy, Self) {
         let proxy = self.set.proxy();
         let stage = self.clone().uri(self.set.proxied_uri(&proxy));
@@ -92,8 +92,8 @@ impl Stage {
         LEASE
     }
 
-    /// Returns a command of an operator for the collection, with this connection string. It ends with
-    /// the value.
+    /// Returns an operator's command for the collection, with this connection string. The process
+    /// ends when the value is dropped.
     pub fn command(&self, uri: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command

@@ -96,7 +96,7 @@ impl Table {
         }
     }
 
-    /// Creates a table with the heading `first` and those of a [`Summary`].
+    /// Creates a table with the heading `first` and the headings of a [`Summary`].
     pub fn of_summaries(first: &str) -> Self {
         Self::new(std::iter::once(first).chain(SUMMARY_HEADINGS))
     }

@@ -1,4 +1,4 @@
-//! The trace of daemons or jobs, which is checked at the end of the test.
+//! The trace of daemons or jobs. The trace is checked at the end of the test.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -12,8 +12,8 @@ use crate::{Changes, report_violation};
 /// The environment variable that names the file.
 pub const VARIABLE: &str = "LEASEHOLD_TRACE";
 
-/// Checks traces together, and each change in these [recordings](crate::Changes) against them.
-/// [`Checked::skipped`] names what could not be compared.
+/// Checks traces together, and compares each change in these [recordings](crate::Changes) with
+/// them. [`Checked::skipped`] says which comparisons were not possible.
 ///
 /// # Errors
 /// All violations.
@@ -43,7 +43,7 @@ fn open(file: &Path) -> BufReader<File> {
 #[derive(Debug)]
 pub struct CheckedTrace {
     path: PathBuf,
-    /// The changes of the documents that the trace is about, if they are recorded.
+    /// The recorded changes of the documents in the trace, if any.
     changes: Option<Changes>,
 }
 
@@ -57,8 +57,8 @@ impl CheckedTrace {
     }
 
     /// Records a collection into this file, and checks each of its changes against the trace. All
-    /// processes that write to the collection must write this trace, and end before. May be called
-    /// inside of a runtime.
+    /// processes that write to the collection must write this trace, and end before the check. May
+    /// be called inside a runtime.
     #[must_use]
     pub fn with_changes(
         mut self,
@@ -84,7 +84,7 @@ impl CheckedTrace {
         }
     }
 
-    /// Checks the trace, and all changes in these recordings against it.
+    /// Checks the trace, and compares all changes in these recordings with it.
     fn check(&self, recordings: &[&Path]) {
         let traces = match self.path.try_exists() {
             Ok(false) => &[][..],

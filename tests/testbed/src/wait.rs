@@ -15,7 +15,7 @@ pub async fn eventually(what: &str, condition: impl AsyncFnMut() -> bool) -> Dur
     within(LONG, what, condition).await
 }
 
-/// Same as [`eventually`], but with a timeout of its own.
+/// Same as [`eventually`], but with this timeout.
 ///
 /// # Panics
 /// After `limit`, with `what`.
@@ -46,7 +46,7 @@ pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
     found.expect("it was found")
 }
 
-/// Asserts that `condition` holds for this time. Proving an absence is the only use of a fixed time.
+/// Asserts that `condition` holds for this time. A fixed time is only used to prove an absence.
 ///
 /// # Panics
 /// If the condition does not hold, with `what`.

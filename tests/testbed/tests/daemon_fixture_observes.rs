@@ -11,7 +11,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// Writes its arguments to the log, reports leader until SIGTERM, then not.
+/// Writes its arguments to the log, and reports "leader" until SIGTERM, then "not leader".
 const STAND_IN: &str = r#"#!/bin/sh
 echo "$@" >&2
 echo '{"level":"INFO","message":"started"}' >&2

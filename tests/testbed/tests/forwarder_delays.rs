@@ -1,6 +1,6 @@
-//! Goal: verify that a delay is as long as it says, between the hosts that it is set for, also among
-//! members, and that other connections have none.
-//! Method: pings through the forwarder; for the redirects of hosts, in network namespaces (root).
+//! Goal: verify that a delay has its configured length, between the configured hosts and also
+//! between members, and that other connections have no delay. Method: pings through the forwarder;
+//! for the redirects of hosts, in network namespaces (root).
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
 #![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
@@ -60,7 +60,7 @@ fn ping(address: SocketAddr) -> [Duration; 2] {
 #[track_caller]
 fn assert_delayed([first, min]: [Duration; 2]) {
     assert!(min >= ROUND_TRIP, "a ping took {min:?}");
-    // The handshake costs another one.
+    // The handshake costs another round-trip.
     assert!(first >= 2 * ROUND_TRIP, "the first ping took {first:?}");
 }
 
@@ -69,7 +69,7 @@ fn a_ping_takes_the_round_trip_time_and_a_connection_another_one() {
     let target = TcpListener::bind("127.0.0.1:0").unwrap();
     let direct = target.local_addr().unwrap();
     thread::spawn(move || echo(target));
-    // The forwarder binds its ports itself, so one that was just free is passed.
+    // The forwarder binds its ports itself, so it gets a port that was just free.
     let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let listen = listen.unwrap();
     let target = direct;
@@ -155,7 +155,7 @@ fn inside() {
     }
     assert_eq!(network.route(Node::Client(0), 0), None);
     let [_, min] = on(Node::Client(0), move || ping(addresses[0]));
-    assert!(min < ROUND_TRIP, "no border, but a ping took {min:?}");
+    assert!(min < ROUND_TRIP, "one region, but a ping took {min:?}");
 
     let cut = [(members[0], members[1])];
     network.cut(&cut).unwrap();

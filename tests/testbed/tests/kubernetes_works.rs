@@ -1,5 +1,5 @@
 //! Goal: verify that the fixture's Kubernetes is real: it authorizes, admits, reconciles and cleans
-//! up. Method: the tests share one control plane, each in namespaces of its own.
+//! up. Method: the tests share one control plane, each with its own namespaces.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
 #![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
@@ -18,7 +18,7 @@ use leasehold_testbed::wait::found;
 use leasehold_testbed::{Kubernetes, run};
 use serde_json::json;
 
-/// Runs a test in a namespace of its own.
+/// Runs a test in a new namespace.
 fn in_namespace(test: impl AsyncFnOnce(&Kubernetes, &str)) {
     run(async {
         let kubernetes = Kubernetes::shared().await;
@@ -34,7 +34,7 @@ fn code(error: &Error) -> u16 {
     }
 }
 
-/// Returns the user as which the API server authenticates a client.
+/// Returns the name that the API server gives to an authenticated client.
 async fn whoami(client: &Client) -> Result<UserInfo, Error> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let question = SelfSubjectReview::default();
@@ -88,7 +88,7 @@ metadata: {name: reader}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: orders}]
 ";
-        // A dry run stores nothing, so it does not grant anything.
+        // A dry run stores nothing, so it grants nothing.
         let tried = kubernetes.dry_run(namespace, rights).await;
         assert_eq!(tried.unwrap().len(), 2);
         assert_eq!(code(&list(namespace).await.unwrap_err()), 403);
@@ -112,7 +112,8 @@ fn a_pods_token_names_the_pod_and_expires_with_it() {
         assert_eq!(named("pod-name"), ["orders-0"]);
         assert_eq!(named("pod-uid"), [pod.uid().unwrap()]);
         assert_eq!(named("node-name"), ["node-1"]);
-        // Never used before the deletion of the pod, so not in any cache of the API server.
+        // This token was never used before the deletion of the pod, so no cache of the API server
+        // contains it.
         credentials.rotate().await;
         let unused = kubernetes.client_as(&credentials);
         kubernetes.delete_pod(namespace, "orders-0").await;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs `script` with `leaves-nothing` in a checkout and a home of its own.
+/// Runs `script` with `leaves-nothing` in a new checkout and a new home.
 fn run(script: &str) -> Output {
     let place = tempfile::tempdir().expect("a directory");
     let mut command = in_place(&place, script);
@@ -29,14 +29,14 @@ fn in_place(place: &tempfile::TempDir, script: &str) -> Command {
         .args(["sh", "-c", script])
         .current_dir(&checkout)
         .env("HOME", &home)
-        // The suite that runs this test leads to its own cache.
+        // The environment of the suite that runs this test would select another cache.
         .env_remove("XDG_CACHE_HOME")
         .env_remove("CI")
         .env("LEAVES_NOTHING_WATCHES", &home);
     command
 }
 
-/// Returns true if this user may mount, which is necessary to judge shared directories.
+/// Returns true if this user may mount, which is necessary to check shared directories.
 fn may_mount() -> bool {
     let isolated = Command::new("unshare").args(["-m", "true"]).output();
     let may = isolated.is_ok_and(|output| output.status.success());
@@ -123,7 +123,7 @@ fn an_entry_of_leasehold_in_a_shared_folder_is_named() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let named = String::from_utf8_lossy(&output.stderr);
     assert!(named.contains("home/lock/leasehold.pid"), "{named}");
-    // Any program may have made it.
+    // Any program may have created it.
     assert!(!named.contains("other.pid"), "{named}");
 }
 
@@ -171,7 +171,7 @@ fn an_entry_of_another_program_is_not_a_leftover() {
 
 #[test]
 fn an_ordinary_user_sees_entries_of_all_programs_listed() {
-    // A user without the right to mount.
+    // A user that may not mount.
     let output = alongside_another_program(|command| {
         let script = command.get_program().to_owned();
         let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
@@ -231,7 +231,7 @@ fn a_process_that_goes_on_is_named_and_ended() {
 #[test]
 fn a_terminated_run_leaves_nothing() {
     let place = tempfile::tempdir().expect("a directory");
-    // The process in the background is a child of the script, and starts one of its own.
+    // The process in the background is a child of the script, and starts another child.
     let script = "sh -c 'sleep 1000 & wait' & echo \"$TMPDIR\"; sleep 1000";
     let mut command = in_place(&place, script);
     let mut command = command
@@ -249,7 +249,7 @@ fn a_terminated_run_leaves_nothing() {
     let named = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(128 + 15), "{named}");
     assert!(!Path::new(temporary.trim()).exists(), "{temporary} stays");
-    // The pipe has no other writer left.
+    // The pipe has no other writer.
     let mut rest = String::new();
     output.read_to_string(&mut rest).expect("the end");
 }

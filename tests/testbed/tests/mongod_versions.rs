@@ -1,5 +1,5 @@
-//! Goal: the tests run on the versions of MongoDB that are supported, and on no other.
-//! Method: a stand-in for mongod prints a version, and the script that finds mongod judges it.
+//! Goal: the tests run only on supported versions of MongoDB. Method: a stand-in for mongod prints
+//! a version, and the script that finds mongod accepts or refuses it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

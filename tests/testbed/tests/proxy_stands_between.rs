@@ -1,5 +1,6 @@
 //! Goal: verify that a driver which discovers the set stays behind its proxy, and that the proxy
-//! affects no other client. Method: real sets, with one client behind the proxy and one next to it.
+//! affects no other client. Method: real sets, with one client behind the proxy and one client
+//! without it.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
 #![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
@@ -24,7 +25,7 @@ async fn exists(collection: &Collection<Document>, id: &str) -> bool {
         .is_some()
 }
 
-/// Starts a write in a task of its own, as the daemon does.
+/// Starts a write in a separate task, like the daemon.
 fn upsert(
     collection: &Collection<Document>,
     id: &'static str,

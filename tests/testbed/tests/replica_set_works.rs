@@ -1,5 +1,5 @@
 //! Goal: verify that the fixture's sets are real: they elect, fail over, log in and clean up.
-//! Method: each test starts sets of its own, so the tests run concurrently.
+//! Method: each test starts its own sets, so the tests run concurrently.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
 #![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.

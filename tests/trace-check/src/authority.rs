@@ -6,31 +6,31 @@ use std::time::Duration;
 use leasehold_core::election::{Authority, BootTime, Claim as ClaimId, Identity, Token};
 use leasehold_core::trace::Kind;
 
-/// The claims that one with authority excludes.
+/// The claims that a claim with authority excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exclusion {
-    /// All others: a lease, and an exclusive lock.
+    /// All other claims: a lease, or an exclusive lock.
     All,
-    /// Those that exclude all: a shared lock.
+    /// Exclusive claims: a shared lock.
     Writers,
-    /// Those beyond this number: a lock with slots.
+    /// More claims than this number: a lock with slots.
     Beyond(u32),
 }
 
-/// The document that a machine contends for, and how.
+/// The document that a machine contends for, and the mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) kind: Kind,
     pub(crate) document: String,
     /// Id of the clock of its instants.
     pub(crate) clock: Option<String>,
-    /// Name under which it writes.
+    /// Name of the machine in its writes.
     pub(crate) identity: Identity,
     pub(crate) exclusion: Exclusion,
     pub(crate) begun: BootTime,
     /// A claim whose process had exited when this machine began.
     pub(crate) predecessor: Option<ClaimId>,
-    /// Longest time that a command has had to end after the end of authority.
+    /// Maximum time that a command had to end after the end of authority.
     pub(crate) loss_grace: Duration,
 }
 
@@ -40,16 +40,16 @@ pub(crate) struct Grants<'a> {
     pub(crate) deadlines: &'a BTreeSet<BootTime>,
 }
 
-/// A time of authority under one token.
+/// A period of authority with one token.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     pub(crate) role: Role,
     pub(crate) machine: String,
     pub(crate) token: Token,
-    /// The line of the turn with which it begins.
+    /// The line of the turn that begins it.
     pub(crate) line: usize,
     pub(crate) from: BootTime,
-    /// The end: the turn that ended it, or the deadline of the last extension.
+    /// End of authority: the turn that ended it, or the deadline of the last extension.
     pub(crate) until: BootTime,
     /// The deadline of the last extension.
     pub(crate) deadline: BootTime,
@@ -60,7 +60,7 @@ pub(crate) struct Claim {
 pub(crate) struct Authorities {
     roles: BTreeMap<String, Role>,
     claims: Vec<Claim>,
-    /// The claims that the machines tried to lead under.
+    /// The claims of the machines' attempts to lead.
     attempts: BTreeMap<(String, Token), ClaimId>,
     /// The newest claim of each machine that has authority, by its index.
     current: BTreeMap<String, usize>,
@@ -73,7 +73,7 @@ impl Authorities {
         self.roles.insert(machine.to_owned(), role);
     }
 
-    /// Records deadlines that a machine gives to its command.
+    /// Records deadlines that a machine sets for its command.
     pub(crate) fn ordered(&mut self, machine: &str, deadlines: impl IntoIterator<Item = BootTime>) {
         for deadline in deadlines {
             let known = self.deadlines.entry(machine.to_owned()).or_default();
@@ -88,7 +88,7 @@ impl Authorities {
         }
     }
 
-    /// Records the claims under which a machine tries to lead.
+    /// Records the claims of a machine's attempts to lead.
     pub(crate) fn tried(&mut self, machine: &str, attempts: &[(ClaimId, Token)]) {
         for (claim, token) in attempts {
             self.attempts.insert((machine.to_owned(), *token), *claim);
@@ -129,7 +129,7 @@ impl Authorities {
         });
     }
 
-    /// Returns the authority of the machines of a process. Their ids begin with its number.
+    /// Returns the authority of the machines of a process. Their ids begin with the process id.
     pub(crate) fn of_process(&self, id: u32, clock: Option<&String>) -> Vec<Grants<'_>> {
         let prefix = format!("{id}-");
         let machines = self.deadlines.range(prefix.clone()..);
@@ -142,8 +142,8 @@ impl Authorities {
         grants.collect()
     }
 
-    /// Returns all claims that had authority, in the order of the lines. One ends with its process, if
-    /// a successor has proof that this has exited.
+    /// Returns all claims that had authority, in the order of the lines. A claim ends with its
+    /// process if a successor has proof that the process has exited.
     pub(crate) fn claims(mut self) -> Vec<Claim> {
         let proven = |role: &Role| Some((role.predecessor?, role.begun));
         let exited: BTreeMap<_, _> = self.roles.values().filter_map(proven).collect();

@@ -1,4 +1,4 @@
-//! The store calls of one machine: asked for, handed to the driver, answered.
+//! The store calls of one machine: requested, handed to the driver, answered.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl Outcome {
     }
 }
 
-/// How far a call has come.
+/// Progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Asked,
@@ -50,20 +50,19 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Call {
     stage: Stage,
-    /// Line of the turn that asked for it.
+    /// Line of the turn that requested it.
     pub(crate) line: usize,
     pub(crate) operation: Operation,
     /// Time before it was handed to the driver.
     pub(crate) sent: Option<BootTime>,
     /// Time of the last answer.
     answered: Option<BootTime>,
-    /// The document with which it was answered.
+    /// The document in its answer.
     pub(crate) found: Option<State>,
 }
 
 impl Call {
-    /// Returns the outcome as far as it is known. A call that was not handed to the driver has
-    /// failed.
+    /// Returns the known outcome. A call that was not handed to the driver has failed.
     pub(crate) const fn outcome(&self) -> Outcome {
         match self.stage {
             Stage::Asked => Outcome::Failed,
@@ -72,14 +71,14 @@ impl Call {
         }
     }
 
-    /// Returns the time at which the outcome was known; `None` if it is unknown.
+    /// Returns when the outcome became known; `None` if it is unknown.
     pub(crate) fn answered(&self) -> Option<BootTime> {
         let is_known = self.outcome() != Outcome::Unknown;
         self.answered.filter(|_| is_known)
     }
 }
 
-/// An answer that a machine was given.
+/// An answer that a machine received.
 pub(crate) struct Reply {
     pub(crate) call: CallId,
     pub(crate) outcome: Outcome,
@@ -92,7 +91,7 @@ pub(crate) struct Reply {
 pub(crate) struct Calls(BTreeMap<CallId, Call>);
 
 impl Calls {
-    /// The turn in this line asked for these calls.
+    /// Records the calls that the turn in this line requested.
     pub(crate) fn asked(
         &mut self,
         line: usize,
@@ -108,13 +107,13 @@ impl Calls {
                 found: None,
             };
             if self.0.insert(call, asked).is_some() {
-                return Err(format!("call {call} is asked for a second time"));
+                return Err(format!("call {call} is requested a second time"));
             }
         }
         Ok(())
     }
 
-    /// A call is handed to the driver.
+    /// Records that a call is handed to the driver.
     pub(crate) fn sent(&mut self, sent: &Value) -> Result<(), String> {
         let Sent { call, at } = parse(sent)?;
         match self.0.get_mut(&call) {
@@ -123,12 +122,12 @@ impl Calls {
                 known.sent = Some(at);
                 Ok(())
             }
-            None => Err(format!("call {call} is sent, but no turn asked for it")),
+            None => Err(format!("call {call} is sent, but no turn requested it")),
             Some(_) => Err(format!("call {call} is sent a second time")),
         }
     }
 
-    /// A call is answered.
+    /// Records the answer to a call.
     pub(crate) fn answered(&mut self, answered: &Value) -> Result<(), String> {
         let Answered {
             call,
@@ -154,7 +153,7 @@ impl Calls {
         Ok(())
     }
 
-    /// A machine was given an answer.
+    /// Records an answer that a machine received.
     pub(crate) fn replied(&mut self, reply: Reply) -> Result<(), String> {
         let Reply {
             call,
@@ -163,10 +162,10 @@ impl Calls {
         } = reply;
         let known = self.0.get_mut(&call);
         let known = known.ok_or_else(|| format!("a reply to call {call}, which was not sent"))?;
-        // A driver that panics gives no answer, and the machine an unknown outcome.
+        // After a panic of the driver there is no answer, and the machine gets an unknown outcome.
         if known.outcome() != outcome && outcome != Outcome::Unknown {
             return Err(format!(
-                "call {call} was answered {:?}, but the machine was given {:?}",
+                "call {call} was answered {:?}, but the machine got {:?}",
                 known.outcome().as_str(),
                 outcome.as_str(),
             ));

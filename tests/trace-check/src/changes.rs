@@ -15,7 +15,7 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The recording begins. All later changes are in it, until a line says otherwise.
+    /// The recording begins. It contains all later changes, unless a later line says otherwise.
     Begun(Begun),
     /// A document changed.
     Change(Change),
@@ -24,7 +24,7 @@ pub enum Line {
     Edit(Edit),
     /// Changes were missed, for this reason. The recording proves nothing.
     Lost(String),
-    /// The recording ends, and has every change that was made before.
+    /// The recording ends, and contains every earlier change.
     Drained {
         /// Number of the changes.
         changes: u64,
@@ -55,7 +55,7 @@ pub struct Change {
     pub after: Option<Value>,
 }
 
-/// An edit that is declared.
+/// A declared edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edit {
     /// The document: `<database>.<collection>/<name>`.
@@ -69,7 +69,7 @@ pub fn to_json(document: Document) -> Value {
     Bson::Document(document).into_canonical_extjson()
 }
 
-/// A change that was read.
+/// A change in a recording.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     /// Number of its line.
@@ -82,13 +82,13 @@ pub(crate) struct Recorded {
     pub(crate) declared: usize,
 }
 
-/// A recording that was read.
+/// The content of a recording.
 #[derive(Debug)]
 pub(crate) struct Recording {
     /// The collection: `<database>.<collection>`.
     pub(crate) collection: String,
     pub(crate) changes: Vec<Recorded>,
-    /// Number of the edits of each document that are declared so far.
+    /// Number of declared edits of each document so far.
     edits: Vec<String>,
     /// Reason why the recording is incomplete.
     lost: Option<String>,
@@ -151,7 +151,8 @@ impl Recording {
         }
     }
 
-    /// Returns the number of changes that the recorder counted, if it differs from those read.
+    /// Returns the number of changes that the recorder counted, if it differs from the number in
+    /// the file.
     pub(crate) fn miscounted(&self) -> Option<u64> {
         let read = u64::try_from(self.changes.len()).ok();
         self.drained.filter(|counted| Some(*counted) != read)

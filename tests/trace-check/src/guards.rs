@@ -11,20 +11,20 @@ use crate::Violation;
 use crate::authority::{Authorities, Exclusion, Grants, Role};
 use crate::replay::{compare, parse, unwound};
 
-/// A guard of the trace, as far as it was read.
+/// A guard of the trace, up to the current line.
 pub(crate) struct Guard {
-    /// The line with which it begins.
+    /// The line of its creation.
     line: usize,
     clock: Option<String>,
     options: GuardOptions,
     /// `None` after a panic.
     policy: Option<DeadlinePolicy>,
-    /// True if a turn has failed: later ones would differ for that reason.
+    /// True if a turn has failed: later turns would differ because of it.
     failed: bool,
-    /// The deadlines that it was given, each with its line.
+    /// The deadlines that it received, each with its line.
     given: Vec<(usize, Terms)>,
     started: Option<BootTime>,
-    /// The last instant at which its command was not known to be gone.
+    /// The last instant when its command was not known to be gone.
     last: BootTime,
     gone: bool,
 }
@@ -96,7 +96,7 @@ impl Guard {
         difference.map_or(Ok(()), Err)
     }
 
-    /// Checks its deadlines, and returns the role under which its command ran.
+    /// Checks its deadlines, and returns the role during which its command ran.
     fn granted<'a>(&self, daemons: &[Grants<'a>]) -> Result<Option<&'a Role>, (usize, String)> {
         let GuardOptions {
             terms,
@@ -108,7 +108,7 @@ impl Guard {
             let given = |daemon: &&Grants<'a>| daemon.deadlines.contains(&terms.valid_until);
             daemons.iter().find(given)
         };
-        // A lock's process runs nothing else without a claim lock.
+        // Without a claim lock, a lock's process runs nothing else.
         let is_locks = || daemons.iter().any(|of| of.role.kind == Kind::Lock);
         match guarded {
             Guarded::Command => {}
@@ -120,8 +120,8 @@ impl Guard {
                 return Err((
                     *line,
                     format!(
-                        "I5: the deadline {} of a guard is not one of the authority of process \
-                         {daemon}",
+                        "I5: the deadline {} of a guard is not a deadline of the authority of \
+                        process {daemon}",
                         terms.valid_until,
                     ),
                 ));
@@ -131,8 +131,8 @@ impl Guard {
                 return Err((
                     *line,
                     format!(
-                        "I5: a guard is to kill its command {grace:?} after its deadline, and \
-                         loss_grace is {:?}",
+                        "I5: a guard would kill its command {grace:?} after its deadline, but \
+                        loss_grace is {:?}",
                         grants.role.loss_grace,
                     ),
                 ));
@@ -141,10 +141,10 @@ impl Guard {
         Ok(of(&terms).map(|grants| grants.role))
     }
 
-    /// The time during which its command may have run; `None` if it was not started. A guard that is
-    /// killed does not tell when its command is gone, which its daemon then ends.
+    /// The time during which its command may have run; `None` if the command was not started. A
+    /// killed guard does not report the end of its command, which its daemon then ends.
     fn interval(&self) -> Option<(BootTime, BootTime)> {
-        // A deadline that has passed is final, so the policy tells which one counted.
+        // A passed deadline cannot be extended, so the policy knows which deadline counted.
         let last = self.policy.as_ref()?.valid_until();
         let mut orders = self.given.iter().rev();
         let (_, terms) = orders.find(|(_, terms)| terms.valid_until == last)?;
@@ -152,8 +152,8 @@ impl Guard {
     }
 }
 
-/// Checks all guards together: each deadline is one of its daemon's authority, and commands that
-/// exclude each other do not run at the same time.
+/// Checks all guards together: each deadline is a deadline of its daemon's authority, and commands
+/// that exclude each other do not run at the same time.
 pub(crate) fn check(
     guards: &BTreeMap<String, Guard>,
     authorities: &Authorities,

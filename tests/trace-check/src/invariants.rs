@@ -7,13 +7,13 @@ use leasehold_core::trace::Kind;
 use crate::Violation;
 use crate::authority::{Claim, Exclusion};
 
-/// Checks the claims of all documents. With `some_untraced`, the successor of a claim may be missing,
-/// and with it the proof that the claim's process has exited before its deadline.
+/// Checks the claims of all documents. With `some_untraced`, the successor of a claim may be
+/// missing, and therefore also the proof that the claim's process has exited before its deadline.
 pub(crate) fn check(claims: &[Claim], some_untraced: bool) -> Vec<Violation> {
     let mut documents: BTreeMap<_, Vec<&Claim>> = BTreeMap::new();
     for claim in claims {
         let role = &claim.role;
-        // Instants on different clocks say nothing about each other.
+        // Instants on different clocks cannot be compared.
         let key = (&role.clock, role.kind, &role.document);
         documents.entry(key).or_default().push(claim);
     }
@@ -28,8 +28,8 @@ pub(crate) fn check(claims: &[Claim], some_untraced: bool) -> Vec<Violation> {
     violations
 }
 
-/// I1: claims that exclude each other have no instant in common. Passes over claims whose end is not
-/// known.
+/// I1: claims that exclude each other have no instant in common. Claims with an unknown end are not
+/// checked.
 fn overlaps(
     document: &str,
     claims: &[&Claim],
@@ -59,8 +59,8 @@ fn overlaps(
             violations.push(violation(
                 claim,
                 format!(
-                    "I1: {document}: token {} is one of {} that have authority at {}, for {slots} \
-                     slots",
+                    "I1: {document}: token {} and others, {} in all, have authority at {}, for \
+                    {slots} slots",
                     claim.token,
                     together.len() + 1,
                     claim.from,
@@ -77,7 +77,7 @@ fn excludes(one: &Claim, other: &Claim) -> bool {
 }
 
 /// I3: no token is used twice, and it grows with each acquisition. Acquisitions of a shared lock or
-/// of slots may be acknowledged in another order than that in which they were made.
+/// of slots may be acknowledged out of order.
 fn tokens(kind: Kind, document: &str, claims: &[&Claim]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut seen: BTreeMap<_, &Claim> = BTreeMap::new();
@@ -86,7 +86,7 @@ fn tokens(kind: Kind, document: &str, claims: &[&Claim]) -> Vec<Violation> {
             violations.push(violation(
                 claim,
                 format!(
-                    "I3: {document}: token {} of {} is that of {} too",
+                    "I3: {document}: token {} of {} is also the token of {}",
                     claim.token, claim.machine, other.machine,
                 ),
             ));

@@ -1,19 +1,20 @@
 //! Checks traces (`LEASEHOLD_TRACE`) with the state machines as the specification.
 //!
-//! - **Replay**: each machine is created with the recorded options, time and random bits, and is
-//!   given the recorded inputs. It must give the recorded effects.
-//! - **Calls**: each store call that the machine asked for was handed to the driver once, after the
-//!   turn that asked for it, and was answered at most twice, the second time late and after "unknown".
-//! - **Transitions** (T2), if the changes of the documents were recorded: every change is explained
-//!   by one call, and every call that was applied has its change.
-//! - **Invariants**: the authority of the replayed machines, turn by turn. The machines of one clock
+//! - **Replay**: each machine is created with the recorded options, time and random bits, and
+//!   receives the recorded inputs. It must return the recorded effects.
+//! - **Calls**: each store call that the machine requested was handed to the driver once, after the
+//!   turn that requested it, and was answered at most twice, the second time late and after
+//!   "unknown".
+//! - **Transitions** (T2), if the changes of the documents were recorded: one call explains each
+//!   change, and every applied call has its change.
+//! - **Invariants**: the authority of the replayed machines, turn by turn. Machines with one clock
 //!   are compared on that clock: no two claims have authority at the same instant (I1; for locks by
 //!   their modes), and the token grows with every acquisition (I3).
-//! - **Guards**: their policies are replayed, too. A guard gets no deadline that was not one of its
-//!   daemon's authority, and commands that exclude each other do not run at the same time (I5).
+//! - **Guards**: their policies are replayed too. A guard gets only deadlines of its daemon's
+//!   authority, and commands that exclude each other do not run at the same time (I5).
 //!
-//! A trace may end anywhere, because processes are killed, but it has no gaps. A file of any other
-//! content is a violation, whose check neither panics nor takes memory for more than one line.
+//! A trace may end anywhere, because processes are killed, but it has no gaps. A file with any
+//! other content is a violation. Its check never panics, and keeps at most one line in memory.
 
 mod authority;
 mod calls;
@@ -41,9 +42,9 @@ use transitions::Made;
 pub use transitions::Transitions;
 
 /// Maximum length of a line. The longest records show a lock with 256 holders and 512 waiters, and
-/// have less than 1 MB.
+/// are below 1 MB.
 pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Maximum number of violations that are kept. The first one usually causes the others.
+/// Maximum number of violations that are kept. The first violation usually causes the others.
 pub const VIOLATIONS_MAX: usize = 1000;
 
 /// A violation, and the lines that show it.
@@ -56,7 +57,7 @@ pub struct Violation {
     pub what: String,
 }
 
-/// The counts of a trace that was checked.
+/// The counts of a checked trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
     /// Machines that were replayed.
@@ -75,30 +76,30 @@ pub struct Checked {
     pub skipped: Vec<String>,
 }
 
-/// A time of authority under one token.
+/// A period of authority with one token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenure {
     /// The document: `<database>.<collection>/<name>`.
     pub document: String,
     /// The token.
     pub token: i64,
-    /// The instants at which it began and ended, in nanoseconds on the clock of its machine.
+    /// Begin of the period, in nanoseconds on the clock of its machine.
     pub from: u64,
-    /// See `from`.
+    /// End of the period; see `from`.
     pub until: u64,
-    /// The deadline of the last extension. A supervised command may run until then, also after the
-    /// daemon has stopped to lead.
+    /// The deadline of the last extension. A supervised command may run until then, even after the
+    /// daemon has stopped leading.
     pub deadline: u64,
 }
 
-/// A machine of the trace, as far as it was read.
+/// A machine of the trace, up to the current line.
 struct Machine {
     replay: Box<dyn Replay>,
     role: Role,
     calls: Calls,
 }
 
-/// Reads a trace, line by line, and collects what violates it.
+/// Reads a trace line by line, and collects violations.
 #[derive(Default)]
 pub struct Checker {
     machines: BTreeMap<String, Machine>,
@@ -151,7 +152,8 @@ impl Checker {
         let mut recording = None;
         while lines.read_line(&mut line)? > 0 {
             self.line += 1;
-            // The recorder was killed if the last line is incomplete, and so nothing was drained.
+            // If the last line is incomplete, the recorder was killed, and the recording was not
+            // drained.
             if let Some(text) = line.strip_suffix('\n') {
                 let read = match &mut recording {
                     None => Recording::begin(text).map(|begun| recording = Some(begun)),
@@ -178,8 +180,8 @@ impl Checker {
         }
     }
 
-    /// Declares that a version took part that writes no traces. A claim whose next token has no trace
-    /// is not compared with later ones, since it may have ended early.
+    /// Declares that a version took part that writes no traces. A claim whose next token has no
+    /// trace is not compared with later claims, because it may have ended early.
     pub fn some_untraced(&mut self) {
         self.some_untraced = true;
     }
@@ -197,7 +199,7 @@ impl Checker {
         claims.map(tenure).collect()
     }
 
-    /// Counts a line that is not text, or too long.
+    /// Counts a line that is not text or is too long.
     fn refuse(&mut self, what: String) {
         self.line += 1;
         self.violates(what);
@@ -205,9 +207,8 @@ impl Checker {
 
     /// Checks what all machines did together, and returns the counts.
     ///
-    /// # Errors
-    /// The violations, in the order of the lines; of those of single records the first
-    /// [`VIOLATIONS_MAX`].
+    /// # Errors The violations, in the order of the lines. Only the first [`VIOLATIONS_MAX`]
+    /// violations of single records are kept.
     pub fn finish(mut self) -> Result<Checked, Vec<Violation>> {
         let guards = guards::check(&self.guards, &self.authorities, self.some_untraced);
         self.violations.extend(guards);
@@ -253,7 +254,7 @@ impl Checker {
         }
         if let Some(guard) = self.guards.get_mut(id) {
             let Some(turn) = record.get("turn") else {
-                return Err("a guard has no records but turns".to_owned());
+                return Err("a guard has other records than turns".to_owned());
             };
             self.checked.turns += 1;
             return guard.turn(self.line, turn);
@@ -274,7 +275,7 @@ impl Checker {
             }
             self.authorities
                 .turned(id, self.line, turned.now, turned.authority);
-            // Each line has one violation, and the others are its consequences.
+            // Only one violation per line is kept; others are consequences.
             match turned.difference {
                 Some(difference) => Err(difference),
                 None => replied.unwrap_or(Ok(())).and(asked),

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use leasehold_trace_check::{Checked, Checker, Transitions};
 
-/// Violations that are printed; the first one usually causes the others.
+/// Maximum number of printed violations; the first violation usually causes the others.
 const SHOWN_MAX: usize = 20;
 
 const USAGE: &str = "usage: trace-check [--some-untraced] [--changes FILE]… TRACE…
@@ -23,13 +23,13 @@ Exit codes: 0 nothing found, 1 violations, 2 a file cannot be read, 64 usage.";
 
 /// A file to read.
 enum Input {
-    /// Not a file: a version took part that writes no traces.
+    /// The flag `--some-untraced`: a version took part that writes no traces.
     SomeUntraced,
     Trace(PathBuf),
     Changes(PathBuf),
 }
 
-/// Returns the files, or `None` if the arguments are not understood.
+/// Returns the files, or `None` if the arguments are invalid.
 fn inputs(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<Input>> {
     let mut inputs = Vec::new();
     while let Some(argument) = arguments.next() {

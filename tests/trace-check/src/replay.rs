@@ -31,9 +31,10 @@ pub(crate) trait Machine: Sized + 'static {
     fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness);
     fn next_effect(&mut self) -> Option<Self::Effect>;
     fn call(effect: &Self::Effect) -> Option<(CallId, Operation)>;
-    /// Returns the answer to a call that an input is, if it is one.
+    /// Returns the answer in an input, if the input is the answer to a call.
     fn reply(input: &Self::Input) -> Option<Reply>;
-    /// Returns the deadline that an effect gives to a command. Of a lock, it is that of the authority.
+    /// Returns the deadline that an effect sets for a command. For a lock, this is the deadline of
+    /// the authority.
     fn deadline(effect: &Self::Effect) -> Option<BootTime>;
     /// Returns the claim and the token of an attempt to lead.
     fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)>;
@@ -44,7 +45,7 @@ pub(crate) trait Machine: Sized + 'static {
     fn exclusion(options: &Self::Options) -> Exclusion;
     /// Returns the time that a command has to end after the end of authority.
     fn loss_grace(options: &Self::Options) -> Duration;
-    /// Returns that time if the input changes it.
+    /// Returns this time if the input changes it.
     fn changed_loss_grace(input: &Self::Input) -> Option<Duration>;
 }
 
@@ -259,23 +260,23 @@ impl Randomness for Recorded {
     }
 }
 
-/// A turn that was replayed.
+/// A replayed turn.
 pub(crate) struct Turned {
     pub(crate) now: BootTime,
-    /// The answer that it was given, if it was one.
+    /// The answer in its input, if any.
     pub(crate) reply: Option<Reply>,
-    /// The calls that it asked for.
+    /// The calls that it requested.
     pub(crate) calls: Vec<(CallId, Operation)>,
-    /// The claims that it tried to lead under, with their tokens.
+    /// The claims of its attempts to lead, with their tokens.
     pub(crate) attempts: Vec<(Claim, Token)>,
-    /// The deadlines that it gave to a command. While a leader gives up its leadership, it has no
-    /// authority, and its command stops under renewals that continue.
+    /// The deadlines that it set for a command. During a step-down a leader has no authority, but
+    /// renewals continue while its command stops.
     pub(crate) deadlines: Vec<BootTime>,
-    /// The authority after it.
+    /// The authority after the turn.
     pub(crate) authority: Option<Authority>,
     /// Time that a command has after the end of authority, if this turn changed it.
     pub(crate) loss_grace: Option<Duration>,
-    /// The difference between the recorded turn and the replay, if it is the first one.
+    /// The first difference between the recorded turn and the replay.
     pub(crate) difference: Option<String>,
 }
 
@@ -288,7 +289,7 @@ pub(crate) trait Replay {
 struct Replayed<M> {
     /// `None` after a panic.
     machine: Option<M>,
-    /// True if a turn has failed: later ones would differ for that reason.
+    /// True if a turn has failed: later turns would differ because of it.
     failed: bool,
 }
 
@@ -359,8 +360,8 @@ impl<M: Machine> Replay for Replayed<M> {
 }
 
 impl<M: Machine> Replayed<M> {
-    /// Gives the machine an input, and returns its effects. After a panic there is no machine, and
-    /// there are no effects.
+    /// Passes an input to the machine, and returns its effects. After a panic there is no machine,
+    /// and there are no effects.
     fn handle(
         &mut self,
         now: BootTime,
@@ -370,7 +371,7 @@ impl<M: Machine> Replayed<M> {
         let Some(mut machine) = self.machine.take() else {
             return Ok(Vec::new());
         };
-        // Unless it panics.
+        // The machine is restored unless it panics.
         let before = std::mem::replace(&mut self.failed, true);
         let (machine, effects) = unwound(|| {
             machine.handle(now, input, random);
@@ -383,8 +384,8 @@ impl<M: Machine> Replayed<M> {
     }
 }
 
-/// Turns a panic into a violation: a machine asserts what its runner guarantees, and a record may
-/// contain anything else.
+/// Turns a panic into a violation: a machine asserts the guarantees of its runner, which an invalid
+/// record may violate.
 pub(crate) fn unwound<T>(step: impl FnOnce() -> T) -> Result<T, String> {
     let caught = catch_unwind(AssertUnwindSafe(step));
     caught.map_err(|panic| format!("replay: the machine panics: {}", message(&*panic)))
@@ -407,7 +408,7 @@ pub(crate) fn compare<E: PartialEq + Debug>(recorded: &[E], replayed: &[E]) -> R
     match recorded == replayed && recorded == "nothing" {
         true => Ok(()),
         false => Err(format!(
-            "replay: effect {index} is {recorded}, but the machine gives {replayed}"
+            "replay: effect {index} is {recorded}, but the machine returns {replayed}"
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Documents as the core sees them, and store calls that read and write them.
+//! Documents in the types of the core, and store calls that read and write them.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl State {
         }
     }
 
-    /// Returns the content as a reply to the machines of one kind shows it.
+    /// Returns the content as a reply shows it to machines of one kind.
     pub(crate) fn seen_by(self, kind: Kind) -> Self {
         match (kind, &self) {
             (Kind::Election, Self::Lock(_)) | (Kind::Lock, Self::Lease(_)) => Self::Foreign,
@@ -40,7 +40,7 @@ impl State {
     }
 
     /// Removes the parts of a lock that depend on the time of the reply: the time itself, and the
-    /// rests of places whose work is over.
+    /// remaining minimum holds of entries whose work is over.
     fn comparable(mut self) -> Self {
         if let Self::Lock(lock) = &mut self {
             lock.store_now = election::WallMillis::default();
@@ -117,7 +117,7 @@ impl Operation {
     }
 }
 
-/// A document, parsed and as stored.
+/// A document, parsed and in its stored form.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) state: State,
@@ -132,7 +132,7 @@ impl Stored {
         }
     }
 
-    /// Returns the elements of a list; none if there is no such list.
+    /// Returns the elements of a list; empty if the list is missing.
     pub(crate) fn list(&self, field: &str) -> &[Bson] {
         let list = self.fields.get(field).and_then(Bson::as_array);
         list.map_or(&[], Vec::as_slice)
@@ -150,12 +150,13 @@ pub(crate) fn changed<'a>(before: &'a Stored, after: &'a Stored) -> Vec<&'a str>
 /// Returns the elements that were appended to a bounded list; `None` if it changed in another way.
 pub(crate) fn appended<'a>(before: &Stored, after: &'a Stored, field: &str) -> Option<&'a [Bson]> {
     let (old, new) = (before.list(field), after.list(field));
-    // The oldest elements make room. The longest match is the smallest number of new elements.
+    // New elements displace the oldest. The longest match gives the smallest number of new
+    // elements.
     (0..=old.len().min(new.len()))
         .rev()
         .find(|kept| old.ends_with(&new[..*kept]) && (*kept == old.len() || new.len() == MOST))
         .map(|kept| &new[kept..])
 }
 
-/// Elements that a bounded list has at most.
+/// Maximum number of elements of a bounded list.
 const MOST: usize = 20;

@@ -1,13 +1,14 @@
-//! T2, the store: every change of a document is explained by exactly one recorded call, whose
-//! reference filter matches the document before and whose reference update gives the document after.
+//! T2, the store: exactly one recorded call explains each change of a document. The reference
+//! filter of the call matches the document before the change, and its reference update results in
+//! the document after the change.
 //!
-//! A call that was applied has its change, one that was rejected or failed (was never sent) has
-//! none, and one with an unknown outcome has one or none. No write of a machine leaves the document
-//! as it is: each sets a fresh revision, or adds or removes an entry or the standby. So there is a
-//! change for each applied write.
+//! An applied call has its change, a rejected or failed (never sent) call has none, and a call with
+//! an unknown outcome has one or none. Every write of a machine changes the document: it sets a
+//! fresh revision, or adds or removes an entry or the standby. So there is a change for each
+//! applied write.
 //!
 //! The requests of operators, roll calls, and the forced ends of locks are recognized by their own
-//! rules ([`operators`]), because no machine makes them. Other changes must be declared.
+//! rules ([`operators`]), because no machine makes them. All other changes must be declared.
 
 mod explained;
 mod lease;
@@ -26,11 +27,11 @@ use crate::state::{State, Stored};
 use explained::{Explanation, Index};
 use times::Times;
 
-/// A call of one of the machines of a document.
+/// A call of a machine of a document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Made<'a> {
     pub(crate) machine: &'a str,
-    /// Name under which the machine writes.
+    /// Name of the machine in its writes.
     pub(crate) by: &'a Identity,
     /// Id of the clock of its times.
     pub(crate) clock: Option<&'a str>,
@@ -51,18 +52,18 @@ struct Transition {
     operation: String,
     before: Stored,
     after: Stored,
-    /// Edits that were declared until then.
+    /// Number of edits that were declared until then.
     declared: usize,
 }
 
-/// The numbers of changes, by their explanation.
+/// The numbers of changes, by explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transitions {
     /// All changes.
     pub all: usize,
     /// Changes by calls of machines.
     pub calls: usize,
-    /// Changes by calls whose outcome is unknown; they are counted as calls, too.
+    /// Changes by calls of unknown outcome; they also count as calls.
     pub unknown: usize,
     /// Requests of operators, roll calls, forced ends of locks.
     pub operators: usize,
@@ -171,7 +172,7 @@ impl History<'_, '_> {
             self.violates(second.call.line, what);
         }
         let mut shown: BTreeMap<usize, &Transition> = BTreeMap::new();
-        // Of each change, the call that alone can have made it.
+        // For each change, the only call that can have made it.
         let mut makers = Vec::new();
         let mut edits = 0;
         for transition in transitions {
@@ -203,7 +204,7 @@ impl History<'_, '_> {
         self.times(transitions, &makers);
     }
 
-    /// Each change begins with the document with which the one before it ended.
+    /// The document before a change is the document after the previous change.
     fn continuous(&mut self, transitions: &[Transition]) {
         for pair in transitions.windows(2) {
             let [last, next] = pair else { continue };
@@ -218,7 +219,7 @@ impl History<'_, '_> {
         }
     }
 
-    /// Each applied write has its change, and was answered with the document after it.
+    /// Each applied write has its change, and its answer shows the document after the change.
     fn answers(&mut self, shown: &BTreeMap<usize, &Transition>) {
         for (index, made) in self.calls.iter().enumerate() {
             let call = made.call;
@@ -230,7 +231,7 @@ impl History<'_, '_> {
                 Some(transition) => match explained::other_answer(made, &transition.after) {
                     None => continue,
                     Some(difference) => format!(
-                        "was answered with another document than line {} has: {difference}",
+                        "was answered with another document than in line {}: {difference}",
                         transition.line
                     ),
                 },
@@ -239,8 +240,8 @@ impl History<'_, '_> {
         }
     }
 
-    /// The changes are in the order of the calls that made them. A rejected write found a document
-    /// that its filter does not match, and a read shows a document of its time.
+    /// The changes are in the order of their calls. A rejected write found a document that its
+    /// filter does not match, and a read shows a document of its time.
     fn times(&mut self, transitions: &[Transition], makers: &[Option<&Made<'_>>]) {
         let Some(first) = transitions.first() else {
             return;
@@ -282,7 +283,7 @@ impl History<'_, '_> {
     }
 }
 
-/// Returns the reason why no state of the document gives this answer at the time of the call.
+/// Returns the reason if no state of the document at the time of the call gives this answer.
 fn untimely(made: &Made<'_>, times: &Times, states: &[&State], seen: &[State]) -> Option<String> {
     let call = made.call;
     let (sent, answered) = (call.sent, call.answered());
@@ -301,7 +302,7 @@ fn untimely(made: &Made<'_>, times: &Times, states: &[&State], seen: &[State]) -
             };
             Some(format!("shows a document {when}: {found:?}"))
         }
-        // A document that a deposed primary alone has rejects a creation.
+        // A document that exists only on a deposed primary rejects a creation.
         (Outcome::Rejected, false) if !call.operation.is_creation() => {
             let mut then = (0..states.len()).filter(|state| times.may_show(*state, sent, answered));
             let rejected = then.any(|state| !explained::matches(made, states[state]));

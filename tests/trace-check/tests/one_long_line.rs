@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 
 use leasehold_trace_check::{Checker, LINE_BYTES_MAX, VIOLATIONS_MAX};
 
-/// Length of the line: more than sixteen times what the check may take.
+/// Length of the line: more than sixteen times the memory limit of the check.
 const LINE: usize = 512 * 1024 * 1024;
-/// Resident memory of the check in kB. A line that is read whole has a buffer of the maximum length,
-/// which may have just been doubled.
+/// Limit on the resident memory of the check, in kB. The buffer of a line may be twice the maximum
+/// length.
 const MEMORY_MAX: u64 = 32 * 1024;
 
 #[test]

@@ -193,7 +193,7 @@ impl DaemonBuilder {
         self
     }
 
-    /// Gives the daemon a wall clock of its own.
+    /// Gives the daemon a separate wall clock.
     pub fn clock(mut self, clock: &FakeClock) -> Self {
         self.environment.extend(clock.variables().iter().cloned());
         self
@@ -205,20 +205,21 @@ impl DaemonBuilder {
         self
     }
 
-    /// Writes no trace, because the test measures the daemon, gives it another user, or has it do
-    /// things that a trace must not show. Otherwise its trace is checked when it is dropped.
+    /// Writes no trace, because the test measures the daemon, runs it as another user, or breaks
+    /// the assumptions of the trace check. Otherwise the trace is checked when the daemon is
+    /// dropped.
     pub fn untraced(mut self) -> Self {
         self.traced = false;
         self
     }
 
-    /// Sets the network namespace, one made with `ip netns add`.
+    /// Sets the network namespace, which `ip netns add` has created.
     pub fn inside(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Starts the daemon on a host, which also has the HTTP surface.
+    /// Starts the daemon on a host, with its HTTP surface there too.
     pub fn host(mut self, host: &Host) -> Self {
         self.ip = host.address;
         self.inside(&host.namespace)

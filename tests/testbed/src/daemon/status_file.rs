@@ -20,8 +20,8 @@ pub(crate) struct StatusFile {
 }
 
 impl StatusFile {
-    /// Reads the file. Returns `None` if it does not exist, and its text as the error if that is
-    /// not JSON.
+    /// Reads the file. Returns `None` if it does not exist, and its text as the error if the text
+    /// is not JSON.
     pub(crate) fn read(&mut self, directory: &Path) -> Option<Result<&Value, &str>> {
         let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
         if text != self.text {

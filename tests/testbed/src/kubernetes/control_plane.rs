@@ -36,12 +36,12 @@ const CONTROLLERS: [&str; 11] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
-/// Where a control plane runs, and what it stores its objects in.
+/// The place of a control plane, and the etcd that stores its objects.
 #[derive(Debug)]
 pub(super) enum Surroundings {
-    /// On loopback, with an etcd of its own. It flushes its data if a storage is given.
+    /// On loopback, with its own etcd. If a storage is given, this etcd flushes its data.
     Own(Option<Storage>),
-    /// On a host, with an etcd that has these endpoints.
+    /// On a host, with the etcd at these endpoints.
     Host(Host, String),
 }
 
@@ -175,7 +175,7 @@ impl ControlPlane {
         config
     }
 
-    /// Returns a client that does not delay and retry by itself.
+    /// Returns a client without automatic delays and retries.
     fn observer(&self) -> Client {
         let mut config = self.config(&self.file("token"));
         config.default_retry = false;
@@ -276,7 +276,8 @@ impl ControlPlane {
             ("etcd-compaction-interval", "0".to_owned()),
             ("bind-address", self.address().to_string()),
             ("secure-port", self.port().to_string()),
-            // Without this, it searches for a route to the outside, which a sandbox does not have.
+            // Without this flag, the API server searches for a default route, which a sandbox does
+            // not have.
             ("advertise-address", "192.0.2.1".to_owned()),
             ("endpoint-reconciler-type", "none".to_owned()),
             ("cert-dir", self.file("certificates").display().to_string()),
@@ -311,7 +312,7 @@ impl ControlPlane {
             "--leader-elect=false".to_owned(),
             // The port is not used.
             "--secure-port=0".to_owned(),
-            // By default it limits itself to 20 requests per second.
+            // By default the controller manager limits itself to 20 requests per second.
             "--kube-api-qps=200".to_owned(),
             "--kube-api-burst=400".to_owned(),
         ]

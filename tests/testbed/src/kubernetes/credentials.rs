@@ -59,7 +59,7 @@ impl Credentials {
         std::fs::read_to_string(self.token_file()).expect("the token is there")
     }
 
-    /// Replaces the token with a new one. The old one stays valid.
+    /// Replaces the token with a new token. The old token stays valid.
     ///
     /// # Panics
     /// If the API server does not issue a token.
@@ -68,7 +68,7 @@ impl Credentials {
         self.publish(&token);
     }
 
-    /// Publishes `token`, such as one that the API server will refuse.
+    /// Publishes `token`, for example a token that the API server will refuse.
     pub fn publish(&mut self, token: &str) {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         self.generation += 1;

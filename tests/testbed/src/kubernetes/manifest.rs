@@ -21,7 +21,8 @@ pub(super) async fn apply(
     for object in objects(yaml) {
         let types = object.types.as_ref().expect("a manifest names its kind");
         let kind = GroupVersionKind::try_from(types).expect("a manifest names its version");
-        // Discovered each time, because an earlier document may define a later one's kind.
+        // The kind is discovered each time, because an earlier document may define the kind of a
+        // later document.
         let (resource, capabilities) = discovery::pinned_kind(client, &kind).await?;
         let namespace = match capabilities.scope {
             Scope::Cluster => None,

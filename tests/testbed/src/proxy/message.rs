@@ -49,8 +49,8 @@ impl Framing {
     pub(super) fn rewrite(&self, message: &mut [u8]) {
         match self {
             Self::Messages(rewrites) => {
-                // A member's port may be another's proxy port, so a single pass replaces each
-                // address at most once.
+                // A member's port may be the proxy port of another member, so a single pass
+                // replaces each address at most once.
                 let mut at = 0;
                 while at < message.len() {
                     let hit = rewrites

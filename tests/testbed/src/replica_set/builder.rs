@@ -42,7 +42,7 @@ pub struct ReplicaSetBuilder {
 /// A network namespace for a member, and its address there.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Name of the namespace, one made with `ip netns add`.
+    /// Name of the namespace, which `ip netns add` has created.
     pub namespace: String,
     /// The address, which this process can reach.
     pub address: Ipv4Addr,
@@ -75,7 +75,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Gives the set another name than [`SET_NAME`].
+    /// Sets the name of the set; [`SET_NAME`] by default.
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
@@ -143,7 +143,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Gives one member a wall clock of its own.
+    /// Gives one member a separate wall clock.
     pub fn clock(mut self, index: usize, clock: &FakeClock) -> Self {
         self.clocks.push((index, clock.clone()));
         self
@@ -220,8 +220,8 @@ impl ReplicaSetBuilder {
         if self.auth {
             add_root(&mut set).await?;
         }
-        // Created only now, because a driver that meets a set without a primary is slow to notice
-        // that it has elected one.
+        // The client is created only now, because a driver that connects before the election is
+        // slow to notice the primary.
         set.client = shared::client(&set.uri()).await?;
         replicate(&set).await?;
         Ok(set)
@@ -236,7 +236,7 @@ impl ReplicaSetBuilder {
             "enableTestCommands=1",
             "--setParameter",
             "shutdownTimeoutMillisForSignaledShutdown=100",
-            // These data would be written to disk every second and never read.
+            // This diagnostic data would be written to disk every second and never read.
             "--setParameter",
             "diagnosticDataCollectionEnabled=false",
         ]
@@ -287,8 +287,8 @@ impl ReplicaSetBuilder {
 }
 
 /// Waits until one member is primary and the others are secondaries. A new set waits for an
-/// election timeout by itself, so its first member gets `replSetStepUp`. With `auth` it does not,
-/// because no user exists yet that may send the command.
+/// election timeout by itself, so its first member gets `replSetStepUp`. With `auth` the set has to
+/// wait, because no user exists yet that may send the command.
 async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
     let end = Instant::now() + PRIMARY_DEADLINE;
     loop {
@@ -302,7 +302,7 @@ async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
             return Ok(());
         }
         if primaries == 0 && secondaries == set.member_count() && !auth {
-            // Refused until the members have all met.
+            // The server refuses this until all members have connected to each other.
             let _ = set.command(0, doc! { "replSetStepUp": 1 }).await;
         }
         if Instant::now() > end {

@@ -43,14 +43,14 @@ pub struct Member {
     directory: PathBuf,
     port: ReservedPort,
     process: Mutex<Option<Arc<Process>>>,
-    /// Recreated after each start, because a client that has met an unreachable server waits before
-    /// it checks again.
+    /// Recreated after each start, because a client that could not reach a server waits before it
+    /// checks again.
     client: Mutex<Option<Client>>,
     stays: bool,
 }
 
 impl Member {
-    /// Starts a member. If its port is taken in the meantime, tries another one.
+    /// Starts a member. If its port is taken in the meantime, tries another port.
     pub(super) async fn launch(plan: Plan, directory: &Path) -> Result<Self, Failure> {
         for attempt in 1..=PORTS_MAX {
             let directory = directory.join(attempt.to_string());
@@ -75,11 +75,11 @@ impl Member {
         )))
     }
 
-    /// Copies the data of this member for another one, which is not started.
+    /// Copies the data of this member for another member, which is not started yet.
     pub(super) fn copied(&self, directory: &Path) -> Result<Self, Failure> {
         copy_files(&self.directory.join("data"), &directory.join("data"))
             .map_err(|error| Failure::new(format!("cannot copy the data: {error}")))?;
-        // The lock of the member that was killed.
+        // The lock file of the killed member.
         let _ = std::fs::remove_file(directory.join("data/mongod.lock"));
         Ok(Self {
             plan: self.plan.clone(),

@@ -14,7 +14,7 @@ use super::wire;
 const POLL: Duration = Duration::from_millis(20);
 /// A frozen member does not answer.
 const HELLO_MAX: Duration = Duration::from_millis(500);
-/// Error codes of a member that is not the primary, or not any longer.
+/// Error codes of a member that is not the primary, or no longer.
 const NOT_PRIMARY: [i32; 5] = [10_107, 13_435, 11_602, 189, 91];
 
 /// Connections to the members, by port.
@@ -34,9 +34,10 @@ impl Backend {
         }
     }
 
-    /// Passes a message to a member; returns its reply, or `None` if the connection broke.
+    /// Forwards a message to a member; returns its reply, or `None` if the connection broke.
     ///
-    /// Can be cancelled: the connection is then closed, as its next reply would be this message's.
+    /// If this call is cancelled, the connection is closed, because its next reply would answer
+    /// this message.
     pub(super) async fn pass(&mut self, member: u16, message: &[u8]) -> Option<Vec<u8>> {
         let known = self.connections.remove(&member);
         let Some((connection, answer)) = exchange(known, member, message).await else {
@@ -47,7 +48,7 @@ impl Backend {
         Some(answer)
     }
 
-    /// Returns the primary; waits for one until `patience` is over.
+    /// Returns the primary; waits for a primary until `patience` has passed.
     pub(super) async fn primary(&mut self, patience: Duration) -> Option<u16> {
         if self.primary.is_some() {
             return self.primary;
@@ -83,8 +84,8 @@ impl Backend {
         wire::body(&asked.ok()??)
     }
 
-    /// Returns true if the reply says that the member is not the primary. Another one is then looked
-    /// for before the next command.
+    /// Returns true if the reply says that the member is not the primary. The router then searches
+    /// for a primary before the next command.
     pub(super) fn lost_primary(&mut self, reply: &Document) -> bool {
         let code_of = |reply: &Document| reply.get_i32("code").ok();
         let concern = reply.get_document("writeConcernError").ok();
@@ -130,7 +131,7 @@ mod tests {
         let server = tokio::spawn(async move {
             let (mut first, _) = listener.accept().await.unwrap();
             let asked = wire::read(&mut first).await.unwrap();
-            // Accepted when the search was given up, and answered late.
+            // A connection that was accepted when the search was given up, and answers late.
             let (mut next, _) = listener.accept().await.unwrap();
             let late = wire::reply(&asked, &doc! { "late": 1 }).unwrap();
             // The connection may be closed already.

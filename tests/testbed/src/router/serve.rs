@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use super::backend::Backend;
 use super::{Cursor, Shared, wire};
 
-/// Time for which `mongos` waits for the primary of a shard, unless the command has less.
+/// How long `mongos` waits for the primary of a shard, unless the command has a shorter timeout.
 const PRIMARY_MAX: Duration = Duration::from_secs(15);
 /// Error codes: `HostUnreachable`, `MaxTimeMSExpired`, `CommandNotFound`,
 /// `FailedToSatisfyReadPreference`.
@@ -19,7 +19,7 @@ const HOST_UNREACHABLE: i32 = 6;
 const MAX_TIME_EXPIRED: i32 = 50;
 const COMMAND_NOT_FOUND: i32 = 59;
 const NO_PRIMARY: i32 = 133;
-/// Fields of a member's reply to `hello` that a router's has not.
+/// Fields of a member's reply to `hello` that a router does not send.
 const OF_MEMBERS: [&str; 14] = [
     "setName",
     "setVersion",
@@ -102,8 +102,8 @@ impl Session {
 
     /// Describes a router, with the versions of the members behind it.
     async fn hello(&mut self, command: &Document) -> Document {
-        // A driver that knows the newest state asks to be answered when that changes, which it
-        // does not.
+        // A driver that knows the newest state requests an answer when the state changes, which
+        // never happens.
         let patience = command.get("maxAwaitTimeMS").and_then(millis);
         if let (Some(patience), true) = (patience, command.contains_key("topologyVersion")) {
             tokio::time::sleep(patience).await;
@@ -136,7 +136,7 @@ impl Session {
         reply
     }
 
-    /// Passes a command to the member that is to answer it.
+    /// Forwards a command to the member that has to answer it.
     async fn pass(&mut self, request: &[u8], command: &Document) -> Result<Vec<u8>, Document> {
         let of_cursor = match wire::name(command) {
             "getMore" => command.get_i64("getMore").ok(),
@@ -157,8 +157,7 @@ impl Session {
             return Ok(answer);
         };
         if self.backend.lost_primary(&reply) {
-            // A driver would take such a reply for one about the router, which is why `mongos`
-            // rewrites it.
+            // A driver would apply this reply to the router, so `mongos` rewrites it.
             return Err(error(HOST_UNREACHABLE, "HostUnreachable"));
         }
         if let Some(id) = wire::cursor_in(&reply) {
@@ -180,8 +179,8 @@ impl Session {
         Ok(answer)
     }
 
-    /// Returns the events of a reply when they are due. If the command does not wait as long, holds
-    /// them, and returns a reply without events when its time is over.
+    /// Returns the events of a reply when they are due. If the command does not wait that long,
+    /// holds the events, and returns a reply without events at the end of the wait.
     async fn deliver(
         &self,
         (id, command): (i64, &Document),
@@ -217,8 +216,8 @@ impl Session {
         })
     }
 
-    /// Returns the time of the first tick after the newest event in a reply; `None` if there is no
-    /// event, or the tick is over.
+    /// Returns the time of the first tick after the newest event in a reply; `None` without an
+    /// event, or if the tick has passed.
     fn due(&self, reply: &Document) -> Option<Duration> {
         let lag = self.shared.state().lag.as_secs();
         let happened = wire::newest_event(reply).filter(|_| lag > 0)?;
@@ -241,7 +240,7 @@ fn millis(value: &Bson) -> Option<Duration> {
     Some(Duration::from_millis(u64::try_from(millis).ok()?))
 }
 
-/// Sets these fields, and removes those with the value null.
+/// Sets these fields; removes a field if its value is null.
 fn overlay(reply: &mut Document, fields: &Document) {
     for (name, value) in fields {
         match value {

@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// The server's own maximum, `maxMessageSizeBytes`.
 const MESSAGE_MAX_BYTES: usize = 48_000_000;
 const HEADER_BYTES: usize = 16;
-/// The operation codes of a message, of a legacy query, and of the reply to one.
+/// The operation codes of a message, a legacy query, and a legacy reply.
 const OP_MSG: i32 = 2013;
 const OP_QUERY: i32 = 2004;
 const OP_REPLY: i32 = 1;
@@ -24,11 +24,11 @@ pub(super) async fn read<R: AsyncRead + Unpin>(stream: &mut R) -> Option<Vec<u8>
     Some(message)
 }
 
-/// Returns the command in a message, or the reply; `None` if it is of a kind that drivers do not
+/// Returns the command in a message, or the reply; `None` for a kind of message that drivers do not
 /// send.
 pub(super) fn body(message: &[u8]) -> Option<Document> {
     let document = match number(message, 12)? {
-        // Flags, then sections; a driver sends the section of the command first.
+        // First the flags, then the sections; a driver sends the command's section first.
         OP_MSG if message.get(HEADER_BYTES + 4) == Some(&0) => message.get(HEADER_BYTES + 5..)?,
         OP_QUERY => {
             let after_flags = message.get(HEADER_BYTES + 4..)?;

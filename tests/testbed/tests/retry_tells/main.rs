@@ -1,5 +1,5 @@
-//! Goal: verify that the suite tells flaky tests from broken ones. Method: build a test binary whose
-//! tests fail once, twice or always, and run it as the suite does.
+//! Goal: verify that the suite distinguishes flaky tests from broken tests. Method: build a test
+//! binary whose tests fail once, twice or always, and run it as the suite does.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -63,7 +63,7 @@ impl Suite {
         std::fs::read(self.place.path().join(test)).map_or(0, |runs| runs.len())
     }
 
-    /// Returns the file with the output of the first run, of which `closing` has the path.
+    /// Returns the file with the output of the first run; `closing` contains its path.
     fn first_output(&self, closing: &str) -> String {
         let path = closing
             .split_once("first run: ")
@@ -166,7 +166,7 @@ fn a_proven_bug_is_not_run_again() {
         assert!(text.contains(&format!("\nbroken: stub {test}")), "{text}");
         assert_eq!(suite.runs(test), 1);
     }
-    // The output of the others does not show it.
+    // The output of the other tests does not contain it.
     assert_eq!(text.matches("\nflaky: ").count(), 2, "{text}");
 }
 
@@ -236,7 +236,7 @@ fn a_binary_that_ends_early_has_failed_tests() {
         text.contains("\nflaky: stub aborts_once failed once"),
         "{text}"
     );
-    // A test that ends the whole binary with success has no result either.
+    // A test that ends the whole binary successfully has no result either.
     let suite = Suite::new();
     assert_eq!(suite.run(&["exits"]).0, Some(0));
     let (code, text) = suite.close();

@@ -99,7 +99,7 @@ fn aborts_once() {
 #[test]
 fn leaves_a_process() {
     if earlier_runs("leaves_a_process") == 0 {
-        // It keeps the output of this process open.
+        // The child keeps the output of this process open.
         let sleeper = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn();
         let runs = std::env::var("STUB_RUNS").unwrap();
         std::fs::write(format!("{runs}/sleeper"), sleeper.unwrap().id().to_string()).unwrap();

@@ -11,7 +11,7 @@ use super::{Made, Transition, lease, locks};
 use crate::calls::Outcome;
 use crate::state::{Operation, State, Stored, changed};
 
-/// A value by which a change and the calls that may explain it are matched.
+/// A value that a change and the calls that may explain it have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     /// The change sets this revision.
@@ -33,7 +33,7 @@ pub(super) struct Explanation {
     pub(super) is_only: bool,
 }
 
-/// The writes of a document by their keys.
+/// The writes of a document, by key.
 pub(super) struct Index<'a> {
     calls: &'a [Made<'a>],
     by_key: HashMap<Key, Vec<usize>>,
@@ -70,10 +70,10 @@ impl<'a> Index<'a> {
         pairs
     }
 
-    /// Returns the call that explains a change and no earlier one: one that was applied and
-    /// answered with the document after the change, otherwise one whose outcome is unknown,
-    /// otherwise one that was applied. A standby that registers anew after an unknown outcome makes
-    /// two calls that differ in their answers only.
+    /// Returns the call that explains a change and no earlier change. An applied call that was
+    /// answered with the document after the change has priority over a call of unknown outcome, and
+    /// this over another applied call. A standby that registers again after an unknown outcome
+    /// makes two calls that differ only in their answers.
     pub(super) fn explain(
         &self,
         transition: &Transition,
@@ -130,7 +130,7 @@ impl<'a> Index<'a> {
         })
     }
 
-    /// Checks that a call makes of the document before the one after.
+    /// Checks that a call turns the document before the change into the document after it.
     fn effect(&self, made: &Made<'_>, before: &Stored, after: &Stored) -> Result<(), String> {
         match &made.call.operation {
             Operation::Lease(operation) => {
@@ -207,7 +207,7 @@ fn keys_of(before: &State, after: &State) -> Vec<Key> {
     }
 }
 
-/// Returns how the answer of a call differs from the document after the change that it made.
+/// Returns the difference between the answer of a call and the document after its change.
 pub(super) fn other_answer(made: &Made<'_>, after: &Stored) -> Option<String> {
     let found = made.call.found.as_ref()?;
     let stored = after.state.clone();

@@ -12,8 +12,8 @@ use leasehold_reference::election as reference;
 use super::explained::difference;
 use crate::state::{State, Stored, appended, changed};
 
-/// The intervals of renewals that claims may declare. A candidate declares its own while it leaves
-/// hints for others, and none otherwise.
+/// The renewal intervals that claims may declare. A candidate declares its interval while it writes
+/// hints, and none otherwise.
 pub(super) type Intervals = HashMap<Claim, Option<Duration>>;
 
 /// The fields that machines write.
@@ -51,7 +51,7 @@ pub(super) fn interval(operation: &Operation) -> Option<(Claim, Option<Duration>
     }
 }
 
-/// Checks that a write makes of a lease the one after.
+/// Checks that a write turns the lease before the change into the lease after it.
 pub(super) fn effect(
     (operation, by): (&Operation, &Identity),
     intervals: &Intervals,
@@ -66,13 +66,13 @@ pub(super) fn effect(
     let State::Lease(actual) = &after.state else {
         return Err("the document after is not a lease".to_owned());
     };
-    // The time of an acquisition is that of the wall clock of the candidate, for humans.
+    // The time of an acquisition is from the candidate's wall clock, for humans.
     let holder = actual.holder.as_ref();
     let at = holder.map_or(WallMillis::default(), |holder| holder.acquired_at);
     if !reference::write(&mut expected, by, at, operation) {
         return Err("its filter does not match the document before".to_owned());
     }
-    let mut expected = expected.ok_or("its update gives no document")?;
+    let mut expected = expected.ok_or("its update removes the document")?;
     as_stored(&mut expected);
     redeclared(&mut expected, actual, operation, intervals);
     if expected != **actual {
@@ -106,7 +106,7 @@ fn in_millis(duration: Duration) -> Duration {
     Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Acquisitions and renewals may declare the interval of renewals, or no longer do.
+/// Acquisitions and renewals may add or remove the declaration of the renewal interval.
 fn redeclared(expected: &mut Lease, actual: &Lease, operation: &Operation, intervals: &Intervals) {
     let declares = matches!(
         operation,
@@ -122,8 +122,8 @@ fn redeclared(expected: &mut Lease, actual: &Lease, operation: &Operation, inter
     }
 }
 
-/// The holder's own token, for humans, is that of its acquisition. An operator may have raised that
-/// of the lease since.
+/// The holder's token, for humans, is the token of its acquisition. An operator may have raised the
+/// token of the lease since.
 fn holder_token(lease: &Lease, after: &Stored) -> Result<(), String> {
     let Some(token) = after
         .fields
@@ -139,7 +139,7 @@ fn holder_token(lease: &Lease, after: &Stored) -> Result<(), String> {
     }
 }
 
-/// A claim that ends is appended to the history, and nothing else is.
+/// Only a claim that ends is appended to the history.
 fn ended(entry: Option<&HistoryEntry>, before: &Stored, after: &Stored) -> Result<(), String> {
     let added = appended(before, after, "history").ok_or("the history was rewritten")?;
     let (entry, added) = match (entry, added) {

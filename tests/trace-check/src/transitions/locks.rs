@@ -28,7 +28,7 @@ const WRITTEN: [&str; 10] = [
 /// The fields of a new lock.
 const CREATED: [&str; 4] = ["_id", "schema", "kind", "token"];
 
-/// Checks that a write makes of a lock the one after.
+/// Checks that a write turns the lock before the change into the lock after it.
 pub(super) fn effect(
     (operation, by): (&LockOperation, &Identity),
     before: &Stored,
@@ -54,7 +54,7 @@ pub(super) fn effect(
         return Err("its filter does not match the document before".to_owned());
     }
     let FoundLock::Lock(lock) = &mut expected else {
-        return Err("its update gives no lock".to_owned());
+        return Err("its update removes the lock".to_owned());
     };
     for entry in lock.holders.iter_mut().chain(&mut lock.queue) {
         entry.min_hold = in_millis(entry.min_hold);
@@ -78,7 +78,7 @@ pub(super) fn effect(
     woken(operation, &performed, &lock, before, after)
 }
 
-/// Returns the sender's wall clock, which is for humans: the time that the write left in its entry.
+/// Returns the sender's wall clock, for humans: the time that the write set in its entry.
 fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     let claim = match operation {
         LockOperation::Join { entry, .. } => Some(entry.claim),
@@ -90,7 +90,7 @@ fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     entry.map_or(WallMillis::default(), |entry| entry.owner.renewed_at)
 }
 
-/// Returns the store's clock: the time at which the write recorded its success.
+/// Returns the store's clock when the write recorded its success.
 fn recorded_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     let key: Option<&WorkKey> = match operation {
         LockOperation::Keep { success, .. } | LockOperation::Leave { success, .. } => {
@@ -112,7 +112,7 @@ fn in_millis(duration: Duration) -> Duration {
     millis.min(MIN_HOLD_MAX)
 }
 
-/// Entries that had a token are appended to the history, and nothing else is.
+/// Only entries that had a token are appended to the history.
 fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), String> {
     let added = appended(before, after, "history").ok_or("the history was rewritten")?;
     let as_expected = performed.ended.len() == added.len()
@@ -132,8 +132,8 @@ fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), S
     }
 }
 
-/// The fields by which change streams wake contenders name those that were granted, and the next
-/// one.
+/// The fields `granted` and `next`, which wake contenders by change streams, name the granted
+/// claims and the next claim.
 fn woken(
     operation: &LockOperation,
     performed: &Performed,
@@ -178,7 +178,7 @@ fn text(field: Option<&Bson>) -> String {
     field.and_then(Bson::as_str).unwrap_or_default().to_owned()
 }
 
-/// Returns the text of an id, or an empty one if the entry is of a version that did not store it.
+/// Returns the text of an id; empty if the entry is of a version that did not store it.
 fn known_text(entry: Option<&Bson>, field: &str, id: impl ToString) -> String {
     let fields = entry.and_then(Bson::as_document);
     let is_stored = fields.is_some_and(|fields| fields.get_str(field).is_ok());

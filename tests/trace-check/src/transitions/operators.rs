@@ -1,5 +1,5 @@
 //! Changes that no machine makes: requests of operators and their scripts, roll calls, and the
-//! commands for locks. Their processes write no trace, so each kind is recognized by its own rule.
+//! commands for locks. Their processes write no trace, so each kind has its own rule.
 
 use bson::{Bson, Document};
 use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis};
@@ -48,7 +48,7 @@ fn is_created(lease: &Lease, after: &Stored) -> bool {
         && action.get_i64("token").ok() == Some(lease.token.get())
 }
 
-/// A roll call changes a field of its own.
+/// A roll call changes only its own field.
 fn is_roll_call(before: &Stored, after: &Stored) -> bool {
     changed(before, after) == ["roll_call"]
 }
@@ -78,14 +78,14 @@ fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored))
             }
         },
         (["token"], Some("raise_token")) => new.token > old.token,
-        // The token was as high already.
+        // The token was already that high.
         ([], Some("raise_token")) => true,
         _ => false,
     }
 }
 
-/// `leasehold locks break`, which records why, and the removal of places whose work is over. A
-/// removal that leaves no record, that of waiters alone, must be declared.
+/// `leasehold locks break`, which records its reason, and the removal of entries whose work is
+/// over. The removal of waiters alone leaves no record and must be declared.
 fn is_broken(
     (old, before): (&LockDocument, &Stored),
     (new, after): (&LockDocument, &Stored),

@@ -1,5 +1,5 @@
-//! Goal: calls that are alike but for their answers are matched with the right changes. In traces
-//! of real runs they are too rare to be waited for.
+//! Goal: calls that differ only in their answers are matched with the right changes. Such calls are
+//! too rare in traces of real runs.
 
 use bson::{Bson, doc, spec::BinarySubtype};
 use leasehold_core::election::{Claim, Found, Operation as LeaseOperation, Session};
@@ -19,7 +19,7 @@ fn uuid(bytes: [u8; 16]) -> Bson {
     })
 }
 
-/// A led lease with this revision, and the standby or none.
+/// A held lease with this revision, with or without the standby.
 fn lease(revision: u8, has_standby: bool) -> Stored {
     let at = bson::DateTime::from_millis(1_000);
     let standby = has_standby.then(|| {
@@ -132,6 +132,6 @@ fn an_answer_that_no_change_shows_is_refused() {
     let [violation] = report.violations.as_slice() else {
         panic!("{:?}", report.violations);
     };
-    let expected = "was answered with another document than line 3 has: revision";
+    let expected = "was answered with another document than in line 3: revision";
     assert!(violation.what.contains(expected), "{}", violation.what);
 }

@@ -1,5 +1,5 @@
-//! The time of each change, as far as the calls that made them bound it: after the call was handed
-//! to the driver, and before it was answered.
+//! The bounds of the time of each change: after its call was handed to the driver, and before the
+//! call was answered.
 
 use leasehold_core::election::BootTime;
 
@@ -7,14 +7,16 @@ use super::Made;
 
 /// Bounds of the times of a document's changes on one clock, in their order.
 pub(super) struct Times {
-    /// The earliest time of each change: that of the changes before it, too.
+    /// The earliest time of each change, which is not before the earliest times of previous
+    /// changes.
     earliest: Vec<BootTime>,
-    /// The latest time of each change: that of the changes after it, too. `None` is unbounded.
+    /// The latest time of each change, which is not after the latest times of later changes. `None`
+    /// is unbounded.
     latest: Vec<Option<BootTime>>,
 }
 
 impl Times {
-    /// Returns the bounds from the calls that made the changes, if their clock is this one.
+    /// Returns the bounds from the calls that made the changes and use this clock.
     pub(super) fn new(clock: Option<&str>, makers: &[Option<&Made<'_>>]) -> Self {
         let on_clock = |made: &&Made<'_>| made.clock == clock && clock.is_some();
         let makers: Vec<_> = makers
@@ -39,15 +41,15 @@ impl Times {
         Self { earliest, latest }
     }
 
-    /// Returns the first change that cannot have been made in this order.
+    /// Returns the first change that contradicts this order.
     pub(super) fn contradiction(&self) -> Option<usize> {
         let bounds = self.earliest.iter().zip(&self.latest);
         let mut bounds = bounds.map(|(earliest, latest)| latest.is_some_and(|at| at < *earliest));
         bounds.position(|contradicts| contradicts)
     }
 
-    /// Returns true if the document may have been in this state, that after `state` changes, at some
-    /// time in a range, whose bounds may be unknown.
+    /// Returns true if the document may have been in the state after `state` changes at some time
+    /// in a range, whose bounds may be unknown.
     pub(super) fn may_show(
         &self,
         state: usize,

@@ -17,7 +17,7 @@ pub(crate) fn file() -> PathBuf {
     program.parent().unwrap_or(Path::new(".")).join("demo.kept")
 }
 
-/// Records the processes and directories that stay.
+/// Records the processes and directories that remain.
 pub(crate) fn note(pids: &[u32], directories: &[PathBuf]) -> std::io::Result<()> {
     let mut text = String::new();
     for pid in pids {

@@ -26,7 +26,7 @@ const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const IDENTITIES: [&str; 3] = ["anna", "bert", "cleo"];
 /// Time that each state stays on the screen.
 const LOOK: Duration = Duration::from_secs(4);
-/// Interval between reads of the status files, and thereby the resolution of the measurements.
+/// Interval between reads of the status files; the resolution of the measurements.
 const FRAME: Duration = Duration::from_millis(2);
 /// Interval between redraws.
 const PICTURE: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
                     Some(_) => mongodb().await,
                 }
             } => done,
-            // The other branch owns all processes, so they end with it.
+            // The other branch owns all processes, so they end when it is dropped.
             _ = stop_requested() => {
                 println!("\ninterrupted; everything is ended");
                 Ok(())
@@ -102,11 +102,11 @@ async fn mongodb() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file of the processes to end has room for one demonstration.
+/// The file records only one demonstration.
 fn refuse_a_second_one() -> Result<(), Failure> {
     match kept::any_runs() {
         true => Err(Failure::new(
-            "an earlier one is still up; end it with make stop",
+            "an earlier replica set still runs; end it with make stop",
         )),
         false => Ok(()),
     }
@@ -152,7 +152,7 @@ async fn demonstrate() -> Result<(), Failure> {
         look(&mut view, &daemons).await;
         view.finish();
         println!("\n{}", kept_up(&set, &daemons));
-        // Up to here an interruption ends everything.
+        // An interruption before this point ends everything.
         note(&set, &daemons)?;
         daemons.into_iter().for_each(Daemon::leave_up);
         set.leave_up();
@@ -170,17 +170,17 @@ async fn demonstrate() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Kills the leader (SIGKILL) without notice, so the others wait until the lease expires.
+/// Kills the leader (SIGKILL), so the others wait until the lease expires.
 async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usize, Failure> {
     let name = daemons[leader].identity();
     let status = daemons[leader].status();
-    // Authority counts from the send of the last acknowledged renewal.
+    // Authority counts from when the last acknowledged renewal was sent.
     let until = Duration::from_nanos(status["valid_until_boottime_ns"].as_u64().unwrap_or(0));
     let renewed = until.saturating_sub(TIMINGS.renew_deadline);
     let killed = Duration::from_nanos(boottime_ns());
     daemons[leader].kill();
     view.say(&format!(
-        "{name} is killed (SIGKILL); the others wait out its lease"
+        "{name} is killed (SIGKILL); the others wait until its lease expires"
     ));
     let next = next_leader(view, daemons, Some(leader)).await?;
     let now = Duration::from_nanos(boottime_ns());
@@ -194,7 +194,7 @@ async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usiz
     Ok(next)
 }
 
-/// Sends SIGTERM, on which the leader releases the lease before it exits.
+/// Sends SIGTERM: the leader releases the lease before it exits.
 async fn hand_off(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<(), Failure> {
     let name = daemons[leader].identity();
     view.say(&format!(
@@ -233,7 +233,7 @@ async fn next_leader(
             let (name, code) = (daemon.identity(), daemon.exit_code());
             let log = daemon.logs();
             return Err(Failure::new(format!(
-                "nobody leads; {name} (exit {code:?}) says:\n{log}"
+                "no daemon leads; {name} (exit {code:?}) logged:\n{log}"
             )));
         }
         if Instant::now() >= picture {
