@@ -9,7 +9,7 @@ use leasehold::election::{
 };
 use leasehold::lock::{
     Entry, EntryMode, EntryOwner, EntryVersion, FoundLock, Grant, Hint, LockDocument,
-    LockOperation, NewEntry, Outcome, Writer,
+    LockOperation, LockOutcome, NewEntry, Writer,
 };
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
@@ -89,7 +89,7 @@ pub(crate) fn stored(stage: &Stage) -> StoredLease {
 pub(crate) async fn applied(store: &MongoLockStore, operation: LockOperation) -> LockDocument {
     let answer = store.perform(operation.clone()).await;
     match answer.outcome {
-        Outcome::Applied(FoundLock::Lock(lock)) => lock,
+        LockOutcome::Applied(FoundLock::Lock(lock)) => lock,
         other => panic!("{operation:?}: {other:?}: {:?}", answer.failure),
     }
 }
@@ -99,7 +99,7 @@ pub(crate) async fn rejected(store: &MongoLockStore, operation: LockOperation) {
     let answer = store.perform(operation.clone()).await;
     assert_eq!(
         answer.outcome,
-        Outcome::Rejected,
+        LockOutcome::Rejected,
         "{operation:?}: {:?}",
         answer.failure
     );

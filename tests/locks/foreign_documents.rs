@@ -3,7 +3,7 @@
 //! its entries, gets many odd BSON values in turn; every write is attempted with values that match
 //! the document.
 
-use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, Outcome};
+use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, LockOutcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::StoredLease;
@@ -157,7 +157,7 @@ async fn untouched(store: &MongoLockStore, stored: &StoredLease, document: &Docu
         rejected(store, write).await;
     }
     let pruned = store.prune().await;
-    assert_eq!(pruned.outcome, Outcome::Rejected, "{document}");
+    assert_eq!(pruned.outcome, LockOutcome::Rejected, "{document}");
     assert_eq!(stored.bytes().await, before, "{document}");
 }
 
@@ -211,12 +211,12 @@ async fn i11_only_documents_that_are_locks_are_used_and_changed() {
             stored.replace(&document).await;
             let read = store.perform(LockOperation::Read { confirm: false }).await;
             match read.outcome {
-                Outcome::Applied(FoundLock::Foreign(why)) => {
+                LockOutcome::Applied(FoundLock::Foreign(why)) => {
                     assert!(!why.is_empty());
                     counts[0] += 1;
                     untouched(&store, &stored, &document).await;
                 }
-                Outcome::Applied(FoundLock::Lock(lock)) => {
+                LockOutcome::Applied(FoundLock::Lock(lock)) => {
                     counts[1] += 1;
                     let slots = lock.slots;
                     let empty = lock.holders.is_empty() && lock.queue.is_empty();
@@ -246,6 +246,6 @@ async fn i11_a_lease_of_that_name_is_not_touched() {
     untouched(&store, &stored, &lease).await;
     let read = store.perform(LockOperation::Read { confirm: false }).await;
     let why = "a lease has this name, not a lock".to_owned();
-    assert_eq!(read.outcome, Outcome::Applied(FoundLock::Foreign(why)));
+    assert_eq!(read.outcome, LockOutcome::Applied(FoundLock::Foreign(why)));
     untouched(&store, &stored, &doc! { "hello": "world" }).await;
 }

@@ -1,7 +1,7 @@
 //! Goal: operators can list holders and waiters, see ended holders, and prune an empty lock. The
 //! token survives all of this.
 
-use leasehold::lock::{EntryMode, FoundLock, LockOperation, Outcome};
+use leasehold::lock::{EntryMode, FoundLock, LockOperation, LockOutcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLocks;
 use mongodb::bson::doc;
@@ -17,12 +17,16 @@ async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
     let (store, stored) = (store(&stage), stored(&stage));
     applied(&store, LockOperation::Create { seen: token(41) }).await;
     applied(&store, join(1, EntryMode::Slot)).await;
-    assert_eq!(store.prune().await.outcome, Outcome::Rejected, "it is held");
+    assert_eq!(
+        store.prune().await.outcome,
+        LockOutcome::Rejected,
+        "it is held"
+    );
     applied(&store, leave(1)).await;
     stored.set(doc! { "newer": true }).await;
     let pruned = store.prune().await.outcome;
     assert!(
-        matches!(pruned, Outcome::Applied(FoundLock::Lock(_))),
+        matches!(pruned, LockOutcome::Applied(FoundLock::Lock(_))),
         "{pruned:?}"
     );
     let left = doc! {
@@ -127,7 +131,7 @@ async fn only_what_is_unchanged_is_swept() {
     }
     applied(&store, crate::fixture::renew(1, 10)).await;
     let answer = store.perform(sweep(&[1], Some(2))).await;
-    assert_eq!(answer.outcome, Outcome::Rejected);
+    assert_eq!(answer.outcome, LockOutcome::Rejected);
     // One of the two pairs matches: its entry is evicted, and the other entry stays.
     let lock = applied(&store, sweep(&[1, 2], Some(3))).await;
     assert_eq!(

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::lock::{EntryMode, FoundLock, LockOperation, Outcome};
+use leasehold::lock::{EntryMode, FoundLock, LockOperation, LockOutcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{ReplicaSet, Stage};
@@ -50,7 +50,7 @@ async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
     for (number, (how, code)) in (1_u16..).zip(failures) {
         fail_once(&set, how.clone()).await;
         let answer = store.perform(join(number, EntryMode::Exclusive)).await;
-        assert_eq!(answer.outcome, Outcome::Unknown, "{how}");
+        assert_eq!(answer.outcome, LockOutcome::Unknown, "{how}");
         let failure = answer.failure.expect("words for people");
         assert_eq!(failure.code, code, "{how}: {failure}");
         // Repeated with the same claim: appended once, regardless of the first outcome.
@@ -58,7 +58,10 @@ async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
             .perform(join(number, EntryMode::Exclusive))
             .await
             .outcome;
-        assert!(matches!(again, Outcome::Applied(_) | Outcome::Rejected));
+        assert!(matches!(
+            again,
+            LockOutcome::Applied(_) | LockOutcome::Rejected
+        ));
         let lock = read(&store).await;
         assert_eq!(numbers(&lock.holders), [number], "{how}");
         assert_eq!(lock.queue, []);
@@ -77,7 +80,7 @@ async fn a_leave_does_not_remove_the_entry_that_a_twin_has_renewed() {
     applied(&store, join(2, EntryMode::Exclusive)).await;
     applied(&store, renew(1, 60)).await;
     let by_twin = store.perform(leave_by(1, [1, 61])).await;
-    assert_eq!(by_twin.outcome, Outcome::Rejected);
+    assert_eq!(by_twin.outcome, LockOutcome::Rejected);
     let lock = read(&store).await;
     assert_eq!(
         (numbers(&lock.holders), numbers(&lock.queue)),
@@ -99,14 +102,14 @@ async fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
         set.stop(*member);
     }
     let answer = store.perform(join(1, EntryMode::Exclusive)).await;
-    assert_eq!(answer.outcome, Outcome::Unknown, "{:?}", answer.failure);
+    assert_eq!(answer.outcome, LockOutcome::Unknown, "{:?}", answer.failure);
     for member in &others {
         set.cont(*member);
     }
     // Resolved by a read, as soon as there is a majority again.
     eventually("a read is answered", async || {
         let read = store.perform(LockOperation::Read { confirm: true }).await;
-        matches!(read.outcome, Outcome::Applied(FoundLock::Lock(_)))
+        matches!(read.outcome, LockOutcome::Applied(FoundLock::Lock(_)))
     })
     .await;
 }
@@ -133,11 +136,11 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
             min_hold: None,
         };
         outcomes.push(store.perform(renewal).await.outcome);
-        matches!(outcomes.last(), Some(Outcome::Applied(_)))
+        matches!(outcomes.last(), Some(LockOutcome::Applied(_)))
     })
     .await;
     // The claim was never removed from any document, so no renewal was rejected.
-    assert!(!outcomes.contains(&Outcome::Rejected), "{outcomes:?}");
+    assert!(!outcomes.contains(&LockOutcome::Rejected), "{outcomes:?}");
     let lock = read(&store).await;
     assert_eq!(
         (numbers(&lock.holders), numbers(&lock.queue)),
@@ -155,12 +158,15 @@ async fn an_unsent_call_has_failed_and_a_second_create_is_rejected() {
     let again = store
         .perform(LockOperation::Create { seen: token(9) })
         .await;
-    assert_eq!((again.outcome, again.failure), (Outcome::Rejected, None));
+    assert_eq!(
+        (again.outcome, again.failure),
+        (LockOutcome::Rejected, None)
+    );
     assert_eq!(read(&store).await.token, token(5));
     let mut options = store_options(&stage, "a");
     options.timings = timings(Duration::from_millis(300));
     options.uri = Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned()));
     let (nowhere, _) = store_over(options, NAME);
     let answer = nowhere.perform(renew(1, 10)).await;
-    assert_eq!(answer.outcome, Outcome::Failed, "{:?}", answer.failure);
+    assert_eq!(answer.outcome, LockOutcome::Failed, "{:?}", answer.failure);
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use leasehold::election::{Claim, Identity};
-use leasehold::lock::{FoundLock, Grant, LockDocument, LockOperation, Outcome};
+use leasehold::lock::{FoundLock, Grant, LockDocument, LockOperation, LockOutcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_reference::lock::{self as reference, By};
@@ -65,22 +65,24 @@ fn written(lock: &LockDocument, how: Written) -> Document {
     document
 }
 
-fn outcome_undated(outcome: Outcome) -> Outcome {
+fn outcome_undated(outcome: LockOutcome) -> LockOutcome {
     match outcome {
-        Outcome::Applied(FoundLock::Lock(lock)) => Outcome::Applied(FoundLock::Lock(undated(lock))),
+        LockOutcome::Applied(FoundLock::Lock(lock)) => {
+            LockOutcome::Applied(FoundLock::Lock(undated(lock)))
+        }
         other => other,
     }
 }
 
 /// Removes the remaining minimum holds of entries whose work is over, which shrink with the time of
 /// the server.
-fn without_rests(outcome: Outcome) -> Outcome {
+fn without_rests(outcome: LockOutcome) -> LockOutcome {
     match outcome {
-        Outcome::Applied(FoundLock::Lock(mut lock)) => {
+        LockOutcome::Applied(FoundLock::Lock(mut lock)) => {
             for entry in lock.holders.iter_mut().filter(|entry| entry.work_done) {
                 entry.min_hold = Duration::ZERO;
             }
-            Outcome::Applied(FoundLock::Lock(lock))
+            LockOutcome::Applied(FoundLock::Lock(lock))
         }
         other => other,
     }
@@ -121,9 +123,9 @@ async fn compare(
     let performs = without_rests(performed.outcome.clone());
     assert_eq!(shown(answer.outcome), performs);
     let read = store.perform(LockOperation::Read { confirm: true }).await;
-    let expects = without_rests(outcome_undated(Outcome::Applied(expected.clone())));
+    let expects = without_rests(outcome_undated(LockOutcome::Applied(expected.clone())));
     assert_eq!(shown(read.outcome), expects);
-    let applied = matches!(performed.outcome, Outcome::Applied(_));
+    let applied = matches!(performed.outcome, LockOutcome::Applied(_));
     if let (Some(_), FoundLock::Lock(after)) = (lock.filter(|_| applied), &expected) {
         let document = stored.get().await;
         let rests = after.holders.iter().map(|e| e.min_hold.as_millis());

@@ -237,7 +237,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use leasehold_core::lock::{FoundLock, Outcome};
+    use leasehold_core::lock::{FoundLock, LockOutcome};
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -248,7 +248,7 @@ mod tests {
         runtime.expect("a runtime").block_on(test);
     }
 
-    fn answer(outcome: Outcome) -> Answer<Outcome> {
+    fn answer(outcome: LockOutcome) -> Answer<LockOutcome> {
         Answer {
             outcome,
             failure: None,
@@ -264,7 +264,7 @@ mod tests {
                 receive.await.expect("an answer")
             });
             let unknown = calls.next().await.expect("under way");
-            assert_eq!(unknown.outcome, Outcome::Unknown);
+            assert_eq!(unknown.outcome, LockOutcome::Unknown);
             let answered = unknown.answered.expect("no panic");
             assert!(!answered.late);
             assert_eq!(
@@ -274,7 +274,7 @@ mod tests {
                     TIMEOUT.as_millis()
                 )
             );
-            let applied = Outcome::Applied(FoundLock::Missing);
+            let applied = LockOutcome::Applied(FoundLock::Missing);
             send.send(answer(applied.clone()))
                 .expect("the call was not dropped");
             let late = calls.next().await.expect("it goes on");
@@ -287,24 +287,24 @@ mod tests {
     #[test]
     fn a_call_beyond_the_bound_fails_unsent() {
         run(async {
-            let mut calls = InFlight::<_, Outcome>::new(TIMEOUT);
+            let mut calls = InFlight::<_, LockOutcome>::new(TIMEOUT);
             for id in 0..CALLS_MAX {
                 calls.begin(id, "read", None, std::future::pending());
             }
             calls.begin(CALLS_MAX, "leave", None, async { panic!("it was sent") });
             let refused = calls.next().await.expect("under way");
             assert_eq!(refused.call, CALLS_MAX);
-            assert_eq!(refused.outcome, Outcome::Failed);
+            assert_eq!(refused.outcome, LockOutcome::Failed);
         });
     }
 
     #[test]
     fn a_panic_of_the_driver_leaves_the_outcome_unknown() {
         run(async {
-            let mut calls = InFlight::<_, Outcome>::new(Duration::from_secs(60));
+            let mut calls = InFlight::<_, LockOutcome>::new(Duration::from_secs(60));
             calls.begin(7, "renew", None, async { panic!("planted") });
             let reply = calls.next().await.expect("under way");
-            assert_eq!((reply.call, reply.outcome), (7, Outcome::Unknown));
+            assert_eq!((reply.call, reply.outcome), (7, LockOutcome::Unknown));
             assert_eq!(reply.answered, None);
         });
     }

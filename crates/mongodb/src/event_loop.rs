@@ -55,12 +55,12 @@ pub(crate) trait Machine {
 
 /// Makes a machine of the core a [`Machine`]: both have the same methods.
 macro_rules! state_machine {
-    ($machine:ty, $input:ident, $effect:ident, $status:ident, abandoned: $abandoned:ident, status: $cow:path) => {
+    ($machine:ty, $input:ident, $effect:ident, $status:ident, $outcome:ident, abandoned: $abandoned:ident, status: $cow:path) => {
         impl $crate::event_loop::Machine for $machine {
             type Input = $input;
             type Effect = $effect;
             type Status = $status;
-            type Outcome = Outcome;
+            type Outcome = $outcome;
 
             const TICK: $input = $input::Tick;
             const ABANDONED: $input = $input::$abandoned;
@@ -72,7 +72,7 @@ macro_rules! state_machine {
                 }
             }
 
-            fn reply(call: CallId, outcome: Outcome) -> $input {
+            fn reply(call: CallId, outcome: $outcome) -> $input {
                 $input::Reply { call, outcome }
             }
 

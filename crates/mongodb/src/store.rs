@@ -17,7 +17,6 @@ pub use self::failover::FailoverSettings;
 pub use self::kind::StoreKind;
 
 use leasehold_core::election::{Operation, Outcome, Timings, Watch};
-use leasehold_core::lock;
 
 /// Keeps one document: a lease, unless `P` and `O` name other operations.
 pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
@@ -63,13 +62,7 @@ pub trait CallOutcome: Sized + PartialEq + Send + 'static {
     }
 }
 
-impl CallOutcome for Outcome {
-    const REJECTED: Self = Self::Rejected;
-    const FAILED: Self = Self::Failed;
-    const UNKNOWN: Self = Self::Unknown;
-}
-
-impl CallOutcome for lock::Outcome {
+impl<F: PartialEq + Send + 'static> CallOutcome for Outcome<F> {
     const REJECTED: Self = Self::Rejected;
     const FAILED: Self = Self::Failed;
     const UNKNOWN: Self = Self::Unknown;

@@ -179,10 +179,10 @@ impl Machine for LockContender {
             return None;
         };
         let (outcome, found) = match outcome {
-            lock::Outcome::Applied(found) => (Outcome::Applied, Some(found.clone().into())),
-            lock::Outcome::Rejected => (Outcome::Rejected, None),
-            lock::Outcome::Failed => (Outcome::Failed, None),
-            lock::Outcome::Unknown => (Outcome::Unknown, None),
+            lock::LockOutcome::Applied(found) => (Outcome::Applied, Some(found.clone().into())),
+            lock::LockOutcome::Rejected => (Outcome::Rejected, None),
+            lock::LockOutcome::Failed => (Outcome::Failed, None),
+            lock::LockOutcome::Unknown => (Outcome::Unknown, None),
         };
         let call = *call;
         Some(Reply {

@@ -5,6 +5,8 @@ use super::lease::{Lease, Token};
 use super::timings::Timings;
 use std::time::Duration;
 
+pub use crate::claim::Outcome;
+
 /// An input of [`Election::handle`](super::Election::handle).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -125,22 +127,6 @@ pub enum Watch {
     Unclear,
     /// The stream or cursor is closed or could not be opened, so the candidate must poll.
     Lost,
-}
-
-/// Outcome of a call.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Outcome {
-    /// Acknowledged by a majority, with the resulting document (for a read, with the document
-    /// read).
-    Applied(Found),
-    /// The filter did not match (for a create, the document exists).
-    Rejected,
-    /// Provably never sent.
-    Failed,
-    /// Every other result, including timeouts and write concern errors. The write may have been
-    /// applied, or may land later. This outcome never grants or extends authority (I7).
-    Unknown,
 }
 
 /// Content stored under the lease's name.

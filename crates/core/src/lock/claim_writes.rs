@@ -2,7 +2,7 @@
 //!
 //! This module does not read the document. Its owner reports the outcomes of the writes to it.
 
-use super::operation::{Outcome, Writer};
+use super::operation::{LockOutcome, Writer};
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
@@ -153,11 +153,11 @@ impl ClaimWrites {
     }
 
     /// Records the outcome of a write.
-    pub(super) fn record(&mut self, call: CallId, outcome: &Outcome) {
+    pub(super) fn record(&mut self, call: CallId, outcome: &LockOutcome) {
         match outcome {
-            Outcome::Applied(_) | Outcome::Unknown => self.open(call),
-            Outcome::Rejected => self.sent.settle(call, WriteState::Rejected),
-            Outcome::Failed => self.failed(call),
+            LockOutcome::Applied(_) | LockOutcome::Unknown => self.open(call),
+            LockOutcome::Rejected => self.sent.settle(call, WriteState::Rejected),
+            LockOutcome::Failed => self.failed(call),
         }
     }
 

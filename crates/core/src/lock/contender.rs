@@ -25,7 +25,7 @@ use super::effect::{LockEffect, LockNotice};
 use super::grant::Grant;
 use super::input::{LockInput, MinHold, Options};
 use super::observations::Observations;
-use super::operation::{Hint, Outcome};
+use super::operation::{Hint, LockOutcome};
 use super::status::{End, LockStatus, Loss};
 use crate::claim::Turn;
 use crate::election::{Authority, BootTime, CallId, Claim, Randomness, Session, Token};
@@ -229,7 +229,7 @@ impl LockContender {
     }
 
     /// Routes a reply to the state that waits for it.
-    fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+    fn reply(&mut self, call: CallId, outcome: LockOutcome, turn: &mut Turn<'_>) {
         let exchange = &mut self.exchange;
         let reports = !matches!(self.state, ContenderState::Ended(_));
         let was_eviction = exchange.note(call, &outcome, reports, turn.now);
@@ -262,7 +262,7 @@ impl LockContender {
             // The reply to an eviction, or to a read from before it held. A later eviction must not use
             // older revisions than shown.
             (ContenderState::Holding(_), None) => {
-                if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
+                if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn.now);
                 }
             }
@@ -281,7 +281,7 @@ impl LockContender {
         }
     }
 
-    fn leave_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+    fn leave_reply(&mut self, call: CallId, outcome: LockOutcome, turn: &mut Turn<'_>) {
         let (retry, now) = (self.exchange.retry(turn), turn.now);
         let ContenderState::Leaving(leaving) = &mut self.state else {
             return;

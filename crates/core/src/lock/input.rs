@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::document::{EntryMode, LockDocument, MIN_HOLD_MAX, SLOTS_MAX};
 use super::grant::Grant;
 use super::observations::Observations;
-use super::operation::{Hint, Outcome};
+use super::operation::{Hint, LockOutcome};
 use super::success::OncePer;
 use crate::election::{CallId, Identity, Timings, Token};
 
@@ -139,13 +139,13 @@ impl Options {
 pub enum LockInput {
     /// The instant of [`LockContender::next_wakeup`](super::LockContender::next_wakeup) has come.
     Tick,
-    /// The outcome of a call. After a timeout it is [`Outcome::Unknown`], and the true outcome may
+    /// The outcome of a call. After a timeout it is [`LockOutcome::Unknown`], and the true outcome may
     /// follow later with the same id, at most once.
     Reply {
         /// The answered call.
         call: CallId,
         /// Outcome of the call.
-        outcome: Outcome,
+        outcome: LockOutcome,
     },
     /// An event of the change stream that [`LockEffect::Watch`](super::LockEffect::Watch) requested. A hint
     /// never grants authority.

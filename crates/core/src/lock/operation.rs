@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::document::{EntryMode, FoundLock};
 use super::grant::Grant;
 use super::success::WorkKey;
+use crate::claim::Outcome;
 use crate::election::{Claim, Declared, Revision, Session, Token};
 use crate::named::named;
 
@@ -172,19 +173,8 @@ impl LockOperation {
     }
 }
 
-/// Outcome of an operation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Outcome {
-    /// Acknowledged by a majority, with the resulting document (for a read, the document read).
-    Applied(FoundLock),
-    /// The filter did not match (for a create, a document exists).
-    Rejected,
-    /// Provably never sent.
-    Failed,
-    /// Any other result. The operation may have been applied, or may be applied later (I7).
-    Unknown,
-}
+/// Outcome of an operation on a lock.
+pub type LockOutcome = Outcome<FoundLock>;
 
 /// Majority-acknowledged event of a lock's change stream. Except for a grant, events are hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::document::{Entry, FoundLock, LockDocument};
 use super::observations::Observations;
-use super::operation::Outcome;
+use super::operation::LockOutcome;
 use super::status::{AHEAD_SHOWN_MAX, Ahead};
 use crate::election::BootTime;
 use crate::election::{CallId, Claim, Identity, Token};
@@ -127,9 +127,9 @@ impl LockView {
     }
 
     /// Records what any reply proves. Even an old reply counts, because its token was used.
-    pub(super) fn note_reply(&mut self, outcome: &Outcome, mine: Claim) {
-        self.store_reached |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
-        if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
+    pub(super) fn note_reply(&mut self, outcome: &LockOutcome, mine: Claim) {
+        self.store_reached |= matches!(outcome, LockOutcome::Applied(_) | LockOutcome::Rejected);
+        if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
             self.note_seen(lock, mine);
         }
     }

@@ -76,7 +76,7 @@ impl Surfaces for NoSurfaces {
     fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
 }
 
-state_machine!(Election, Input, Effect, Status, abandoned: Shutdown, status: Cow::Borrowed);
+state_machine!(Election, Input, Effect, Status, Outcome, abandoned: Shutdown, status: Cow::Borrowed);
 
 /// The store and the surfaces of an election.
 pub(super) struct ElectionHost<S, F> {

@@ -11,9 +11,11 @@ use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::StoreEvent;
 use crate::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
-use leasehold_core::lock::{End, Hint, LockContender, LockEffect, LockInput, LockStatus, Outcome};
+use leasehold_core::lock::{
+    End, Hint, LockContender, LockEffect, LockInput, LockOutcome, LockStatus,
+};
 
-state_machine!(LockContender, LockInput, LockEffect, LockStatus, abandoned: Abandoned, status: Cow::Owned);
+state_machine!(LockContender, LockInput, LockEffect, LockStatus, LockOutcome, abandoned: Abandoned, status: Cow::Owned);
 
 /// The store and the surfaces of a contender.
 pub(super) struct LockHost<F> {

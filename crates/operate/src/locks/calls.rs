@@ -7,7 +7,7 @@ use super::LocksError;
 use leasehold_clock as clock;
 use leasehold_config::LockConfig;
 use leasehold_core::election::{BootTime, ResourceName};
-use leasehold_core::lock::{FoundLock, LockOperation, Outcome};
+use leasehold_core::lock::{FoundLock, LockOperation, LockOutcome};
 use leasehold_mongodb::store::mongo::lock::{Listed, MongoLockStore, MongoLocks};
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy, Store as _};
 
@@ -76,7 +76,7 @@ impl<'a> Calls<'a> {
             let answer = lock.perform(LockOperation::Read { confirm }).await;
             match answer {
                 Answer {
-                    outcome: Outcome::Applied(found),
+                    outcome: LockOutcome::Applied(found),
                     ..
                 } => Ok(found),
                 Answer { failure, .. } => Err(failure.unwrap_or_else(|| self.unanswered())),
@@ -118,7 +118,7 @@ impl<'a> Calls<'a> {
         reread: impl AsyncFn(BootTime) -> Result<Reread, LocksError>,
     ) -> Result<WriteResult, LocksError>
     where
-        F: Future<Output = Answer<Outcome>> + Send + 'static,
+        F: Future<Output = Answer<LockOutcome>> + Send + 'static,
     {
         let deadline = self.deadline();
         let mut may_be_applied = None;
@@ -126,20 +126,20 @@ impl<'a> Calls<'a> {
             let (outcome, failure) = self.attempted(send(), deadline).await;
             let is_final = failure.retry == RetryPolicy::Reconfigure;
             match (outcome, &may_be_applied) {
-                (Outcome::Applied(_), _) => return Ok(WriteResult::Applied),
-                (Outcome::Rejected, None) => return Ok(WriteResult::Rejected),
+                (LockOutcome::Applied(_), _) => return Ok(WriteResult::Applied),
+                (LockOutcome::Rejected, None) => return Ok(WriteResult::Rejected),
                 // A server that refused this write does not apply it later.
-                (Outcome::Failed | Outcome::Unknown, None) if is_final => {
+                (LockOutcome::Failed | LockOutcome::Unknown, None) if is_final => {
                     return Err(LocksError::Store { doing, failure });
                 }
-                (Outcome::Failed, None) => {
+                (LockOutcome::Failed, None) => {
                     if !self.pause(deadline).await {
                         return Err(LocksError::Store { doing, failure });
                     }
                     continue;
                 }
-                (Outcome::Unknown, _) => may_be_applied = Some(failure),
-                (Outcome::Rejected | Outcome::Failed, Some(_)) => {}
+                (LockOutcome::Unknown, _) => may_be_applied = Some(failure),
+                (LockOutcome::Rejected | LockOutcome::Failed, Some(_)) => {}
             }
             let unknown = |failure: &Option<Failure>| LocksError::Unknown {
                 name: name.clone(),
@@ -161,14 +161,14 @@ impl<'a> Calls<'a> {
     /// Sends a write once. A write that is not answered in time is unknown, and keeps running.
     async fn attempted(
         &self,
-        write: impl Future<Output = Answer<Outcome>> + Send + 'static,
+        write: impl Future<Output = Answer<LockOutcome>> + Send + 'static,
         deadline: BootTime,
-    ) -> (Outcome, Failure) {
+    ) -> (LockOutcome, Failure) {
         let limit = self.attempt_within(deadline);
         let (outcome, failure) = match tokio::time::timeout(limit, tokio::spawn(write)).await {
             Ok(Ok(answer)) => (answer.outcome, answer.failure),
             // The driver panicked, or has not answered.
-            Ok(Err(_)) | Err(_) => (Outcome::Unknown, self.locks.trouble()),
+            Ok(Err(_)) | Err(_) => (LockOutcome::Unknown, self.locks.trouble()),
         };
         (outcome, failure.unwrap_or_else(|| self.unanswered()))
     }

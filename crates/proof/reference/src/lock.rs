@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::election::{Claim, Identity, Revision, Token, WallMillis};
 use leasehold_core::lock::{
     Ending, Entry, EntryMode, EntryOwner, EntryVersion, FoundLock, Grant, HOLDERS_MAX,
-    LockDocument, LockOperation, NewEntry, Outcome, QUEUE_MAX, SUCCESSES_MAX, Success, WorkKey,
+    LockDocument, LockOperation, LockOutcome, NewEntry, QUEUE_MAX, SUCCESSES_MAX, Success, WorkKey,
     Writer,
 };
 
@@ -26,7 +26,7 @@ pub struct By<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Performed {
     /// Outcome returned to the sender.
-    pub outcome: Outcome,
+    pub outcome: LockOutcome,
     /// Claims that the operation granted, except the sender's, in order. If there are any, these
     /// become the new value of `granted`. A claim has no grant if the tokens are exhausted, or if
     /// an older version granted it.
@@ -67,9 +67,9 @@ pub fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> P
     }
     Performed {
         outcome: if matched {
-            Outcome::Applied(stored.clone())
+            LockOutcome::Applied(stored.clone())
         } else {
-            Outcome::Rejected
+            LockOutcome::Rejected
         },
         granted,
         ended,

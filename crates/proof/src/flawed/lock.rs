@@ -6,7 +6,7 @@ use crate::election::{BootTime, Randomness};
 use crate::lock::mutation::planted;
 use crate::lock::{
     End, FoundLock, LockContender, LockDocument, LockEffect, LockInput, LockMode, LockOperation,
-    Observations, Options, Outcome, Standing,
+    LockOutcome, Observations, Options, Standing,
 };
 
 /// Creates a contender.
@@ -36,10 +36,10 @@ pub(crate) fn handle(
             contender.handle(now, LockInput::Succeeded, random);
         }
         LockInput::Reply { outcome, .. } => {
-            if planted!(UnknownAsFailed) && *outcome == Outcome::Unknown {
-                *outcome = Outcome::Failed;
+            if planted!(UnknownAsFailed) && *outcome == LockOutcome::Unknown {
+                *outcome = LockOutcome::Failed;
             }
-            if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
+            if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                 misread(lock, contender);
             }
         }

@@ -230,7 +230,7 @@ pub(super) fn matches(made: &Made<'_>, state: &State) -> bool {
             };
             let mut found = lock::FoundLock::Lock((**lock).clone());
             let performed = reference::lock::apply(&mut found, by, operation);
-            matches!(performed.outcome, lock::Outcome::Applied(_))
+            matches!(performed.outcome, lock::LockOutcome::Applied(_))
         }
         _ => false,
     }

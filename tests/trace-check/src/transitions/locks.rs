@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::Bson;
 use leasehold_core::election::{Identity, WallMillis};
 use leasehold_core::lock::{
-    Entry, FoundLock, LockDocument, LockOperation, MIN_HOLD_MAX, Outcome, WorkKey,
+    Entry, FoundLock, LockDocument, LockOperation, LockOutcome, MIN_HOLD_MAX, WorkKey,
 };
 use leasehold_reference::lock::{self as reference, By, Performed};
 
@@ -50,7 +50,7 @@ pub(super) fn effect(
         store_now: recorded_at(operation, actual),
     };
     let performed = reference::apply(&mut expected, by, operation);
-    if !matches!(performed.outcome, Outcome::Applied(_)) {
+    if !matches!(performed.outcome, LockOutcome::Applied(_)) {
         return Err("its filter does not match the document before".to_owned());
     }
     let FoundLock::Lock(lock) = &mut expected else {

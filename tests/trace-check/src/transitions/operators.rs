@@ -4,7 +4,7 @@
 use bson::{Bson, Document};
 use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis};
 use leasehold_core::lock::{
-    Ending, Entry, EntryVersion, FoundLock, LockDocument, LockOperation, Outcome,
+    Ending, Entry, EntryVersion, FoundLock, LockDocument, LockOperation, LockOutcome,
 };
 use leasehold_reference::{election as lease_reference, lock as reference};
 
@@ -126,7 +126,7 @@ fn is_broken(
     };
     let mut expected = FoundLock::Lock(old.clone());
     let performed = reference::apply(&mut expected, by, &removal);
-    matches!(performed.outcome, Outcome::Applied(_)) && expected == FoundLock::Lock(new.clone())
+    matches!(performed.outcome, LockOutcome::Applied(_)) && expected == FoundLock::Lock(new.clone())
 }
 
 /// `leasehold locks prune`: optional fields of an unused lock are removed.

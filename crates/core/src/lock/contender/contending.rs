@@ -16,7 +16,7 @@ use crate::lock::document::{FoundLock, LockDocument};
 use crate::lock::effect::LockNotice;
 use crate::lock::grant::Grant;
 use crate::lock::input::MinHold;
-use crate::lock::operation::Outcome;
+use crate::lock::operation::LockOutcome;
 use crate::lock::status::End;
 use crate::lock::view::EntryPlace;
 
@@ -51,10 +51,10 @@ pub(super) enum Consequence {
 pub(super) fn read_reply(
     exchange: &mut Exchange,
     reading: Reading,
-    outcome: Outcome,
+    outcome: LockOutcome,
     turn: &mut Turn<'_>,
 ) -> Consequence {
-    let Outcome::Applied(found) = outcome else {
+    let LockOutcome::Applied(found) = outcome else {
         exchange.reads.soon(exchange.retry(turn));
         return Consequence::Unchanged;
     };
@@ -81,10 +81,10 @@ pub(super) fn read_reply(
 pub(super) fn late_read(
     exchange: &mut Exchange,
     call: CallId,
-    outcome: Outcome,
+    outcome: LockOutcome,
     turn: &mut Turn<'_>,
 ) -> Consequence {
-    if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
+    if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         if EntryPlace::of(exchange.writes.claim(), &lock) != EntryPlace::Absent {
             return shown(exchange, call, lock, Proof::Plain, turn);
         }
@@ -99,15 +99,15 @@ pub(super) fn late_read(
 pub(super) fn eviction_reply(
     exchange: &mut Exchange,
     call: CallId,
-    outcome: Outcome,
+    outcome: LockOutcome,
     turn: &mut Turn<'_>,
 ) -> Consequence {
     match outcome {
-        Outcome::Applied(FoundLock::Lock(lock)) => {
+        LockOutcome::Applied(FoundLock::Lock(lock)) => {
             return shown(exchange, call, lock, Proof::Newest, turn);
         }
-        Outcome::Rejected => exchange.reads.fall_behind(turn.now),
-        Outcome::Applied(_) | Outcome::Failed | Outcome::Unknown => {
+        LockOutcome::Rejected => exchange.reads.fall_behind(turn.now),
+        LockOutcome::Applied(_) | LockOutcome::Failed | LockOutcome::Unknown => {
             exchange.reads.fall_behind(exchange.retry(turn));
         }
     }
@@ -119,7 +119,7 @@ pub(super) fn write_reply(
     state: &mut ContenderState,
     exchange: &mut Exchange,
     write: SentWrite,
-    outcome: Outcome,
+    outcome: LockOutcome,
     turn: &mut Turn<'_>,
 ) -> Consequence {
     #[cfg(proof)]
@@ -128,13 +128,13 @@ pub(super) fn write_reply(
     }
     exchange.writes.record(write.call, &outcome);
     match outcome {
-        Outcome::Applied(FoundLock::Lock(lock)) => {
+        LockOutcome::Applied(FoundLock::Lock(lock)) => {
             return written(state, exchange, &write, lock, turn);
         }
-        Outcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
+        LockOutcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
             exchange.reads.fall_behind(turn.now);
         }
-        Outcome::Rejected => match write.purpose {
+        LockOutcome::Rejected => match write.purpose {
             WritePurpose::Join => {
                 // A read finds out the reason.
                 if let Some(joining) = state.joining() {
@@ -153,8 +153,8 @@ pub(super) fn write_reply(
             // A later renewal may have overtaken this one, and its reply will decide.
             WritePurpose::Renew => {}
         },
-        Outcome::Failed => retry_later(state, exchange, turn),
-        Outcome::Unknown => {
+        LockOutcome::Failed => retry_later(state, exchange, turn),
+        LockOutcome::Unknown => {
             retry_later(state, exchange, turn);
             // The join is repeated only after a read did not show the claim, so that an
             // unresponsive store leaves few joins unresolved.

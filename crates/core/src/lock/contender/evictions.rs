@@ -8,7 +8,7 @@ use crate::election::{CallId, Claim, Timings, Token};
 use crate::lock::document::FoundLock;
 use crate::lock::effect::LockEffect;
 use crate::lock::observations::{Observation, Patience};
-use crate::lock::operation::{Ending, LockOperation, Outcome, Writer};
+use crate::lock::operation::{Ending, LockOperation, LockOutcome, Writer};
 use crate::lock::view::{EntryPlace, LockView};
 
 /// Delay of each waiter's eviction after the eviction of the waiter before it, so that not all
@@ -80,7 +80,7 @@ impl Evictions {
     pub(super) fn reply(
         &mut self,
         call: CallId,
-        outcome: &Outcome,
+        outcome: &LockOutcome,
         view: &mut LockView,
     ) -> Evicted {
         let in_flight = self.in_flight.take_if(|eviction| eviction.call == call);
@@ -94,17 +94,17 @@ impl Evictions {
             return evicted;
         };
         match outcome {
-            Outcome::Applied(FoundLock::Lock(lock)) => {
+            LockOutcome::Applied(FoundLock::Lock(lock)) => {
                 let gone = |claim| EntryPlace::of(claim, lock) == EntryPlace::Absent;
                 let entries = eviction.entries.into_iter();
                 evicted.entries = entries.filter(|e| gone(e.0)).map(|e| e.1).collect();
             }
             // None of the entries matched, so the wait for each of them restarts.
-            Outcome::Rejected if evicted.was_in_flight => {
+            LockOutcome::Rejected if evicted.was_in_flight => {
                 view.forget(eviction.entries.iter().map(|(claim, _)| *claim));
             }
-            Outcome::Unknown => self.await_late(eviction),
-            Outcome::Applied(_) | Outcome::Rejected | Outcome::Failed => {}
+            LockOutcome::Unknown => self.await_late(eviction),
+            LockOutcome::Applied(_) | LockOutcome::Rejected | LockOutcome::Failed => {}
         }
         evicted
     }

@@ -15,7 +15,7 @@ use crate::lock::document::LockDocument;
 use crate::lock::effect::{LockEffect, LockNotice};
 use crate::lock::input::Options;
 use crate::lock::observations::Observation;
-use crate::lock::operation::{LockOperation, NewEntry, Outcome};
+use crate::lock::operation::{LockOperation, LockOutcome, NewEntry};
 use crate::lock::status::End;
 use crate::lock::success::WorkKey;
 use crate::lock::view::LockView;
@@ -234,7 +234,7 @@ impl Exchange {
     pub(super) fn note(
         &mut self,
         call: CallId,
-        outcome: &Outcome,
+        outcome: &LockOutcome,
         reports: bool,
         now: BootTime,
     ) -> bool {

@@ -11,7 +11,7 @@ use crate::lock::claim_writes::{SentWrite, WritePurpose};
 use crate::lock::document::{FoundLock, LockDocument};
 use crate::lock::effect::LockEffect;
 use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
-use crate::lock::operation::Outcome;
+use crate::lock::operation::LockOutcome;
 use crate::lock::status::Loss;
 use crate::lock::view::EntryPlace;
 
@@ -157,15 +157,15 @@ impl Holding {
     pub(super) fn reply(
         &mut self,
         write: &SentWrite,
-        outcome: Outcome,
+        outcome: LockOutcome,
         exchange: &mut Exchange,
         turn: &mut Turn<'_>,
     ) -> Option<Loss> {
         let retry = exchange.retry(turn);
         match outcome {
             // Acknowledgements older than the newest one prove nothing.
-            Outcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
-            Outcome::Applied(FoundLock::Lock(lock)) => {
+            LockOutcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
+            LockOutcome::Applied(FoundLock::Lock(lock)) => {
                 let place = EntryPlace::of(exchange.writes.claim(), &lock);
                 let timings = &exchange.options.timings;
                 let is_current = match self.acknowledged(write, place, &lock, timings, turn.now) {
@@ -178,18 +178,18 @@ impl Holding {
                     exchange.evict_as_holder(turn);
                 }
             }
-            Outcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
+            LockOutcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
                 return Some(Loss::Rejected);
             }
             // The late rejection of a write that a later one overtook proves nothing.
-            Outcome::Rejected
+            LockOutcome::Rejected
                 if write.purpose == WritePurpose::Renew
                     && exchange.writes.is_newest(write.call) =>
             {
                 return Some(Loss::Rejected);
             }
-            Outcome::Rejected => exchange.writes.record(write.call, &outcome),
-            Outcome::Failed | Outcome::Unknown => {
+            LockOutcome::Rejected => exchange.writes.record(write.call, &outcome),
+            LockOutcome::Failed | LockOutcome::Unknown => {
                 exchange.writes.record(write.call, &outcome);
                 self.renew_at(retry, turn.now);
             }

@@ -9,7 +9,7 @@ use crate::claim::{Turn, earliest};
 use crate::election::{BootTime, CallId};
 use crate::lock::document::QUEUE_MAX;
 use crate::lock::effect::LockNotice;
-use crate::lock::operation::Outcome;
+use crate::lock::operation::LockOutcome;
 use crate::lock::status::End;
 
 /// Maximum number of rejected joins before the next join is delayed. Two can be lost races; more
@@ -103,17 +103,17 @@ impl Joining {
     /// Handles the reply to the create.
     pub(super) fn created(
         &mut self,
-        outcome: &Outcome,
+        outcome: &LockOutcome,
         exchange: &mut Exchange,
         turn: &mut Turn<'_>,
     ) {
         self.creating = None;
         match outcome {
-            Outcome::Applied(_) | Outcome::Rejected => {
+            LockOutcome::Applied(_) | LockOutcome::Rejected => {
                 exchange.view.created();
                 self.next(Next::Join, turn.now);
             }
-            Outcome::Failed | Outcome::Unknown => {
+            LockOutcome::Failed | LockOutcome::Unknown => {
                 exchange.reads.fall_behind(exchange.retry(turn));
             }
         }

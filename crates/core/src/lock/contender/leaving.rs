@@ -10,7 +10,7 @@ use super::work::LockedWork;
 use crate::claim::{Turn, earliest};
 use crate::election::{BootTime, CallId};
 use crate::lock::document::FoundLock;
-use crate::lock::operation::Outcome;
+use crate::lock::operation::LockOutcome;
 use crate::lock::status::{End, Loss};
 
 #[derive(Debug, Clone, Hash)]
@@ -91,7 +91,7 @@ impl Leaving {
     pub(super) fn reply(
         &mut self,
         call: CallId,
-        outcome: Outcome,
+        outcome: LockOutcome,
         work: &LockedWork,
         exchange: &mut Exchange,
         retry: BootTime,
@@ -102,20 +102,20 @@ impl Leaving {
             return None;
         }
         match outcome {
-            Outcome::Applied(found) => {
+            LockOutcome::Applied(found) => {
                 if let (FoundLock::Lock(lock), true) = (found, exchange.view.is_news(call)) {
                     // The next contender of this machine recognizes its kept place.
                     exchange.view.observe(&lock, now);
                 }
                 Some(self.end.clone())
             }
-            Outcome::Rejected => {
+            LockOutcome::Rejected => {
                 let success = work.success(exchange.options.once_per.as_ref());
                 Some(self.end_without_entry(success.is_some()))
             }
-            Outcome::Failed | Outcome::Unknown => {
+            LockOutcome::Failed | LockOutcome::Unknown => {
                 if self.awaited.take_if(|awaited| *awaited == call).is_some() {
-                    self.unanswered |= outcome == Outcome::Unknown;
+                    self.unanswered |= outcome == LockOutcome::Unknown;
                     self.due = retry;
                 }
                 None

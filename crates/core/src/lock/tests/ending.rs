@@ -1,7 +1,7 @@
 //! Leaving a lock, losing it, and losing a place in the queue.
 
 use super::harness::{Fixture, seconds};
-use crate::lock::{End, LockInput, LockMode, LockNotice, Loss, Outcome, Standing};
+use crate::lock::{End, LockInput, LockMode, LockNotice, LockOutcome, Loss, Standing};
 
 #[test]
 fn a_lost_lock_is_left_only_when_nothing_runs_under_it() {
@@ -33,7 +33,7 @@ fn a_broken_lock_is_noticed_at_the_next_renewal_and_not_left() {
 fn a_leave_is_repeated_until_it_is_resolved_or_the_entry_has_expired() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
     fixture.input(a, LockInput::Release);
-    fixture.answer(a, Outcome::Unknown);
+    fixture.answer(a, LockOutcome::Unknown);
     assert_eq!(fixture.standing(a), Standing::Leaving);
     fixture.pass(seconds(2));
     assert_eq!(fixture.end(a), Some(End::Released));
@@ -44,7 +44,7 @@ fn a_leave_is_repeated_until_it_is_resolved_or_the_entry_has_expired() {
     let begun = fixture.now;
     while fixture.end(b).is_none() {
         while !fixture.ones[b].pending.is_empty() {
-            fixture.answer(b, Outcome::Failed);
+            fixture.answer(b, LockOutcome::Failed);
         }
         fixture.wake(b);
     }
@@ -80,7 +80,7 @@ fn a_leave_waits_for_its_own_join() {
 #[test]
 fn a_contender_that_never_joined_has_nothing_to_leave() {
     let (mut fixture, a) = Fixture::entering("a");
-    fixture.answer(a, Outcome::Failed);
+    fixture.answer(a, LockOutcome::Failed);
     fixture.input(a, LockInput::GiveUp);
     assert_eq!(fixture.end(a), Some(End::GaveUp));
     assert_eq!(fixture.ones[a].sent, ["join"]);

@@ -3,7 +3,7 @@
 use super::harness::{Fixture, One, options, seconds, slots};
 use crate::election::Token;
 use crate::lock::{
-    EntryState, LockEffect, LockInput, LockMode, LockNotice, LockOperation, Outcome,
+    EntryState, LockEffect, LockInput, LockMode, LockNotice, LockOperation, LockOutcome,
 };
 
 #[test]
@@ -87,7 +87,7 @@ fn reported(fixture: &Fixture, one: usize) -> usize {
 fn an_eviction_that_is_answered_late_is_reported_once() {
     let (mut fixture, a) = evicting();
     let (call, applied) = fixture.land_next(a);
-    fixture.reply(a, call, Outcome::Unknown);
+    fixture.reply(a, call, LockOutcome::Unknown);
     assert_eq!(reported(&fixture, a), 0, "nothing is known of it yet");
     // Renewals show in between that the entry is gone.
     fixture.pass_for(seconds(8), &[a]);
@@ -101,8 +101,8 @@ fn an_eviction_that_is_answered_late_is_reported_once() {
 fn an_eviction_of_unknown_outcome_that_is_rejected_late_is_not_reported() {
     let (mut fixture, a) = evicting();
     let (call, _) = fixture.take(a);
-    fixture.reply(a, call, Outcome::Unknown);
-    fixture.reply(a, call, Outcome::Rejected);
+    fixture.reply(a, call, LockOutcome::Unknown);
+    fixture.reply(a, call, LockOutcome::Rejected);
     assert_eq!(reported(&fixture, a), 0);
     // The entry is still there, so another eviction follows.
     fixture.pass_for(seconds(8), &[a]);
@@ -125,7 +125,7 @@ fn a_late_reply_that_shows_later_revisions_evicts_nothing() {
     let [first, second, b] = ["first", "second", "b"].map(|name| fixture.come(name, slots(2)));
     let a = fixture.enter(options("a", slots(2)));
     let (call, join) = fixture.take(a);
-    fixture.reply(a, call, Outcome::Unknown);
+    fixture.reply(a, call, LockOutcome::Unknown);
     fixture.input(first, LockInput::Release);
     fixture.settle_one(first);
     // A read shows that b is granted, but not yet that b confirms.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
 use crate::lock::{
-    FoundLock, Grant, Hint, LockInput, LockMode, LockOperation, Loss, Options, Outcome, Standing,
+    FoundLock, Grant, Hint, LockInput, LockMode, LockOperation, LockOutcome, Loss, Options,
+    Standing,
 };
 
 /// The provisional authority at the default timings: an eighth of the renew deadline of 18 s.
@@ -147,7 +148,7 @@ fn without_a_confirmation_the_lock_is_lost_at_the_end_of_the_provisional_authori
     while fixture.now < joined + PROVISIONAL {
         fixture.wake(b);
         while !fixture.ones[b].pending.is_empty() {
-            fixture.answer(b, Outcome::Failed);
+            fixture.answer(b, LockOutcome::Failed);
         }
     }
     assert_eq!(fixture.standing(b), Standing::Lost(Loss::Deadline));

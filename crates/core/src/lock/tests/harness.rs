@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::election::{BootTime, CallId, Identity, Randomness, Timings, Token, WallMillis};
 use crate::lock::{
     End, FoundLock, Hint, LockContender, LockDocument, LockEffect, LockInput, LockMode, LockNotice,
-    LockOperation, MinHold, Observations, Options, Outcome, Slots, Standing,
+    LockOperation, LockOutcome, MinHold, Observations, Options, Slots, Standing,
 };
 use crate::reference::lock::{self as reference, By};
 
@@ -192,7 +192,7 @@ impl Fixture {
     }
 
     /// Performs a call without answering it.
-    pub(super) fn land(&mut self, one: usize, operation: &LockOperation) -> Outcome {
+    pub(super) fn land(&mut self, one: usize, operation: &LockOperation) -> LockOutcome {
         let identity = self.ones[one].identity.clone();
         let by = By {
             identity: &identity,
@@ -221,12 +221,12 @@ impl Fixture {
         performed.outcome
     }
 
-    pub(super) fn reply(&mut self, one: usize, call: CallId, outcome: Outcome) {
+    pub(super) fn reply(&mut self, one: usize, call: CallId, outcome: LockOutcome) {
         self.input(one, LockInput::Reply { call, outcome });
     }
 
     /// Performs the oldest call. The reply is still to be delivered.
-    pub(super) fn land_next(&mut self, one: usize) -> (CallId, Outcome) {
+    pub(super) fn land_next(&mut self, one: usize) -> (CallId, LockOutcome) {
         let (call, operation) = self.take(one);
         (call, self.land(one, &operation))
     }
@@ -234,7 +234,7 @@ impl Fixture {
     /// Performs the oldest call, whose reply is lost.
     pub(super) fn lose_reply(&mut self, one: usize) {
         let (call, _) = self.land_next(one);
-        self.reply(one, call, Outcome::Unknown);
+        self.reply(one, call, LockOutcome::Unknown);
     }
 
     /// Performs the oldest call and answers it.
@@ -246,7 +246,7 @@ impl Fixture {
     }
 
     /// Answers the oldest call without performing it.
-    pub(super) fn answer(&mut self, one: usize, outcome: Outcome) -> LockOperation {
+    pub(super) fn answer(&mut self, one: usize, outcome: LockOutcome) -> LockOperation {
         let (call, operation) = self.take(one);
         self.reply(one, call, outcome);
         operation

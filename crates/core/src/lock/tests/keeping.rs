@@ -2,7 +2,7 @@
 
 use super::harness::{Fixture, options, seconds};
 use crate::lock::{
-    Ending, EntryState, LockInput, LockMode, LockNotice, LockOperation, Loss, MinHold, Outcome,
+    Ending, EntryState, LockInput, LockMode, LockNotice, LockOperation, LockOutcome, Loss, MinHold,
     Standing,
 };
 
@@ -102,7 +102,7 @@ fn a_request_to_give_up_after_the_work_ended_keeps_its_place() {
     let mut fixture = Fixture::empty();
     let a = keeper(&mut fixture, "a");
     fixture.input(a, LockInput::Release);
-    fixture.answer(a, Outcome::Unknown);
+    fixture.answer(a, LockOutcome::Unknown);
     fixture.input(a, LockInput::GiveUp);
     fixture.pass(seconds(2));
     assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep", "keep"]);
@@ -114,12 +114,12 @@ fn a_keep_is_repeated_until_it_is_resolved_and_a_late_one_undoes_nothing() {
     let mut fixture = Fixture::empty();
     let a = keeper(&mut fixture, "a");
     fixture.input(a, LockInput::Release);
-    let late = fixture.answer(a, Outcome::Unknown);
+    let late = fixture.answer(a, LockOutcome::Unknown);
     fixture.pass(seconds(2));
     assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep", "keep"]);
     assert!(fixture.end(a).is_some());
     let before = fixture.stored.clone();
-    assert_eq!(fixture.land(a, &late), Outcome::Rejected);
+    assert_eq!(fixture.land(a, &late), LockOutcome::Rejected);
     assert_eq!(fixture.stored, before);
 }
 
@@ -217,7 +217,7 @@ fn a_leave_is_repeated_for_as_long_as_a_declared_place_would_stay() {
     fixture.input(a, LockInput::GiveUp);
     while fixture.end(a).is_none() {
         while !fixture.ones[a].pending.is_empty() {
-            fixture.answer(a, Outcome::Failed);
+            fixture.answer(a, LockOutcome::Failed);
         }
         fixture.wake(a);
     }
@@ -228,7 +228,7 @@ fn a_leave_is_repeated_for_as_long_as_a_declared_place_would_stay() {
     fixture.input(waiter, LockInput::GiveUp);
     while fixture.end(waiter).is_none() {
         while !fixture.ones[waiter].pending.is_empty() {
-            fixture.answer(waiter, Outcome::Failed);
+            fixture.answer(waiter, LockOutcome::Failed);
         }
         fixture.wake(waiter);
     }

@@ -3,8 +3,8 @@
 use super::harness::{Fixture, options, seconds, slots};
 use crate::election::{Claim, Token};
 use crate::lock::{
-    End, Entry, EntryMode, FoundLock, LockDocument, LockMode, LockNotice, LockOperation, Observer,
-    Options, Outcome, QUEUE_MAX, Standing,
+    End, Entry, EntryMode, FoundLock, LockDocument, LockMode, LockNotice, LockOperation,
+    LockOutcome, Observer, Options, QUEUE_MAX, Standing,
 };
 
 fn non_blocking(name: &str) -> Options {
@@ -143,7 +143,10 @@ fn an_operator_breaks_expired_entries() {
         panic!("they are silent as far as he saw");
     };
     // The holder has renewed since, so only the waiter is removed.
-    assert!(matches!(fixture.land(a, &operation), Outcome::Applied(_)));
+    assert!(matches!(
+        fixture.land(a, &operation),
+        LockOutcome::Applied(_)
+    ));
     assert_eq!(fixture.document().holders.len(), 1);
     assert_eq!(fixture.document().queue, []);
     observer.observe(fixture.document(), fixture.now);

@@ -3,7 +3,7 @@
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
 use crate::lock::{
-    FoundLock, Hint, LockDocument, LockInput, LockMode, LockOperation, Outcome, Standing,
+    FoundLock, Hint, LockDocument, LockInput, LockMode, LockOperation, LockOutcome, Standing,
 };
 
 fn joined(operation: &LockOperation) -> &crate::lock::NewEntry {
@@ -16,7 +16,7 @@ fn joined(operation: &LockOperation) -> &crate::lock::NewEntry {
 #[test]
 fn an_unknown_join_is_looked_for_and_then_repeated_with_its_claim() {
     let (mut fixture, a) = Fixture::entering("a");
-    let first = fixture.answer(a, Outcome::Unknown);
+    let first = fixture.answer(a, LockOutcome::Unknown);
     assert_eq!(fixture.token(a), None);
     fixture.pass(seconds(2));
     assert_eq!(fixture.ones[a].sent, ["join", "read", "join"]);
@@ -44,7 +44,7 @@ fn a_late_answer_counts_from_when_it_was_sent_and_not_after_its_deadline() {
         let (mut fixture, a) = Fixture::entering("a");
         let sent = fixture.now;
         let (call, join) = fixture.take(a);
-        fixture.reply(a, call, Outcome::Unknown);
+        fixture.reply(a, call, LockOutcome::Unknown);
         let outcome = fixture.land(a, &join);
         fixture.now = sent + late;
         fixture.reply(a, call, outcome);
@@ -84,7 +84,7 @@ fn an_unknown_renewal_extends_nothing_and_is_repeated() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
     let until = fixture.valid_until(a);
     fixture.tick_after(a, seconds(3));
-    fixture.answer(a, Outcome::Unknown);
+    fixture.answer(a, LockOutcome::Unknown);
     assert_eq!(fixture.valid_until(a), until);
     fixture.pass(seconds(2));
     assert!(fixture.valid_until(a) > until);
@@ -125,7 +125,7 @@ fn the_late_rejection_of_an_overtaken_renewal_means_nothing() {
     fixture.input(a, LockInput::PrimaryChanged);
     let (second, applied) = fixture.land_next(a);
     let rejected = fixture.land(a, &overtaken);
-    assert_eq!(rejected, Outcome::Rejected);
+    assert_eq!(rejected, LockOutcome::Rejected);
     fixture.reply(a, first, rejected);
     assert_eq!(fixture.token(a), Some(1), "the newest renewal decides");
     let sent = fixture.now;
@@ -140,7 +140,7 @@ fn a_read_from_before_the_claim_was_known_does_not_prove_it_absent() {
     let b = fixture.enter(options("b", LockMode::Exclusive));
     let claim = fixture.claim(b);
     let (join_call, join) = fixture.take(b);
-    fixture.reply(b, join_call, Outcome::Unknown);
+    fixture.reply(b, join_call, LockOutcome::Unknown);
     fixture.wake(b);
     let (read_call, before) = fixture.land_next(b);
     let joined = fixture.land(b, &join);

@@ -32,7 +32,7 @@ use super::history::{self, PastHolder};
 use super::options::StoreOptions;
 use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Claim, ResourceName};
-use leasehold_core::lock::{FoundLock, Hint, LockOperation, Outcome};
+use leasehold_core::lock::{FoundLock, Hint, LockOperation, LockOutcome};
 
 /// Maximum number of locks in a listing. For more, operators filter in the database.
 const LISTED_MAX: usize = 10_000;
@@ -126,7 +126,7 @@ impl MongoLockStore {
 
     /// Removes the optional fields of an empty lock but keeps its token; rejected if the lock has a
     /// holder or waiter.
-    pub async fn prune(&self) -> Answer<Outcome> {
+    pub async fn prune(&self) -> Answer<LockOutcome> {
         let sent = self.write(update::prune(self.name())).await;
         self.shared.deployment.answer(sent).await
     }
@@ -164,19 +164,19 @@ impl MongoLockStore {
         self.shared.name.as_str()
     }
 
-    async fn send(&self, operation: LockOperation) -> Result<Outcome, SendError> {
+    async fn send(&self, operation: LockOperation) -> Result<LockOutcome, SendError> {
         let (name, deployment) = (self.name(), &self.shared.deployment);
         let identity = &deployment.options().identity;
         let now = DateTime::from_system_time(leasehold_clock::wall_now());
         let write = match &operation {
             LockOperation::Read { confirm } => {
                 let read = deployment.read(name, document::projection(), *confirm);
-                return Ok(Outcome::Applied(found(read.await?.as_ref())));
+                return Ok(LockOutcome::Applied(found(read.await?.as_ref())));
             }
             LockOperation::Create { seen } => {
                 let document = document::create(name, *seen);
                 deployment.insert(&document).await?;
-                return Ok(Outcome::Applied(found(Some(&document))));
+                return Ok(LockOutcome::Applied(found(Some(&document))));
             }
             LockOperation::Join {
                 entry,
@@ -248,7 +248,7 @@ impl MongoLockStore {
         Ok(document)
     }
 
-    async fn write(&self, (filter, update): update::Write) -> Result<Outcome, SendError> {
+    async fn write(&self, (filter, update): update::Write) -> Result<LockOutcome, SendError> {
         let deployment = &self.shared.deployment;
         let projection = document::projection();
         let written = deployment.update(filter, update, projection).await?;
@@ -258,9 +258,9 @@ impl MongoLockStore {
 
 /// Returns the outcome of a write: the document after it, or a rejection if the filter did not
 /// match.
-fn outcome(document: Option<&Document>) -> Outcome {
-    document.map_or(Outcome::Rejected, |document| {
-        Outcome::Applied(document::read(document))
+fn outcome(document: Option<&Document>) -> LockOutcome {
+    document.map_or(LockOutcome::Rejected, |document| {
+        LockOutcome::Applied(document::read(document))
     })
 }
 
@@ -268,8 +268,8 @@ fn found(document: Option<&Document>) -> FoundLock {
     document.map_or(FoundLock::Missing, document::read)
 }
 
-impl Store<LockOperation, Outcome> for MongoLockStore {
-    async fn perform(&self, operation: LockOperation) -> Answer<Outcome> {
+impl Store<LockOperation, LockOutcome> for MongoLockStore {
+    async fn perform(&self, operation: LockOperation) -> Answer<LockOutcome> {
         let mut sent = self.send(operation).await;
         if let (Ok(outcome), Some(product)) = (&mut sent, self.shared.deployment.other_product()) {
             confirm_first(outcome);
@@ -288,8 +288,8 @@ impl Store<LockOperation, Outcome> for MongoLockStore {
 
 /// Removes the data that lets a contender act on an unconfirmed grant. That requires a
 /// majority-acknowledged grant, which products other than MongoDB do not promise.
-fn confirm_first(outcome: &mut Outcome) {
-    if let Outcome::Applied(FoundLock::Lock(lock)) = outcome {
+fn confirm_first(outcome: &mut LockOutcome) {
+    if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {
             (entry.granted_revision, entry.token) = (None, None);
         }
@@ -402,12 +402,12 @@ mod tests {
         };
         let (granted, confirmed) = (entry(3, Some(3)), entry(4, Some(3)));
         assert!(granted.unconfirmed_grant().is_some());
-        let mut outcome = Outcome::Applied(FoundLock::Lock(LockDocument {
+        let mut outcome = LockOutcome::Applied(FoundLock::Lock(LockDocument {
             holders: vec![granted, confirmed.clone(), entry(5, None)],
             ..LockDocument::default()
         }));
         confirm_first(&mut outcome);
-        let Outcome::Applied(FoundLock::Lock(lock)) = outcome else {
+        let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome else {
             panic!("it stays a lock");
         };
         let grants = lock.holders.iter().map(Entry::unconfirmed_grant);

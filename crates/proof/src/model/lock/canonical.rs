@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
 use crate::election::{Claim, Revision};
-use crate::lock::{Form, FoundLock, LockDocument, LockOperation, Outcome};
+use crate::lock::{Form, FoundLock, LockDocument, LockOperation, LockOutcome};
 use crate::proof::model::calls::Place;
 use crate::proof::model::canonical::Canonical;
 use crate::proof::model::lock::machine::{Call, Machine};
@@ -53,7 +53,7 @@ impl Live {
         self.0
             .extend(revision_of(&call.operation).map(|(_, revision)| revision));
         if let Place::Answered(outcome) | Place::Lagging(outcome) = &call.place
-            && let Outcome::Applied(FoundLock::Lock(lock)) = outcome
+            && let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome
         {
             self.document(lock);
         }

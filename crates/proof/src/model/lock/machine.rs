@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::election::{BootTime, Claim, Identity, Revision, Token};
 use crate::lock::{
-    Hint, LockContender, LockOperation, Observations, OncePer, Options, Outcome, WorkKey,
+    Hint, LockContender, LockOperation, LockOutcome, Observations, OncePer, Options, WorkKey,
 };
 use crate::proof::flawed::lock as flawed;
 use crate::proof::model::calls::{self, Payload};
@@ -21,12 +21,12 @@ use crate::proof::sim::lock::invariants::exclusion::Held;
 /// Calls of a contender.
 pub(crate) type Calls = calls::Calls<LockOperation>;
 /// A call of a contender.
-pub(crate) type Call = calls::Call<LockOperation, Outcome>;
+pub(crate) type Call = calls::Call<LockOperation, LockOutcome>;
 /// Progress of a call.
-pub(crate) type Place = calls::Place<Outcome>;
+pub(crate) type Place = calls::Place<LockOutcome>;
 
 impl Payload for LockOperation {
-    type Outcome = Outcome;
+    type Outcome = LockOutcome;
 
     fn may_be_late(&self) -> bool {
         true

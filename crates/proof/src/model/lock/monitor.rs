@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::election::{Authority, BootTime, CallId, Claim, Declared, Revision, Token};
 use crate::lock::{
-    EntryState, EntryVersion, Grant, LockDocument, LockOperation, LockStatus, Observations,
-    Outcome, Standing,
+    EntryState, EntryVersion, Grant, LockDocument, LockOperation, LockOutcome, LockStatus,
+    Observations, Standing,
 };
 use crate::proof::model::lock::canonical::revision_of;
 use crate::proof::model::lock::store::{Store, has_claim, lock_of};
@@ -69,7 +69,7 @@ struct Sighting {
 pub(crate) struct Reply<'a> {
     pub(crate) call: CallId,
     pub(crate) operation: &'a LockOperation,
-    pub(crate) outcome: &'a Outcome,
+    pub(crate) outcome: &'a LockOutcome,
     /// Claim of the process before the reply.
     pub(crate) claim: Claim,
     pub(crate) now: BootTime,
@@ -174,11 +174,11 @@ impl Monitor {
             claim,
             ..
         } = reply;
-        if *outcome != Outcome::Unknown {
+        if *outcome != LockOutcome::Unknown {
             self.open_joins.retain(|(join, _)| *join != call);
         }
         match outcome {
-            Outcome::Applied(found) => {
+            LockOutcome::Applied(found) => {
                 let reads = matches!(operation, LockOperation::Read { .. });
                 if reads && self.must_read.is_some_and(|at| call > at) {
                     self.must_read = None;
@@ -192,7 +192,7 @@ impl Monitor {
                     self.see(reply, lock);
                 }
             }
-            Outcome::Rejected => {
+            LockOutcome::Rejected => {
                 let reads = match operation {
                     // The rejection of a join whose claim is present shows nothing new.
                     LockOperation::Join { entry, .. } => self.present != Some(entry.claim),
@@ -208,7 +208,7 @@ impl Monitor {
                     self.must_read = Some(call);
                 }
             }
-            Outcome::Failed | Outcome::Unknown => {}
+            LockOutcome::Failed | LockOutcome::Unknown => {}
         }
     }
 

@@ -2,7 +2,7 @@
 //! never lost. Every write on the primary is checked.
 
 use crate::election::{Claim, Identity, Revision, WallMillis};
-use crate::lock::{Entry, FoundLock, Hint, LockDocument, LockOperation, Outcome};
+use crate::lock::{Entry, FoundLock, Hint, LockDocument, LockOperation, LockOutcome};
 use crate::proof::sim::lock::entries::all;
 use crate::proof::sim::lock::{broken, invariants::documents};
 use crate::reference::lock::{By, next};
@@ -63,9 +63,9 @@ impl Store {
         &mut self,
         identity: &Identity,
         operation: &LockOperation,
-    ) -> (Outcome, Option<&'static str>) {
+    ) -> (LockOutcome, Option<&'static str>) {
         if let LockOperation::Read { .. } = operation {
-            return (Outcome::Applied(self.committed.clone()), None);
+            return (LockOutcome::Applied(self.committed.clone()), None);
         }
         let at = WallMillis(0);
         let before = self.primary.clone();
@@ -80,7 +80,7 @@ impl Store {
         );
         let mut violation = None;
         if let (FoundLock::Lock(before), FoundLock::Lock(after)) = (&before, &self.primary)
-            && performed.outcome != Outcome::Rejected
+            && performed.outcome != LockOutcome::Rejected
         {
             violation = documents::check(before, after).map(|violation| violation.invariant);
             let granted = performed.granted.iter();

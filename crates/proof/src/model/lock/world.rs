@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::election::{Identity, Token};
 use crate::lock::mutation::planted;
-use crate::lock::{Hint, LockInput, Outcome, Standing};
+use crate::lock::{Hint, LockInput, LockOutcome, Standing};
 use crate::proof::model::canonical::Canonical;
 use crate::proof::model::lock::action::Action;
 use crate::proof::model::lock::bounds::{Bounds, Kind};
@@ -198,12 +198,12 @@ impl World {
             Action::ReadStale(i, n) => {
                 self.fault();
                 let previous = self.store.previous.clone();
-                let outcome = Outcome::Applied(previous.expect("the action was possible"));
+                let outcome = LockOutcome::Applied(previous.expect("the action was possible"));
                 self.arrive(i, n, outcome, bounds);
             }
             Action::Refuse(i, n) => {
                 self.fault();
-                self.arrive(i, n, Outcome::Failed, bounds);
+                self.arrive(i, n, LockOutcome::Failed, bounds);
             }
             Action::Land(i, n) => {
                 self.disturb();

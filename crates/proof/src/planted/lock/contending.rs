@@ -1,19 +1,19 @@
 //! Planted bugs of the handling of a reply. `crates/core/src/lock/contender/contending.rs` includes
 //! this file, which uses its private items.
 
-use super::{Consequence, Exchange, Holding, Outcome, SentWrite, Turn, WritePurpose};
+use super::{Consequence, Exchange, Holding, LockOutcome, SentWrite, Turn, WritePurpose};
 
 /// Returns the verdict of a planted bug.
 pub(super) fn reply(
     exchange: &mut Exchange,
     write: &SentWrite,
-    outcome: &Outcome,
+    outcome: &LockOutcome,
     turn: &Turn<'_>,
 ) -> Option<Consequence> {
     if planted!(AnchorAtReply) {
         exchange.writes.sent_again(write.call, turn.now);
     }
-    if *outcome != Outcome::Unknown {
+    if *outcome != LockOutcome::Unknown {
         return None;
     }
     if planted!(JoinedAnew) && write.purpose == WritePurpose::Join {

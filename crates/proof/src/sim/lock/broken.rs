@@ -5,7 +5,7 @@ use super::entries::all;
 use crate::election::Claim;
 use crate::lock::mutation::planted;
 use crate::lock::{
-    Entry, EntryMode, EntryVersion, FoundLock, LockDocument, LockOperation, Outcome,
+    Entry, EntryMode, EntryVersion, FoundLock, LockDocument, LockOperation, LockOutcome,
 };
 use crate::reference::lock::{self as reference, By, Performed};
 
@@ -21,7 +21,7 @@ pub(crate) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
         Changed::Nothing => reference::apply(stored, by, operation),
         Changed::Operation(other) => reference::apply(stored, by, &other),
         Changed::Done => Performed {
-            outcome: Outcome::Applied(stored.clone()),
+            outcome: LockOutcome::Applied(stored.clone()),
             granted: Vec::new(),
             ended: Vec::new(),
         },
@@ -35,12 +35,12 @@ fn without_raising(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation
         FoundLock::Missing | FoundLock::Foreign(_) => LockDocument::default(),
     };
     let mut performed = reference::apply(stored, by, operation);
-    if let (Outcome::Applied(_), FoundLock::Lock(lock)) = (&performed.outcome, &mut *stored) {
+    if let (LockOutcome::Applied(_), FoundLock::Lock(lock)) = (&performed.outcome, &mut *stored) {
         lock.token = before.token;
         for entry in &mut lock.holders {
             entry.token = entry.token.map(|token| token.min(before.token));
         }
-        performed.outcome = Outcome::Applied(stored.clone());
+        performed.outcome = LockOutcome::Applied(stored.clone());
     }
     performed
 }
@@ -63,7 +63,7 @@ fn with_slots_twice(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
     for ended in &mut performed.ended {
         restore(&mut ended.entry);
     }
-    if let Outcome::Applied(found) = &mut performed.outcome {
+    if let LockOutcome::Applied(found) = &mut performed.outcome {
         found.clone_from(stored);
     }
     performed
@@ -172,8 +172,8 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &LockOperation) -> Cha
 }
 
 /// Changes an answer as if a contender ignored one of the rules for answers.
-pub(super) fn read(outcome: &mut Outcome) {
-    if let Outcome::Applied(FoundLock::Lock(lock)) = outcome
+pub(super) fn read(outcome: &mut LockOutcome) {
+    if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome
         && planted!(FutureSuccessCounts)
     {
         for success in &mut lock.successes {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::faults::Fault;
-use crate::lock::{End, EntryState, LockEffect, LockNotice, Outcome};
+use crate::lock::{End, EntryState, LockEffect, LockNotice, LockOutcome};
 use crate::proof::sim::coverage::{Answer, Case, closed, pairs};
 use crate::proof::sim::faults::Kind as _;
 
@@ -41,13 +41,13 @@ impl From<Fault> for Hit {
     }
 }
 
-impl From<&Outcome> for Answer {
-    fn from(outcome: &Outcome) -> Self {
+impl From<&LockOutcome> for Answer {
+    fn from(outcome: &LockOutcome) -> Self {
         match outcome {
-            Outcome::Applied(_) => Self::Applied,
-            Outcome::Rejected => Self::Rejected,
-            Outcome::Failed => Self::Failed,
-            Outcome::Unknown => Self::Unknown,
+            LockOutcome::Applied(_) => Self::Applied,
+            LockOutcome::Rejected => Self::Rejected,
+            LockOutcome::Failed => Self::Failed,
+            LockOutcome::Unknown => Self::Unknown,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::world::World;
 use crate::election::{Authority, BootTime, Claim};
-use crate::lock::Outcome;
+use crate::lock::LockOutcome;
 use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::world::AtPeace;
@@ -51,7 +51,7 @@ impl World {
         self.note(|| format!("p{id} on seat {copy} is a copy of p{process}"));
         for call in calls {
             let at = self.now + rng.between(10, 3_000) * MS;
-            self.answer_at(at, (id, call, Outcome::Unknown));
+            self.answer_at(at, (id, call, LockOutcome::Unknown));
             self.time_out_at(at, id, call);
         }
         if follows {

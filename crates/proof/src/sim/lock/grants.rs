@@ -5,7 +5,7 @@ use super::fixture::{claim, entry, held, revision, token};
 use crate::election::{Claim, Declared, Identity, Session, Token, WallMillis};
 use crate::lock::{
     Ending, Entry, EntryMode, EntryVersion, FoundLock, Grant, HOLDERS_MAX, LockDocument,
-    LockOperation, NewEntry, Outcome, QUEUE_MAX, Writer,
+    LockOperation, LockOutcome, NewEntry, QUEUE_MAX, Writer,
 };
 use crate::reference::lock::{By, Performed, apply, grantable, next};
 
@@ -30,7 +30,7 @@ fn perform(stored: &mut FoundLock, operation: &LockOperation) -> Performed {
 }
 
 fn applies(stored: &mut FoundLock, operation: &LockOperation) -> bool {
-    matches!(perform(stored, operation).outcome, Outcome::Applied(_))
+    matches!(perform(stored, operation).outcome, LockOutcome::Applied(_))
 }
 
 fn join(number: u8, mode: EntryMode, slots: u32) -> LockOperation {
@@ -93,7 +93,7 @@ const S: EntryMode = EntryMode::Shared;
 fn a_join_of_a_free_lock_is_its_own_confirmation() {
     let mut stored = lock(0, vec![], vec![]);
     let performed = perform(&mut stored, &join(1, X, 0));
-    assert_eq!(performed.outcome, Outcome::Applied(stored.clone()));
+    assert_eq!(performed.outcome, LockOutcome::Applied(stored.clone()));
     assert_eq!(performed.granted, []);
     assert_eq!(places(&stored), (vec![(1, Some(8))], vec![]));
     assert_eq!(document(&stored).token, token(8));
@@ -406,7 +406,7 @@ fn an_eviction_removes_what_is_unchanged_and_confirms_its_writer() {
     let performed = perform(&mut stored, &evict(&[(1, 5), (3, 5)], Some(4)));
     assert_eq!(
         (performed.outcome, stored == before),
-        (Outcome::Rejected, true)
+        (LockOutcome::Rejected, true)
     );
 
     perform(&mut stored, &evict(&[(1, 1), (2, 2), (3, 5)], Some(3)));
@@ -462,6 +462,6 @@ fn only_a_create_makes_a_document_and_nothing_touches_a_foreign_one() {
     let read = LockOperation::Read { confirm: false };
     assert_eq!(
         perform(&mut foreign, &read).outcome,
-        Outcome::Applied(FoundLock::Foreign("a lease".to_owned()))
+        LockOutcome::Applied(FoundLock::Foreign("a lease".to_owned()))
     );
 }

@@ -11,8 +11,8 @@ use super::invariants::{
 };
 use crate::election::{Authority, BootTime, CallId, Claim, Revision, Token};
 use crate::lock::{
-    EntryState, FoundLock, Grant, Hint, LockDocument, LockInput, LockOperation, LockStatus,
-    Observation, Observations, Options, Outcome, Standing,
+    EntryState, FoundLock, Grant, Hint, LockDocument, LockInput, LockOperation, LockOutcome,
+    LockStatus, Observation, Observations, Options, Standing,
 };
 use crate::proof::sim::invariants::Violation;
 
@@ -140,17 +140,17 @@ impl Ledger {
         }
     }
 
-    fn received(&mut self, call: CallId, outcome: &Outcome, claim: Claim, now: BootTime) {
+    fn received(&mut self, call: CallId, outcome: &LockOutcome, claim: Claim, now: BootTime) {
         let Some(sent) = self.sent.get(&call.0) else {
             return;
         };
         let operation = sent.operation.clone();
         let sent_at = sent.at;
-        if *outcome != Outcome::Unknown {
+        if *outcome != LockOutcome::Unknown {
             self.open_joins.remove(&call.0);
         }
         match outcome {
-            Outcome::Applied(found) => {
+            LockOutcome::Applied(found) => {
                 if matches!(operation, LockOperation::Read { .. })
                     && self.must_read.is_some_and(|at| call.0 > at)
                 {
@@ -164,7 +164,7 @@ impl Ledger {
                     self.see(call, lock, claim, now);
                 }
             }
-            Outcome::Rejected => {
+            LockOutcome::Rejected => {
                 // The rejection of a join whose claim is present shows nothing new.
                 let reads = match &operation {
                     LockOperation::Join { entry, .. } => !self.present.contains(&entry.claim),
@@ -176,13 +176,13 @@ impl Ledger {
                     self.must_read = Some(call.0);
                 }
             }
-            Outcome::Failed | Outcome::Unknown => {}
+            LockOutcome::Failed | LockOutcome::Unknown => {}
         }
         if let (LockOperation::Leave { .. } | LockOperation::Keep { .. }, Some((_, resolved))) =
             (&operation, &mut self.left)
         {
-            *resolved |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
-            self.leave_unanswered |= *outcome == Outcome::Unknown;
+            *resolved |= matches!(outcome, LockOutcome::Applied(_) | LockOutcome::Rejected);
+            self.leave_unanswered |= *outcome == LockOutcome::Unknown;
         }
     }
 

@@ -5,7 +5,7 @@ use super::faults::Fault;
 use super::world::{Locks, World};
 use crate::election::{CallId, Claim, WallMillis};
 use crate::lock::mutation::planted;
-use crate::lock::{FoundLock, Grant, Hint, LockInput, LockOperation, Outcome};
+use crate::lock::{FoundLock, Grant, Hint, LockInput, LockOperation, LockOutcome};
 use crate::proof::sim::coverage::Answer;
 use crate::proof::sim::faults::{Kind as _, Planned};
 use crate::proof::sim::network::{Calls, Link, Odds};
@@ -84,7 +84,7 @@ impl Calls for Locks {
         _: CallId,
         operation: &LockOperation,
         stale: bool,
-    ) -> (Landed<Outcome>, Option<u64>) {
+    ) -> (Landed<LockOutcome>, Option<u64>) {
         let access = match operation {
             LockOperation::Read { confirm: false } => Access::Read,
             LockOperation::Read { confirm: true } => Access::Confirm,
@@ -106,14 +106,14 @@ impl Calls for Locks {
             if let FoundLock::Lock(lock) = &mut shown {
                 lock.store_now = by.store_now;
             }
-            Outcome::Applied(shown)
+            LockOutcome::Applied(shown)
         };
         let write = |stored: &mut FoundLock| {
             let performed = match older {
                 true => super::older::apply(stored, by, operation),
                 false => super::broken::apply(stored, by, operation),
             };
-            let write = (performed.outcome != Outcome::Rejected).then(|| Write {
+            let write = (performed.outcome != LockOutcome::Rejected).then(|| Write {
                 writer: Writer::Process(process, operation.clone()),
                 at,
                 granted: performed.granted,
@@ -133,11 +133,11 @@ impl Calls for Locks {
     }
 
     /// Delivers an answer to the driver.
-    fn answered(world: &mut World, process: usize, call: CallId, outcome: Outcome) {
+    fn answered(world: &mut World, process: usize, call: CallId, outcome: LockOutcome) {
         if let Some(driven) = world.processes[process].driver.returned(call) {
             let answer = Answer::from(&outcome);
             world.coverage.hit(Hit::Call(driven.kind, answer));
-            if let ("join", Outcome::Applied(_)) = (driven.kind, &outcome) {
+            if let ("join", LockOutcome::Applied(_)) = (driven.kind, &outcome) {
                 let p = &mut world.processes[process];
                 p.stream.joined = Some(p.contender.claim());
             }
@@ -152,7 +152,7 @@ impl Calls for Locks {
 
     fn timed_out(world: &mut World, process: usize, call: CallId) {
         if let Some(operation) = world.processes[process].driver.timed_out(call) {
-            let outcome = Outcome::Unknown;
+            let outcome = LockOutcome::Unknown;
             world.coverage.hit(Hit::Call(operation, Answer::Unknown));
             world.input(process, LockInput::Reply { call, outcome });
         }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::entries::all;
-use crate::lock::{FoundLock, Hint, LockDocument, LockOperation, Outcome};
+use crate::lock::{FoundLock, Hint, LockDocument, LockOperation, LockOutcome};
 use crate::reference::lock::{self as reference, By, Performed};
 
 /// Applies a write of an older version.
@@ -17,10 +17,10 @@ pub(super) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
         FoundLock::Missing | FoundLock::Foreign(_) => LockDocument::default(),
     };
     let mut performed = reference::apply(stored, by, &as_sent(&before, operation));
-    if let (Outcome::Applied(_), FoundLock::Lock(lock)) = (&performed.outcome, &mut *stored) {
+    if let (LockOutcome::Applied(_), FoundLock::Lock(lock)) = (&performed.outcome, &mut *stored) {
         grant_without_tokens(&before, lock, operation);
         keep_slots(&before, lock);
-        performed.outcome = Outcome::Applied(stored.clone());
+        performed.outcome = LockOutcome::Applied(stored.clone());
     }
     for (_, grant) in &mut performed.granted {
         *grant = None;
@@ -83,9 +83,9 @@ fn keep_slots(before: &LockDocument, after: &mut LockDocument) {
 }
 
 /// Returns an outcome as an older version reads it.
-pub(super) fn read(outcome: Outcome) -> Outcome {
+pub(super) fn read(outcome: LockOutcome) -> LockOutcome {
     match outcome {
-        Outcome::Applied(FoundLock::Lock(mut lock)) => {
+        LockOutcome::Applied(FoundLock::Lock(mut lock)) => {
             let LockDocument { holders, queue, .. } = &mut lock;
             for entry in holders.iter_mut().chain(queue) {
                 entry.granted_revision = None;
@@ -93,7 +93,7 @@ pub(super) fn read(outcome: Outcome) -> Outcome {
                 // The state machine demands a number, which an older version does not know.
                 entry.slot = Some(0);
             }
-            Outcome::Applied(FoundLock::Lock(lock))
+            LockOutcome::Applied(FoundLock::Lock(lock))
         }
         other => other,
     }

@@ -3,7 +3,7 @@
 use super::network::{Committed, Writer};
 use super::seats::Seat;
 use crate::election::{CallId, Claim};
-use crate::lock::{Entry, FoundLock, LockInput, LockOperation, Outcome};
+use crate::lock::{Entry, FoundLock, LockInput, LockOperation, LockOutcome};
 use crate::proof::sim::coverage::Answer;
 use crate::proof::sim::report::follows;
 
@@ -38,7 +38,7 @@ pub(super) fn input(process: usize, input: &LockInput) -> String {
     match input {
         LockInput::Reply { call, outcome } => {
             let outcome = match outcome {
-                Outcome::Applied(shown) => found(shown),
+                LockOutcome::Applied(shown) => found(shown),
                 other => Answer::from(other).words().to_owned(),
             };
             format!("p{process} <- #{} {outcome}", call.0)

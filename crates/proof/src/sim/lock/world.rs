@@ -15,7 +15,7 @@ use super::seats::{Seat, timings};
 use crate::election::{BootTime, Claim, Token, WallMillis};
 use crate::lock::mutation::Mutation;
 use crate::lock::{
-    FoundLock, Hint, LockEffect, LockInput, LockOperation, LockStatus, Outcome, Standing,
+    FoundLock, Hint, LockEffect, LockInput, LockOperation, LockOutcome, LockStatus, Standing,
 };
 use crate::proof::flawed::lock as flawed;
 use crate::proof::sim::faults::Planned;
@@ -52,12 +52,12 @@ impl Protocol for Locks {
     type Machine = Seat;
     type Process = Process;
     type Operation = LockOperation;
-    type Outcome = Outcome;
+    type Outcome = LockOutcome;
     type State = FoundLock;
     type Write = Write;
 
-    const FAILED: Outcome = Outcome::Failed;
-    const UNKNOWN: Outcome = Outcome::Unknown;
+    const FAILED: LockOutcome = LockOutcome::Failed;
+    const UNKNOWN: LockOutcome = LockOutcome::Unknown;
     const NAME: &str = "simulation of locks";
     const REPLAY: &str = "make replay-locks";
     const SEEDS: u64 = 5_000;

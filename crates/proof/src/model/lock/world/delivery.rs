@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::World;
 use crate::election::{CallId, Claim, Token};
 use crate::lock::{
-    End, EntryState, Hint, LockEffect, LockInput, LockMode, LockNotice, LockOperation, Loss,
-    Outcome,
+    End, EntryState, Hint, LockEffect, LockInput, LockMode, LockNotice, LockOperation, LockOutcome,
+    Loss,
 };
 use crate::proof::flawed::lock as flawed;
 use crate::proof::model::lock::bounds::Bounds;
@@ -18,12 +18,13 @@ use crate::proof::model::lock::store::lock_of;
 
 impl World {
     /// Delivers the call to the primary.
-    pub(super) fn land(&mut self, index: usize, number: u64) -> Outcome {
+    pub(super) fn land(&mut self, index: usize, number: u64) -> LockOutcome {
         let operation = self.call(index, number).operation;
         let identity = self.machines[index].identity.clone();
         let (outcome, broken) = self.store.perform(&identity, &operation);
         self.broken = self.broken.or(broken);
-        if let (LockOperation::Join { entry, .. }, Outcome::Applied(_)) = (&operation, &outcome) {
+        if let (LockOperation::Join { entry, .. }, LockOutcome::Applied(_)) = (&operation, &outcome)
+        {
             let claim = self.machines[index].contender.as_ref().map(|c| c.claim());
             if claim != Some(entry.claim) {
                 self.milestones.push(Milestone::JoinWithoutOwner);
@@ -34,7 +35,13 @@ impl World {
 
     /// Delivers an answer to the contender if the process that asked still runs. A frozen process
     /// receives the answer later.
-    pub(super) fn arrive(&mut self, index: usize, number: u64, outcome: Outcome, bounds: &Bounds) {
+    pub(super) fn arrive(
+        &mut self,
+        index: usize,
+        number: u64,
+        outcome: LockOutcome,
+        bounds: &Bounds,
+    ) {
         if self.machines[index].frozen {
             return self.place(index, number, Place::Answered(outcome));
         }
@@ -62,7 +69,7 @@ impl World {
         let calls = &mut self.machine(index).calls;
         calls.change(number, |call| call.waiting = false);
         if let Some(id) = call.id {
-            self.reply(index, id, &call.operation, Outcome::Unknown, bounds);
+            self.reply(index, id, &call.operation, LockOutcome::Unknown, bounds);
         }
     }
 
@@ -71,7 +78,7 @@ impl World {
         index: usize,
         call: CallId,
         operation: &LockOperation,
-        outcome: Outcome,
+        outcome: LockOutcome,
         bounds: &Bounds,
     ) {
         let ticks = self.ticks;
