@@ -1,5 +1,5 @@
-//! The part that leases and locks share: effects, ids of store calls, and random delays. Only locks
-//! use the list of sent writes, because a lease forgets older writes earlier.
+//! The part that leases and locks share: effects, calls and their outcomes, sent writes, and random
+//! delays.
 //!
 //! Nothing here knows a document, an operation or a rule of either protocol.
 
@@ -7,8 +7,10 @@ mod outbox;
 mod outcome;
 mod sent_writes;
 mod turn;
+mod watermarks;
 
 pub(crate) use outbox::Outbox;
 pub use outcome::Outcome;
 pub(crate) use sent_writes::{IN_FLIGHT_MAX, SentWrite, SentWrites, WriteState};
 pub(crate) use turn::{Turn, earliest};
+pub(crate) use watermarks::{Rollback, Watermarks};

@@ -378,7 +378,7 @@ impl Election {
         let Some(read) = contender.read_reply(outcome, outbox, turn) else {
             return;
         };
-        if read.rolled_back {
+        if read.rollback.is_some() {
             self.publication.set_reason(Reason::StoreRolledBack);
             self.lose(CauseOfLoss::StoreRolledBack, turn);
         }
@@ -493,7 +493,7 @@ impl Election {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");
         self.contender.check_invariants(&self.state);
-        let token_highest = self.contender.view.token_highest();
+        let token_highest = self.contender.view.marks.token_highest();
         self.publication.check_invariants(self.now, token_highest);
         self.workload.check_invariants(&self.state);
     }

@@ -104,4 +104,10 @@ impl<P: Copy, const MAX: usize, const KEPT: usize> SentWrites<P, MAX, KEPT> {
     pub(crate) fn remove(&mut self, call: CallId) {
         self.0.retain(|write| write.call != call);
     }
+
+    /// Removes a write and all that were sent before it; returns the write.
+    pub(crate) fn remove_until(&mut self, call: CallId) -> Option<SentWrite<P>> {
+        let index = self.0.iter().position(|write| write.call == call)?;
+        self.0.drain(..=index).next_back()
+    }
 }

@@ -13,22 +13,22 @@ use super::input::{Found, Outcome, Watch};
 use super::leadership::AfterWrite;
 use super::lease::{Lease, Session, Token};
 use super::publication::DirectoryRecord;
-use super::reading::{ReadDocument, ReadReply, Reads};
+use super::reading::{LeaseReads, ReadDocument, ReadReply};
 use super::standby::Registration;
 use super::state::CandidateState;
 use super::supervise::WorkloadState;
 use super::time::BootTime;
-use super::view::{LeaseView, Plausible};
+use super::view::LeaseView;
 use super::waits::Waits;
 use super::write::{WriteInFlight, WriteReply};
-use crate::claim::{Turn, earliest};
+use crate::claim::{Rollback, Turn, earliest};
 
 /// A candidate, apart from a claim that leads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
     pub(super) me: Participant,
     pub(super) view: LeaseView,
-    pub(super) reads: Reads,
+    pub(super) reads: LeaseReads,
     pub(super) claims: OpenClaims,
     pub(super) waits: Waits,
     pub(super) registration: Registration,
@@ -45,7 +45,7 @@ impl Contender {
             me: Participant::new(candidate, session),
             record: DirectoryRecord::new(predecessor, &view),
             view,
-            reads: Reads::new(now),
+            reads: LeaseReads::new(now),
             claims: OpenClaims::new(predecessor),
             waits: Waits::new(now),
             registration: Registration::new(candidate.stands_by),
@@ -121,7 +121,7 @@ impl Contender {
             return;
         }
         let found = Found::Lease(lease);
-        if self.view.judge(&found) == Plausible::Yes {
+        if self.view.rollback(&found).is_none() {
             self.observe(found, outbox, turn);
             self.reads.overtake();
         } else {
@@ -166,7 +166,7 @@ impl Contender {
         outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) {
-        if self.view.judge(&found) == Plausible::Yes {
+        if self.view.rollback(&found).is_none() {
             self.reads.looked(turn.now);
             self.observe(found, outbox, turn);
         } else {
@@ -178,7 +178,7 @@ impl Contender {
     /// Applies the reply to a renewal of the claim that leads.
     pub(super) fn renewed(&mut self, lease: &Lease, outbox: &mut Effects, turn: &mut Turn<'_>) {
         let found = Found::Lease(lease.clone());
-        if self.view.judge(&found) == Plausible::Yes {
+        if self.view.rollback(&found).is_none() {
             self.observe(found, outbox, turn);
         } else {
             // The token was lowered, so the next leader could get a token that was already used.
@@ -189,15 +189,14 @@ impl Contender {
     /// Begins the quarantine after a rollback of the store, in which another candidate may still lead.
     pub(super) fn rolled_back(
         &mut self,
-        seen: Token,
-        found: Option<Token>,
+        Rollback { seen, found }: Rollback,
         outbox: &mut Effects,
         now: BootTime,
     ) {
         let wait = if planted!(OwnQuarantine) {
             self.me.timings().lease_duration()
         } else {
-            self.view.lease_longest()
+            self.view.marks.lease_longest()
         };
         self.waits.quarantine_until(Some(now + wait));
         outbox.notice(Notice::StoreRolledBack { seen, found, wait });
@@ -219,9 +218,8 @@ impl Contender {
             }
             ReadReply::Untrusted => None,
             ReadReply::Shows(read) => {
-                let judged = self.view.judge(&read.found);
-                if let Plausible::WentBack { seen, found } = judged {
-                    self.rolled_back(seen, found, outbox, turn.now);
+                if let Some(rollback) = read.rollback {
+                    self.rolled_back(rollback, outbox, turn.now);
                 }
                 Some(read)
             }
@@ -299,7 +297,7 @@ impl Contender {
             WriteReply::Retry => self.reads.read_before_write(self.me.retry_at(turn)),
             WriteReply::Rejected => self.reads.fall_behind(turn.now),
             WriteReply::Exists => {
-                self.view.exists();
+                self.view.marks.note_existence();
                 self.reads.fall_behind(turn.now);
             }
             WriteReply::RaceLost => {
@@ -325,14 +323,15 @@ impl Contender {
         outbox: &mut Effects,
         now: BootTime,
     ) -> AfterWrite {
-        let (seen, found) = match (self.view.judge(found), found) {
-            (Plausible::WentBack { seen, found }, _) => (seen, found),
-            (Plausible::Yes, Found::Lease(lease)) if overtaken => {
-                (self.view.token_highest(), Some(lease.token))
-            }
-            (Plausible::Yes, _) => return AfterWrite::Nothing,
+        let rollback = match (self.view.rollback(found), found) {
+            (Some(rollback), _) => rollback,
+            (None, Found::Lease(lease)) if overtaken => Rollback {
+                seen: self.view.marks.token_highest(),
+                found: Some(lease.token),
+            },
+            (None, _) => return AfterWrite::Nothing,
         };
-        self.rolled_back(seen, found, outbox, now);
+        self.rolled_back(rollback, outbox, now);
         AfterWrite::StoreRolledBack
     }
 
@@ -387,7 +386,7 @@ impl Contender {
                 wait = earliest([until, checked, self.stand_by(outbox, turn)]);
             }
             Some(Decision::Create) => {
-                let token = self.view.token_highest();
+                let token = self.view.marks.token_highest();
                 self.write = Some(WriteInFlight::create(token, outbox, turn));
             }
             Some(Decision::Acquire(lease, ended, from)) => {
@@ -450,7 +449,7 @@ impl Contender {
         let acquiring = self.write.as_mut().is_some_and(WriteInFlight::cancel);
         if pending || acquiring {
             // The cooldown ends early when another claim follows the document as last seen.
-            self.cool_down(self.view.document_token().unwrap_or_default(), now);
+            self.cool_down(self.view.marks.document_token().unwrap_or_default(), now);
         }
     }
 

@@ -17,7 +17,7 @@ use super::supervise::WorkloadState;
 use super::tenure::Tenure;
 use super::time::BootTime;
 use super::write::Acquired;
-use crate::claim::Turn;
+use crate::claim::{Rollback, Turn};
 
 /// Result of the reply to a write.
 pub(super) enum AfterWrite {
@@ -53,16 +53,20 @@ impl Contender {
         self.claims.clear();
         // If the token was lowered since, other candidates do not know this token and would use it
         // again.
-        self.view.note_used(attempt.token);
+        self.view.marks.note_used(attempt.token);
         let another_history = attempt.overtaken == Some(Overtaken::InAnotherHistory);
         if lease.token < attempt.token || another_history {
-            self.rolled_back(attempt.token, Some(lease.token), outbox, turn.now);
+            let rollback = Rollback {
+                seen: attempt.token,
+                found: Some(lease.token),
+            };
+            self.rolled_back(rollback, outbox, turn.now);
             self.observe(Found::Lease(lease), outbox, turn);
             return AfterWrite::StoreRolledBack;
         }
         if attempt.overtaken.is_some() {
             // The other claim may lead. If an event showed it, no read can prove or refute that.
-            let until = turn.now + self.view.lease_longest();
+            let until = turn.now + self.view.marks.lease_longest();
             self.waits.quarantine_until(Some(until));
             self.observe_written(Found::Lease(lease), outbox, turn);
         } else {

@@ -35,7 +35,7 @@ impl Publication {
     pub(super) fn new(contender: &Contender, now: BootTime) -> Self {
         Self {
             status: Status {
-                token_highest: contender.view.token_highest(),
+                token_highest: contender.view.marks.token_highest(),
                 ..Status::initial(contender.me.session, now)
             },
             reason: None,
@@ -135,7 +135,7 @@ impl Publication {
         self.status.holder = holder_view(authority, me, view, now);
         self.status.session = me.session;
         self.status.reason = self.reason;
-        self.status.token_highest = view.token_highest();
+        self.status.token_highest = view.marks.token_highest();
         if let CandidateState::Leading(tenure) = state {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
@@ -200,8 +200,8 @@ impl DirectoryRecord {
     pub(super) fn new(claim: Option<Claim>, view: &LeaseView) -> Self {
         Self {
             claim,
-            token: view.token_highest(),
-            lease_longest: view.lease_longest(),
+            token: view.marks.token_highest(),
+            lease_longest: view.marks.lease_longest(),
         }
     }
 
@@ -223,7 +223,8 @@ impl DirectoryRecord {
     /// Records new values of `view`. With a token but without the duration that goes with it, the
     /// next process would wait too briefly after a rollback of the store.
     pub(super) fn refresh(&mut self, view: &LeaseView) -> Option<Effect> {
-        let newer = view.token_highest() > self.token || view.lease_longest() > self.lease_longest;
+        let newer = view.marks.token_highest() > self.token
+            || view.marks.lease_longest() > self.lease_longest;
         newer.then(|| self.set(self.claim, view))
     }
 }

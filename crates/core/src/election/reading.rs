@@ -11,15 +11,15 @@ use super::lease::{Lease, Token};
 use super::phase::{RenewalPhase, renewal_interval};
 use super::time::BootTime;
 use super::timings::Timings;
-use super::view::{Document, LeaseView, Plausible};
-use crate::claim::Turn;
+use super::view::{Document, LeaseView};
+use crate::claim::{Rollback, Turn};
 
 /// The reads of the document, and the source of changes in between.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Reads {
+pub(super) struct LeaseReads {
     /// The open source of changes that others make.
     following: Following,
-    in_flight: Option<Reading>,
+    in_flight: Option<ReadInFlight>,
     /// Instant of the next read; `None` if only a hint triggers one.
     due: Option<BootTime>,
     /// True if the document must be read before the next write: nothing was read yet, or a write or
@@ -71,7 +71,7 @@ impl Following {
 
 /// A read in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Reading {
+struct ReadInFlight {
     call: CallId,
     confirm: bool,
     /// Token that the document was known to have when the read was sent.
@@ -94,15 +94,15 @@ pub(super) enum ReadReply {
 /// A trusted reply to a read.
 pub(super) struct ReadDocument {
     pub(super) found: Found,
-    /// True if the document proves that the store was rolled back.
-    pub(super) rolled_back: bool,
+    /// The rollback of the store that the document proves.
+    pub(super) rollback: Option<Rollback>,
     /// True if the read was to check that the open stream reports all changes.
     checks_stream: bool,
     /// True if an event was applied after the read was sent.
     overtaken: bool,
 }
 
-impl Reads {
+impl LeaseReads {
     pub(super) fn new(now: BootTime) -> Self {
         Self {
             following: Following::Nothing,
@@ -231,10 +231,10 @@ impl Reads {
         if let Some(phase) = self.following.phase() {
             phase.asks(now);
         }
-        self.in_flight = Some(Reading {
+        self.in_flight = Some(ReadInFlight {
             call: outbox.send(Operation::Read { confirm }),
             confirm,
-            token_known: view.document_token(),
+            token_known: view.marks.document_token(),
             checks_stream,
             overtaken: false,
         });
@@ -313,11 +313,11 @@ impl Reads {
             return ReadReply::Unanswered;
         };
         self.suspicious = false;
-        let judged = view.judge(&found);
+        let rollback = view.rollback(&found);
         // Anything seen after the read was sent may be newer than the reply, so another read is
         // needed. A deposed primary answers a majority read in the same way, so only a linearizable
         // read is proof.
-        if let Plausible::WentBack { seen, .. } = judged
+        if let Some(Rollback { seen, .. }) = rollback
             && (!reading.confirm || reading.token_known != Some(seen))
         {
             self.suspect(turn.now);
@@ -325,7 +325,7 @@ impl Reads {
         }
         ReadReply::Shows(ReadDocument {
             found,
-            rolled_back: judged != Plausible::Yes,
+            rollback,
             checks_stream: reading.checks_stream,
             overtaken: reading.overtaken,
         })
@@ -465,7 +465,7 @@ impl Reads {
 }
 
 #[cfg(all(test, not(proof)))]
-impl Reads {
+impl LeaseReads {
     /// Drops all reads, which no input does while the view is behind.
     pub(super) fn never(&mut self) {
         (self.in_flight, self.due) = (None, None);

@@ -11,15 +11,12 @@ use super::lease::{Claim, Identity, Lease, Reservation, Revision, Token, WallMil
 use super::status::Reason;
 use super::time::BootTime;
 use super::timings::Timings;
-use crate::claim::Turn;
+use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 
 /// Maximum number of unresolved renewals kept for the filter. A claim sends at most one per
 /// `retry_interval`; at the defaults 18 fit before the deadline. Beyond the limit the oldest is
 /// dropped, which can end leadership but never causes a second leader.
 const RENEWALS_MAX: usize = 256;
-
-/// Maximum number of renewals in flight: one, plus a second one when the primary changed.
-const IN_FLIGHT_MAX: usize = 2;
 
 /// One term of leadership: a claim from its acquisition to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -33,17 +30,9 @@ pub(super) struct Tenure {
     pub(super) renewed_at: BootTime,
     acknowledged: Revision,
     /// Unresolved renewals that were sent after the acknowledged write, oldest first.
-    renewals: Vec<Renewal>,
+    renewals: SentWrites<(), RENEWALS_MAX, 0>,
     renewal_due: BootTime,
     urgent: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Renewal {
-    call: CallId,
-    revision: Revision,
-    sent: BootTime,
-    answered: bool,
 }
 
 /// Meaning of the reply to a renewal.
@@ -53,19 +42,6 @@ pub(super) enum RenewalReply {
     /// The store no longer has this claim.
     Rejected,
     Nothing,
-}
-
-/// Meaning of a renewal's outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Renewed {
-    /// Not a renewal of this claim, or overtaken by a later one, so without effect.
-    Stale,
-    /// Authority is extended.
-    Extended,
-    /// Another attempt follows.
-    Retry,
-    /// The store no longer has this claim.
-    Rejected,
 }
 
 impl Tenure {
@@ -85,7 +61,7 @@ impl Tenure {
             acquired_at: lease.holder.as_ref()?.acquired_at,
             renewed_at: sent,
             acknowledged: revision,
-            renewals: Vec::new(),
+            renewals: SentWrites::new(),
             renewal_due: sent + timings.renew_interval(),
             urgent: false,
         })
@@ -123,7 +99,7 @@ impl Tenure {
 
     /// Returns the revisions of this claim that may be stored.
     pub(super) fn chain(&self) -> Vec<Revision> {
-        let sent = self.renewals.iter().map(|r| r.revision);
+        let sent = self.renewals.revisions();
         std::iter::once(self.acknowledged).chain(sent).collect()
     }
 
@@ -133,12 +109,7 @@ impl Tenure {
 
     /// Returns true if this claim sent `revision` and it may still be stored.
     pub(super) fn sent(&self, revision: Revision) -> bool {
-        self.acknowledged == revision || self.renewals.iter().any(|r| r.revision == revision)
-    }
-
-    /// Returns true if `call` is an unresolved renewal of this claim.
-    fn awaits(&self, call: CallId) -> bool {
-        self.renewals.iter().any(|r| r.call == call)
+        self.acknowledged == revision || self.renewals.carried(revision)
     }
 
     /// Returns the call that sent a revision.
@@ -155,7 +126,7 @@ impl Tenure {
 
     /// Returns the instant of the next renewal; `None` while an answer is awaited.
     pub(super) fn next_renewal(&self) -> Option<BootTime> {
-        let in_flight = self.renewals.iter().filter(|r| !r.answered).count();
+        let in_flight = self.renewals.in_flight();
         if self.urgent && in_flight < IN_FLIGHT_MAX {
             Some(BootTime::default())
         } else {
@@ -177,21 +148,8 @@ impl Tenure {
             revision,
             chain: self.chain(),
         });
-        self.send(call, revision, turn.now);
-    }
-
-    /// Records a renewal that is sent now.
-    fn send(&mut self, call: CallId, revision: Revision, now: BootTime) {
-        if self.renewals.len() == RENEWALS_MAX {
-            self.renewals.remove(0);
-        }
-        self.renewals.push(Renewal {
-            call,
-            revision,
-            sent: now,
-            answered: false,
-        });
-        self.renewal_due = now + self.timings.renew_interval();
+        self.renewals.send(call, (), revision, turn.now);
+        self.renewal_due = turn.now + self.timings.renew_interval();
         self.urgent = false;
     }
 
@@ -204,73 +162,52 @@ impl Tenure {
         retry_at: BootTime,
         now: BootTime,
     ) -> RenewalReply {
-        let (renewed, lease) = match outcome {
+        // Another call, or a renewal before the acknowledged one, which can no longer match.
+        if self.renewals.get(call).is_none() {
+            return RenewalReply::Nothing;
+        }
+        match outcome {
             Outcome::Applied(Found::Lease(lease)) if self.holds(&lease) => {
-                (self.applied(call), Some(lease))
+                self.applied(call);
+                if planted!(RenewalFromReply) {
+                    self.renewed_at = now;
+                }
+                return RenewalReply::Extended(lease);
             }
             // The renewal matched, but the document is now foreign and must not be changed again.
             // Reads sent before this claim led prove nothing about it, so only a renewal's reply
             // counts.
-            Outcome::Applied(Found::Foreign(_)) if self.awaits(call) => (Renewed::Rejected, None),
-            Outcome::Rejected => (self.rejected(call), None),
-            Outcome::Failed => (self.unanswered(call, false, retry_at), None),
-            Outcome::Unknown if planted!(UnknownAsApplied) => (self.applied(call), None),
+            Outcome::Applied(Found::Foreign(_)) => return RenewalReply::Rejected,
+            Outcome::Rejected if self.renewals.is_newest(call) => return RenewalReply::Rejected,
+            // A later renewal may have overtaken this one, and its outcome decides.
+            Outcome::Rejected => self.renewals.remove(call),
+            Outcome::Unknown if planted!(UnknownAsApplied) => self.applied(call),
+            // Neither a failure nor an unknown outcome extends authority (I7).
+            Outcome::Failed => self.retry(call, false, retry_at),
             Outcome::Applied(_) | Outcome::Unknown => {
-                let maybe_sent = !planted!(UnknownAsFailed);
-                (self.unanswered(call, maybe_sent, retry_at), None)
+                self.retry(call, !planted!(UnknownAsFailed), retry_at);
             }
-        };
-        match (renewed, lease) {
-            (Renewed::Extended, Some(lease)) => {
-                if planted!(RenewalFromReply) {
-                    self.renewed_at = now;
-                }
-                RenewalReply::Extended(lease)
-            }
-            (Renewed::Rejected, _) => RenewalReply::Rejected,
-            (Renewed::Extended | Renewed::Stale | Renewed::Retry, _) => RenewalReply::Nothing,
         }
+        RenewalReply::Nothing
     }
 
     /// Handles an acknowledged renewal, possibly late.
-    pub(super) fn applied(&mut self, call: CallId) -> Renewed {
-        let Some(index) = self.renewals.iter().position(|r| r.call == call) else {
-            return Renewed::Stale;
-        };
+    pub(super) fn applied(&mut self, call: CallId) {
         // This was the stored revision, so no renewal that was sent before can match any longer.
-        let renewal = self.renewals.drain(..=index).next_back();
-        if let Some(renewal) = renewal {
+        if let Some(renewal) = self.renewals.remove_until(call) {
             self.acknowledged = renewal.revision;
             self.renewed_at = self.renewed_at.max(renewal.sent);
         }
-        Renewed::Extended
     }
 
-    /// Handles a renewal that did not match.
-    fn rejected(&mut self, call: CallId) -> Renewed {
-        match self.renewals.iter().position(|r| r.call == call) {
-            None => Renewed::Stale,
-            Some(index) if index + 1 < self.renewals.len() => {
-                // A later renewal may have overtaken this one, and its outcome decides.
-                self.renewals.remove(index);
-                Renewed::Stale
-            }
-            Some(_) => Renewed::Rejected,
-        }
-    }
-
-    /// Handles a renewal that was not sent (`sent` is false) or whose outcome is unknown. Neither
-    /// extends authority (I7). Schedules the next attempt at `retry_at`.
-    fn unanswered(&mut self, call: CallId, sent: bool, retry_at: BootTime) -> Renewed {
-        let Some(index) = self.renewals.iter().position(|r| r.call == call) else {
-            return Renewed::Stale;
-        };
+    /// Schedules the next attempt at `retry_at`, after a renewal that may have been applied if it
+    /// was `sent`.
+    fn retry(&mut self, call: CallId, sent: bool, retry_at: BootTime) {
         if sent {
-            self.renewals[index].answered = true;
+            self.renewals.settle(call, WriteState::Open);
         } else {
-            self.renewals.remove(index);
+            self.renewals.remove(call);
         }
         self.renewal_due = retry_at;
-        Renewed::Retry
     }
 }

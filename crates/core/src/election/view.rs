@@ -1,12 +1,11 @@
 //! The document as a candidate last saw it, and since when.
 
-use std::time::Duration;
-
 use super::candidate::Candidate;
 use super::effect::Notice;
 use super::input::Found;
 use super::lease::{Lease, Revision, Session, Standby, Token};
 use super::time::BootTime;
+use crate::claim::{Rollback, Watermarks};
 
 /// The last observation of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -14,14 +13,7 @@ pub(super) struct LeaseView {
     document: Document,
     /// Instant at which a reply or event first showed this revision.
     seen: BootTime,
-    /// Token of the document when last seen, by this process or by the previous one on the status
-    /// directory; `None` if no document is known.
-    document_token: Option<Token>,
-    /// The highest token that was ever used, as far as this candidate and the previous one know.
-    token_highest: Token,
-    /// The longest valid lease duration seen by this process or the previous one, and at least the
-    /// candidate's own.
-    lease_longest: Duration,
+    pub(super) marks: Watermarks,
 }
 
 /// The stored content as last seen.
@@ -33,29 +25,18 @@ pub(super) enum Document {
     Lease(Lease),
 }
 
-/// Result of the comparison of a reply with earlier observations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plausible {
-    Yes,
-    /// The document is missing, or its token is lower than the one seen before.
-    WentBack {
-        seen: Token,
-        found: Option<Token>,
-    },
-}
-
 impl LeaseView {
     /// Begins with what the previous process recorded.
     pub(super) fn new(candidate: &Candidate) -> Self {
-        let remembered = candidate.token_remembered;
         let own = candidate.tunables.timings.lease_duration();
         let longest = candidate.lease_longest_remembered;
         Self {
             document: Document::NotRead,
             seen: BootTime::default(),
-            document_token: (remembered > Token::ZERO).then_some(remembered),
-            token_highest: remembered,
-            lease_longest: longest.map_or(own, |longest| longest.max(own)),
+            marks: Watermarks::new(
+                candidate.token_remembered,
+                longest.max(Some(own)).unwrap_or(own),
+            ),
         }
     }
 
@@ -76,16 +57,12 @@ impl LeaseView {
         self.seen
     }
 
-    pub(super) fn token_highest(&self) -> Token {
-        self.token_highest
-    }
-
     /// Returns the token of an acquisition of `lease`; `None` at the end of the range.
     pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
         let highest = if planted!(HighestTokenForgotten) {
             Token::ZERO
         } else {
-            self.token_highest
+            self.marks.token_highest()
         };
         lease.token.max(highest).next()
     }
@@ -111,25 +88,11 @@ impl LeaseView {
         standby.is_some_and(|standby| standby.session == session)
     }
 
-    /// Returns the time to wait after a rollback of the store. No holder that was seen can have
-    /// authority for longer.
-    pub(super) fn lease_longest(&self) -> Duration {
-        self.lease_longest
-    }
-
-    /// Records that a document with this token existed, and how long its holder may lead. Late
-    /// replies and untrusted ones count too: if the document is found missing later, it was
-    /// deleted.
+    /// Records that this document existed, and how long its holder may lead.
     pub(super) fn note_seen(&mut self, lease: &Lease) {
-        self.note_used(lease.token);
-        self.document_token = self.document_token.max(Some(lease.token));
-        let declared = lease.holder.as_ref().and_then(|h| h.lease_duration.valid());
-        self.lease_longest = self.lease_longest.max(declared.unwrap_or_default());
-    }
-
-    /// Records that a token was used.
-    pub(super) fn note_used(&mut self, token: Token) {
-        self.token_highest = self.token_highest.max(token);
+        self.marks.note_document(lease.token);
+        let declared = lease.holder.as_ref().map(|holder| holder.lease_duration);
+        self.marks.note_declared(declared.into_iter());
     }
 
     /// Records the standby of a leader, which does not observe events otherwise.
@@ -139,29 +102,12 @@ impl LeaseView {
         }
     }
 
-    /// Returns the document's token when last seen, by this process or the previous one.
-    pub(super) fn document_token(&self) -> Option<Token> {
-        self.document_token
-    }
-
-    /// Records that a document exists although it has not been read. If it is found missing later,
-    /// it was deleted.
-    pub(super) fn exists(&mut self) {
-        self.document_token.get_or_insert(Token::ZERO);
-    }
-
-    /// Compares what was found with earlier observations.
-    pub(super) fn judge(&self, found: &Found) -> Plausible {
-        let token = match found {
-            Found::Lease(lease) => Some(lease.token),
-            Found::Missing => None,
-            Found::Foreign(_) => return Plausible::Yes,
-        };
-        match self.document_token {
-            Some(seen) if token.is_none_or(|token| token < seen) => {
-                Plausible::WentBack { seen, found: token }
-            }
-            Some(_) | None => Plausible::Yes,
+    /// Returns the rollback of the store that this document proves.
+    pub(super) fn rollback(&self, found: &Found) -> Option<Rollback> {
+        match found {
+            Found::Lease(lease) => self.marks.rollback(Some(lease.token)),
+            Found::Missing => self.marks.rollback(None),
+            Found::Foreign(_) => None,
         }
     }
 
@@ -207,11 +153,11 @@ impl LeaseView {
                 if !unchanged || planted!(SeenCountsAgain) {
                     self.seen = now;
                 }
-                self.document_token = Some(lease.token);
+                self.marks.set_document(Some(lease.token));
                 Document::Lease(lease)
             }
             Found::Missing => {
-                self.document_token = None;
+                self.marks.set_document(None);
                 Document::Missing
             }
             Found::Foreign(why) => Document::Foreign(why),
@@ -227,13 +173,5 @@ impl LeaseView {
     /// revision.
     pub(super) fn continue_from(&mut self, before: &Self) {
         self.seen = before.seen;
-    }
-}
-
-#[cfg(all(test, not(proof)))]
-impl LeaseView {
-    /// Sets the highest token, even to a token that no input leads to.
-    pub(super) fn set_token_highest(&mut self, token: Token) {
-        self.token_highest = token;
     }
 }

@@ -133,7 +133,7 @@ impl LockContender {
 
     /// Returns the highest token of this lock seen so far, to be remembered.
     pub fn token_highest(&self) -> Token {
-        self.exchange.view.token_highest()
+        self.exchange.view.marks.token_highest()
     }
 
     /// Returns the observations of other entries, to be remembered for the next contender of this

@@ -8,8 +8,8 @@ use super::document::{Entry, FoundLock, LockDocument};
 use super::observations::Observations;
 use super::operation::LockOutcome;
 use super::status::{AHEAD_SHOWN_MAX, Ahead};
-use crate::election::BootTime;
-use crate::election::{CallId, Claim, Identity, Token};
+use crate::claim::Watermarks;
+use crate::election::{BootTime, CallId, Claim, Identity, Token};
 
 #[derive(Debug, Clone)]
 pub(super) struct LockView {
@@ -17,16 +17,10 @@ pub(super) struct LockView {
     lock: Option<LockDocument>,
     /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
     call: u64,
-    /// Lower bound of the document's token.
-    token: Token,
-    /// Highest token ever seen. The next token is above it.
-    token_highest: Token,
+    pub(super) marks: Watermarks,
     /// Highest token known from anything but a grant of the current claim. Only a grant with a
     /// higher token counts, because a restored document may reuse a token.
     token_floor: Token,
-    /// True if a document is known to exist.
-    exists: bool,
-    lease_longest: Duration,
     observations: Observations,
     /// True if the store has answered.
     store_reached: bool,
@@ -63,11 +57,8 @@ impl LockView {
         Self {
             lock: None,
             call: 0,
-            token,
-            token_highest: token,
+            marks: Watermarks::new(token, lease_duration),
             token_floor: token,
-            exists: token > Token::ZERO,
-            lease_longest: lease_duration,
             observations,
             store_reached: false,
         }
@@ -80,22 +71,12 @@ impl LockView {
 
     /// Returns the lower bound of the document's token.
     pub(super) fn token(&self) -> Token {
-        self.token
-    }
-
-    /// Returns the highest token ever seen.
-    pub(super) fn token_highest(&self) -> Token {
-        self.token_highest
+        self.marks.document_token().unwrap_or_default()
     }
 
     /// Returns the highest token known from anything but a grant of the current claim.
     pub(super) fn token_floor(&self) -> Token {
         self.token_floor
-    }
-
-    /// Returns true if a document is known to exist.
-    pub(super) fn exists(&self) -> bool {
-        self.exists
     }
 
     pub(super) fn store_reached(&self) -> bool {
@@ -106,24 +87,9 @@ impl LockView {
         &self.observations
     }
 
-    /// Records that a create found or left a document.
-    pub(super) fn created(&mut self) {
-        self.exists = true;
-    }
-
     /// Returns true if a grant with `token` counts, since no other claim had the token before.
     pub(super) fn is_unused(&self, token: Token) -> bool {
         token > self.token_floor
-    }
-
-    /// Records the token of a grant that counts.
-    pub(super) fn note_grant(&mut self, token: Token) {
-        self.token_highest = self.token_highest.max(token);
-    }
-
-    /// Records that the document had `token` before it was lowered.
-    pub(super) fn note_lowered(&mut self, token: Token) {
-        self.token = self.token.max(token);
     }
 
     /// Records what any reply proves. Even an old reply counts, because its token was used.
@@ -140,21 +106,19 @@ impl LockView {
         let token = lock.token.max(held.unwrap_or_default());
         // A later reply with a lower token comes from a deposed primary, or the store was rolled
         // back.
-        self.token = self.token.max(lock.token);
-        self.token_highest = self.token_highest.max(token);
+        self.marks.note_document(lock.token);
+        self.marks.note_used(token);
         if !lock.holders.iter().any(|entry| entry.claim == mine) {
             self.token_floor = self.token_floor.max(token);
         }
-        self.exists = true;
-        let declared = |entry: &Entry| entry.lease_duration.valid();
         let entries = lock.holders.iter().chain(&lock.queue);
-        let longest = entries.filter_map(declared).max();
-        self.lease_longest = self.lease_longest.max(longest.unwrap_or_default());
+        self.marks
+            .note_declared(entries.map(|entry| entry.lease_duration));
     }
 
     /// Continues with another claim, whose token must exceed every token known so far.
     pub(super) fn claims_anew(&mut self) {
-        self.token_floor = self.token_highest;
+        self.token_floor = self.marks.token_highest();
     }
 
     /// Returns true if a reply to `call` can be newer than the recorded document.
@@ -190,11 +154,11 @@ impl LockView {
     /// Resets the view after the document lost acknowledged writes. `found` is its current token.
     /// Returns the token that it had, and the longest lease duration seen.
     pub(super) fn roll_back(&mut self, found: Option<Token>) -> (Token, Duration) {
-        let seen = std::mem::replace(&mut self.token, found.unwrap_or(Token::ZERO));
+        let seen = self.token();
+        self.marks.set_document(found);
         self.lock = None;
-        self.exists = found.is_some();
         self.observations = Observations::default();
-        (seen, self.lease_longest)
+        (seen, self.marks.lease_longest())
     }
 
     /// Returns true if `claim` is the head of the queue although it may hold. No write leaves a
@@ -249,17 +213,13 @@ impl LockView {
             // Decisions are made when it is recorded.
             lock: _,
             call,
-            token,
-            token_highest,
+            marks,
             token_floor,
-            exists,
-            lease_longest,
             observations,
             store_reached: _,
         } = self;
         form.put(call);
-        form.put(&(token, token_highest, token_floor, exists));
-        form.put(lease_longest);
+        form.put(&(marks, token_floor));
         observations.compare(form);
     }
 }

@@ -364,7 +364,7 @@ impl super::Election {
 
     /// Returns the token that was seen last.
     pub(crate) fn token_seen(&self) -> Option<super::Token> {
-        self.contender.view.document_token()
+        self.contender.view.marks.document_token()
     }
 
     /// Copies the instant at which the previous process on the same directory first saw the

@@ -7,7 +7,7 @@ mod planted;
 use super::ContenderState;
 use super::exchange::Exchange;
 use super::holding::Holding;
-use super::reads::{Finding, Proof, Reading};
+use super::reads::{Finding, Proof, SentRead};
 use super::waiting::WaitingPlace;
 use crate::claim::Turn;
 use crate::election::{CallId, Token};
@@ -50,7 +50,7 @@ pub(super) enum Consequence {
 /// Handles the reply to a read.
 pub(super) fn read_reply(
     exchange: &mut Exchange,
-    reading: Reading,
+    reading: SentRead,
     outcome: LockOutcome,
     turn: &mut Turn<'_>,
 ) -> Consequence {
@@ -198,7 +198,7 @@ fn written(
     match (place, own.token) {
         // The document's token was lowered since, so this token would be issued again.
         (EntryPlace::Holder(_), Some(token)) if token > lock.token => {
-            exchange.view.note_lowered(token);
+            exchange.view.marks.note_document(token);
             Consequence::RolledBack(Some(lock.token))
         }
         (EntryPlace::Holder(_), Some(token)) if !lacks_slot && is_declared && in_time => {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::evictions::{Evictions, patience};
-use super::reads::Reads;
+use super::reads::LockReads;
 use super::stream::ClaimStream;
 use crate::claim::{IN_FLIGHT_MAX, Outbox, Turn};
 use crate::election::{BootTime, CallId, Claim, Declared, Randomness, Revision, Session};
@@ -27,7 +27,7 @@ pub(super) struct Exchange {
     pub(super) view: LockView,
     pub(super) writes: ClaimWrites,
     pub(super) evictions: Evictions,
-    pub(super) reads: Reads,
+    pub(super) reads: LockReads,
     pub(super) stream: ClaimStream,
     /// Earliest instant of the next write. Renewals of a holder ignore it, because authority
     /// depends on them.
@@ -44,7 +44,7 @@ impl Exchange {
             view: LockView::new(options.token_remembered, lease_duration, observations),
             writes: ClaimWrites::new(Claim::random(random)),
             evictions: Evictions::default(),
-            reads: Reads::default(),
+            reads: LockReads::default(),
             stream: ClaimStream::default(),
             retry_at: now,
             outbox: Outbox::new(),
@@ -105,7 +105,7 @@ impl Exchange {
     }
 
     pub(super) fn create(&mut self) -> CallId {
-        let seen = self.view.token_highest();
+        let seen = self.view.marks.token_highest();
         self.outbox.send(LockOperation::Create { seen })
     }
 
@@ -121,7 +121,7 @@ impl Exchange {
         };
         self.outbox.send(LockOperation::Join {
             entry,
-            seen: self.view.token_highest(),
+            seen: self.view.marks.token_highest(),
             non_blocking: self.options.non_blocking,
         });
     }
@@ -167,7 +167,7 @@ impl Exchange {
         self.outbox.send(LockOperation::Leave {
             claim: self.writes.claim(),
             mine: self.writes.mine(),
-            seen: self.view.token_highest(),
+            seen: self.view.marks.token_highest(),
             success,
             slots: self.options.mode.slots(),
         })
@@ -184,7 +184,7 @@ impl Exchange {
             let revision = self.send_revision(WritePurpose::Evict, turn);
             self.writes.writer(revision)
         });
-        let seen = self.view.token_highest();
+        let seen = self.view.marks.token_highest();
         self.evictions.send(entries, me, seen, &mut self.outbox);
     }
 

@@ -74,7 +74,7 @@ impl Holding {
         }
         let calls = exchange.outbox.calls();
         exchange.writes.seen_present(calls);
-        exchange.view.note_grant(grant.token);
+        exchange.view.marks.note_used(grant.token);
         Some(Self {
             token: grant.token,
             slot: grant.slot,

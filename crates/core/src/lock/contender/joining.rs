@@ -110,7 +110,7 @@ impl Joining {
         self.creating = None;
         match outcome {
             LockOutcome::Applied(_) | LockOutcome::Rejected => {
-                exchange.view.created();
+                exchange.view.marks.note_existence();
                 self.next(Next::Join, turn.now);
             }
             LockOutcome::Failed | LockOutcome::Unknown => {

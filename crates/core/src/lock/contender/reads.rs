@@ -13,8 +13,8 @@ use crate::lock::view::LockView;
 
 /// The read in flight and the next one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reads {
-    in_flight: Option<Reading>,
+pub(super) struct LockReads {
+    in_flight: Option<SentRead>,
     due: Option<BootTime>,
     /// True if a reply showed something that only a linearizable read can confirm.
     suspicious: bool,
@@ -24,7 +24,7 @@ pub(super) struct Reads {
 
 /// A read in flight.
 #[derive(Debug, Clone, Copy, Hash)]
-pub(super) struct Reading {
+pub(super) struct SentRead {
     pub(super) call: CallId,
     confirm: bool,
     /// Token that the document was known to have when the read was sent.
@@ -61,7 +61,7 @@ impl Proof {
     }
 }
 
-impl Reads {
+impl LockReads {
     /// Schedules a read at `at`, unless an earlier one is due.
     pub(super) fn soon(&mut self, at: BootTime) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
@@ -123,7 +123,7 @@ impl Reads {
     ) {
         if self.next().is_some_and(|due| due <= now) {
             let confirm = self.suspicious;
-            self.in_flight = Some(Reading {
+            self.in_flight = Some(SentRead {
                 call: outbox.send(LockOperation::Read { confirm }),
                 confirm,
                 token_known: view.token(),
@@ -133,7 +133,7 @@ impl Reads {
     }
 
     /// Takes the read in flight if `call` is it.
-    pub(super) fn answered(&mut self, call: CallId) -> Option<Reading> {
+    pub(super) fn answered(&mut self, call: CallId) -> Option<SentRead> {
         self.in_flight.take_if(|reading| reading.call == call)
     }
 
@@ -150,16 +150,18 @@ impl Reads {
     }
 }
 
-impl Reading {
+impl SentRead {
     /// Returns what the reply means for a contender with this view.
     pub(super) fn finding(self, found: FoundLock, view: &LockView) -> Finding {
         // Documents seen after the read was sent may be newer than its answer.
         let conclusive = self.confirm && self.token_known == view.token();
         let (finding, proved) = match found {
-            FoundLock::Lock(lock) if lock.token < view.token() => {
+            FoundLock::Lock(lock) if view.marks.rollback(Some(lock.token)).is_some() => {
                 (Finding::RolledBack(Some(lock.token)), conclusive)
             }
-            FoundLock::Missing if view.exists() => (Finding::RolledBack(None), conclusive),
+            FoundLock::Missing if view.marks.rollback(None).is_some() => {
+                (Finding::RolledBack(None), conclusive)
+            }
             FoundLock::Foreign(why) => (Finding::Foreign(why), self.confirm),
             FoundLock::Missing => (Finding::Missing, true),
             FoundLock::Lock(lock) if self.confirm => (Finding::Lock(lock, Proof::Newest), true),

@@ -20,7 +20,7 @@ pub(super) fn reply(
         return Some(Consequence::JoinedAnew);
     }
     if planted!(UnknownGrants) {
-        let given = (exchange.view.token_highest(), Some(0));
+        let given = (exchange.view.marks.token_highest(), Some(0));
         let calls = exchange.outbox.calls();
         exchange.writes.seen_present(calls);
         let timings = &exchange.options.timings;
