@@ -49,9 +49,8 @@ pub use status::*;
 pub use time::BootTime;
 pub use timings::*;
 
-use crate::claim::{Turn, earliest};
+use crate::claim::{Outbox, Turn, earliest};
 use contend::Contender;
-use effect::Effects;
 use leadership::AfterWrite;
 use prefer::GiveWay;
 use publication::Publication;
@@ -77,7 +76,7 @@ pub struct Election {
     publication: Publication,
     wakeup: Option<BootTime>,
     // Before `now`, because the model's canonical form leaves out a counter before an instant.
-    outbox: Effects,
+    outbox: Outbox<Effect>,
     now: BootTime,
 }
 
@@ -93,7 +92,7 @@ impl Election {
             workload: WorkloadState::new(candidate.supervises),
             shutdown: None,
             wakeup: Some(now),
-            outbox: Effects::new(),
+            outbox: Outbox::default(),
             now,
         }
     }
@@ -103,25 +102,28 @@ impl Election {
         // A caller that reads the clock and then waits for a lock could pass an earlier instant
         // than the call before. Time never decreases here.
         self.now = self.now.max(now);
-        let mut turn = Turn {
+        let mut effects = std::mem::take(&mut self.outbox);
+        let turn = &mut Turn {
             now: self.now,
             random,
+            effects: &mut effects,
         };
         // Expiry comes first, for every input. A claim ends at its deadline, so an acknowledgement
         // that waited in a frozen process is late.
         if planted!(AcknowledgedAfterDeadline) {
-            self.apply(input, &mut turn);
-            self.expire(&mut turn);
+            self.apply(input, turn);
+            self.expire(turn);
         } else {
-            self.expire(&mut turn);
-            self.apply(input, &mut turn);
+            self.expire(turn);
+            self.apply(input, turn);
         }
-        self.advance(&mut turn);
-        self.outbox.extend(self.contender.record_view());
+        self.advance(turn);
+        turn.effects.extend(self.contender.record_view());
         let (shutting_down, drain) = (self.shutdown.is_some(), self.workload.drain());
         let (contender, state, publication) = (&self.contender, &self.state, &mut self.publication);
         let transition = publication.refresh(contender, state, drain, shutting_down, self.now);
-        self.outbox.extend(transition);
+        turn.effects.extend(transition);
+        self.outbox = effects;
         self.check_invariants();
     }
 
@@ -159,7 +161,7 @@ impl Election {
                     self.changed(lease, turn);
                 }
             }
-            Input::PrimaryChanged => self.primary_changed(turn.now),
+            Input::PrimaryChanged => self.primary_changed(turn),
             Input::Demoted {
                 shown,
                 label_pending,
@@ -194,7 +196,7 @@ impl Election {
 
     /// Routes a reply to the step that waits for it. A reply that no step waits for grants nothing.
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
-        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        let contender = &mut self.contender;
         contender.replied(&outcome, turn.now);
         let leads = self.state.tenure().is_some();
         if contender.registration_reply(call, &outcome, leads, turn.now) {
@@ -205,7 +207,7 @@ impl Election {
             self.renewal_reply(call, outcome, turn);
         } else {
             let shuts_down = self.shutdown.is_some();
-            let begun = contender.write_reply(call, outcome, shuts_down, outbox, turn);
+            let begun = contender.write_reply(call, outcome, shuts_down, turn);
             self.begun(begun, turn);
         }
     }
@@ -219,7 +221,7 @@ impl Election {
             tenure.acknowledged_by_event(lease.revision);
         }
         let Some(tenure) = self.state.tenure() else {
-            return self.contender.changed(lease, &mut self.outbox, turn);
+            return self.contender.changed(lease, turn);
         };
         let identity = &self.contender.me.identity;
         if !tenure.sent(lease.revision) || self.state.demand(&lease, identity).is_some() {
@@ -229,13 +231,13 @@ impl Election {
         }
     }
 
-    fn primary_changed(&mut self, now: BootTime) {
+    fn primary_changed(&mut self, turn: &mut Turn<'_>) {
         // The cursor of an open stream, or of hints, stays on the member that it was opened on, even
         // if that member is no longer the primary and lags behind.
-        self.outbox.extend(self.contender.reads.reopen());
+        turn.effects.extend(self.contender.reads.reopen());
         match self.state.tenure_mut() {
             Some(tenure) => tenure.hurry(),
-            None => self.contender.reads.hurry(now),
+            None => self.contender.reads.hurry(turn.now),
         }
     }
 
@@ -272,7 +274,7 @@ impl Election {
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.workload.stuck(token) {
             let wait = self.state.expires_in(turn.now);
-            self.outbox.notice(Notice::WorkloadStuck { token, wait });
+            turn.effects.notice(Notice::WorkloadStuck { token, wait });
             self.publication.set_reason(Reason::WorkloadStuck);
             self.lose(CauseOfLoss::WorkloadStuck, turn);
         }
@@ -316,18 +318,18 @@ impl Election {
 
     /// Does everything that is due without a claim that leads; returns the next wakeup.
     fn contend(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        let contender = &mut self.contender;
         if let Some(shutdown) = &mut self.shutdown {
-            return match shutdown.next(contender, &self.workload, outbox, turn) {
+            return match shutdown.next(contender, &self.workload, turn) {
                 LastStep::Wait(until) => until,
                 LastStep::Exit => {
                     self.state = CandidateState::Exited;
-                    outbox.push(Effect::Exit);
+                    turn.effects.push(Effect::Exit);
                     None
                 }
             };
         }
-        let decision = contender.decide(&self.workload, outbox, turn);
+        let decision = contender.decide(&self.workload, turn);
         #[cfg(proof)]
         if let (true, Some(decide::Decision::Adopt(attempt))) =
             (planted!(AdoptedWithoutRenewal), &decision)
@@ -335,30 +337,25 @@ impl Election {
             self.lead_unrenewed(attempt.clone(), turn);
             return self.contender.reads.next();
         }
-        contender.carry_out(decision, outbox, turn)
+        contender.carry_out(decision, turn)
     }
 
     /// Does everything that is due with a claim; returns the next wakeup.
     fn lead(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        self.contender.read_if_due(&mut self.outbox, turn.now);
+        self.contender.read_if_due(turn);
         if let Some(tenure) = self.state.tenure_mut() {
-            tenure.renew_if_due(&mut self.outbox, turn);
+            tenure.renew_if_due(turn);
         }
-        let preferred = match self
-            .contender
-            .give_way(&self.state, &mut self.outbox, turn.now)
-        {
+        let preferred = match self.contender.give_way(&self.state, turn) {
             GiveWay::Wait(until) => until,
             GiveWay::HandOver(reservation) => {
                 self.stop(Reason::Transferred, Some(reservation), turn);
                 None
             }
         };
-        let (workload, outbox) = (&self.workload, &mut self.outbox);
         let shutting_down = self.shutdown.is_some();
-        let (wait, release) = self
-            .state
-            .progress(workload, shutting_down, outbox, turn.now);
+        let progress = self.state.progress(&self.workload, shutting_down, turn);
+        let (wait, release) = progress;
         if release {
             self.hand_over(turn);
             return self.contend(turn);
@@ -374,22 +371,20 @@ impl Election {
     }
 
     fn read_reply(&mut self, outcome: Outcome, turn: &mut Turn<'_>) {
-        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
-        let Some(read) = contender.read_reply(outcome, outbox, turn) else {
+        let Some(read) = self.contender.read_reply(outcome, turn) else {
             return;
         };
         if read.rollback.is_some() {
             self.publication.set_reason(Reason::StoreRolledBack);
             self.lose(CauseOfLoss::StoreRolledBack, turn);
         }
-        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
         let contends = self.state.contends();
-        if !contender.accept(&read, contends, outbox, turn) {
+        if !self.contender.accept(&read, contends, turn) {
             return;
         }
         if self.state.tenure().is_some() {
             self.leader_read(read.found, turn);
-        } else if contends && contender.observe_read(read.found, outbox, turn) {
+        } else if contends && self.contender.observe_read(read.found, turn) {
             self.publication.set_reason(Reason::Duplicate);
         }
     }
@@ -414,8 +409,8 @@ impl Election {
         };
         match tenure.reply(call, outcome, retry_at, turn.now) {
             RenewalReply::Extended(lease) => {
-                self.outbox.extend(self.workload.extend(tenure));
-                self.contender.renewed(&lease, &mut self.outbox, turn);
+                turn.effects.extend(self.workload.extend(tenure));
+                self.contender.renewed(&lease, turn);
                 self.carry_out_request(&lease, turn);
             }
             RenewalReply::Rejected => self.lose(CauseOfLoss::Rejected, turn),
@@ -426,7 +421,7 @@ impl Election {
     fn carry_out_request(&mut self, lease: &Lease, turn: &mut Turn<'_>) {
         if let Some(tenure) = self.state.leading() {
             let notice = self.publication.report_request(lease, tenure.token);
-            self.outbox.extend(notice.map(Effect::Notice));
+            turn.effects.extend(notice.map(Effect::Notice));
         }
         let identity = &self.contender.me.identity;
         if let Some((reason, reserved_for)) = self.state.demand(lease, identity) {
@@ -438,7 +433,7 @@ impl Election {
     fn begun(&mut self, begun: AfterWrite, turn: &mut Turn<'_>) {
         match begun {
             AfterWrite::Leads(tenure, reason) => {
-                self.outbox.extend(self.workload.start(&tenure, turn.now));
+                turn.effects.extend(self.workload.start(&tenure, turn.now));
                 self.state = CandidateState::Leading(tenure);
                 self.publication.begin_to_lead(reason);
                 // An acquisition does not match a paused lease; an adoption can.
@@ -456,8 +451,8 @@ impl Election {
         let delay = drain_time(&self.contender.me.tunables, self.shutdown.is_some());
         if self.state.stop(reason, reserved_for, delay, turn.now) {
             self.publication.set_reason(reason);
-            self.outbox.push(Effect::Demote);
-            self.outbox.extend(self.workload.stop());
+            turn.effects.push(Effect::Demote);
+            turn.effects.extend(self.workload.stop());
         }
     }
 
@@ -470,7 +465,7 @@ impl Election {
         let ended = self.contender.end_stopped(stopped, None, turn.now);
         match &mut self.shutdown {
             Some(shutdown) if stuck => shutdown.keep_lease(),
-            Some(_) | None => self.contender.release(&ended, &mut self.outbox, turn),
+            Some(_) | None => self.contender.release(&ended, turn),
         }
     }
 
@@ -479,12 +474,13 @@ impl Election {
         let Some(lost) = self.state.lose(turn.now) else {
             return;
         };
-        let (contender, outbox) = (&mut self.contender, &mut self.outbox);
+        let contender = &mut self.contender;
         let delay = drain_time(&contender.me.tunables, self.shutdown.is_some());
-        outbox.extend(self.workload.lose(&lost, delay, turn.now));
+        turn.effects
+            .extend(self.workload.lose(&lost, delay, turn.now));
         self.publication.set_reason(cause.reason());
         let ended = contender.end_lost(lost, cause.reason(), turn.now);
-        contender.lost(cause, ended, &self.workload, outbox, turn);
+        contender.lost(cause, ended, &self.workload, turn);
     }
 
     /// Checks invariants that only a bug can break. A daemon that fails here exits. Its files and

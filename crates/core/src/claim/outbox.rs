@@ -11,14 +11,16 @@ pub(crate) struct Outbox<E> {
     calls: u64,
 }
 
-impl<E> Outbox<E> {
-    pub(crate) fn new() -> Self {
+impl<E> Default for Outbox<E> {
+    fn default() -> Self {
         Self {
             effects: VecDeque::new(),
             calls: 0,
         }
     }
+}
 
+impl<E> Outbox<E> {
     /// Returns the number of calls requested so far.
     pub(crate) fn calls(&self) -> u64 {
         self.calls

@@ -1,16 +1,18 @@
-//! Context of one input: its time, and random delays.
+//! Context of one input: its time, random delays, and the effects that it requests.
 
 use std::time::Duration;
 
-use crate::election::{BootTime, JITTER_PERCENT, Randomness};
+use super::Outbox;
+use crate::election::{BootTime, Effect, JITTER_PERCENT, Randomness};
 
 /// Context of one call of a state machine's `handle`.
-pub(crate) struct Turn<'a> {
+pub(crate) struct Turn<'a, E = Effect> {
     pub(crate) now: BootTime,
     pub(crate) random: &'a mut dyn Randomness,
+    pub(crate) effects: &'a mut Outbox<E>,
 }
 
-impl Turn<'_> {
+impl<E> Turn<'_, E> {
     /// Returns `duration` with a jitter of up to 20 % in either direction.
     pub(crate) fn jittered(&mut self, duration: Duration) -> Duration {
         self.scaled(duration, 2 * JITTER_PERCENT * 10)

@@ -7,7 +7,6 @@
 use super::candidate::{Candidate, Participant};
 use super::claims::{EndedClaim, OpenClaims, RejectedClaim};
 use super::decide::{Decision, Situation};
-use super::effect::Effects;
 use super::effect::{CallId, Effect, Notice};
 use super::input::{Found, Outcome, Watch};
 use super::leadership::AfterWrite;
@@ -113,7 +112,7 @@ impl Contender {
     }
 
     /// Handles a change event without a claim.
-    pub(super) fn changed(&mut self, lease: Lease, outbox: &mut Effects, turn: &mut Turn<'_>) {
+    pub(super) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
         if self.reads.is_late() {
             if self.view.is_older_than(&lease) {
                 self.reads.read_at(turn.now);
@@ -122,7 +121,7 @@ impl Contender {
         }
         let found = Found::Lease(lease);
         if self.view.rollback(&found).is_none() {
-            self.observe(found, outbox, turn);
+            self.observe(found, turn);
             self.reads.overtake();
         } else {
             self.reads.fall_behind(turn.now);
@@ -135,40 +134,36 @@ impl Contender {
     }
 
     /// Sends a read if one is due.
-    pub(super) fn read_if_due(&mut self, outbox: &mut Effects, now: BootTime) {
-        self.reads.send_if_due(&self.view, outbox, now);
+    pub(super) fn read_if_due(&mut self, turn: &mut Turn<'_>) {
+        self.reads.send_if_due(&self.view, turn);
     }
 
     /// Applies the content of a reply or of a trusted event to the view.
-    pub(super) fn observe(&mut self, found: Found, outbox: &mut Effects, turn: &mut Turn<'_>) {
+    pub(super) fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
         if let Found::Lease(lease) = &found {
             if self.claims.forget_superseded(lease, self.record.claim()) {
-                outbox.push(self.record.set(None, &self.view));
+                turn.effects.push(self.record.set(None, &self.view));
             }
             self.waits.observe(lease);
         }
-        outbox.extend(self.view.strange(&found).map(Effect::Notice));
+        turn.effects
+            .extend(self.view.strange(&found).map(Effect::Notice));
         if self.view.observe(found, turn.now) {
             self.waits.draw(turn);
             self.registration.draw(turn);
             let lease = self.view.lease();
             if lease.is_some_and(|lease| self.view.next_token(lease).is_none()) {
-                outbox.notice(Notice::TokensExhausted);
+                turn.effects.notice(Notice::TokensExhausted);
             }
         }
     }
 
     /// Applies the reply to a write. A reply older than the view was overtaken by an event, or the
     /// store was rolled back; only a linearizable read can distinguish the two.
-    pub(super) fn observe_written(
-        &mut self,
-        found: Found,
-        outbox: &mut Effects,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.rollback(&found).is_none() {
             self.reads.looked(turn.now);
-            self.observe(found, outbox, turn);
+            self.observe(found, turn);
         } else {
             self.reads.suspect(turn.now);
             self.reads.fall_behind(turn.now);
@@ -176,10 +171,10 @@ impl Contender {
     }
 
     /// Applies the reply to a renewal of the claim that leads.
-    pub(super) fn renewed(&mut self, lease: &Lease, outbox: &mut Effects, turn: &mut Turn<'_>) {
+    pub(super) fn renewed(&mut self, lease: &Lease, turn: &mut Turn<'_>) {
         let found = Found::Lease(lease.clone());
         if self.view.rollback(&found).is_none() {
-            self.observe(found, outbox, turn);
+            self.observe(found, turn);
         } else {
             // The token was lowered, so the next leader could get a token that was already used.
             self.reads.suspect(turn.now);
@@ -187,19 +182,15 @@ impl Contender {
     }
 
     /// Begins the quarantine after a rollback of the store, in which another candidate may still lead.
-    pub(super) fn rolled_back(
-        &mut self,
-        Rollback { seen, found }: Rollback,
-        outbox: &mut Effects,
-        now: BootTime,
-    ) {
+    pub(super) fn rolled_back(&mut self, Rollback { seen, found }: Rollback, turn: &mut Turn<'_>) {
         let wait = if planted!(OwnQuarantine) {
             self.me.timings().lease_duration()
         } else {
             self.view.marks.lease_longest()
         };
-        self.waits.quarantine_until(Some(now + wait));
-        outbox.notice(Notice::StoreRolledBack { seen, found, wait });
+        self.waits.quarantine_until(Some(turn.now + wait));
+        turn.effects
+            .notice(Notice::StoreRolledBack { seen, found, wait });
         self.claims.clear();
         self.checking = None;
     }
@@ -208,7 +199,6 @@ impl Contender {
     pub(super) fn read_reply(
         &mut self,
         outcome: Outcome,
-        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> Option<ReadDocument> {
         match self.reads.reply(outcome, &self.view, &self.me, turn) {
@@ -219,7 +209,7 @@ impl Contender {
             ReadReply::Untrusted => None,
             ReadReply::Shows(read) => {
                 if let Some(rollback) = read.rollback {
-                    self.rolled_back(rollback, outbox, turn.now);
+                    self.rolled_back(rollback, turn);
                 }
                 Some(read)
             }
@@ -231,14 +221,13 @@ impl Contender {
         &mut self,
         read: &ReadDocument,
         contends: bool,
-        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> bool {
         let (reads, view) = (&mut self.reads, &self.view);
         reads.looked(turn.now);
         let current = reads.is_current(read, contends, view, turn.now);
         if current {
-            outbox.extend(reads.judge_stream(read, view));
+            turn.effects.extend(reads.judge_stream(read, view));
             reads.follow_up(&read.found, contends, &self.me, turn);
         }
         current
@@ -246,28 +235,23 @@ impl Contender {
 
     /// Checks by a read why a claim was rejected. A process on a cloned directory may lead with it,
     /// so the record no longer proves anything to the next process.
-    pub(super) fn check(&mut self, rejected: RejectedClaim, outbox: &mut Effects) {
-        outbox.push(self.record.set(None, &self.view));
+    pub(super) fn check(&mut self, rejected: RejectedClaim, turn: &mut Turn<'_>) {
+        turn.effects.push(self.record.set(None, &self.view));
         self.checking = Some(rejected);
     }
 
     /// Applies what a read shows, which ends the check of a rejected claim. Returns true if the
     /// stored claim is this process's own, with a revision that it never sent: a forked machine
     /// renews it, or the document was edited by hand.
-    pub(super) fn observe_read(
-        &mut self,
-        found: Found,
-        outbox: &mut Effects,
-        turn: &mut Turn<'_>,
-    ) -> bool {
+    pub(super) fn observe_read(&mut self, found: Found, turn: &mut Turn<'_>) -> bool {
         let checking = self.checking.take();
         let duplicate = checking.is_some_and(|claim| claim.is_renewed_by_another(&found));
         if duplicate {
             let session = self.me.session;
-            outbox.notice(Notice::Duplicate { session });
+            turn.effects.notice(Notice::Duplicate { session });
             self.me.renew_session(turn);
         }
-        self.observe(found, outbox, turn);
+        self.observe(found, turn);
         duplicate
     }
 
@@ -277,7 +261,6 @@ impl Contender {
         call: CallId,
         outcome: Outcome,
         shutting_down: bool,
-        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> AfterWrite {
         let Some(write) = self.write.take_if(|write| write.call() == call) else {
@@ -286,14 +269,14 @@ impl Contender {
         };
         match write.reply(outcome, &mut self.claims, turn.now) {
             WriteReply::Acquired(acquired) => {
-                return self.begin(*acquired, shutting_down, outbox, turn);
+                return self.begin(*acquired, shutting_down, turn);
             }
             WriteReply::Created(found, overtaken) => {
-                let begun = self.created(&found, overtaken, outbox, turn.now);
-                self.observe(found, outbox, turn);
+                let begun = self.created(&found, overtaken, turn);
+                self.observe(found, turn);
                 return begun;
             }
-            WriteReply::Released(found) => self.observe_written(found, outbox, turn),
+            WriteReply::Released(found) => self.observe_written(found, turn),
             WriteReply::Retry => self.reads.read_before_write(self.me.retry_at(turn)),
             WriteReply::Rejected => self.reads.fall_behind(turn.now),
             WriteReply::Exists => {
@@ -305,7 +288,7 @@ impl Contender {
                 self.reads.fall_behind(turn.now);
             }
             WriteReply::Unreported => {
-                outbox.extend(self.reads.reopen());
+                turn.effects.extend(self.reads.reopen());
                 self.reads.fall_behind(turn.now);
             }
         }
@@ -316,13 +299,7 @@ impl Contender {
     /// Another document may have been seen while the insert was in flight. The success of the
     /// insert proves that this document is gone, and its holder may still lead. The same holds if
     /// the new document has the same token.
-    fn created(
-        &mut self,
-        found: &Found,
-        overtaken: bool,
-        outbox: &mut Effects,
-        now: BootTime,
-    ) -> AfterWrite {
+    fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,
             (None, Found::Lease(lease)) if overtaken => Rollback {
@@ -331,7 +308,7 @@ impl Contender {
             },
             (None, _) => return AfterWrite::Nothing,
         };
-        self.rolled_back(rollback, outbox, now);
+        self.rolled_back(rollback, turn);
         AfterWrite::StoreRolledBack
     }
 
@@ -359,13 +336,12 @@ impl Contender {
     pub(super) fn decide(
         &mut self,
         workload: &WorkloadState,
-        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> Option<Decision> {
         if !self.is_busy() {
             self.reads.keep_looking(&self.me, turn);
         }
-        self.read_if_due(outbox, turn.now);
+        self.read_if_due(turn);
         let waits = self.is_busy() || self.reads.is_blind();
         (!waits).then(|| self.situation(workload).decide(turn.now))
     }
@@ -374,7 +350,6 @@ impl Contender {
     pub(super) fn carry_out(
         &mut self,
         decision: Option<Decision>,
-        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         let mut wait = None;
@@ -382,12 +357,12 @@ impl Contender {
             None => {}
             Some(Decision::Wait(until)) => {
                 let (view, timings) = (&self.view, self.me.timings());
-                let checked = self.reads.check_stream(view, timings, outbox, turn.now);
-                wait = earliest([until, checked, self.stand_by(outbox, turn)]);
+                let checked = self.reads.check_stream(view, timings, turn);
+                wait = earliest([until, checked, self.stand_by(turn)]);
             }
             Some(Decision::Create) => {
                 let token = self.view.marks.token_highest();
-                self.write = Some(WriteInFlight::create(token, outbox, turn));
+                self.write = Some(WriteInFlight::create(token, turn));
             }
             Some(Decision::Acquire(lease, ended, from)) => {
                 if let Some(token) = self.view.next_token(&lease) {
@@ -396,50 +371,45 @@ impl Contender {
                     // The token is recorded only after it was seen in the store. Otherwise the next
                     // process would mistake a store that never had the token for a store that
                     // was rolled back.
-                    outbox.push(self.record.set(Some(acquisition.claim), &self.view));
+                    turn.effects
+                        .push(self.record.set(Some(acquisition.claim), &self.view));
                     let (replaced, timings) = ((&lease, ended), *self.me.timings());
                     self.write = Some(WriteInFlight::acquire(
                         acquisition,
                         replaced,
                         from,
                         timings,
-                        outbox,
-                        turn.now,
+                        turn,
                     ));
                 }
             }
             Some(Decision::Adopt(attempt)) => {
-                self.write = Some(WriteInFlight::adopt(attempt, outbox, turn));
+                self.write = Some(WriteInFlight::adopt(attempt, turn));
             }
             Some(Decision::Release(ended)) => {
                 self.reads.replace_due(turn.now);
-                self.release(&ended, outbox, turn);
+                self.release(&ended, turn);
             }
         }
         earliest([wait, self.reads.next()])
     }
 
     /// Sends a release. From now on the claim is ended (for all callers it already was).
-    pub(super) fn release(
-        &mut self,
-        ended: &EndedClaim,
-        outbox: &mut Effects,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(super) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
         self.claims.releasing(ended);
         self.reads.drop_in_flight();
-        self.write = Some(WriteInFlight::release(ended, outbox, turn));
+        self.write = Some(WriteInFlight::release(ended, turn));
     }
 
     /// Registers this candidate if the holder has no standby, or a standby with a lower priority,
     /// and withdraws its registration if it cannot lead. Returns the next instant.
-    fn stand_by(&mut self, outbox: &mut Effects, turn: &mut Turn<'_>) -> Option<BootTime> {
+    fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         let (registration, view) = (&mut self.registration, &mut self.view);
-        if self.waits.is_unhealthy() && registration.withdraw(&self.me, view, outbox) {
+        if self.waits.is_unhealthy() && registration.withdraw(&self.me, view, turn) {
             return None;
         }
         let vacancy = registration.vacancy(&self.me, view, &self.claims, &self.waits, turn.now);
-        registration.stand_by(vacancy, &self.me, outbox, turn)
+        registration.stand_by(vacancy, &self.me, turn)
     }
 
     /// Cancels the acquisitions that may still succeed, because a step-down was requested. Their
@@ -475,14 +445,13 @@ impl Contender {
     pub(super) fn withdraw_before_exit(
         &mut self,
         by: BootTime,
-        outbox: &mut Effects,
-        now: BootTime,
+        turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         if self.reads.is_suspicious() {
             return None;
         }
         let (registration, view) = (&mut self.registration, &mut self.view);
-        registration.withdraw_before_exit(by, &self.me, view, outbox, now)
+        registration.withdraw_before_exit(by, &self.me, view, turn)
     }
 
     /// Forgets the write in flight, because this candidate exits.

@@ -327,10 +327,7 @@ impl fmt::Display for CallId {
     }
 }
 
-/// Effects of an election that the host has not taken yet.
-pub(super) type Effects = Outbox<Effect>;
-
-impl Effects {
+impl Outbox<Effect> {
     /// Requests an operation, and returns the id of its call.
     pub(super) fn send(&mut self, operation: Operation) -> CallId {
         self.call(|id| Effect::Call { id, operation })

@@ -4,7 +4,6 @@
 
 use super::claims::{EndedClaim, Overtaken, RejectedClaim};
 use super::contend::Contender;
-use super::effect::Effects;
 use super::effect::{Effect, Notice};
 use super::input::Found;
 use super::lease::{Reservation, Token};
@@ -32,7 +31,6 @@ impl Contender {
         &mut self,
         acquired: Acquired,
         shutting_down: bool,
-        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> AfterWrite {
         let Acquired {
@@ -60,17 +58,17 @@ impl Contender {
                 seen: attempt.token,
                 found: Some(lease.token),
             };
-            self.rolled_back(rollback, outbox, turn.now);
-            self.observe(Found::Lease(lease), outbox, turn);
+            self.rolled_back(rollback, turn);
+            self.observe(Found::Lease(lease), turn);
             return AfterWrite::StoreRolledBack;
         }
         if attempt.overtaken.is_some() {
             // The other claim may lead. If an event showed it, no read can prove or refute that.
             let until = turn.now + self.view.marks.lease_longest();
             self.waits.quarantine_until(Some(until));
-            self.observe_written(Found::Lease(lease), outbox, turn);
+            self.observe_written(Found::Lease(lease), turn);
         } else {
-            self.observe(Found::Lease(lease), outbox, turn);
+            self.observe(Found::Lease(lease), turn);
         }
         let asked = shutting_down.then_some(Reason::Shutdown);
         let asked = asked.or(self.waits.is_unhealthy().then_some(Reason::Unhealthy));
@@ -83,7 +81,7 @@ impl Contender {
             return AfterWrite::Nothing;
         }
         let (reason, notice) = from.succeeded(turn.now);
-        outbox.extend(notice.map(Effect::Notice));
+        turn.effects.extend(notice.map(Effect::Notice));
         self.claims.forget_predecessor();
         self.registration.end();
         self.waits.begin_to_lead();
@@ -92,17 +90,12 @@ impl Contender {
     }
 
     /// Hands over to a preferred standby if this is due.
-    pub(super) fn give_way(
-        &mut self,
-        state: &CandidateState,
-        outbox: &mut Effects,
-        now: BootTime,
-    ) -> GiveWay {
+    pub(super) fn give_way(&mut self, state: &CandidateState, turn: &mut Turn<'_>) -> GiveWay {
         let Some(tenure) = state.leading() else {
             return GiveWay::Wait(None);
         };
         let registration = &mut self.registration;
-        registration.give_way(tenure, &self.view, &self.me, outbox, now)
+        registration.give_way(tenure, &self.view, &self.me, turn)
     }
 
     /// Returns the ended claim that remains of a step-down, or of its `loss`.
@@ -154,7 +147,6 @@ impl Contender {
         cause: CauseOfLoss,
         ended: EndedClaim,
         workload: &WorkloadState,
-        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) {
         match cause {
@@ -165,7 +157,7 @@ impl Contender {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);
                     let wait = self.me.timings().lease_duration();
-                    outbox.notice(Notice::BackingOff { wait });
+                    turn.effects.notice(Notice::BackingOff { wait });
                 }
                 #[cfg(proof)]
                 if planted!(RenewedAfterDeadline) {
@@ -179,13 +171,13 @@ impl Contender {
                     self.claims.add_ended(ended);
                     self.reads.fall_behind(turn.now);
                 } else {
-                    self.release(&ended, outbox, turn);
+                    self.release(&ended, turn);
                 }
             }
             // No release: a forked machine may lead with the same claim, and the release would
             // depose it.
             CauseOfLoss::Rejected => {
-                self.check(RejectedClaim::of(ended), outbox);
+                self.check(RejectedClaim::of(ended), turn);
                 self.reads.fall_behind(turn.now);
             }
             // The lease expires by itself. The release follows only if the workload is confirmed

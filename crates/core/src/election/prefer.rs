@@ -11,13 +11,13 @@
 use std::time::Duration;
 
 use super::candidate::Participant;
-use super::effect::Effects;
 use super::effect::{CallId, Notice, Operation};
 use super::input::Outcome;
 use super::lease::{RESERVATION_DEFAULT, Reservation, Session, Standby};
 use super::tenure::Tenure;
 use super::time::BootTime;
 use super::view::LeaseView;
+use crate::claim::Turn;
 
 /// Minimum time that a standby has to register again: two polls and two random delays, because a
 /// follower with a lower priority may be first and is then replaced. It is at least two renewals;
@@ -67,27 +67,26 @@ impl Preference {
         tenure: &Tenure,
         view: &LeaseView,
         me: &Participant,
-        outbox: &mut Effects,
-        now: BootTime,
+        turn: &mut Turn<'_>,
     ) -> GiveWay {
         let Some(interval) = me.tunables.prefer_interval else {
             *self = Self::default();
             return GiveWay::Wait(None);
         };
         let preferred = preferred(view, me);
-        let mut due = *self.since.get_or_insert(now) + interval;
+        let mut due = *self.since.get_or_insert(turn.now) + interval;
         match self.step {
             Step::Idle => {}
             Step::Asking(_) => return GiveWay::Wait(None),
-            Step::Asked { until, .. } if until > now => return GiveWay::Wait(Some(until)),
+            Step::Asked { until, .. } if until > turn.now => return GiveWay::Wait(Some(until)),
             Step::Asked { from, .. } => {
-                let until = now + interval;
+                let until = turn.now + interval;
                 self.step = Step::Waiting { until };
                 self.seen = None;
                 // A renewal that was sent since the withdrawal shows the registrations since.
                 if let Some(standby) = preferred.filter(|_| tenure.renewed_at > from) {
                     self.gave_way = true;
-                    outbox.notice(Notice::GivingWay {
+                    turn.effects.notice(Notice::GivingWay {
                         identity: standby.identity.clone(),
                         priority: standby.priority,
                     });
@@ -106,15 +105,15 @@ impl Preference {
         };
         let since = match self.seen {
             Some((seen, since)) if seen == session => since,
-            Some(_) | None => now,
+            Some(_) | None => turn.now,
         };
         self.seen = Some((session, since));
         let settled = since + tenure.timings.lease_duration();
         let due = due.max(settled);
-        if due > now {
+        if due > turn.now {
             return GiveWay::Wait(Some(due));
         }
-        self.step = Step::Asking(outbox.send(Operation::Withdraw { session }));
+        self.step = Step::Asking(turn.effects.send(Operation::Withdraw { session }));
         GiveWay::Wait(None)
     }
 

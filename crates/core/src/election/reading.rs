@@ -4,7 +4,6 @@
 //! linearizable read confirms it.
 
 use super::candidate::Participant;
-use super::effect::Effects;
 use super::effect::{CallId, Effect, Operation};
 use super::input::{Found, Outcome, Watch};
 use super::lease::{Lease, Token};
@@ -220,19 +219,19 @@ impl LeaseReads {
     }
 
     /// Sends a read if one is due and none is in flight.
-    pub(super) fn send_if_due(&mut self, view: &LeaseView, outbox: &mut Effects, now: BootTime) {
-        if self.next().is_some_and(|due| due <= now) {
-            self.send(false, view, outbox, now);
+    pub(super) fn send_if_due(&mut self, view: &LeaseView, turn: &mut Turn<'_>) {
+        if self.next().is_some_and(|due| due <= turn.now) {
+            self.send(false, view, turn);
         }
     }
 
-    fn send(&mut self, checks_stream: bool, view: &LeaseView, outbox: &mut Effects, now: BootTime) {
+    fn send(&mut self, checks_stream: bool, view: &LeaseView, turn: &mut Turn<'_>) {
         let confirm = self.suspicious;
         if let Some(phase) = self.following.phase() {
-            phase.asks(now);
+            phase.asks(turn.now);
         }
         self.in_flight = Some(ReadInFlight {
-            call: outbox.send(Operation::Read { confirm }),
+            call: turn.effects.send(Operation::Read { confirm }),
             confirm,
             token_known: view.marks.document_token(),
             checks_stream,
@@ -249,8 +248,7 @@ impl LeaseReads {
         &mut self,
         view: &LeaseView,
         timings: &Timings,
-        outbox: &mut Effects,
-        now: BootTime,
+        turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         if !self.following.is_open() || self.in_flight.is_some() || self.due.is_some() {
             return None;
@@ -264,10 +262,10 @@ impl LeaseReads {
             regular
         };
         let due = checked.min(self.renewal_due(view, timings).unwrap_or(checked));
-        if due > now {
+        if due > turn.now {
             return Some(due);
         }
-        self.send(true, view, outbox, now);
+        self.send(true, view, turn);
         None
     }
 

@@ -1,7 +1,6 @@
 //! The last phase of a candidate that was asked to shut down and no longer leads.
 
 use super::contend::Contender;
-use super::effect::Effects;
 use super::effect::Notice;
 use super::supervise::{DrainAfterLoss, WorkloadState};
 use super::time::BootTime;
@@ -41,7 +40,6 @@ impl Shutdown {
         &mut self,
         contender: &mut Contender,
         workload: &WorkloadState,
-        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> LastStep {
         let now = turn.now;
@@ -54,38 +52,38 @@ impl Shutdown {
         // for, because it may never end.
         let stuck = workload.is_stuck();
         if workload.runs() && !stuck {
-            return wait(None, contender, outbox, now);
+            return wait(None, contender, turn);
         }
         let keep = self.keep || stuck;
         let open = !contender.claims.is_empty() || busy;
         let drain = workload.drain().map(DrainAfterLoss::worth_waiting_until);
         let drain = drain.filter(|until| *until > now);
         if open && drain.is_some() && !keep {
-            return wait(drain, contender, outbox, now);
+            return wait(drain, contender, turn);
         }
         let releases = contender.situation(workload).release_from() <= now && !keep;
         let operation_timeout = contender.me.timings().operation_timeout();
         let by = *self.by.get_or_insert(now + operation_timeout);
         if by > now && releases {
             if busy {
-                contender.read_if_due(outbox, now);
+                contender.read_if_due(turn);
                 return LastStep::Wait(Some(by));
             }
             if contender.reads.is_behind() && open {
-                return wait(Some(by), contender, outbox, now);
+                return wait(Some(by), contender, turn);
             }
             let (view, claims, me) = (&contender.view, &contender.claims, &contender.me);
             let lease = view.lease();
             if let Some(mine) = lease.and_then(|it| claims.stored_in(it, &me.identity)) {
-                contender.release(&mine, outbox, turn);
+                contender.release(&mine, turn);
                 return LastStep::Wait(Some(by));
             }
         }
-        if let Some(until) = contender.withdraw_before_exit(by, outbox, now) {
+        if let Some(until) = contender.withdraw_before_exit(by, turn) {
             return LastStep::Wait(Some(until));
         }
         if self.keep {
-            outbox.notice(Notice::LeftToExpire);
+            turn.effects.notice(Notice::LeftToExpire);
         }
         self.left_to_expire = contender.may_be_stored();
         contender.exit();
@@ -94,12 +92,7 @@ impl Shutdown {
 }
 
 /// Sends a read if one is due, and waits for the next one, but at most until `until`.
-fn wait(
-    until: Option<BootTime>,
-    contender: &mut Contender,
-    outbox: &mut Effects,
-    now: BootTime,
-) -> LastStep {
-    contender.read_if_due(outbox, now);
+fn wait(until: Option<BootTime>, contender: &mut Contender, turn: &mut Turn<'_>) -> LastStep {
+    contender.read_if_due(turn);
     LastStep::Wait(earliest([until, contender.reads.next()]))
 }

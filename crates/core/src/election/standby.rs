@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use super::candidate::Participant;
 use super::claims::OpenClaims;
-use super::effect::Effects;
 use super::effect::{CallId, Operation};
 use super::input::Outcome;
 use super::lease::{
@@ -94,10 +93,9 @@ impl Registration {
         tenure: &Tenure,
         view: &LeaseView,
         me: &Participant,
-        outbox: &mut Effects,
-        now: BootTime,
+        turn: &mut Turn<'_>,
     ) -> GiveWay {
-        self.preference.give_way(tenure, view, me, outbox, now)
+        self.preference.give_way(tenure, view, me, turn)
     }
 
     /// Returns the place that this candidate can take as the standby, if any.
@@ -127,7 +125,6 @@ impl Registration {
         &mut self,
         vacancy: Option<Vacancy>,
         me: &Participant,
-        outbox: &mut Effects,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         let Some(vacancy) = vacancy else {
@@ -143,7 +140,7 @@ impl Registration {
             return Some(due);
         }
         let Vacancy { holder, replaces } = vacancy;
-        let call = outbox.send(Operation::Register {
+        let call = turn.effects.send(Operation::Register {
             holder,
             session: me.session,
             priority: me.priority,
@@ -161,12 +158,12 @@ impl Registration {
         &mut self,
         me: &Participant,
         view: &mut LeaseView,
-        outbox: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> bool {
         let session = me.session;
         let withdraws = view.is_standby(session) && self.call.is_none();
         if withdraws {
-            let call = outbox.send(Operation::Withdraw { session });
+            let call = turn.effects.send(Operation::Withdraw { session });
             self.call = Some((call, None));
             // Assumed, so that it is sent once. If it failed, the next read shows the registration.
             view.note_standby(None);
@@ -181,18 +178,17 @@ impl Registration {
         by: BootTime,
         me: &Participant,
         view: &mut LeaseView,
-        outbox: &mut Effects,
-        now: BootTime,
+        turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         if !view.is_standby(me.session) && self.call.is_none() {
             return None;
         }
-        let latest = by.min(now + WITHDRAWAL_MAX);
+        let latest = by.min(turn.now + WITHDRAWAL_MAX);
         let until = *self.exit_by.get_or_insert(latest);
-        if until <= now {
+        if until <= turn.now {
             return None;
         }
-        self.withdraw(me, view, outbox);
+        self.withdraw(me, view, turn);
         Some(until)
     }
 

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use super::effect::Effect;
-use super::effect::Effects;
 use super::input::Found;
 use super::lease::{Identity, Lease, RequestKind, Reservation};
 use super::status::Reason;
@@ -13,6 +12,7 @@ use super::stopping::{Stopped, Stopping};
 use super::supervise::WorkloadState;
 use super::tenure::Tenure;
 use super::time::BootTime;
+use crate::claim::Turn;
 
 /// State of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -124,8 +124,7 @@ impl CandidateState {
         &mut self,
         workload: &WorkloadState,
         shutting_down: bool,
-        outbox: &mut Effects,
-        now: BootTime,
+        turn: &mut Turn<'_>,
     ) -> (Option<BootTime>, bool) {
         let Self::Stopping(stopping) = self else {
             return (None, false);
@@ -134,11 +133,11 @@ impl CandidateState {
         let progress = if workload.runs() {
             (None, false)
         } else {
-            stopping.progress(shutting_down, now)
+            stopping.progress(shutting_down, turn.now)
         };
         if !shutting_down {
-            let notice = stopping.report_stuck_files(now);
-            outbox.extend(notice.map(Effect::Notice));
+            let notice = stopping.report_stuck_files(turn.now);
+            turn.effects.extend(notice.map(Effect::Notice));
         }
         progress
     }

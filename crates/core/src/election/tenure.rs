@@ -4,7 +4,6 @@
 //! decides by a reply's document only whether it still names the claim.
 
 use super::claims::{Attempt, EndedClaim};
-use super::effect::Effects;
 use super::effect::{CallId, HistoryEntry, Operation};
 use super::input::{Found, Outcome};
 use super::lease::{Claim, Identity, Lease, Reservation, Revision, Token, WallMillis};
@@ -135,7 +134,7 @@ impl Tenure {
     }
 
     /// Sends a renewal if one is due.
-    pub(super) fn renew_if_due(&mut self, outbox: &mut Effects, turn: &mut Turn<'_>) {
+    pub(super) fn renew_if_due(&mut self, turn: &mut Turn<'_>) {
         if self.next_renewal().is_none_or(|due| due > turn.now) {
             return;
         }
@@ -143,7 +142,7 @@ impl Tenure {
         if planted!(RevisionKept) {
             revision = self.acknowledged;
         }
-        let call = outbox.send(Operation::Renew {
+        let call = turn.effects.send(Operation::Renew {
             claim: self.claim,
             revision,
             chain: self.chain(),

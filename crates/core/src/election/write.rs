@@ -4,7 +4,6 @@
 
 use super::claims::{Attempt, EndedClaim, OpenClaims};
 use super::decide::Predecessor;
-use super::effect::Effects;
 use super::effect::{Acquisition, CallId, HistoryEntry, Operation};
 use super::input::{Found, Outcome};
 use super::lease::{Claim, Lease, Revision, Token};
@@ -67,10 +66,10 @@ pub(super) struct Acquired {
 }
 
 impl WriteInFlight {
-    pub(super) fn create(token: Token, outbox: &mut Effects, turn: &mut Turn<'_>) -> Self {
+    pub(super) fn create(token: Token, turn: &mut Turn<'_>) -> Self {
         let revision = Revision::random(turn.random);
         Self::Creating {
-            call: outbox.send(Operation::Create { revision, token }),
+            call: turn.effects.send(Operation::Create { revision, token }),
             revision,
             overtaken: false,
         }
@@ -82,12 +81,11 @@ impl WriteInFlight {
         (lease, ended): (&Lease, Option<HistoryEntry>),
         from: Predecessor,
         timings: Timings,
-        outbox: &mut Effects,
-        now: BootTime,
+        turn: &mut Turn<'_>,
     ) -> Self {
         let (claim, revision, token) = (acquisition.claim, acquisition.revision, acquisition.token);
         let holder = lease.holder.as_ref().map(|holder| holder.claim);
-        let call = outbox.send(match holder.zip(ended) {
+        let call = turn.effects.send(match holder.zip(ended) {
             Some((holder, ended)) => Operation::TakeOver {
                 acquisition,
                 holder,
@@ -101,7 +99,7 @@ impl WriteInFlight {
             chain: vec![revision],
             token,
             replaces: (lease.revision, lease.token),
-            sent: now,
+            sent: turn.now,
             timings,
             overtaken: None,
             cancelled: false,
@@ -109,9 +107,9 @@ impl WriteInFlight {
         Self::Acquiring { attempt, from }
     }
 
-    pub(super) fn adopt(attempt: Attempt, outbox: &mut Effects, turn: &mut Turn<'_>) -> Self {
+    pub(super) fn adopt(attempt: Attempt, turn: &mut Turn<'_>) -> Self {
         let revision = Revision::random(turn.random);
-        let call = outbox.send(Operation::Renew {
+        let call = turn.effects.send(Operation::Renew {
             claim: attempt.claim,
             revision,
             chain: attempt.chain.clone(),
@@ -124,8 +122,8 @@ impl WriteInFlight {
         }
     }
 
-    pub(super) fn release(ended: &EndedClaim, outbox: &mut Effects, turn: &mut Turn<'_>) -> Self {
-        let call = outbox.send(Operation::Release {
+    pub(super) fn release(ended: &EndedClaim, turn: &mut Turn<'_>) -> Self {
+        let call = turn.effects.send(Operation::Release {
             claim: ended.claim,
             revision: Revision::random(turn.random),
             chain: ended.chain.clone(),

@@ -21,13 +21,13 @@ mod work;
 
 use super::claim_writes::WritePurpose;
 use super::document::FoundLock;
-use super::effect::{LockEffect, LockNotice};
+use super::effect::{LockEffect, LockNotice, LockTurn};
 use super::grant::Grant;
 use super::input::{LockInput, MinHold, Options};
 use super::observations::Observations;
 use super::operation::{Hint, LockOutcome};
 use super::status::{End, LockStatus, Loss};
-use crate::claim::Turn;
+use crate::claim::{Outbox, Turn};
 use crate::election::{Authority, BootTime, CallId, Claim, Randomness, Session, Token};
 #[cfg(proof)]
 pub(crate) use compared::Form;
@@ -57,6 +57,7 @@ pub struct LockContender {
     since: BootTime,
     now: BootTime,
     wakeup: Option<BootTime>,
+    outbox: Outbox<LockEffect>,
 }
 
 impl LockContender {
@@ -64,9 +65,16 @@ impl LockContender {
     /// [`LockInput::Tick`].
     pub fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
         let mut exchange = Exchange::new(options, now, random);
+        let mut outbox = Outbox::default();
+        let turn = &mut Turn {
+            now,
+            random,
+            effects: &mut outbox,
+        };
         Self {
-            state: ContenderState::Joining(Joining::at(now, &mut exchange, now)),
+            state: ContenderState::Joining(Joining::at(now, &mut exchange, turn)),
             exchange,
+            outbox,
             work: LockedWork::default(),
             began: now,
             since: now,
@@ -81,18 +89,24 @@ impl LockContender {
         // previous call. Time does not move backwards here.
         self.now = self.now.max(now);
         let now = self.now;
-        let turn = &mut Turn { now, random };
+        let mut effects = std::mem::take(&mut self.outbox);
+        let turn = &mut Turn {
+            now,
+            random,
+            effects: &mut effects,
+        };
         // Expiry comes first, regardless of the input. A claim ends at its deadline, and an
         // acknowledgement that waited in a frozen process is too late.
-        self.expire(now);
+        self.expire(turn);
         self.apply(input, turn);
         self.wakeup = self.advance(turn);
+        self.outbox = effects;
         self.check_invariants();
     }
 
     /// Returns the next effect, in order. Drain all effects before the next input.
     pub fn next_effect(&mut self) -> Option<LockEffect> {
-        self.exchange.outbox.pop()
+        self.outbox.pop()
     }
 
     /// Returns when to pass [`LockInput::Tick`] if nothing else happens earlier.
@@ -142,36 +156,36 @@ impl LockContender {
         self.exchange.view.observations()
     }
 
-    fn apply(&mut self, input: LockInput, turn: &mut Turn<'_>) {
+    fn apply(&mut self, input: LockInput, turn: &mut LockTurn<'_>) {
         match input {
             LockInput::Tick => {}
             LockInput::Reply { call, outcome } => self.reply(call, outcome, turn),
             LockInput::Hint(hint) => self.hint(hint, turn),
-            LockInput::PrimaryChanged => self.primary_changed(turn.now),
+            LockInput::PrimaryChanged => self.primary_changed(turn),
             LockInput::GiveUp => {
                 // No work began, so no place is kept, even if the lock is lost by now.
                 if !matches!(self.state, ContenderState::Leaving(_)) {
                     self.work.never_began();
                 }
-                self.give_up(turn.now);
+                self.give_up(turn);
             }
-            LockInput::Abandoned => self.give_up(turn.now),
-            LockInput::Release => self.release(turn.now),
+            LockInput::Abandoned => self.give_up(turn),
+            LockInput::Release => self.release(turn),
             LockInput::Succeeded => {
                 if self.state.holding().is_some() {
                     self.work.succeed();
                 }
-                self.release(turn.now);
+                self.release(turn);
             }
         }
     }
 
     /// Handles an event of the change stream.
-    fn hint(&mut self, hint: Hint, turn: &mut Turn<'_>) {
+    fn hint(&mut self, hint: Hint, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
         match (hint, &mut self.state) {
             (Hint::Opened { since_join }, state) => {
-                exchange.stream.opened(since_join, exchange.outbox.calls());
+                exchange.stream.opened(since_join, turn.effects.calls());
                 match state {
                     ContenderState::Waiting(_) if !since_join => exchange.reads.again(turn.now),
                     ContenderState::Waiting(waiting) if exchange.reads.is_idle() => {
@@ -197,8 +211,8 @@ impl LockContender {
                 }
             }
             (Hint::Granted(grant), _) => {
-                if !grant.is_some_and(|grant| self.hold_by(grant, turn.now)) {
-                    let calls = self.exchange.outbox.calls();
+                if !grant.is_some_and(|grant| self.hold_by(grant, turn)) {
+                    let calls = turn.effects.calls();
                     self.exchange.stream.reported_grant(calls);
                 }
             }
@@ -208,31 +222,31 @@ impl LockContender {
         }
     }
 
-    fn primary_changed(&mut self, now: BootTime) {
+    fn primary_changed(&mut self, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
         // The cursor of an open stream stays on the member on which it was opened, and that member
         // may lag from now on.
         if exchange.stream.is_requested() && exchange.stream.is_open() {
-            exchange.follow();
+            exchange.follow(turn);
         }
         match &mut self.state {
             ContenderState::Holding(holding) => holding.hurry(),
             ContenderState::Waiting(waiting) => {
                 waiting.hurry(exchange);
-                exchange.retry_at = now;
-                exchange.reads.soon(now);
+                exchange.retry_at = turn.now;
+                exchange.reads.soon(turn.now);
             }
-            ContenderState::Joining(_) => exchange.retry_at = now,
-            ContenderState::Leaving(leaving) => leaving.again(now),
+            ContenderState::Joining(_) => exchange.retry_at = turn.now,
+            ContenderState::Leaving(leaving) => leaving.again(turn.now),
             ContenderState::Lost(_) | ContenderState::Ended(_) => {}
         }
     }
 
     /// Routes a reply to the state that waits for it.
-    fn reply(&mut self, call: CallId, outcome: LockOutcome, turn: &mut Turn<'_>) {
+    fn reply(&mut self, call: CallId, outcome: LockOutcome, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
         let reports = !matches!(self.state, ContenderState::Ended(_));
-        let was_eviction = exchange.note(call, &outcome, reports, turn.now);
+        let was_eviction = exchange.note(call, &outcome, reports, turn);
         if let Some(reading) = exchange.reads.answered(call) {
             let verdict = contending::read_reply(exchange, reading, outcome, turn);
             return self.conclude(verdict, turn);
@@ -256,14 +270,14 @@ impl LockContender {
             }
             (ContenderState::Holding(holding), Some(write)) => {
                 if let Some(loss) = holding.reply(&write, outcome, exchange, turn) {
-                    self.lose(loss, turn.now);
+                    self.lose(loss, turn);
                 }
             }
             // The reply to an eviction, or to a read from before it held. A later eviction must not use
             // older revisions than shown.
             (ContenderState::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
-                    exchange.take_news(call, lock, turn.now);
+                    exchange.take_news(call, lock, turn);
                 }
             }
             // The claim is over, so the outcomes of its writes are only recorded.
@@ -281,19 +295,19 @@ impl LockContender {
         }
     }
 
-    fn leave_reply(&mut self, call: CallId, outcome: LockOutcome, turn: &mut Turn<'_>) {
+    fn leave_reply(&mut self, call: CallId, outcome: LockOutcome, turn: &mut LockTurn<'_>) {
         let (retry, now) = (self.exchange.retry(turn), turn.now);
         let ContenderState::Leaving(leaving) = &mut self.state else {
             return;
         };
         let exchange = &mut self.exchange;
         if let Some(end) = leaving.reply(call, outcome, &self.work, exchange, retry, now) {
-            self.end(end, now);
+            self.end(end, turn);
         }
     }
 
     /// Does what a reply means for a claim without authority.
-    fn conclude(&mut self, verdict: Consequence, turn: &mut Turn<'_>) {
+    fn conclude(&mut self, verdict: Consequence, turn: &mut LockTurn<'_>) {
         let (exchange, now) = (&mut self.exchange, turn.now);
         match verdict {
             Consequence::Unchanged => {}
@@ -305,45 +319,45 @@ impl LockContender {
             Consequence::Absent(proof) => {
                 let joining = self.state.joining();
                 if let Some(end) = joining.and_then(|it| it.absent(proof, exchange, turn)) {
-                    self.finish(end, now);
+                    self.finish(end, turn);
                 }
             }
             Consequence::Placed(call, place, grant) => {
-                if !grant.is_some_and(|grant| self.hold_by(grant, now)) {
+                if !grant.is_some_and(|grant| self.hold_by(grant, turn)) {
                     self.take_place(call, place, turn);
                 }
             }
             Consequence::Acquired { holding, news } => {
-                self.begin(holding, now);
+                self.begin(holding, turn);
                 if news {
                     self.exchange.evict_as_holder(turn);
                 }
             }
             Consequence::PlaceLost => {
-                exchange.outbox.notice(LockNotice::PlaceLost);
+                turn.effects.notice(LockNotice::PlaceLost);
                 self.join_anew(now, turn);
             }
             // A leave would remove the entry while the other process holds the lock.
             Consequence::Duplicated => {
                 let session = exchange.session;
-                exchange.outbox.notice(LockNotice::Duplicate { session });
+                turn.effects.notice(LockNotice::Duplicate { session });
                 exchange.session = Session::random(turn.random);
                 self.join_anew(now, turn);
             }
             Consequence::RolledBack(found) => {
                 let (seen, wait) = exchange.view.roll_back(found);
                 let notice = LockNotice::StoreRolledBack { seen, found, wait };
-                exchange.outbox.notice(notice);
+                turn.effects.notice(notice);
                 self.join_anew(now + wait, turn);
             }
-            Consequence::Finished(end) => self.finish(end, now),
+            Consequence::Finished(end) => self.finish(end, turn),
             #[cfg(proof)]
             Consequence::JoinedAnew => self.join_anew(now, turn),
         }
     }
 
     /// Performs everything that is due and returns the next wake-up.
-    fn advance(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+    fn advance(&mut self, turn: &mut LockTurn<'_>) -> Option<BootTime> {
         let exchange = &mut self.exchange;
         match &mut self.state {
             ContenderState::Joining(joining) => joining.advance(exchange, turn),
@@ -352,7 +366,7 @@ impl LockContender {
             ContenderState::Leaving(leaving) => match leaving.advance(&self.work, exchange, turn) {
                 Ok(next) => next,
                 Err(end) => {
-                    self.end(end, turn.now);
+                    self.end(end, turn);
                     None
                 }
             },
@@ -361,14 +375,14 @@ impl LockContender {
     }
 
     /// Joins with a new claim, not before `at`.
-    fn join_anew(&mut self, at: BootTime, turn: &mut Turn<'_>) {
+    fn join_anew(&mut self, at: BootTime, turn: &mut LockTurn<'_>) {
         self.exchange.claim_anew(turn);
-        let joining = Joining::at(at, &mut self.exchange, turn.now);
+        let joining = Joining::at(at, &mut self.exchange, turn);
         self.enter(ContenderState::Joining(joining), turn.now);
     }
 
     /// Takes the place in the document that the reply to `call` showed.
-    fn take_place(&mut self, call: CallId, place: WaitingPlace, turn: &mut Turn<'_>) {
+    fn take_place(&mut self, call: CallId, place: WaitingPlace, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
         let renew_due = renewal_after(exchange, turn);
         let overlooked = !place.granted && exchange.view.is_overlooked(exchange.writes.claim());
@@ -376,12 +390,12 @@ impl LockContender {
             waiting.move_to(place, overlooked);
         } else if exchange.options.non_blocking && !place.granted {
             let busy = exchange.busy();
-            return self.finish(busy, turn.now);
+            return self.finish(busy, turn);
         } else {
             // A place with a minimum hold is usually granted at once, and only to be declared.
             let declares = place.granted && exchange.options.min_hold != MinHold::NONE;
             if !exchange.stream.is_requested() && !declares {
-                exchange.follow();
+                exchange.follow(turn);
             }
             let waiting = Waiting::at(place, overlooked, renew_due);
             self.enter(ContenderState::Waiting(waiting), turn.now);
@@ -392,86 +406,86 @@ impl LockContender {
     }
 
     /// Starts holding by a grant, provisionally, if that is possible.
-    fn hold_by(&mut self, grant: Grant, now: BootTime) -> bool {
+    fn hold_by(&mut self, grant: Grant, turn: &mut LockTurn<'_>) -> bool {
         let contends = self.state.contends();
         let exchange = &mut self.exchange;
-        let holding = contends.then(|| Holding::granted(grant, exchange, now));
+        let holding = contends.then(|| Holding::granted(grant, exchange, turn));
         let holding = holding.flatten();
         let holds = holding.is_some();
         if let Some(holding) = holding {
-            self.begin(holding, now);
+            self.begin(holding, turn);
         }
         holds
     }
 
-    fn begin(&mut self, holding: Holding, now: BootTime) {
-        let acquired = holding.report(self.began, now);
-        self.exchange.outbox.push(acquired);
-        self.work.begin(self.exchange.options.min_hold, now);
-        self.enter(ContenderState::Holding(holding), now);
-        self.exchange.stop_watching();
+    fn begin(&mut self, holding: Holding, turn: &mut LockTurn<'_>) {
+        let acquired = holding.report(self.began, turn.now);
+        turn.effects.push(acquired);
+        self.work.begin(self.exchange.options.min_hold, turn.now);
+        self.enter(ContenderState::Holding(holding), turn.now);
+        self.exchange.stop_watching(turn);
     }
 
     /// Ends the claim if its deadline has passed, regardless of the current input.
-    fn expire(&mut self, now: BootTime) {
+    fn expire(&mut self, turn: &mut LockTurn<'_>) {
         let holding = self.state.holding();
-        if holding.is_some_and(|holding| holding.authority().valid_until <= now) {
+        if holding.is_some_and(|holding| holding.authority().valid_until <= turn.now) {
             if planted!(RenewedAfterDeadline) {
-                let waiting = Waiting::at(WaitingPlace::GRANTED, false, now);
-                self.enter(ContenderState::Waiting(waiting), now);
-                return self.exchange.reads.soon(now);
+                let waiting = Waiting::at(WaitingPlace::GRANTED, false, turn.now);
+                self.enter(ContenderState::Waiting(waiting), turn.now);
+                return self.exchange.reads.soon(turn.now);
             }
-            self.lose(Loss::Deadline, now);
+            self.lose(Loss::Deadline, turn);
         }
     }
 
     /// Ends the claim because the lock is lost. The claim is never renewed again, and its leave
     /// waits until nothing runs under it (I6).
-    fn lose(&mut self, loss: Loss, now: BootTime) {
-        self.exchange.outbox.push(LockEffect::Lost(loss));
-        self.enter(ContenderState::Lost(loss), now);
+    fn lose(&mut self, loss: Loss, turn: &mut LockTurn<'_>) {
+        turn.effects.push(LockEffect::Lost(loss));
+        self.enter(ContenderState::Lost(loss), turn.now);
     }
 
     /// Leaves, from any state.
-    fn give_up(&mut self, now: BootTime) {
+    fn give_up(&mut self, turn: &mut LockTurn<'_>) {
         match &self.state {
             ContenderState::Joining(_) | ContenderState::Waiting(_) => {
-                self.finish(End::GaveUp, now)
+                self.finish(End::GaveUp, turn)
             }
-            ContenderState::Holding(_) => self.finish(End::Released, now),
-            ContenderState::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), now),
+            ContenderState::Holding(_) => self.finish(End::Released, turn),
+            ContenderState::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), turn),
             // The entry is gone, or the twin of a forked machine renews it.
             ContenderState::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
-                self.end(End::Lost(*loss), now);
+                self.end(End::Lost(*loss), turn);
             }
             ContenderState::Leaving(_) | ContenderState::Ended(_) => {}
         }
     }
 
     /// Leaves a lock that is or was held.
-    fn release(&mut self, now: BootTime) {
+    fn release(&mut self, turn: &mut LockTurn<'_>) {
         if matches!(
             self.state,
             ContenderState::Holding(_) | ContenderState::Lost(_)
         ) {
-            self.give_up(now);
+            self.give_up(turn);
         }
     }
 
     /// Ends the claim, with a leave if its entry may be stored.
-    fn finish(&mut self, end: End, now: BootTime) {
+    fn finish(&mut self, end: End, turn: &mut LockTurn<'_>) {
         if !self.exchange.writes.may_be_stored() {
-            return self.end(end, now);
+            return self.end(end, turn);
         }
-        let leaving = Leaving::new(end, &self.work, &self.exchange, now);
-        self.enter(ContenderState::Leaving(leaving), now);
-        self.exchange.stop_watching();
+        let leaving = Leaving::new(end, &self.work, &self.exchange, turn);
+        self.enter(ContenderState::Leaving(leaving), turn.now);
+        self.exchange.stop_watching(turn);
     }
 
-    fn end(&mut self, end: End, now: BootTime) {
-        self.exchange.stop_watching();
-        self.exchange.outbox.push(LockEffect::Exit(end.clone()));
-        self.enter(ContenderState::Ended(end), now);
+    fn end(&mut self, end: End, turn: &mut LockTurn<'_>) {
+        self.exchange.stop_watching(turn);
+        turn.effects.push(LockEffect::Exit(end.clone()));
+        self.enter(ContenderState::Ended(end), turn.now);
     }
 
     fn enter(&mut self, state: ContenderState, now: BootTime) {

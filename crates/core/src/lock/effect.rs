@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::observations::EntryState;
 use super::operation::LockOperation;
 use super::status::{End, Loss};
-use crate::claim::Outbox;
+use crate::claim::{Outbox, Turn};
 use crate::election::{BootTime, CallId, Claim, Identity, Session, Token};
 
 /// An effect that the event loop must carry out, in order.
@@ -92,6 +92,9 @@ pub enum LockNotice {
     /// The document's token has reached its maximum, so no contender can acquire the lock.
     TokensExhausted,
 }
+
+/// Context of one input of a contender.
+pub(super) type LockTurn<'a> = Turn<'a, LockEffect>;
 
 impl Outbox<LockEffect> {
     /// Requests an operation, and returns the id of its call.

@@ -383,8 +383,7 @@ impl super::Election {
             lease: lease.expect("it was seen"),
             from: Predecessor::Nobody,
         };
-        let outbox = &mut self.outbox;
-        let begun = self.contender.begin(acquired, false, outbox, turn);
+        let begun = self.contender.begin(acquired, false, turn);
         self.begun(begun, turn);
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::harness::*;
-use crate::claim::Turn;
+use crate::claim::{Outbox, Turn};
 use crate::election::*;
 
 /// A random source that always returns the same value.
@@ -16,16 +16,20 @@ impl Randomness for Always {
     }
 }
 
-fn turn(random: &mut Always) -> Turn<'_> {
-    Turn { now: at(0), random }
+fn in_turn<T>(bits: u128, run: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+    run(&mut Turn {
+        now: at(0),
+        random: &mut Always(bits),
+        effects: &mut Outbox::default(),
+    })
 }
 
 fn jittered(bits: u128, duration: Duration) -> Duration {
-    turn(&mut Always(bits)).jittered(duration)
+    in_turn(bits, |turn| turn.jittered(duration))
 }
 
 fn up_to(bits: u128, most: Duration) -> Duration {
-    turn(&mut Always(bits)).up_to(most)
+    in_turn(bits, |turn| turn.up_to(most))
 }
 
 #[test]

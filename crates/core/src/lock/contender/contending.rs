@@ -9,11 +9,10 @@ use super::exchange::Exchange;
 use super::holding::Holding;
 use super::reads::{Finding, Proof, SentRead};
 use super::waiting::WaitingPlace;
-use crate::claim::Turn;
 use crate::election::{CallId, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
 use crate::lock::document::{FoundLock, LockDocument};
-use crate::lock::effect::LockNotice;
+use crate::lock::effect::{LockNotice, LockTurn};
 use crate::lock::grant::Grant;
 use crate::lock::input::MinHold;
 use crate::lock::operation::LockOutcome;
@@ -52,7 +51,7 @@ pub(super) fn read_reply(
     exchange: &mut Exchange,
     reading: SentRead,
     outcome: LockOutcome,
-    turn: &mut Turn<'_>,
+    turn: &mut LockTurn<'_>,
 ) -> Consequence {
     let LockOutcome::Applied(found) = outcome else {
         exchange.reads.soon(exchange.retry(turn));
@@ -82,14 +81,14 @@ pub(super) fn late_read(
     exchange: &mut Exchange,
     call: CallId,
     outcome: LockOutcome,
-    turn: &mut Turn<'_>,
+    turn: &mut LockTurn<'_>,
 ) -> Consequence {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         if EntryPlace::of(exchange.writes.claim(), &lock) != EntryPlace::Absent {
             return shown(exchange, call, lock, Proof::Plain, turn);
         }
         if !exchange.writes.is_present() {
-            exchange.take_news(call, lock, turn.now);
+            exchange.take_news(call, lock, turn);
         }
     }
     Consequence::Unchanged
@@ -100,7 +99,7 @@ pub(super) fn eviction_reply(
     exchange: &mut Exchange,
     call: CallId,
     outcome: LockOutcome,
-    turn: &mut Turn<'_>,
+    turn: &mut LockTurn<'_>,
 ) -> Consequence {
     match outcome {
         LockOutcome::Applied(FoundLock::Lock(lock)) => {
@@ -120,7 +119,7 @@ pub(super) fn write_reply(
     exchange: &mut Exchange,
     write: SentWrite,
     outcome: LockOutcome,
-    turn: &mut Turn<'_>,
+    turn: &mut LockTurn<'_>,
 ) -> Consequence {
     #[cfg(proof)]
     if let Some(verdict) = planted::reply(exchange, &write, &outcome, turn) {
@@ -166,7 +165,7 @@ pub(super) fn write_reply(
     Consequence::Unchanged
 }
 
-fn retry_later(state: &mut ContenderState, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+fn retry_later(state: &mut ContenderState, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
     exchange.pause_writes(turn);
     if let ContenderState::Waiting(waiting) = state {
         waiting.renew_at(turn.now);
@@ -179,7 +178,7 @@ fn written(
     exchange: &mut Exchange,
     write: &SentWrite,
     lock: LockDocument,
-    turn: &mut Turn<'_>,
+    turn: &mut LockTurn<'_>,
 ) -> Consequence {
     let call = write.call;
     let options = &exchange.options;
@@ -193,7 +192,7 @@ fn written(
     let lacks_slot = !options.is_served_by(slot);
     let is_declared = options.min_hold == MinHold::NONE || own.min_hold > std::time::Duration::ZERO;
     let in_time = write.sent + options.timings.renew_deadline() > turn.now;
-    let calls = exchange.outbox.calls();
+    let calls = turn.effects.calls();
     let news = exchange.view.is_news(call);
     match (place, own.token) {
         // The document's token was lowered since, so this token would be issued again.
@@ -206,7 +205,7 @@ fn written(
             exchange.writes.seen_present(calls);
             let done_ago = exchange.options.done_ago(&lock);
             if news {
-                exchange.take(call, lock, turn.now);
+                exchange.take(call, lock, turn);
             }
             match done_ago {
                 Some(ago) => Consequence::Finished(End::Skipped { ago }),
@@ -216,7 +215,7 @@ fn written(
         }
         (EntryPlace::Holder(_), None) => {
             exchange.writes.seen_present(calls);
-            exchange.outbox.notice(LockNotice::TokensExhausted);
+            turn.effects.notice(LockNotice::TokensExhausted);
             Consequence::Finished(End::TokensExhausted)
         }
         (EntryPlace::Holder(_) | EntryPlace::Queue(..) | EntryPlace::Absent, _) => {
@@ -248,7 +247,7 @@ fn shown(
     call: CallId,
     lock: LockDocument,
     proof: Proof,
-    turn: &mut Turn<'_>,
+    turn: &mut LockTurn<'_>,
 ) -> Consequence {
     if !exchange.view.is_news(call) {
         return Consequence::Unchanged;
@@ -293,10 +292,10 @@ fn shown(
         EntryPlace::Holder(entry) => placed(0, true, entry.unconfirmed_grant()),
     };
     if let Consequence::Placed(..) = verdict {
-        exchange.writes.seen_present(exchange.outbox.calls());
+        exchange.writes.seen_present(turn.effects.calls());
     }
     let done_ago = exchange.options.done_ago(&lock);
-    exchange.take(call, lock, turn.now);
+    exchange.take(call, lock, turn);
     match (verdict, done_ago) {
         // A success that was recorded stays true, however old the reply.
         (Consequence::Placed(..) | Consequence::Absent(_), Some(ago)) => {

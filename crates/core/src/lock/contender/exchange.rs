@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::evictions::{Evictions, patience};
 use super::reads::LockReads;
 use super::stream::ClaimStream;
-use crate::claim::{IN_FLIGHT_MAX, Outbox, Turn};
+use crate::claim::IN_FLIGHT_MAX;
 use crate::election::{BootTime, CallId, Claim, Declared, Randomness, Revision, Session};
 use crate::lock::claim_writes::{ClaimWrites, WritePurpose};
 use crate::lock::document::LockDocument;
-use crate::lock::effect::{LockEffect, LockNotice};
+use crate::lock::effect::{LockNotice, LockTurn};
 use crate::lock::input::Options;
 use crate::lock::observations::Observation;
 use crate::lock::operation::{LockOperation, LockOutcome, NewEntry};
@@ -32,7 +32,6 @@ pub(super) struct Exchange {
     /// Earliest instant of the next write. Renewals of a holder ignore it, because authority
     /// depends on them.
     pub(super) retry_at: BootTime,
-    pub(super) outbox: Outbox<LockEffect>,
 }
 
 impl Exchange {
@@ -47,13 +46,12 @@ impl Exchange {
             reads: LockReads::default(),
             stream: ClaimStream::default(),
             retry_at: now,
-            outbox: Outbox::new(),
             options,
         }
     }
 
     /// Continues with a new claim, which nothing has shown yet.
-    pub(super) fn claim_anew(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn claim_anew(&mut self, turn: &mut LockTurn<'_>) {
         let fresh = Claim::random(turn.random);
         let claim = if planted!(ClaimReused) {
             self.writes.claim()
@@ -64,18 +62,18 @@ impl Exchange {
         self.view.claims_anew();
         self.evictions.abandon();
         // The stream follows the previous claim.
-        self.stop_watching();
+        self.stop_watching(turn);
     }
 
     /// Requests a stream of the current claim.
-    pub(super) fn follow(&mut self) {
-        self.stream.follow(self.writes.claim(), &mut self.outbox);
+    pub(super) fn follow(&mut self, turn: &mut LockTurn<'_>) {
+        self.stream.follow(self.writes.claim(), turn.effects);
     }
 
     /// Ends reads and the stream.
-    pub(super) fn stop_watching(&mut self) {
+    pub(super) fn stop_watching(&mut self, turn: &mut LockTurn<'_>) {
         self.reads.stop();
-        self.stream.close(&mut self.outbox);
+        self.stream.close(turn.effects);
     }
 
     /// Returns true if no contending write may be sent before a reply.
@@ -84,32 +82,32 @@ impl Exchange {
     }
 
     /// Returns an instant one retry interval ahead.
-    pub(super) fn retry(&self, turn: &mut Turn<'_>) -> BootTime {
+    pub(super) fn retry(&self, turn: &mut LockTurn<'_>) -> BootTime {
         turn.now + turn.jittered(self.options.timings.retry_interval())
     }
 
     /// Delays the next write of a contender without authority.
-    pub(super) fn pause_writes(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn pause_writes(&mut self, turn: &mut LockTurn<'_>) {
         self.retry_at = self.retry(turn);
     }
 
-    pub(super) fn read_if_due(&mut self, now: BootTime) {
-        self.reads.send_if_due(&self.view, &mut self.outbox, now);
+    pub(super) fn read_if_due(&mut self, turn: &mut LockTurn<'_>) {
+        self.reads.send_if_due(&self.view, turn);
     }
 
     /// Records a write that carries a revision of the claim. The next call must be this write.
-    fn send_revision(&mut self, purpose: WritePurpose, turn: &mut Turn<'_>) -> Revision {
-        let call = self.outbox.next_call();
+    fn send_revision(&mut self, purpose: WritePurpose, turn: &mut LockTurn<'_>) -> Revision {
+        let call = turn.effects.next_call();
         let fresh = Revision::random(turn.random);
         self.writes.send(call, purpose, fresh, turn.now)
     }
 
-    pub(super) fn create(&mut self) -> CallId {
+    pub(super) fn create(&self, turn: &mut LockTurn<'_>) -> CallId {
         let seen = self.view.marks.token_highest();
-        self.outbox.send(LockOperation::Create { seen })
+        turn.effects.send(LockOperation::Create { seen })
     }
 
-    pub(super) fn join(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn join(&mut self, turn: &mut LockTurn<'_>) {
         let mode = self.options.mode;
         let entry = NewEntry {
             claim: self.writes.claim(),
@@ -119,7 +117,7 @@ impl Exchange {
             slots: mode.slots(),
             lease_duration: Declared::of(self.options.timings.lease_duration()),
         };
-        self.outbox.send(LockOperation::Join {
+        turn.effects.send(LockOperation::Join {
             entry,
             seen: self.view.marks.token_highest(),
             non_blocking: self.options.non_blocking,
@@ -127,13 +125,13 @@ impl Exchange {
     }
 
     /// Renews the entry, and declares this rest of its minimum hold, if any.
-    pub(super) fn renew(&mut self, min_hold: Option<Duration>, turn: &mut Turn<'_>) {
+    pub(super) fn renew(&mut self, min_hold: Option<Duration>, turn: &mut LockTurn<'_>) {
         let mine = self.writes.mine();
         let revision = self.send_revision(WritePurpose::Renew, turn);
         if min_hold.is_some() {
             self.writes.declare();
         }
-        self.outbox.send(LockOperation::Renew {
+        turn.effects.send(LockOperation::Renew {
             claim: self.writes.claim(),
             revision,
             mine,
@@ -147,11 +145,11 @@ impl Exchange {
         &mut self,
         rest: Duration,
         success: Option<WorkKey>,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) -> CallId {
         let mine = self.writes.mine();
         let revision = self.send_revision(WritePurpose::Keep, turn);
-        let call = self.outbox.send(LockOperation::Keep {
+        let call = turn.effects.send(LockOperation::Keep {
             claim: self.writes.claim(),
             revision,
             mine,
@@ -163,8 +161,8 @@ impl Exchange {
         call
     }
 
-    pub(super) fn leave(&mut self, success: Option<WorkKey>) -> CallId {
-        self.outbox.send(LockOperation::Leave {
+    pub(super) fn leave(&self, success: Option<WorkKey>, turn: &mut LockTurn<'_>) -> CallId {
+        turn.effects.send(LockOperation::Leave {
             claim: self.writes.claim(),
             mine: self.writes.mine(),
             seen: self.view.marks.token_highest(),
@@ -178,14 +176,14 @@ impl Exchange {
         &mut self,
         entries: Vec<(Claim, Observation)>,
         may_be_granted: bool,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) {
         let me = may_be_granted.then(|| {
             let revision = self.send_revision(WritePurpose::Evict, turn);
             self.writes.writer(revision)
         });
         let seen = self.view.marks.token_highest();
-        self.evictions.send(entries, me, seen, &mut self.outbox);
+        self.evictions.send(entries, me, seen, turn.effects);
     }
 
     /// Evicts all entries that have expired for a waiter at `position`, or returns when the next
@@ -193,7 +191,7 @@ impl Exchange {
     pub(super) fn evict_if_due(
         &mut self,
         position: usize,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
         let patience = patience(&self.options.timings, position);
         let expired = self.view.observations().expired(patience, turn.now);
@@ -209,7 +207,7 @@ impl Exchange {
     /// Triggered by a reply instead of a timer: among many holders, the first one to receive a
     /// reply in time evicts, and the replies to the others show that it is done. Under brisk
     /// traffic no contender waits long enough to do it.
-    pub(super) fn evict_as_holder(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations().expired(patience, turn.now);
         if !self.evictions.is_in_flight() && !expired.is_empty() {
@@ -236,34 +234,34 @@ impl Exchange {
         call: CallId,
         outcome: &LockOutcome,
         reports: bool,
-        now: BootTime,
+        turn: &mut LockTurn<'_>,
     ) -> bool {
         self.view.note_reply(outcome, self.writes.claim());
         let evicted = self.evictions.reply(call, outcome, &mut self.view);
         for entry in evicted.entries.into_iter().filter(|_| reports) {
-            self.outbox.notice(LockNotice::Evicted {
+            turn.effects.notice(LockNotice::Evicted {
                 identity: entry.identity,
                 token: entry.token,
                 state: entry.state,
-                silent: now.since(entry.since),
+                silent: turn.now.since(entry.since),
             });
         }
         evicted.was_in_flight
     }
 
     /// Records the document in the reply to `call`.
-    pub(super) fn take(&mut self, call: CallId, lock: LockDocument, now: BootTime) {
-        let invalid = self.view.take(call, lock, self.writes.claim(), now);
+    pub(super) fn take(&mut self, call: CallId, lock: LockDocument, turn: &mut LockTurn<'_>) {
+        let invalid = self.view.take(call, lock, self.writes.claim(), turn.now);
         for (identity, millis) in invalid {
             let notice = LockNotice::InvalidLeaseDuration { identity, millis };
-            self.outbox.notice(notice);
+            turn.effects.notice(notice);
         }
     }
 
     /// Records a document that decides nothing about the claim, if it is new.
-    pub(super) fn take_news(&mut self, call: CallId, lock: LockDocument, now: BootTime) {
+    pub(super) fn take_news(&mut self, call: CallId, lock: LockDocument, turn: &mut LockTurn<'_>) {
         if self.view.is_news(call) && lock.token >= self.view.token() {
-            self.take(call, lock, now);
+            self.take(call, lock, turn);
         }
     }
 

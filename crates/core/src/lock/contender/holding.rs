@@ -5,11 +5,11 @@
 
 use super::exchange::Exchange;
 use super::work::LockedWork;
-use crate::claim::{IN_FLIGHT_MAX, Turn, earliest};
+use crate::claim::{IN_FLIGHT_MAX, earliest};
 use crate::election::{Authority, BootTime, CallId, Timings, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
 use crate::lock::document::{FoundLock, LockDocument};
-use crate::lock::effect::LockEffect;
+use crate::lock::effect::{LockEffect, LockTurn};
 use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
 use crate::lock::operation::LockOutcome;
 use crate::lock::status::Loss;
@@ -57,7 +57,12 @@ impl Holding {
 
     /// Creates the provisional state of a contender with this grant, if that leaves enough time to
     /// confirm it. Otherwise the grant must be confirmed first.
-    pub(super) fn granted(grant: Grant, exchange: &mut Exchange, now: BootTime) -> Option<Self> {
+    pub(super) fn granted(
+        grant: Grant,
+        exchange: &mut Exchange,
+        turn: &mut LockTurn<'_>,
+    ) -> Option<Self> {
+        let now = turn.now;
         let timings = &exchange.options.timings;
         let sent = match planted!(GrantFromEvent) {
             true => now,
@@ -72,7 +77,7 @@ impl Holding {
         if !in_time || !usable {
             return None;
         }
-        let calls = exchange.outbox.calls();
+        let calls = turn.effects.calls();
         exchange.writes.seen_present(calls);
         exchange.view.marks.note_used(grant.token);
         Some(Self {
@@ -122,7 +127,7 @@ impl Holding {
         &mut self,
         work: &LockedWork,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
         let in_flight = exchange.writes.in_flight();
         // A confirmation does not wait for a write that was sent before the grant.
@@ -159,7 +164,7 @@ impl Holding {
         write: &SentWrite,
         outcome: LockOutcome,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) -> Option<Loss> {
         let retry = exchange.retry(turn);
         match outcome {
@@ -174,7 +179,7 @@ impl Holding {
                 };
                 exchange.writes.open(write.call);
                 if is_current && exchange.view.is_news(write.call) {
-                    exchange.take(write.call, lock, turn.now);
+                    exchange.take(write.call, lock, turn);
                     exchange.evict_as_holder(turn);
                 }
             }

@@ -5,10 +5,10 @@
 
 use super::exchange::Exchange;
 use super::reads::Proof;
-use crate::claim::{Turn, earliest};
+use crate::claim::earliest;
 use crate::election::{BootTime, CallId};
 use crate::lock::document::QUEUE_MAX;
-use crate::lock::effect::LockNotice;
+use crate::lock::effect::{LockNotice, LockTurn};
 use crate::lock::operation::LockOutcome;
 use crate::lock::status::End;
 
@@ -40,12 +40,12 @@ enum Next {
 impl Joining {
     /// Creates the state of a contender that joins at `at`, and opens the stream before that if the
     /// options ask for it.
-    pub(super) fn at(at: BootTime, exchange: &mut Exchange, now: BootTime) -> Self {
+    pub(super) fn at(at: BootTime, exchange: &mut Exchange, turn: &mut LockTurn<'_>) -> Self {
         let options = &exchange.options;
         let stream_awaited =
-            (options.watch_first).then(|| now + options.timings.operation_timeout());
+            (options.watch_first).then(|| turn.now + options.timings.operation_timeout());
         if stream_awaited.is_some() {
-            exchange.follow();
+            exchange.follow(turn);
         }
         Self {
             next: Next::Join,
@@ -66,9 +66,9 @@ impl Joining {
     pub(super) fn advance(
         &mut self,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
-        exchange.read_if_due(turn.now);
+        exchange.read_if_due(turn);
         let next_read = exchange.reads.next();
         if exchange.is_busy() || self.creating.is_some() {
             return next_read;
@@ -82,7 +82,7 @@ impl Joining {
                 None
             }
             Next::Create => {
-                self.creating = Some(exchange.create());
+                self.creating = Some(exchange.create(turn));
                 None
             }
             Next::Look => exchange.evict_if_due(0, turn),
@@ -105,7 +105,7 @@ impl Joining {
         &mut self,
         outcome: &LockOutcome,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) {
         self.creating = None;
         match outcome {
@@ -130,7 +130,7 @@ impl Joining {
         &mut self,
         proof: Proof,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) -> Option<End> {
         let lock = exchange.view.lock()?;
         let (mode, slots) = (
@@ -154,7 +154,7 @@ impl Joining {
             exchange.reads.soon(exchange.retry(turn));
             self.next(Next::Look, turn.now);
             if !std::mem::replace(&mut self.full_reported, true) {
-                exchange.outbox.notice(LockNotice::QueueFull);
+                turn.effects.notice(LockNotice::QueueFull);
             }
         } else {
             let retry = exchange.retry(turn);

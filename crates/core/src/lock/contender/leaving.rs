@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::exchange::Exchange;
 use super::work::LockedWork;
-use crate::claim::{Turn, earliest};
+use crate::claim::earliest;
 use crate::election::{BootTime, CallId};
 use crate::lock::document::FoundLock;
+use crate::lock::effect::LockTurn;
 use crate::lock::operation::LockOutcome;
 use crate::lock::status::{End, Loss};
 
@@ -31,7 +32,12 @@ pub(super) struct Leaving {
 
 impl Leaving {
     /// Creates the state of a contender that leaves now, and reports `end` then.
-    pub(super) fn new(end: End, work: &LockedWork, exchange: &Exchange, now: BootTime) -> Self {
+    pub(super) fn new(
+        end: End,
+        work: &LockedWork,
+        exchange: &Exchange,
+        turn: &LockTurn<'_>,
+    ) -> Self {
         let options = &exchange.options;
         // A minimum hold that was declared and is not to be kept takes the place until a leave is
         // applied.
@@ -42,11 +48,11 @@ impl Leaving {
         };
         Self {
             end,
-            after: exchange.outbox.calls(),
+            after: turn.effects.calls(),
             awaited: None,
             unanswered: false,
-            due: now,
-            until: now + options.timings.lease_duration().max(taken_for),
+            due: turn.now,
+            until: turn.now + options.timings.lease_duration().max(taken_for),
         }
     }
 
@@ -56,7 +62,7 @@ impl Leaving {
         &mut self,
         work: &LockedWork,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) -> Result<Option<BootTime>, End> {
         if self.until <= turn.now || !exchange.writes.may_be_stored() {
             return Err(match self.end == End::Released {
@@ -75,7 +81,7 @@ impl Leaving {
         let success = work.success(exchange.options.once_per.as_ref());
         self.awaited = Some(match work.kept_for(turn.now) {
             Some(rest) => exchange.keep(rest, success, turn),
-            None => exchange.leave(success),
+            None => exchange.leave(success, turn),
         });
         Ok(Some(self.until))
     }

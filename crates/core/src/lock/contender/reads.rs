@@ -4,10 +4,9 @@
 //! another process, or that the document is older than before. A write or a linearizable read must
 //! confirm it, because a deposed primary still answers majority reads.
 
-use crate::claim::Outbox;
 use crate::election::{BootTime, CallId, Token};
 use crate::lock::document::{FoundLock, LockDocument};
-use crate::lock::effect::LockEffect;
+use crate::lock::effect::LockTurn;
 use crate::lock::operation::LockOperation;
 use crate::lock::view::LockView;
 
@@ -115,16 +114,11 @@ impl LockReads {
     }
 
     /// Sends a read if one is due.
-    pub(super) fn send_if_due(
-        &mut self,
-        view: &LockView,
-        outbox: &mut Outbox<LockEffect>,
-        now: BootTime,
-    ) {
-        if self.next().is_some_and(|due| due <= now) {
+    pub(super) fn send_if_due(&mut self, view: &LockView, turn: &mut LockTurn<'_>) {
+        if self.next().is_some_and(|due| due <= turn.now) {
             let confirm = self.suspicious;
             self.in_flight = Some(SentRead {
-                call: outbox.send(LockOperation::Read { confirm }),
+                call: turn.effects.send(LockOperation::Read { confirm }),
                 confirm,
                 token_known: view.token(),
             });

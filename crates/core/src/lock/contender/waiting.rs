@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::exchange::Exchange;
-use crate::claim::{IN_FLIGHT_MAX, Turn, earliest};
+use crate::claim::{IN_FLIGHT_MAX, earliest};
 use crate::election::{BootTime, CallId};
+use crate::lock::effect::LockTurn;
 use crate::lock::input::MinHold;
 
 #[derive(Debug, Clone, Hash)]
@@ -62,7 +63,7 @@ impl Waiting {
     }
 
     /// Records that the stream reported no entry before this one.
-    pub(super) fn at_the_head(&mut self, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+    pub(super) fn at_the_head(&mut self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         self.position = 0;
         let at = turn.now + self.read_interval(exchange, turn);
         exchange.reads.soon(at);
@@ -95,10 +96,10 @@ impl Waiting {
     pub(super) fn advance(
         &mut self,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
         self.write_if_due(exchange, turn);
-        exchange.read_if_due(turn.now);
+        exchange.read_if_due(turn);
         let next_read = exchange.reads.next();
         if exchange.is_busy() {
             return next_read;
@@ -111,7 +112,7 @@ impl Waiting {
         earliest([next_read, write.map(|at| at.max(exchange.retry_at))])
     }
 
-    fn write_if_due(&mut self, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+    fn write_if_due(&mut self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         let renew_due = renewal_after(exchange, turn);
         let in_flight = exchange.writes.in_flight();
         let granted = self.is_granted(exchange);
@@ -140,7 +141,7 @@ impl Waiting {
     }
 
     /// Schedules the next read after the reply to `call` showed the place.
-    pub(super) fn shown_by(&self, call: CallId, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+    pub(super) fn shown_by(&self, call: CallId, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         exchange.stream.shown(call, self.granted);
         if exchange.stream.may_postdate(call) {
             exchange.reads.plan(turn.now);
@@ -150,13 +151,13 @@ impl Waiting {
     }
 
     /// Schedules the next read.
-    pub(super) fn plan_read(&self, exchange: &mut Exchange, turn: &mut Turn<'_>) {
+    pub(super) fn plan_read(&self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         let at = turn.now + self.read_interval(exchange, turn);
         exchange.reads.plan(at);
     }
 
     /// Returns the time until the next read.
-    fn read_interval(&self, exchange: &Exchange, turn: &mut Turn<'_>) -> Duration {
+    fn read_interval(&self, exchange: &Exchange, turn: &mut LockTurn<'_>) -> Duration {
         let timings = &exchange.options.timings;
         if !exchange.stream.is_open() {
             return turn.jittered(timings.retry_interval());
@@ -170,6 +171,6 @@ impl Waiting {
 }
 
 /// Returns when to renew after a write of now.
-pub(super) fn renewal_after(exchange: &Exchange, turn: &mut Turn<'_>) -> BootTime {
+pub(super) fn renewal_after(exchange: &Exchange, turn: &mut LockTurn<'_>) -> BootTime {
     turn.now + turn.shortened(exchange.options.timings.lease_duration() / 3)
 }

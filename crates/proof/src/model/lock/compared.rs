@@ -35,6 +35,8 @@ impl LockContender {
             since: _,
             now: _,
             wakeup,
+            // The contender's call number is above the numbers of all awaited calls.
+            outbox: _,
         } = self;
         let Exchange {
             options: _,
@@ -45,8 +47,6 @@ impl LockContender {
             reads,
             stream,
             retry_at,
-            // The contender's call number is above the numbers of all awaited calls.
-            outbox: _,
         } = exchange;
         form.put(session);
         form.put(state);

@@ -1,14 +1,14 @@
 //! Planted bugs of the handling of a reply. `crates/core/src/lock/contender/contending.rs` includes
 //! this file, which uses its private items.
 
-use super::{Consequence, Exchange, Holding, LockOutcome, SentWrite, Turn, WritePurpose};
+use super::{Consequence, Exchange, Holding, LockOutcome, LockTurn, SentWrite, WritePurpose};
 
 /// Returns the verdict of a planted bug.
 pub(super) fn reply(
     exchange: &mut Exchange,
     write: &SentWrite,
     outcome: &LockOutcome,
-    turn: &Turn<'_>,
+    turn: &LockTurn<'_>,
 ) -> Option<Consequence> {
     if planted!(AnchorAtReply) {
         exchange.writes.sent_again(write.call, turn.now);
@@ -21,7 +21,7 @@ pub(super) fn reply(
     }
     if planted!(UnknownGrants) {
         let given = (exchange.view.marks.token_highest(), Some(0));
-        let calls = exchange.outbox.calls();
+        let calls = turn.effects.calls();
         exchange.writes.seen_present(calls);
         let timings = &exchange.options.timings;
         let holding = Holding::acquired(given, write, calls, timings);
