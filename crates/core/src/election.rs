@@ -119,7 +119,7 @@ impl Election {
         }
         self.advance(turn);
         turn.effects.extend(self.contender.record_view());
-        let (shutting_down, drain) = (self.shutdown.is_some(), self.workload.drain());
+        let (shutting_down, drain) = (self.shutdown.is_some(), self.workload.drain);
         let (contender, state, publication) = (&self.contender, &self.state, &mut self.publication);
         let transition = publication.refresh(contender, state, drain, shutting_down, self.now);
         turn.effects.extend(transition);
@@ -175,7 +175,7 @@ impl Election {
             Input::WorkloadGone { token } => self.workload_gone(token, turn),
             Input::WorkloadStuck { token } => self.workload_stuck(token, turn),
             Input::Health { healthy } => {
-                self.contender.waits.set_unhealthy(!healthy);
+                self.contender.waits.unhealthy = !healthy;
                 if !healthy {
                     self.stop(Reason::Unhealthy, None, turn);
                 }
@@ -310,7 +310,7 @@ impl Election {
         let silent = self
             .contender
             .reads
-            .answers_until()
+            .answers_until
             .filter(|at| *at > turn.now);
         let silent = silent.filter(|_| self.state.contends());
         self.wakeup = earliest([next, silent]);

@@ -11,8 +11,9 @@ use super::effect::{CallId, Effect, Notice};
 use super::input::{Found, Outcome, Watch};
 use super::leadership::AfterWrite;
 use super::lease::{Lease, Session, Token};
+use super::prefer::Preference;
 use super::publication::DirectoryRecord;
-use super::reading::{LeaseReads, ReadDocument, ReadReply};
+use super::reading::{LeaseReads, ReadDocument};
 use super::standby::Registration;
 use super::state::CandidateState;
 use super::supervise::WorkloadState;
@@ -31,6 +32,8 @@ pub(super) struct Contender {
     pub(super) claims: OpenClaims,
     pub(super) waits: Waits,
     pub(super) registration: Registration,
+    /// Progress of a leader towards a handover to a preferred standby.
+    pub(super) preference: Preference,
     record: DirectoryRecord,
     write: Option<WriteInFlight>,
     /// A claim that was just rejected, kept until a read shows why.
@@ -48,6 +51,7 @@ impl Contender {
             claims: OpenClaims::new(predecessor),
             waits: Waits::new(now),
             registration: Registration::new(candidate.stands_by),
+            preference: Preference::default(),
             write: None,
             checking: None,
         }
@@ -69,6 +73,7 @@ impl Contender {
             claims: &self.claims,
             waits: &self.waits,
             registration: &self.registration,
+            preference: &self.preference,
             workload,
         }
     }
@@ -102,8 +107,10 @@ impl Contender {
         leads: bool,
         now: BootTime,
     ) -> bool {
-        let (registration, view) = (&mut self.registration, &mut self.view);
-        registration.reply(call, outcome, leads, &self.me, view, now)
+        let (me, view) = (&self.me, &mut self.view);
+        let wait = leads.then(|| 2 * me.timings().renew_interval());
+        self.registration.reply(call, outcome, me, view)
+            || self.preference.reply(call, outcome, wait, view, now)
     }
 
     /// Handles an event of the source of changes; returns the document that it shows, if any.
@@ -141,7 +148,7 @@ impl Contender {
     /// Applies the content of a reply or of a trusted event to the view.
     pub(super) fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
         if let Found::Lease(lease) = &found {
-            if self.claims.forget_superseded(lease, self.record.claim()) {
+            if self.claims.forget_superseded(lease, self.record.claim) {
                 turn.effects.push(self.record.set(None, &self.view));
             }
             self.waits.observe(lease);
@@ -188,7 +195,7 @@ impl Contender {
         } else {
             self.view.marks.lease_longest()
         };
-        self.waits.quarantine_until(Some(turn.now + wait));
+        self.waits.quarantine = Some(turn.now + wait);
         turn.effects
             .notice(Notice::StoreRolledBack { seen, found, wait });
         self.claims.clear();
@@ -201,19 +208,14 @@ impl Contender {
         outcome: Outcome,
         turn: &mut Turn<'_>,
     ) -> Option<ReadDocument> {
-        match self.reads.reply(outcome, &self.view, &self.me, turn) {
-            ReadReply::Unanswered => {
-                self.checking = None;
-                None
-            }
-            ReadReply::Untrusted => None,
-            ReadReply::Shows(read) => {
-                if let Some(rollback) = read.rollback {
-                    self.rolled_back(rollback, turn);
-                }
-                Some(read)
-            }
+        if !matches!(outcome, Outcome::Applied(_)) {
+            self.checking = None;
         }
+        let read = self.reads.reply(outcome, &self.view, &self.me, turn)?;
+        if let Some(rollback) = read.rollback {
+            self.rolled_back(rollback, turn);
+        }
+        Some(read)
     }
 
     /// Prepares what follows the reply to a read; returns false if an event overtook it.
@@ -405,7 +407,7 @@ impl Contender {
     /// and withdraws its registration if it cannot lead. Returns the next instant.
     fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         let (registration, view) = (&mut self.registration, &mut self.view);
-        if self.waits.is_unhealthy() && registration.withdraw(&self.me, view, turn) {
+        if self.waits.unhealthy && registration.withdraw(&self.me, view, turn) {
             return None;
         }
         let vacancy = registration.vacancy(&self.me, view, &self.claims, &self.waits, turn.now);
@@ -437,7 +439,7 @@ impl Contender {
             .as_ref()
             .is_some_and(WriteInFlight::is_acquisition)
             || !self.claims.is_empty()
-            || (!self.reads.is_behind() && held.is_some_and(|h| h.session == self.me.session))
+            || (!self.reads.behind && held.is_some_and(|h| h.session == self.me.session))
     }
 
     /// Withdraws the registration of a process that exits. Returns the end of the wait for the
@@ -447,7 +449,7 @@ impl Contender {
         by: BootTime,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
-        if self.reads.is_suspicious() {
+        if self.reads.suspicious {
             return None;
         }
         let (registration, view) = (&mut self.registration, &mut self.view);

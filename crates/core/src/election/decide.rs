@@ -7,9 +7,10 @@ use super::candidate::Participant;
 use super::claims::{Attempt, EndedClaim, OpenClaims};
 use super::effect::{HistoryEntry, Notice};
 use super::lease::{Holder, Identity, Lease, Token};
+use super::prefer::Preference;
 use super::standby::Registration;
 use super::status::Reason;
-use super::supervise::{DrainAfterLoss, WorkloadState};
+use super::supervise::WorkloadState;
 use super::time::BootTime;
 use super::view::{Document, LeaseView};
 use super::waits::Waits;
@@ -68,13 +69,14 @@ pub(super) struct Situation<'a> {
     pub(super) claims: &'a OpenClaims,
     pub(super) waits: &'a Waits,
     pub(super) registration: &'a Registration,
+    pub(super) preference: &'a Preference,
     pub(super) workload: &'a WorkloadState,
 }
 
 impl Situation<'_> {
     /// Returns the instant before which the candidate leaves the lease to others.
     fn gate(&self) -> BootTime {
-        let shown_until = self.workload.drain().map(DrainAfterLoss::shown_until);
+        let shown_until = self.workload.drain.map(|drain| drain.shown_until);
         let closed = self.waits.contend_from().max(shown_until);
         closed.unwrap_or_default()
     }
@@ -83,10 +85,10 @@ impl Situation<'_> {
         if self.workload.runs() {
             return Decision::Wait(None);
         }
-        match self.view.document() {
+        match &self.view.document {
             Document::Foreign(_) if planted!(ForeignOverwritten) => Decision::Create,
             Document::NotRead | Document::Foreign(_) => Decision::Wait(None),
-            Document::Missing if self.waits.is_unhealthy() => Decision::Wait(None),
+            Document::Missing if self.waits.unhealthy => Decision::Wait(None),
             Document::Missing if self.gate() > now => Decision::Wait(Some(self.gate())),
             Document::Missing => Decision::Create,
             Document::Lease(lease) => match &lease.holder {
@@ -97,7 +99,7 @@ impl Situation<'_> {
     }
 
     fn decide_free(&self, lease: &Lease, now: BootTime) -> Decision {
-        if lease.paused || self.waits.is_unhealthy() || !self.token_can_grow(lease) {
+        if lease.paused || self.waits.unhealthy || !self.token_can_grow(lease) {
             return Decision::Wait(None);
         }
         let opens = match &lease.reserved_for {
@@ -105,10 +107,10 @@ impl Situation<'_> {
             Some(reserved) if reserved.identity == self.me.identity => BootTime::default(),
             Some(reserved) => {
                 let reserved_until =
-                    self.view.seen() + self.registration.reserved_for(reserved, lease, self.me);
-                reserved_until.max(self.waits.acquire_not_before())
+                    self.view.seen + self.registration.reserved_for(reserved, lease, self.me);
+                reserved_until.max(self.waits.acquire_not_before)
             }
-            None => self.waits.acquire_not_before(),
+            None => self.waits.acquire_not_before,
         };
         let at = self.gate().max(opens);
         if at > now {
@@ -119,7 +121,7 @@ impl Situation<'_> {
     }
 
     fn decide_held(&self, lease: &Lease, holder: &Holder, now: BootTime) -> Decision {
-        let barred = lease.paused || self.waits.is_unhealthy() || !self.token_can_grow(lease);
+        let barred = lease.paused || self.waits.unhealthy || !self.token_can_grow(lease);
         let closed = barred || self.gate() > now;
         let entry = |reason| HistoryEntry {
             token: lease.token,
@@ -146,7 +148,7 @@ impl Situation<'_> {
             }
             // A lease that was handed over to a preferred standby is not taken back because the
             // release was lost.
-            return if closed || self.registration.gave_way() {
+            return if closed || self.preference.gave_way {
                 self.release_of(ended.clone(), now)
             } else {
                 let entry = Some(ended.entry.clone());
@@ -169,7 +171,7 @@ impl Situation<'_> {
             // The wait is the holder's own declared duration, counted on this candidate's clock
             // from when it first saw the revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
-            let expires = self.view.seen() + mine.unwrap_or(holder.lease_duration.duration());
+            let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.registration.head_start_of_others(lease, self.me)
         };
         let at = expires.max(self.gate());
@@ -182,7 +184,7 @@ impl Situation<'_> {
             Predecessor::Expired {
                 identity: holder.identity.clone(),
                 token: lease.token,
-                seen: self.view.seen(),
+                seen: self.view.seen,
             }
         };
         Decision::Acquire(lease.clone(), Some(entry(Reason::TookOver)), from)
@@ -207,7 +209,7 @@ impl Situation<'_> {
     /// rollback of the store, another candidate may still lead, and those that have not noticed the
     /// rollback would acquire a lease that is released.
     pub(super) fn release_from(&self) -> BootTime {
-        let noticed = self.workload.drain().map(DrainAfterLoss::until);
-        noticed.max(self.waits.quarantine()).unwrap_or_default()
+        let noticed = self.workload.drain.map(|drain| drain.until);
+        noticed.max(self.waits.quarantine).unwrap_or_default()
     }
 }

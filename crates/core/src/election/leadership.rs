@@ -7,7 +7,7 @@ use super::contend::Contender;
 use super::effect::{Effect, Notice};
 use super::input::Found;
 use super::lease::{Reservation, Token};
-use super::prefer::GiveWay;
+use super::prefer::{GiveWay, Preference};
 use super::standby::head_start_of_standby;
 use super::state::{CandidateState, CauseOfLoss, LostClaim};
 use super::status::Reason;
@@ -42,7 +42,7 @@ impl Contender {
         } = acquired;
         if planted!(RollbackForgottenAtBegin) {
             attempt.overtaken = None;
-            self.waits.quarantine_until(None);
+            self.waits.quarantine = None;
         }
         let Some(tenure) = Tenure::begin(&attempt, revision, sent, &lease) else {
             return AfterWrite::Nothing;
@@ -65,15 +65,15 @@ impl Contender {
         if attempt.overtaken.is_some() {
             // The other claim may lead. If an event showed it, no read can prove or refute that.
             let until = turn.now + self.view.marks.lease_longest();
-            self.waits.quarantine_until(Some(until));
+            self.waits.quarantine = Some(until);
             self.observe_written(Found::Lease(lease), turn);
         } else {
             self.observe(Found::Lease(lease), turn);
         }
         let asked = shutting_down.then_some(Reason::Shutdown);
-        let asked = asked.or(self.waits.is_unhealthy().then_some(Reason::Unhealthy));
+        let asked = asked.or(self.waits.unhealthy.then_some(Reason::Unhealthy));
         let asked = asked.or(attempt.cancelled.then_some(Reason::Requested));
-        let rolled_back = attempt.overtaken.is_some() || self.waits.quarantine().is_some();
+        let rolled_back = attempt.overtaken.is_some() || self.waits.quarantine.is_some();
         let barred = asked.or(rolled_back.then_some(Reason::StoreRolledBack));
         if barred.is_some() || tenure.valid_until() <= turn.now {
             let reason = barred.unwrap_or(Reason::Deadline);
@@ -84,6 +84,7 @@ impl Contender {
         turn.effects.extend(notice.map(Effect::Notice));
         self.claims.forget_predecessor();
         self.registration.end();
+        self.preference = Preference::default();
         self.waits.begin_to_lead();
         self.reads.begin_to_lead();
         AfterWrite::Leads(tenure, reason)
@@ -94,8 +95,7 @@ impl Contender {
         let Some(tenure) = state.leading() else {
             return GiveWay::Wait(None);
         };
-        let registration = &mut self.registration;
-        registration.give_way(tenure, &self.view, &self.me, turn)
+        (self.preference).give_way(tenure, &self.view, &self.me, turn)
     }
 
     /// Returns the ended claim that remains of a step-down, or of its `loss`.
@@ -196,7 +196,7 @@ impl Contender {
     /// way to a preferred standby contends again after the reservation.
     pub(super) fn cool_down_if_asked(&mut self, reason: Reason, token: Token, now: BootTime) {
         let asked = matches!(reason, Reason::Requested | Reason::Transferred);
-        if asked && !self.registration.gave_way() {
+        if asked && !self.preference.gave_way {
             self.cool_down(token, now);
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct Preference {
     seen: Option<(Session, BootTime)>,
     step: Step,
     /// True from the handover until the next claim.
-    gave_way: bool,
+    pub(super) gave_way: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -55,11 +55,6 @@ pub(super) enum GiveWay {
 }
 
 impl Preference {
-    /// Returns true if this candidate last gave up its leadership to a preferred standby.
-    pub(super) fn gave_way(&self) -> bool {
-        self.gave_way
-    }
-
     /// Hands over if this is due, or withdraws the registration of the preferred standby, which
     /// registers again if it still runs.
     pub(super) fn give_way(

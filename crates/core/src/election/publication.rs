@@ -26,7 +26,7 @@ pub(super) struct Publication {
 /// The values last recorded in the status directory, for the next process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct DirectoryRecord {
-    claim: Option<Claim>,
+    pub(super) claim: Option<Claim>,
     token: Token,
     lease_longest: Duration,
 }
@@ -77,7 +77,7 @@ impl Publication {
         &mut self,
         contender: &Contender,
         state: &CandidateState,
-        drain: Option<&DrainAfterLoss>,
+        drain: Option<DrainAfterLoss>,
         shutting_down: bool,
         now: BootTime,
     ) -> Option<Effect> {
@@ -122,16 +122,16 @@ impl Publication {
             self.status.since = now;
             Effect::Transition(transition)
         });
-        let drain = drain.filter(|lost| lost.until() > now);
+        let drain = drain.filter(|lost| lost.until > now);
         self.status.role = role;
         self.status.authority = authority;
         self.status.stepping_down = match state {
-            CandidateState::Stopping(stopping) => Some(stopping.tenure().token),
+            CandidateState::Stopping(stopping) => Some(stopping.tenure.token),
             CandidateState::Contending | CandidateState::Leading(_) | CandidateState::Exited => {
                 None
             }
         };
-        self.status.unnoticed = drain.map(DrainAfterLoss::token);
+        self.status.unnoticed = drain.map(|drain| drain.token);
         self.status.holder = holder_view(authority, me, view, now);
         self.status.session = me.session;
         self.status.reason = self.reason;
@@ -139,7 +139,7 @@ impl Publication {
         if let CandidateState::Leading(tenure) = state {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
-        self.status.store_reached = contender.reads.answers_until().is_some();
+        self.status.store_reached = contender.reads.answers_until.is_some();
         transition
     }
 
@@ -150,7 +150,7 @@ impl Publication {
         shutting_down: bool,
         now: BootTime,
     ) -> Role {
-        let answers_until = contender.reads.answers_until();
+        let answers_until = contender.reads.answers_until;
         match state {
             CandidateState::Leading(_) => Role::Leader,
             CandidateState::Stopping(_) => Role::Stopping,
@@ -161,7 +161,7 @@ impl Publication {
                 let stopped = self.status.role == Role::Stopping;
                 if contender.is_checking() || (shutting_down && stopped) {
                     Role::Stopping
-                } else if matches!(contender.view.document(), Document::NotRead)
+                } else if matches!(contender.view.document, Document::NotRead)
                     || answers_until.is_none_or(|at| at <= now)
                 {
                     Role::Unknown
@@ -205,10 +205,6 @@ impl DirectoryRecord {
         }
     }
 
-    pub(super) fn claim(&self) -> Option<Claim> {
-        self.claim
-    }
-
     /// Records a claim that may be stored, or `None` if the recorded one no longer proves that its
     /// process has exited.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
@@ -247,7 +243,7 @@ fn holder_view(
     let lease = view.lease()?;
     let holder = lease.holder.as_ref();
     let holder = holder.filter(|holder| holder.identity != me.identity)?;
-    let until = view.seen() + holder.lease_duration.duration();
+    let until = view.seen + holder.lease_duration.duration();
     (until > now).then(|| HolderView {
         identity: holder.identity.clone(),
         token: lease.token,

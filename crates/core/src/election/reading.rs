@@ -23,15 +23,15 @@ pub(super) struct LeaseReads {
     due: Option<BootTime>,
     /// True if the document must be read before the next write: nothing was read yet, or a write or
     /// an event showed that the view is behind.
-    behind: bool,
+    pub(super) behind: bool,
     /// True if the next read must be linearizable, because a reply showed a lower token or no
     /// document.
-    suspicious: bool,
+    pub(super) suspicious: bool,
     /// Instant at which a reply last showed the document.
     looked_at: BootTime,
-    /// When the last answer of the store ceases to count. A reload does not shorten it, since
+    /// When the last answer of the store ceases to count; `None` before the first answer. A reload does not shorten it, since
     /// the stream still reports at the pace of the durations before.
-    answers_until: Option<BootTime>,
+    pub(super) answers_until: Option<BootTime>,
 }
 
 /// The open source of changes.
@@ -81,15 +81,6 @@ struct ReadInFlight {
     overtaken: bool,
 }
 
-/// Meaning of a reply to a read.
-pub(super) enum ReadReply {
-    /// No document; another read follows.
-    Unanswered,
-    /// A document of a store that may have been rolled back; a linearizable read follows.
-    Untrusted,
-    Shows(ReadDocument),
-}
-
 /// A trusted reply to a read.
 pub(super) struct ReadDocument {
     pub(super) found: Found,
@@ -114,16 +105,6 @@ impl LeaseReads {
         }
     }
 
-    /// Returns true if a read must precede the next write.
-    pub(super) fn is_behind(&self) -> bool {
-        self.behind
-    }
-
-    /// Returns true if only a linearizable read can tell what is stored.
-    pub(super) fn is_suspicious(&self) -> bool {
-        self.suspicious
-    }
-
     /// Returns true if the view is not known to be what is stored.
     pub(super) fn is_blind(&self) -> bool {
         self.behind || self.suspicious
@@ -131,12 +112,6 @@ impl LeaseReads {
 
     pub(super) fn awaits(&self, call: CallId) -> bool {
         self.in_flight.is_some_and(|reading| reading.call == call)
-    }
-
-    /// Returns the instant at which a lease duration has passed without an answer from the store;
-    /// `None` before the first answer.
-    pub(super) fn answers_until(&self) -> Option<BootTime> {
-        self.answers_until
     }
 
     /// Returns true if an event of the open stream is only a reason to read.
@@ -254,7 +229,7 @@ impl LeaseReads {
             return None;
         }
         let regular = self.looked_at + timings.lease_duration();
-        let silence = self.looked_at.max(view.seen()) + 2 * timings.renew_interval();
+        let silence = self.looked_at.max(view.seen) + 2 * timings.renew_interval();
         let is_held = view.lease().is_some_and(|l| l.holder.is_some());
         let checked = if is_held {
             regular.min(silence)
@@ -297,18 +272,18 @@ impl LeaseReads {
         }
     }
 
-    /// Handles the reply to the read in flight.
+    /// Handles the reply to the read in flight; returns the document if it is to be trusted.
     pub(super) fn reply(
         &mut self,
         outcome: Outcome,
         view: &LeaseView,
         me: &Participant,
         turn: &mut Turn<'_>,
-    ) -> ReadReply {
+    ) -> Option<ReadDocument> {
         let reading = self.in_flight.take();
         let (Some(reading), Outcome::Applied(found)) = (reading, outcome) else {
             self.read_at(me.retry_at(turn));
-            return ReadReply::Unanswered;
+            return None;
         };
         self.suspicious = false;
         let rollback = view.rollback(&found);
@@ -319,9 +294,9 @@ impl LeaseReads {
             && (!reading.confirm || reading.token_known != Some(seen))
         {
             self.suspect(turn.now);
-            return ReadReply::Untrusted;
+            return None;
         }
-        ReadReply::Shows(ReadDocument {
+        Some(ReadDocument {
             found,
             rollback,
             checks_stream: reading.checks_stream,
@@ -355,7 +330,7 @@ impl LeaseReads {
         if !read.checks_stream || self.is_late() {
             return None;
         }
-        let unchanged = match (&read.found, view.document()) {
+        let unchanged = match (&read.found, &view.document) {
             // The standby may be assumed. Hints do not report renewals.
             (Found::Lease(now), Document::Lease(before)) => {
                 let standby = now.standby.clone();

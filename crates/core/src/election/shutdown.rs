@@ -56,7 +56,7 @@ impl Shutdown {
         }
         let keep = self.keep || stuck;
         let open = !contender.claims.is_empty() || busy;
-        let drain = workload.drain().map(DrainAfterLoss::worth_waiting_until);
+        let drain = workload.drain.map(DrainAfterLoss::worth_waiting_until);
         let drain = drain.filter(|until| *until > now);
         if open && drain.is_some() && !keep {
             return wait(drain, contender, turn);
@@ -69,7 +69,7 @@ impl Shutdown {
                 contender.read_if_due(turn);
                 return LastStep::Wait(Some(by));
             }
-            if contender.reads.is_behind() && open {
+            if contender.reads.behind && open {
                 return wait(Some(by), contender, turn);
             }
             let (view, claims, me) = (&contender.view, &contender.claims, &contender.me);

@@ -16,8 +16,6 @@ use super::input::Outcome;
 use super::lease::{
     Claim, HEAD_START, HEAD_STARTS_MAX, Lease, RESERVATION_MAX, Reservation, Session, Standby,
 };
-use super::prefer::{GiveWay, Preference};
-use super::tenure::Tenure;
 use super::time::BootTime;
 use super::view::LeaseView;
 use super::waits::{SPREAD_MAX, Waits};
@@ -46,8 +44,6 @@ pub(super) struct Registration {
     /// Random delay after a head start or a reservation, so that the others do not act
     /// simultaneously if the standby does not.
     jitter: Duration,
-    /// Progress of a leader towards a handover to a preferred standby.
-    preference: Preference,
 }
 
 /// A place for a standby: next to a holder without a standby, or with a standby of lower priority.
@@ -65,7 +61,6 @@ impl Registration {
             call: None,
             exit_by: None,
             jitter: Duration::ZERO,
-            preference: Preference::default(),
         }
     }
 
@@ -80,22 +75,6 @@ impl Registration {
     /// match.
     pub(super) fn end(&mut self) {
         (self.vacancy, self.call) = (None, None);
-        self.preference = Preference::default();
-    }
-
-    pub(super) fn gave_way(&self) -> bool {
-        self.preference.gave_way()
-    }
-
-    /// Hands over to a preferred standby if this is due.
-    pub(super) fn give_way(
-        &mut self,
-        tenure: &Tenure,
-        view: &LeaseView,
-        me: &Participant,
-        turn: &mut Turn<'_>,
-    ) -> GiveWay {
-        self.preference.give_way(tenure, view, me, turn)
     }
 
     /// Returns the place that this candidate can take as the standby, if any.
@@ -197,14 +176,11 @@ impl Registration {
         &mut self,
         call: CallId,
         outcome: &Outcome,
-        leads: bool,
         me: &Participant,
         view: &mut LeaseView,
-        now: BootTime,
     ) -> bool {
         let Some((_, vacancy)) = self.call.filter(|(id, _)| *id == call) else {
-            let wait = leads.then(|| 2 * me.timings().renew_interval());
-            return self.preference.reply(call, outcome, wait, view, now);
+            return false;
         };
         self.call = None;
         if let (Some(vacancy), Outcome::Rejected) = (vacancy, outcome) {

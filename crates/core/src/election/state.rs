@@ -46,7 +46,7 @@ impl CandidateState {
     pub(super) fn tenure(&self) -> Option<&Tenure> {
         match self {
             Self::Leading(tenure) => Some(tenure),
-            Self::Stopping(stopping) => Some(stopping.tenure()),
+            Self::Stopping(stopping) => Some(&stopping.tenure),
             Self::Contending | Self::Exited => None,
         }
     }
@@ -54,7 +54,7 @@ impl CandidateState {
     pub(super) fn tenure_mut(&mut self) -> Option<&mut Tenure> {
         match self {
             Self::Leading(tenure) => Some(tenure),
-            Self::Stopping(stopping) => Some(stopping.tenure_mut()),
+            Self::Stopping(stopping) => Some(&mut stopping.tenure),
             Self::Contending | Self::Exited => None,
         }
     }

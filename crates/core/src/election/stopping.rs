@@ -20,7 +20,7 @@ const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 /// A claim that is being given up, without authority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Stopping {
-    tenure: Tenure,
+    pub(super) tenure: Tenure,
     reason: Reason,
     reserved_for: Option<Reservation>,
     files: Files,
@@ -77,14 +77,6 @@ impl Stopping {
             delay,
             tenure,
         }
-    }
-
-    pub(super) fn tenure(&self) -> &Tenure {
-        &self.tenure
-    }
-
-    pub(super) fn tenure_mut(&mut self) -> &mut Tenure {
-        &mut self.tenure
     }
 
     /// Handles the answer of the files, and whether the label takes longer.

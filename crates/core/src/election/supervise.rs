@@ -32,7 +32,7 @@ pub(super) struct WorkloadState {
     back_off: Duration,
     /// The leadership that was lost last, kept until an unsupervised workload has had its time to
     /// notice.
-    drain: Option<DrainAfterLoss>,
+    pub(super) drain: Option<DrainAfterLoss>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,11 +66,6 @@ impl WorkloadState {
     /// Returns true if the workload was killed and its end could not be confirmed in time.
     pub(super) fn is_stuck(&self) -> bool {
         self.running.is_some_and(|running| running.stuck)
-    }
-
-    /// Returns the wait of an unsupervised workload after a loss, if there was a loss.
-    pub(super) fn drain(&self) -> Option<&DrainAfterLoss> {
-        self.drain.as_ref()
     }
 
     /// Starts the workload when a claim begins to lead.
@@ -127,7 +122,7 @@ impl WorkloadState {
 
     /// Handles the confirmation that the workload stopped all work under the lost claim.
     pub(super) fn done(&mut self, token: Token) {
-        if let Some(lost) = self.drain.as_mut().filter(|lost| lost.token() == token) {
+        if let Some(lost) = self.drain.as_mut().filter(|lost| lost.token == token) {
             lost.shorten(BootTime::default());
         }
     }
@@ -198,33 +193,20 @@ pub(super) fn drain_time(tunables: &Tunables, shutting_down: bool) -> Duration {
 /// A lost leadership that an unsupervised workload may not have noticed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct DrainAfterLoss {
-    token: Token,
+    pub(super) token: Token,
     /// End of the time that the workload has to notice.
-    until: BootTime,
-    /// End of the time that a status file may name the lost leadership.
-    shown_until: BootTime,
+    pub(super) until: BootTime,
+    /// End of the time that a status file that could not be replaced names the lost leadership. This
+    /// process must not lead again earlier (I1).
+    pub(super) shown_until: BootTime,
     /// Instant at which the claim has expired, so that other candidates no longer need a release.
     expired_at: BootTime,
 }
 
 impl DrainAfterLoss {
-    pub(super) fn token(&self) -> Token {
-        self.token
-    }
-
-    pub(super) fn until(&self) -> BootTime {
-        self.until
-    }
-
-    /// Returns how long a status file that could not be replaced names the lost leadership. This
-    /// process must not lead again earlier (I1).
-    pub(super) fn shown_until(&self) -> BootTime {
-        self.shown_until
-    }
-
     /// Returns how long a process that shuts down waits before it releases. The wait
     /// ends at the latest when the claim expires, because a later release has no use.
-    pub(super) fn worth_waiting_until(&self) -> BootTime {
+    pub(super) fn worth_waiting_until(self) -> BootTime {
         self.until.min(self.expired_at)
     }
 

@@ -10,9 +10,9 @@ use crate::claim::{Rollback, Watermarks};
 /// The last observation of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeaseView {
-    document: Document,
+    pub(super) document: Document,
     /// Instant at which a reply or event first showed this revision.
-    seen: BootTime,
+    pub(super) seen: BootTime,
     pub(super) marks: Watermarks,
 }
 
@@ -46,15 +46,6 @@ impl LeaseView {
             Document::Lease(lease) => Some(lease),
             Document::NotRead | Document::Missing | Document::Foreign(_) => None,
         }
-    }
-
-    pub(super) fn document(&self) -> &Document {
-        &self.document
-    }
-
-    /// Returns the instant at which the revision was first seen.
-    pub(super) fn seen(&self) -> BootTime {
-        self.seen
     }
 
     /// Returns the token of an acquisition of `lease`; `None` at the end of the range.

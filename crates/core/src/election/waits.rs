@@ -20,18 +20,18 @@ const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 /// The waits of this candidate before it contends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Waits {
-    /// True if the workload is unhealthy, so that the lease is left to others.
-    unhealthy: bool,
+    /// True if the workload is unhealthy, so that the lease is left to others indefinitely.
+    pub(super) unhealthy: bool,
     /// Ends early when another claim leads.
     cooldown: Option<Cooldown>,
     /// End of the time that this candidate does not contend because the store was rolled back.
-    quarantine: Option<BootTime>,
+    pub(super) quarantine: Option<BootTime>,
     /// Instant at which leadership was last lost by deadline.
     deadline_loss: Option<BootTime>,
     /// Maximum random delay before an acquisition, so that candidates woken together spread out.
     jitter_max: Duration,
     /// Earliest instant to acquire a free lease: a random delay after the last revision was seen.
-    acquire_not_before: BootTime,
+    pub(super) acquire_not_before: BootTime,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,30 +56,10 @@ impl Waits {
         }
     }
 
-    pub(super) fn set_unhealthy(&mut self, unhealthy: bool) {
-        self.unhealthy = unhealthy;
-    }
-
-    /// Returns true if the lease is left to others indefinitely, because the workload here cannot
-    /// use it.
-    pub(super) fn is_unhealthy(&self) -> bool {
-        self.unhealthy
-    }
-
     /// Returns the instant before which the candidate does not contend, if any.
     pub(super) fn contend_from(&self) -> Option<BootTime> {
         let cooldown = self.cooldown.map(|cooldown| cooldown.until);
         cooldown.max(self.quarantine)
-    }
-
-    /// Returns the earliest instant to acquire a lease that is free for all.
-    pub(super) fn acquire_not_before(&self) -> BootTime {
-        self.acquire_not_before
-    }
-
-    /// Returns the end of the wait after a rollback of the store, if there is one.
-    pub(super) fn quarantine(&self) -> Option<BootTime> {
-        self.quarantine
     }
 
     /// Returns true if this candidate would not lead soon, so that it does not stand by.
@@ -96,10 +76,6 @@ impl Waits {
             token,
             session,
         });
-    }
-
-    pub(super) fn quarantine_until(&mut self, until: Option<BootTime>) {
-        self.quarantine = until;
     }
 
     /// Ends the waits that are over.

@@ -18,15 +18,15 @@ const OLDEST_KEPT: usize = 8;
 /// A claim from its join on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimWrites {
-    claim: Claim,
+    pub(super) claim: Claim,
     sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
     /// Number of calls sent when the claim was first known to be in the document. The reply to a
     /// later call can prove it absent.
     present: Option<u64>,
     /// True if writes were forgotten whose revision may be stored.
-    forgotten: bool,
+    pub(super) forgotten: bool,
     /// True once a renewal has declared the minimum hold.
-    declared: bool,
+    pub(super) declared: bool,
 }
 
 /// A write that carried a revision of the claim.
@@ -50,10 +50,6 @@ impl ClaimWrites {
             forgotten: false,
             declared: false,
         }
-    }
-
-    pub(super) fn claim(&self) -> Claim {
-        self.claim
     }
 
     /// Returns every revision that may be stored.
@@ -96,20 +92,6 @@ impl ClaimWrites {
     /// Returns true if the claim is known to be in the document.
     pub(super) fn is_present(&self) -> bool {
         self.present.is_some()
-    }
-
-    /// Returns true if the oldest revisions are no longer known.
-    pub(super) fn has_forgotten(&self) -> bool {
-        self.forgotten
-    }
-
-    /// Records that a renewal declares the minimum hold.
-    pub(super) fn declare(&mut self) {
-        self.declared = true;
-    }
-
-    pub(super) fn has_declared(&self) -> bool {
-        self.declared
     }
 
     /// Records that a reply showed the claim in the document when `calls` calls had been sent.
@@ -157,7 +139,7 @@ impl ClaimWrites {
         match outcome {
             LockOutcome::Applied(_) | LockOutcome::Unknown => self.open(call),
             LockOutcome::Rejected => self.sent.settle(call, WriteState::Rejected),
-            LockOutcome::Failed => self.failed(call),
+            LockOutcome::Failed => self.sent.remove(call),
         }
     }
 
@@ -165,11 +147,6 @@ impl ClaimWrites {
     /// lands late can bring an evicted entry back.
     pub(super) fn open(&mut self, call: CallId) {
         self.sent.settle(call, WriteState::Open);
-    }
-
-    /// Removes a write that was provably never sent.
-    pub(super) fn failed(&mut self, call: CallId) {
-        self.sent.remove(call);
     }
 
     /// Overwrites a write's send time. Only for the planted bug `AnchorAtReply`.

@@ -36,7 +36,7 @@ use exchange::Exchange;
 use holding::Holding;
 use joining::Joining;
 use leaving::Leaving;
-use state::ContenderState;
+use state::State;
 use waiting::{Waiting, WaitingPlace, renewal_after};
 use work::LockedWork;
 
@@ -48,7 +48,7 @@ use work::LockedWork;
 /// the time of that call.
 #[derive(Debug, Clone)]
 pub struct LockContender {
-    state: ContenderState,
+    state: State,
     exchange: Exchange,
     work: LockedWork,
     /// Start of contention and of the reported waiting time.
@@ -72,7 +72,7 @@ impl LockContender {
             effects: &mut outbox,
         };
         Self {
-            state: ContenderState::Joining(Joining::at(now, &mut exchange, turn)),
+            state: State::Joining(Joining::at(now, &mut exchange, turn)),
             exchange,
             outbox,
             work: LockedWork::default(),
@@ -128,16 +128,16 @@ impl LockContender {
             since: self.since,
             claim: self.claim(),
             session: self.exchange.session,
-            provisional: holding.is_some_and(Holding::is_provisional),
-            slot: holding.and_then(Holding::slot),
+            provisional: holding.is_some_and(|holding| holding.provisional),
+            slot: holding.and_then(|holding| holding.slot),
             token_highest: self.token_highest(),
-            store_reached: self.exchange.view.store_reached(),
+            store_reached: self.exchange.view.store_reached,
         }
     }
 
     /// Returns the current claim. Each join at the tail has a new one.
     pub fn claim(&self) -> Claim {
-        self.exchange.writes.claim()
+        self.exchange.writes.claim
     }
 
     /// Returns since when the contender has been waiting, or `None` if it is not waiting.
@@ -153,7 +153,7 @@ impl LockContender {
     /// Returns the observations of other entries, to be remembered for the next contender of this
     /// boot. A contender may end long before any entry that it observed has expired.
     pub fn observations(&self) -> &Observations {
-        self.exchange.view.observations()
+        &self.exchange.view.observations
     }
 
     fn apply(&mut self, input: LockInput, turn: &mut LockTurn<'_>) {
@@ -164,7 +164,7 @@ impl LockContender {
             LockInput::PrimaryChanged => self.primary_changed(turn),
             LockInput::GiveUp => {
                 // No work began, so no place is kept, even if the lock is lost by now.
-                if !matches!(self.state, ContenderState::Leaving(_)) {
+                if !matches!(self.state, State::Leaving(_)) {
                     self.work.never_began();
                 }
                 self.give_up(turn);
@@ -186,28 +186,22 @@ impl LockContender {
         match (hint, &mut self.state) {
             (Hint::Opened { since_join }, state) => {
                 exchange.stream.opened(since_join, turn.effects.calls());
-                match state {
-                    ContenderState::Waiting(_) if !since_join => exchange.reads.again(turn.now),
-                    ContenderState::Waiting(waiting) if exchange.reads.is_idle() => {
-                        waiting.plan_read(exchange, turn);
-                    }
-                    ContenderState::Joining(joining) => joining.stream_settled(),
-                    ContenderState::Waiting(_)
-                    | ContenderState::Holding(_)
-                    | ContenderState::Lost(_)
-                    | ContenderState::Leaving(_)
-                    | ContenderState::Ended(_) => {}
+                if let Some(joining) = state.joining() {
+                    joining.stream_settled();
+                } else if state.is_waiting() && !since_join {
+                    exchange.reads.again(turn.now);
+                } else if let State::Waiting(waiting) = state
+                    && exchange.reads.is_idle()
+                {
+                    waiting.plan_read(exchange, turn);
                 }
             }
             (Hint::Lost, state) => {
                 exchange.stream.lost();
-                match state {
-                    ContenderState::Waiting(_) => exchange.reads.soon(exchange.retry(turn)),
-                    ContenderState::Joining(joining) => joining.stream_settled(),
-                    ContenderState::Holding(_)
-                    | ContenderState::Lost(_)
-                    | ContenderState::Leaving(_)
-                    | ContenderState::Ended(_) => {}
+                if let Some(joining) = state.joining() {
+                    joining.stream_settled();
+                } else if state.is_waiting() {
+                    exchange.reads.soon(exchange.retry(turn));
                 }
             }
             (Hint::Granted(grant), _) => {
@@ -216,8 +210,8 @@ impl LockContender {
                     self.exchange.stream.reported_grant(calls);
                 }
             }
-            (Hint::Next, ContenderState::Waiting(waiting)) => waiting.at_the_head(exchange, turn),
-            (Hint::Changed, ContenderState::Waiting(_)) => exchange.reads.again(turn.now),
+            (Hint::Next, State::Waiting(waiting)) => waiting.at_the_head(exchange, turn),
+            (Hint::Changed, State::Waiting(_)) => exchange.reads.again(turn.now),
             (Hint::Alive | Hint::Next | Hint::Changed, _) => {}
         }
     }
@@ -226,26 +220,26 @@ impl LockContender {
         let exchange = &mut self.exchange;
         // The cursor of an open stream stays on the member on which it was opened, and that member
         // may lag from now on.
-        if exchange.stream.is_requested() && exchange.stream.is_open() {
+        if exchange.stream.requested && exchange.stream.open {
             exchange.follow(turn);
         }
         match &mut self.state {
-            ContenderState::Holding(holding) => holding.hurry(),
-            ContenderState::Waiting(waiting) => {
+            State::Holding(holding) => holding.hurry(),
+            State::Waiting(waiting) => {
                 waiting.hurry(exchange);
                 exchange.retry_at = turn.now;
                 exchange.reads.soon(turn.now);
             }
-            ContenderState::Joining(_) => exchange.retry_at = turn.now,
-            ContenderState::Leaving(leaving) => leaving.again(turn.now),
-            ContenderState::Lost(_) | ContenderState::Ended(_) => {}
+            State::Joining(_) => exchange.retry_at = turn.now,
+            State::Leaving(leaving) => leaving.again(turn.now),
+            State::Lost(_) | State::Ended(_) => {}
         }
     }
 
     /// Routes a reply to the state that waits for it.
     fn reply(&mut self, call: CallId, outcome: LockOutcome, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
-        let reports = !matches!(self.state, ContenderState::Ended(_));
+        let reports = !matches!(self.state, State::Ended(_));
         let was_eviction = exchange.note(call, &outcome, reports, turn);
         if let Some(reading) = exchange.reads.answered(call) {
             let verdict = contending::read_reply(exchange, reading, outcome, turn);
@@ -253,51 +247,48 @@ impl LockContender {
         }
         let write = exchange.writes.write(call);
         match (&mut self.state, write) {
-            (state @ (ContenderState::Joining(_) | ContenderState::Waiting(_)), Some(write)) => {
+            (state @ (State::Joining(_) | State::Waiting(_)), Some(write)) => {
                 let verdict = contending::write_reply(state, exchange, write, outcome, turn);
                 self.conclude(verdict, turn);
             }
-            (ContenderState::Joining(_), None) if was_eviction => {
+            (State::Joining(_), None) if was_eviction => {
                 let verdict = contending::eviction_reply(exchange, call, outcome, turn);
                 self.conclude(verdict, turn);
             }
-            (ContenderState::Joining(joining), None) if joining.creates(call) => {
+            (State::Joining(joining), None) if joining.creates(call) => {
                 joining.created(&outcome, exchange, turn);
             }
-            (ContenderState::Joining(_) | ContenderState::Waiting(_), None) => {
+            (State::Joining(_) | State::Waiting(_), None) => {
                 let verdict = contending::late_read(exchange, call, outcome, turn);
                 self.conclude(verdict, turn);
             }
-            (ContenderState::Holding(holding), Some(write)) => {
+            (State::Holding(holding), Some(write)) => {
                 if let Some(loss) = holding.reply(&write, outcome, exchange, turn) {
                     self.lose(loss, turn);
                 }
             }
             // The reply to an eviction, or to a read from before it held. A later eviction must not use
             // older revisions than shown.
-            (ContenderState::Holding(_), None) => {
+            (State::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn);
                 }
             }
             // The claim is over, so the outcomes of its writes are only recorded.
-            (
-                ContenderState::Lost(_) | ContenderState::Leaving(_) | ContenderState::Ended(_),
-                Some(write),
-            ) => {
+            (State::Lost(_) | State::Leaving(_) | State::Ended(_), Some(write)) => {
                 exchange.writes.record(call, &outcome);
                 if write.purpose == WritePurpose::Keep {
                     self.leave_reply(call, outcome, turn);
                 }
             }
-            (ContenderState::Leaving(_), None) => self.leave_reply(call, outcome, turn),
-            (ContenderState::Lost(_) | ContenderState::Ended(_), None) => {}
+            (State::Leaving(_), None) => self.leave_reply(call, outcome, turn),
+            (State::Lost(_) | State::Ended(_), None) => {}
         }
     }
 
     fn leave_reply(&mut self, call: CallId, outcome: LockOutcome, turn: &mut LockTurn<'_>) {
         let (retry, now) = (self.exchange.retry(turn), turn.now);
-        let ContenderState::Leaving(leaving) = &mut self.state else {
+        let State::Leaving(leaving) = &mut self.state else {
             return;
         };
         let exchange = &mut self.exchange;
@@ -360,17 +351,17 @@ impl LockContender {
     fn advance(&mut self, turn: &mut LockTurn<'_>) -> Option<BootTime> {
         let exchange = &mut self.exchange;
         match &mut self.state {
-            ContenderState::Joining(joining) => joining.advance(exchange, turn),
-            ContenderState::Waiting(waiting) => waiting.advance(exchange, turn),
-            ContenderState::Holding(holding) => holding.advance(&self.work, exchange, turn),
-            ContenderState::Leaving(leaving) => match leaving.advance(&self.work, exchange, turn) {
+            State::Joining(joining) => joining.advance(exchange, turn),
+            State::Waiting(waiting) => waiting.advance(exchange, turn),
+            State::Holding(holding) => holding.advance(&self.work, exchange, turn),
+            State::Leaving(leaving) => match leaving.advance(&self.work, exchange, turn) {
                 Ok(next) => next,
                 Err(end) => {
                     self.end(end, turn);
                     None
                 }
             },
-            ContenderState::Lost(_) | ContenderState::Ended(_) => None,
+            State::Lost(_) | State::Ended(_) => None,
         }
     }
 
@@ -378,15 +369,15 @@ impl LockContender {
     fn join_anew(&mut self, at: BootTime, turn: &mut LockTurn<'_>) {
         self.exchange.claim_anew(turn);
         let joining = Joining::at(at, &mut self.exchange, turn);
-        self.enter(ContenderState::Joining(joining), turn.now);
+        self.enter(State::Joining(joining), turn.now);
     }
 
     /// Takes the place in the document that the reply to `call` showed.
     fn take_place(&mut self, call: CallId, place: WaitingPlace, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
         let renew_due = renewal_after(exchange, turn);
-        let overlooked = !place.granted && exchange.view.is_overlooked(exchange.writes.claim());
-        if let ContenderState::Waiting(waiting) = &mut self.state {
+        let overlooked = !place.granted && exchange.view.is_overlooked(exchange.writes.claim);
+        if let State::Waiting(waiting) = &mut self.state {
             waiting.move_to(place, overlooked);
         } else if exchange.options.non_blocking && !place.granted {
             let busy = exchange.busy();
@@ -394,13 +385,13 @@ impl LockContender {
         } else {
             // A place with a minimum hold is usually granted at once, and only to be declared.
             let declares = place.granted && exchange.options.min_hold != MinHold::NONE;
-            if !exchange.stream.is_requested() && !declares {
+            if !exchange.stream.requested && !declares {
                 exchange.follow(turn);
             }
             let waiting = Waiting::at(place, overlooked, renew_due);
-            self.enter(ContenderState::Waiting(waiting), turn.now);
+            self.enter(State::Waiting(waiting), turn.now);
         }
-        if let ContenderState::Waiting(waiting) = &self.state {
+        if let State::Waiting(waiting) = &self.state {
             waiting.shown_by(call, &mut self.exchange, turn);
         }
     }
@@ -422,7 +413,7 @@ impl LockContender {
         let acquired = holding.report(self.began, turn.now);
         turn.effects.push(acquired);
         self.work.begin(self.exchange.options.min_hold, turn.now);
-        self.enter(ContenderState::Holding(holding), turn.now);
+        self.enter(State::Holding(holding), turn.now);
         self.exchange.stop_watching(turn);
     }
 
@@ -432,7 +423,7 @@ impl LockContender {
         if holding.is_some_and(|holding| holding.authority().valid_until <= turn.now) {
             if planted!(RenewedAfterDeadline) {
                 let waiting = Waiting::at(WaitingPlace::GRANTED, false, turn.now);
-                self.enter(ContenderState::Waiting(waiting), turn.now);
+                self.enter(State::Waiting(waiting), turn.now);
                 return self.exchange.reads.soon(turn.now);
             }
             self.lose(Loss::Deadline, turn);
@@ -443,31 +434,26 @@ impl LockContender {
     /// waits until nothing runs under it (I6).
     fn lose(&mut self, loss: Loss, turn: &mut LockTurn<'_>) {
         turn.effects.push(LockEffect::Lost(loss));
-        self.enter(ContenderState::Lost(loss), turn.now);
+        self.enter(State::Lost(loss), turn.now);
     }
 
     /// Leaves, from any state.
     fn give_up(&mut self, turn: &mut LockTurn<'_>) {
         match &self.state {
-            ContenderState::Joining(_) | ContenderState::Waiting(_) => {
-                self.finish(End::GaveUp, turn)
-            }
-            ContenderState::Holding(_) => self.finish(End::Released, turn),
-            ContenderState::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), turn),
+            State::Joining(_) | State::Waiting(_) => self.finish(End::GaveUp, turn),
+            State::Holding(_) => self.finish(End::Released, turn),
+            State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), turn),
             // The entry is gone, or the twin of a forked machine renews it.
-            ContenderState::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
+            State::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
                 self.end(End::Lost(*loss), turn);
             }
-            ContenderState::Leaving(_) | ContenderState::Ended(_) => {}
+            State::Leaving(_) | State::Ended(_) => {}
         }
     }
 
     /// Leaves a lock that is or was held.
     fn release(&mut self, turn: &mut LockTurn<'_>) {
-        if matches!(
-            self.state,
-            ContenderState::Holding(_) | ContenderState::Lost(_)
-        ) {
+        if matches!(self.state, State::Holding(_) | State::Lost(_)) {
             self.give_up(turn);
         }
     }
@@ -478,17 +464,17 @@ impl LockContender {
             return self.end(end, turn);
         }
         let leaving = Leaving::new(end, &self.work, &self.exchange, turn);
-        self.enter(ContenderState::Leaving(leaving), turn.now);
+        self.enter(State::Leaving(leaving), turn.now);
         self.exchange.stop_watching(turn);
     }
 
     fn end(&mut self, end: End, turn: &mut LockTurn<'_>) {
         self.exchange.stop_watching(turn);
         turn.effects.push(LockEffect::Exit(end.clone()));
-        self.enter(ContenderState::Ended(end), turn.now);
+        self.enter(State::Ended(end), turn.now);
     }
 
-    fn enter(&mut self, state: ContenderState, now: BootTime) {
+    fn enter(&mut self, state: State, now: BootTime) {
         self.state = state;
         self.since = now;
     }
@@ -507,7 +493,7 @@ impl LockContender {
             let is_present = self.exchange.writes.is_present();
             assert!(is_present, "a lock is held by no entry");
         }
-        if let ContenderState::Ended(_) = self.state {
+        if let State::Ended(_) = self.state {
             assert!(self.wakeup.is_none(), "a contender that ended wakes up");
         }
     }

@@ -8,22 +8,22 @@ use super::document::{Entry, FoundLock, LockDocument};
 use super::observations::Observations;
 use super::operation::LockOutcome;
 use super::status::{AHEAD_SHOWN_MAX, Ahead};
-use crate::claim::Watermarks;
+use crate::claim::{Rollback, Watermarks};
 use crate::election::{BootTime, CallId, Claim, Identity, Token};
 
 #[derive(Debug, Clone)]
 pub(super) struct LockView {
     /// Newest document shown, if any.
-    lock: Option<LockDocument>,
+    pub(super) lock: Option<LockDocument>,
     /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
     call: u64,
     pub(super) marks: Watermarks,
     /// Highest token known from anything but a grant of the current claim. Only a grant with a
     /// higher token counts, because a restored document may reuse a token.
-    token_floor: Token,
-    observations: Observations,
+    pub(super) token_floor: Token,
+    pub(super) observations: Observations,
     /// True if the store has answered.
-    store_reached: bool,
+    pub(super) store_reached: bool,
 }
 
 /// Place of a claim in a document.
@@ -64,27 +64,18 @@ impl LockView {
         }
     }
 
-    /// Returns the newest document, if any was shown.
-    pub(super) fn lock(&self) -> Option<&LockDocument> {
-        self.lock.as_ref()
+    /// Returns the rollback of the store that this document proves.
+    pub(super) fn rollback(&self, found: &FoundLock) -> Option<Rollback> {
+        match found {
+            FoundLock::Lock(lock) => self.marks.rollback(Some(lock.token)),
+            FoundLock::Missing => self.marks.rollback(None),
+            FoundLock::Foreign(_) => None,
+        }
     }
 
     /// Returns the lower bound of the document's token.
     pub(super) fn token(&self) -> Token {
         self.marks.document_token().unwrap_or_default()
-    }
-
-    /// Returns the highest token known from anything but a grant of the current claim.
-    pub(super) fn token_floor(&self) -> Token {
-        self.token_floor
-    }
-
-    pub(super) fn store_reached(&self) -> bool {
-        self.store_reached
-    }
-
-    pub(super) fn observations(&self) -> &Observations {
-        &self.observations
     }
 
     /// Returns true if a grant with `token` counts, since no other claim had the token before.

@@ -4,10 +4,10 @@
 #[path = "../../../../proof/src/planted/lock/contending.rs"]
 mod planted;
 
-use super::ContenderState;
+use super::State;
 use super::exchange::Exchange;
 use super::holding::Holding;
-use super::reads::{Finding, Proof, SentRead};
+use super::reads::{Proof, SentRead};
 use super::waiting::WaitingPlace;
 use crate::election::{CallId, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
@@ -57,20 +57,26 @@ pub(super) fn read_reply(
         exchange.reads.soon(exchange.retry(turn));
         return Consequence::Unchanged;
     };
-    match reading.finding(found, &exchange.view) {
-        Finding::Doubtful => {
-            exchange.reads.doubt(turn.now);
-            Consequence::Unchanged
-        }
-        Finding::RolledBack(found) => Consequence::RolledBack(found),
-        Finding::Foreign(why) => Consequence::Finished(End::Foreign { why }),
-        Finding::Missing => {
+    let rollback = exchange.view.rollback(&found);
+    let proved = match (rollback, &found) {
+        (Some(_), _) => reading.proves_rollback(&exchange.view),
+        (None, FoundLock::Foreign(_)) => reading.proof() == Proof::Newest,
+        (None, FoundLock::Lock(_) | FoundLock::Missing) => true,
+    };
+    if !proved {
+        exchange.reads.doubt(turn.now);
+        return Consequence::Unchanged;
+    }
+    match (rollback, found) {
+        (Some(rollback), _) => Consequence::RolledBack(rollback.found),
+        (None, FoundLock::Foreign(why)) => Consequence::Finished(End::Foreign { why }),
+        (None, FoundLock::Missing) => {
             exchange.reads.settle();
             Consequence::NoDocument
         }
-        Finding::Lock(lock, proof) => {
+        (None, FoundLock::Lock(lock)) => {
             exchange.reads.settle();
-            shown(exchange, reading.call, lock, proof, turn)
+            shown(exchange, reading.call, lock, reading.proof(), turn)
         }
     }
 }
@@ -84,7 +90,7 @@ pub(super) fn late_read(
     turn: &mut LockTurn<'_>,
 ) -> Consequence {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
-        if EntryPlace::of(exchange.writes.claim(), &lock) != EntryPlace::Absent {
+        if EntryPlace::of(exchange.writes.claim, &lock) != EntryPlace::Absent {
             return shown(exchange, call, lock, Proof::Plain, turn);
         }
         if !exchange.writes.is_present() {
@@ -115,7 +121,7 @@ pub(super) fn eviction_reply(
 
 /// Handles the reply to a write of the claim, possibly late.
 pub(super) fn write_reply(
-    state: &mut ContenderState,
+    state: &mut State,
     exchange: &mut Exchange,
     write: SentWrite,
     outcome: LockOutcome,
@@ -157,7 +163,7 @@ pub(super) fn write_reply(
             retry_later(state, exchange, turn);
             // The join is repeated only after a read did not show the claim, so that an
             // unresponsive store leaves few joins unresolved.
-            if write.purpose == WritePurpose::Join && matches!(state, ContenderState::Joining(_)) {
+            if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {
                 exchange.reads.fall_behind(exchange.retry_at);
             }
         }
@@ -165,16 +171,16 @@ pub(super) fn write_reply(
     Consequence::Unchanged
 }
 
-fn retry_later(state: &mut ContenderState, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
+fn retry_later(state: &mut State, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
     exchange.pause_writes(turn);
-    if let ContenderState::Waiting(waiting) = state {
+    if let State::Waiting(waiting) = state {
         waiting.renew_at(turn.now);
     }
 }
 
 /// Applies the document that an acknowledged write of the claim left behind.
 fn written(
-    state: &mut ContenderState,
+    state: &mut State,
     exchange: &mut Exchange,
     write: &SentWrite,
     lock: LockDocument,
@@ -182,7 +188,7 @@ fn written(
 ) -> Consequence {
     let call = write.call;
     let options = &exchange.options;
-    let place = EntryPlace::of(exchange.writes.claim(), &lock);
+    let place = EntryPlace::of(exchange.writes.claim, &lock);
     // The own entry, only if it has the revision that this very write carried.
     let own = place.entry().filter(|e| e.revision == write.revision);
     let Some(own) = own else {
@@ -233,7 +239,7 @@ fn written(
             let mut verdict = shown(exchange, call, lock, Proof::Newest, turn);
             if let Consequence::Placed(_, place, _) = &mut verdict {
                 place.lacks_slot = lacks_slot;
-            } else if let ContenderState::Waiting(waiting) = state {
+            } else if let State::Waiting(waiting) = state {
                 waiting.confirmed(lacks_slot);
             }
             verdict
@@ -262,7 +268,7 @@ fn shown(
     };
     let writes = &exchange.writes;
     let absent = writes.proves_absent(call);
-    let verdict = match EntryPlace::of(writes.claim(), &lock) {
+    let verdict = match EntryPlace::of(writes.claim, &lock) {
         _ if lock.token < exchange.view.token() => {
             exchange.reads.doubt(turn.now);
             return Consequence::Unchanged;
@@ -283,7 +289,7 @@ fn shown(
         {
             // After many unanswered attempts, the revision may be this contender's own, already
             // forgotten.
-            match writes.has_forgotten() {
+            match writes.forgotten {
                 true => Consequence::PlaceLost,
                 false => Consequence::Duplicated,
             }

@@ -54,7 +54,7 @@ impl Exchange {
     pub(super) fn claim_anew(&mut self, turn: &mut LockTurn<'_>) {
         let fresh = Claim::random(turn.random);
         let claim = if planted!(ClaimReused) {
-            self.writes.claim()
+            self.writes.claim
         } else {
             fresh
         };
@@ -67,7 +67,7 @@ impl Exchange {
 
     /// Requests a stream of the current claim.
     pub(super) fn follow(&mut self, turn: &mut LockTurn<'_>) {
-        self.stream.follow(self.writes.claim(), turn.effects);
+        self.stream.follow(self.writes.claim, turn.effects);
     }
 
     /// Ends reads and the stream.
@@ -78,7 +78,7 @@ impl Exchange {
 
     /// Returns true if no contending write may be sent before a reply.
     pub(super) fn is_busy(&self) -> bool {
-        self.writes.in_flight() > 0 || self.evictions.is_in_flight() || self.reads.is_behind()
+        self.writes.in_flight() > 0 || self.evictions.is_in_flight() || self.reads.behind
     }
 
     /// Returns an instant one retry interval ahead.
@@ -110,7 +110,7 @@ impl Exchange {
     pub(super) fn join(&mut self, turn: &mut LockTurn<'_>) {
         let mode = self.options.mode;
         let entry = NewEntry {
-            claim: self.writes.claim(),
+            claim: self.writes.claim,
             session: self.session,
             mode: mode.entry_mode(),
             revision: self.send_revision(WritePurpose::Join, turn),
@@ -129,13 +129,13 @@ impl Exchange {
         let mine = self.writes.mine();
         let revision = self.send_revision(WritePurpose::Renew, turn);
         if min_hold.is_some() {
-            self.writes.declare();
+            self.writes.declared = true;
         }
         turn.effects.send(LockOperation::Renew {
-            claim: self.writes.claim(),
+            claim: self.writes.claim,
             revision,
             mine,
-            seen: self.view.token_floor(),
+            seen: self.view.token_floor,
             min_hold,
         });
     }
@@ -150,7 +150,7 @@ impl Exchange {
         let mine = self.writes.mine();
         let revision = self.send_revision(WritePurpose::Keep, turn);
         let call = turn.effects.send(LockOperation::Keep {
-            claim: self.writes.claim(),
+            claim: self.writes.claim,
             revision,
             mine,
             min_hold: rest,
@@ -163,7 +163,7 @@ impl Exchange {
 
     pub(super) fn leave(&self, success: Option<WorkKey>, turn: &mut LockTurn<'_>) -> CallId {
         turn.effects.send(LockOperation::Leave {
-            claim: self.writes.claim(),
+            claim: self.writes.claim,
             mine: self.writes.mine(),
             seen: self.view.marks.token_highest(),
             success,
@@ -194,9 +194,9 @@ impl Exchange {
         turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
         let patience = patience(&self.options.timings, position);
-        let expired = self.view.observations().expired(patience, turn.now);
+        let expired = self.view.observations.expired(patience, turn.now);
         if expired.is_empty() {
-            return self.view.observations().next_expiry(patience);
+            return self.view.observations.next_expiry(patience);
         }
         self.evict(expired, self.writes.is_present(), turn);
         None
@@ -209,7 +209,7 @@ impl Exchange {
     /// traffic no contender waits long enough to do it.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
-        let expired = self.view.observations().expired(patience, turn.now);
+        let expired = self.view.observations.expired(patience, turn.now);
         if !self.evictions.is_in_flight() && !expired.is_empty() {
             // A holder needs no grant, so this write carries no revision of its claim.
             self.evict(expired, false, turn);
@@ -219,7 +219,7 @@ impl Exchange {
     /// Returns when the next entry expires for a waiter at `position`.
     pub(super) fn next_expiry(&self, position: usize) -> Option<BootTime> {
         let patience = patience(&self.options.timings, position);
-        self.view.observations().next_expiry(patience)
+        self.view.observations.next_expiry(patience)
     }
 
     pub(super) fn any_expired(&self, now: BootTime) -> bool {
@@ -236,7 +236,7 @@ impl Exchange {
         reports: bool,
         turn: &mut LockTurn<'_>,
     ) -> bool {
-        self.view.note_reply(outcome, self.writes.claim());
+        self.view.note_reply(outcome, self.writes.claim);
         let evicted = self.evictions.reply(call, outcome, &mut self.view);
         for entry in evicted.entries.into_iter().filter(|_| reports) {
             turn.effects.notice(LockNotice::Evicted {
@@ -251,7 +251,7 @@ impl Exchange {
 
     /// Records the document in the reply to `call`.
     pub(super) fn take(&mut self, call: CallId, lock: LockDocument, turn: &mut LockTurn<'_>) {
-        let invalid = self.view.take(call, lock, self.writes.claim(), turn.now);
+        let invalid = self.view.take(call, lock, self.writes.claim, turn.now);
         for (identity, millis) in invalid {
             let notice = LockNotice::InvalidLeaseDuration { identity, millis };
             turn.effects.notice(notice);
@@ -267,11 +267,11 @@ impl Exchange {
 
     /// Returns the end of a contender that would have to wait.
     pub(super) fn busy(&self) -> End {
-        let (holding, waiting) = self.view.numbers_ahead(self.writes.claim());
+        let (holding, waiting) = self.view.numbers_ahead(self.writes.claim);
         End::Busy {
             holding,
             waiting,
-            ahead: self.view.ahead(self.writes.claim()),
+            ahead: self.view.ahead(self.writes.claim),
         }
     }
 
@@ -283,7 +283,7 @@ impl Exchange {
             "{in_flight} writes of a claim are in flight"
         );
         assert!(
-            !self.reads.is_behind() || self.reads.is_active(),
+            !self.reads.behind || self.reads.is_active(),
             "a contender is behind and does not read"
         );
     }

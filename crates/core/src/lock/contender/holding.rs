@@ -19,10 +19,10 @@ use crate::lock::view::EntryPlace;
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Holding {
     token: Token,
-    slot: Option<u32>,
+    pub(super) slot: Option<u32>,
     valid_until: BootTime,
     /// True until a write is acknowledged that confirms the grant.
-    provisional: bool,
+    pub(super) provisional: bool,
     /// The newest acknowledged write. Acknowledgements of earlier writes no longer extend
     /// authority.
     newest: CallId,
@@ -99,14 +99,6 @@ impl Holding {
         }
     }
 
-    pub(super) fn slot(&self) -> Option<u32> {
-        self.slot
-    }
-
-    pub(super) fn is_provisional(&self) -> bool {
-        self.provisional
-    }
-
     /// Returns the effect that reports a lock acquired by a contender that began at `began`.
     pub(super) fn report(&self, began: BootTime, now: BootTime) -> LockEffect {
         LockEffect::Acquired {
@@ -171,7 +163,7 @@ impl Holding {
             // Acknowledgements older than the newest one prove nothing.
             LockOutcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
             LockOutcome::Applied(FoundLock::Lock(lock)) => {
-                let place = EntryPlace::of(exchange.writes.claim(), &lock);
+                let place = EntryPlace::of(exchange.writes.claim, &lock);
                 let timings = &exchange.options.timings;
                 let is_current = match self.acknowledged(write, place, &lock, timings, turn.now) {
                     Err(loss) => return Some(loss),

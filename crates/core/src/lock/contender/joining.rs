@@ -132,7 +132,7 @@ impl Joining {
         exchange: &mut Exchange,
         turn: &mut LockTurn<'_>,
     ) -> Option<End> {
-        let lock = exchange.view.lock()?;
+        let lock = exchange.view.lock.as_ref()?;
         let (mode, slots) = (
             exchange.options.mode.entry_mode(),
             exchange.options.mode.slots(),

@@ -41,7 +41,7 @@ impl Leaving {
         let options = &exchange.options;
         // A minimum hold that was declared and is not to be kept takes the place until a leave is
         // applied.
-        let in_vain = exchange.writes.has_declared() && !work.keeps_place();
+        let in_vain = exchange.writes.declared && !work.keeps_place();
         let taken_for = match in_vain {
             true => options.min_hold.get(),
             false => Duration::ZERO,

@@ -5,7 +5,6 @@
 //! confirm it, because a deposed primary still answers majority reads.
 
 use crate::election::{BootTime, CallId, Token};
-use crate::lock::document::{FoundLock, LockDocument};
 use crate::lock::effect::LockTurn;
 use crate::lock::operation::LockOperation;
 use crate::lock::view::LockView;
@@ -18,7 +17,7 @@ pub(super) struct LockReads {
     /// True if a reply showed something that only a linearizable read can confirm.
     suspicious: bool,
     /// True if a read must be answered before the next write, for example after a rejection.
-    behind: bool,
+    pub(super) behind: bool,
 }
 
 /// A read in flight.
@@ -37,17 +36,6 @@ pub(super) enum Proof {
     Plain,
     /// A linearizable read or an acknowledged write.
     Newest,
-}
-
-/// Meaning of the reply to a read.
-pub(super) enum Finding {
-    /// Only a linearizable read can confirm the reply.
-    Doubtful,
-    /// The document lost acknowledged writes; with its current token, unless it is gone.
-    RolledBack(Option<Token>),
-    Foreign(String),
-    Missing,
-    Lock(LockDocument, Proof),
 }
 
 impl Proof {
@@ -92,10 +80,6 @@ impl LockReads {
 
     pub(super) fn stop(&mut self) {
         *self = Self::default();
-    }
-
-    pub(super) fn is_behind(&self) -> bool {
-        self.behind
     }
 
     /// Returns true if no read is in flight or must precede the next write.
@@ -145,22 +129,17 @@ impl LockReads {
 }
 
 impl SentRead {
-    /// Returns what the reply means for a contender with this view.
-    pub(super) fn finding(self, found: FoundLock, view: &LockView) -> Finding {
-        // Documents seen after the read was sent may be newer than its answer.
-        let conclusive = self.confirm && self.token_known == view.token();
-        let (finding, proved) = match found {
-            FoundLock::Lock(lock) if view.marks.rollback(Some(lock.token)).is_some() => {
-                (Finding::RolledBack(Some(lock.token)), conclusive)
-            }
-            FoundLock::Missing if view.marks.rollback(None).is_some() => {
-                (Finding::RolledBack(None), conclusive)
-            }
-            FoundLock::Foreign(why) => (Finding::Foreign(why), self.confirm),
-            FoundLock::Missing => (Finding::Missing, true),
-            FoundLock::Lock(lock) if self.confirm => (Finding::Lock(lock, Proof::Newest), true),
-            FoundLock::Lock(lock) => (Finding::Lock(lock, Proof::Plain), true),
-        };
-        if proved { finding } else { Finding::Doubtful }
+    /// Returns true if the reply proves a rollback that it shows. Documents seen after the read was
+    /// sent may be newer than the reply.
+    pub(super) fn proves_rollback(self, view: &LockView) -> bool {
+        self.confirm && self.token_known == view.token()
+    }
+
+    /// Returns the guarantee on the document in the reply.
+    pub(super) fn proof(self) -> Proof {
+        match self.confirm {
+            true => Proof::Newest,
+            false => Proof::Plain,
+        }
     }
 }

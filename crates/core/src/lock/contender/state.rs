@@ -8,7 +8,7 @@ use super::waiting::Waiting;
 use crate::lock::status::{End, Loss, Standing};
 
 #[derive(Debug, Clone, Hash)]
-pub(super) enum ContenderState {
+pub(super) enum State {
     Joining(Joining),
     Waiting(Waiting),
     Holding(Holding),
@@ -18,7 +18,7 @@ pub(super) enum ContenderState {
     Ended(End),
 }
 
-impl ContenderState {
+impl State {
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting(_))
     }
@@ -29,34 +29,26 @@ impl ContenderState {
     }
 
     pub(super) fn holding(&self) -> Option<&Holding> {
-        match self {
-            Self::Holding(holding) => Some(holding),
-            Self::Joining(_)
-            | Self::Waiting(_)
-            | Self::Lost(_)
-            | Self::Leaving(_)
-            | Self::Ended(_) => None,
-        }
+        let Self::Holding(holding) = self else {
+            return None;
+        };
+        Some(holding)
     }
 
     pub(super) fn joining(&mut self) -> Option<&mut Joining> {
-        match self {
-            Self::Joining(joining) => Some(joining),
-            Self::Waiting(_)
-            | Self::Holding(_)
-            | Self::Lost(_)
-            | Self::Leaving(_)
-            | Self::Ended(_) => None,
-        }
+        let Self::Joining(joining) = self else {
+            return None;
+        };
+        Some(joining)
     }
 
     /// Returns the state to publish.
     pub(super) fn standing(&self, exchange: &Exchange) -> Standing {
-        let claim = exchange.writes.claim();
+        let claim = exchange.writes.claim;
         match self {
             Self::Joining(_) => Standing::Joining,
             Self::Waiting(waiting) => Standing::Waiting {
-                position: waiting.position(),
+                position: waiting.position,
                 holding: exchange.view.numbers_ahead(claim).0,
                 ahead: exchange.view.ahead(claim),
             },

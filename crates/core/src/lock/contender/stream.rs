@@ -7,8 +7,8 @@ use crate::lock::effect::LockEffect;
 /// The requested stream, and the grant that it reported.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClaimStream {
-    requested: bool,
-    open: bool,
+    pub(super) requested: bool,
+    pub(super) open: bool,
     /// Number of calls sent when the stream was opened. Replies to these calls may be older than
     /// the events of the stream.
     opened_after: u64,
@@ -42,14 +42,6 @@ impl ClaimStream {
 
     pub(super) fn lost(&mut self) {
         self.open = false;
-    }
-
-    pub(super) fn is_requested(&self) -> bool {
-        self.requested
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.open
     }
 
     /// Returns true if the reply to `call` may be older than the events of the stream.

@@ -10,7 +10,7 @@ use crate::lock::input::MinHold;
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Waiting {
-    position: usize,
+    pub(super) position: usize,
     /// True if the entry is among the holders, without authority, and must be confirmed
     /// immediately.
     granted: bool,
@@ -69,10 +69,6 @@ impl Waiting {
         exchange.reads.soon(at);
     }
 
-    pub(super) fn position(&self) -> usize {
-        self.position
-    }
-
     /// Records if the confirmation of a grant found no free slot.
     pub(super) fn confirmed(&mut self, lacks_slot: bool) {
         self.lacks_slot |= lacks_slot && self.granted;
@@ -118,7 +114,7 @@ impl Waiting {
         let granted = self.is_granted(exchange);
         let in_addition = self.hurry && granted && in_flight < IN_FLIGHT_MAX;
         let free = in_flight == 0 && !exchange.evictions.is_in_flight();
-        let blocked = exchange.reads.is_behind() || exchange.retry_at > turn.now;
+        let blocked = exchange.reads.behind || exchange.retry_at > turn.now;
         if blocked || !(free || in_addition) {
             return;
         }
@@ -159,7 +155,7 @@ impl Waiting {
     /// Returns the time until the next read.
     fn read_interval(&self, exchange: &Exchange, turn: &mut LockTurn<'_>) -> Duration {
         let timings = &exchange.options.timings;
-        if !exchange.stream.is_open() {
+        if !exchange.stream.open {
             return turn.jittered(timings.retry_interval());
         }
         let places = u32::try_from(self.position)
