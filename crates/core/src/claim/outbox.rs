@@ -21,12 +21,10 @@ impl<E> Default for Outbox<E> {
 }
 
 impl<E> Outbox<E> {
-    /// Returns the number of calls requested so far.
     pub(crate) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Returns the id that the next call will have.
     pub(crate) fn next_call(&self) -> CallId {
         CallId(self.calls + 1)
     }
@@ -47,7 +45,6 @@ impl<E> Outbox<E> {
         self.effects.extend(effects);
     }
 
-    /// Takes the oldest effect.
     pub(crate) fn pop(&mut self) -> Option<E> {
         self.effects.pop_front()
     }

@@ -79,7 +79,6 @@ impl<P: Copy, const MAX: usize, const KEPT: usize> SentWrites<P, MAX, KEPT> {
         self.0.iter().find(|write| write.call == call).copied()
     }
 
-    /// Returns the number of unanswered writes.
     pub(crate) fn in_flight(&self) -> usize {
         let awaited = |write: &&SentWrite<P>| write.state == WriteState::Awaited;
         self.0.iter().filter(awaited).count()

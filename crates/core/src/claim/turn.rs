@@ -37,7 +37,6 @@ impl<E> Turn<'_, E> {
     }
 }
 
-/// Returns the earliest of the instants that are set.
 pub(crate) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Option<BootTime> {
     instants.into_iter().flatten().min()
 }

@@ -54,17 +54,14 @@ impl Watermarks {
         self.document_token = self.document_token.max(Some(token));
     }
 
-    /// Records that a document exists although it has not been read.
     pub(crate) fn note_existence(&mut self) {
         self.document_token.get_or_insert(Token::ZERO);
     }
 
-    /// Records that a token was used.
     pub(crate) fn note_used(&mut self, token: Token) {
         self.token_highest = self.token_highest.max(token);
     }
 
-    /// Records the lease durations that holders declare.
     pub(crate) fn note_declared(&mut self, durations: impl Iterator<Item = Declared>) {
         let longest = durations.filter_map(Declared::valid).max();
         self.lease_longest = self.lease_longest.max(longest.unwrap_or_default());

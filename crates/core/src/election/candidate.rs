@@ -77,7 +77,6 @@ impl Participant {
         turn.now + turn.jittered(self.timings().retry_interval())
     }
 
-    /// Returns the fields of a new claim that replaces `expected`.
     pub(super) fn acquisition(
         &self,
         token: Token,

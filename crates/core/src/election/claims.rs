@@ -18,7 +18,7 @@ use super::timings::Timings;
 /// beyond the limit, as for another candidate's.
 pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
-/// Claims that may be stored, with every revision they may have.
+/// Claims of this process that may be stored, with all their possible revisions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct OpenClaims {
     /// Claim of the previous process on this directory, which has provably exited.
@@ -41,9 +41,9 @@ pub(super) struct Attempt {
     pub(super) replaces: (Revision, Token),
     pub(super) sent: BootTime,
     pub(super) timings: Timings,
-    /// Evidence since then that this acquisition must not lead.
+    /// Evidence that this acquisition must not lead.
     pub(super) overtaken: Option<Overtaken>,
-    /// True if a step-down was requested since then.
+    /// True if a step-down was requested while the acquisition was pending.
     pub(super) cancelled: bool,
 }
 
@@ -114,7 +114,6 @@ impl OpenClaims {
         self.ended_of(holder.claim).cloned().or_else(pending)
     }
 
-    /// Records a document that a reply or event showed.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         for attempt in &mut self.pending {
             attempt.shown(lease, is_reply);
@@ -129,7 +128,6 @@ impl OpenClaims {
         !self.pending.is_empty()
     }
 
-    /// Adds an acquisition whose outcome is unknown.
     pub(super) fn add_pending(&mut self, attempt: Attempt) {
         push_bounded(&mut self.pending, attempt);
     }
@@ -148,17 +146,15 @@ impl OpenClaims {
         self.pending.retain(|p| p.call != call);
     }
 
-    /// Removes an acquisition that is not stored.
     pub(super) fn remove_pending(&mut self, claim: Claim) {
         self.pending.retain(|p| p.claim != claim);
     }
 
-    /// Adds a claim that ended and still has to be released.
     pub(super) fn add_ended(&mut self, ended: EndedClaim) {
         push_bounded(&mut self.ended, ended);
     }
 
-    /// Records that the release of `ended` is sent. For all callers the claim has ended already.
+    /// Records that the release of `ended` is sent.
     pub(super) fn releasing(&mut self, ended: &EndedClaim) {
         self.remove_pending(ended.claim);
         if self.ended_of(ended.claim).is_none() {
@@ -166,7 +162,6 @@ impl OpenClaims {
         }
     }
 
-    /// Removes an ended claim that is not stored.
     pub(super) fn remove_ended(&mut self, claim: Claim) {
         self.ended.retain(|e| e.claim != claim);
     }

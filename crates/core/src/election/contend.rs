@@ -23,7 +23,7 @@ use super::waits::Waits;
 use super::write::{WriteInFlight, WriteReply};
 use crate::claim::{Rollback, Turn, earliest};
 
-/// A candidate, apart from a claim that leads.
+/// A candidate without the claim that leads, if any.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
     pub(super) me: Participant,
@@ -140,7 +140,6 @@ impl Contender {
         self.record.refresh(&self.view)
     }
 
-    /// Sends a read if one is due.
     pub(super) fn read_if_due(&mut self, turn: &mut Turn<'_>) {
         self.reads.send_if_due(&self.view, turn);
     }
@@ -396,7 +395,7 @@ impl Contender {
         earliest([wait, self.reads.next()])
     }
 
-    /// Sends a release. From now on the claim is ended (for all callers it already was).
+    /// Sends the release of an ended claim.
     pub(super) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
         self.claims.releasing(ended);
         self.reads.drop_in_flight();

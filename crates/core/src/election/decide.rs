@@ -51,7 +51,6 @@ impl Predecessor {
     }
 }
 
-/// The next step, given the document as last seen.
 pub(super) enum Decision {
     Wait(Option<BootTime>),
     Create,

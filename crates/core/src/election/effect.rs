@@ -328,7 +328,6 @@ impl fmt::Display for CallId {
 }
 
 impl Outbox<Effect> {
-    /// Requests an operation, and returns the id of its call.
     pub(super) fn send(&mut self, operation: Operation) -> CallId {
         self.call(|id| Effect::Call { id, operation })
     }

@@ -18,7 +18,6 @@ use super::time::BootTime;
 use super::write::Acquired;
 use crate::claim::{Rollback, Turn};
 
-/// Result of the reply to a write.
 pub(super) enum AfterWrite {
     Leads(Tenure, Reason),
     StoreRolledBack,
@@ -90,7 +89,6 @@ impl Contender {
         AfterWrite::Leads(tenure, reason)
     }
 
-    /// Hands over to a preferred standby if this is due.
     pub(super) fn give_way(&mut self, state: &CandidateState, turn: &mut Turn<'_>) -> GiveWay {
         let Some(tenure) = state.leading() else {
             return GiveWay::Wait(None);
@@ -114,7 +112,6 @@ impl Contender {
         )
     }
 
-    /// Returns the ended claim that remains of a lost leadership.
     pub(super) fn end_lost(
         &mut self,
         lost: LostClaim,

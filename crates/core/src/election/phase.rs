@@ -11,16 +11,16 @@ use super::lease::{Claim, Holder, Lease, Revision};
 use super::time::BootTime;
 use super::timings::Timings;
 
-/// Precision of the estimate: in a narrower window a renewal is read once, at the end of the window.
+/// Width of a window that needs one read only, at its end.
 const NARROW: Duration = Duration::from_millis(30);
-/// Number of reads in a window that is wide because nothing is known yet.
+/// Number of reads in a wide window.
 const SECTIONS: u32 = 8;
-/// Divisor of an interval: two clocks, or a holder's timer, may differ by this part of it.
+/// Assumed drift of clocks and timers, as a divisor of the interval.
 const DRIFT_PARTS: u32 = 512;
-/// After this many consecutive renewals that the first read of their window finds, the window
-/// begins earlier each time, because renewals may come earlier than estimated.
+/// Number of consecutive renewals that the first read of a window found, after which windows begin
+/// earlier and earlier.
 const EARLY_MAX: u32 = 4;
-/// Limits the doubling of a window's beginning, beyond any interval.
+/// Maximum number of doublings; more would exceed any interval.
 const DOUBLINGS_MAX: u32 = 16;
 
 /// The last renewal that was seen, and when it was stored.
@@ -44,7 +44,6 @@ struct LastRenewal {
 }
 
 impl RenewalPhase {
-    /// Records that a read is sent.
     pub(super) fn asks(&mut self, now: BootTime) {
         self.asked = now;
     }

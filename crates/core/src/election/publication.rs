@@ -174,7 +174,6 @@ impl Publication {
         }
     }
 
-    /// Checks invariants of the status that only a bug can break.
     pub(super) fn check_invariants(&self, now: BootTime, token_highest: Token) {
         if let Some(authority) = self.status.authority {
             assert!(
@@ -196,7 +195,6 @@ impl Publication {
 }
 
 impl DirectoryRecord {
-    /// Begins with the record of the previous process.
     pub(super) fn new(claim: Option<Claim>, view: &LeaseView) -> Self {
         Self {
             claim,

@@ -19,7 +19,7 @@ pub(super) struct LeaseReads {
     /// The open source of changes that others make.
     following: Following,
     in_flight: Option<ReadInFlight>,
-    /// Instant of the next read; `None` if only a hint triggers one.
+    /// Instant of the next read, if one is scheduled.
     due: Option<BootTime>,
     /// True if the document must be read before the next write: nothing was read yet, or a write or
     /// an event showed that the view is behind.
@@ -86,10 +86,7 @@ pub(super) struct ReadDocument {
     pub(super) found: Found,
     /// The rollback of the store that the document proves.
     pub(super) rollback: Option<Rollback>,
-    /// True if the read was to check that the open stream reports all changes.
-    checks_stream: bool,
-    /// True if an event was applied after the read was sent.
-    overtaken: bool,
+    reading: ReadInFlight,
 }
 
 impl LeaseReads {
@@ -105,7 +102,7 @@ impl LeaseReads {
         }
     }
 
-    /// Returns true if the view is not known to be what is stored.
+    /// Returns true if the view may differ from the stored document.
     pub(super) fn is_blind(&self) -> bool {
         self.behind || self.suspicious
     }
@@ -299,8 +296,7 @@ impl LeaseReads {
         Some(ReadDocument {
             found,
             rollback,
-            checks_stream: reading.checks_stream,
-            overtaken: reading.overtaken,
+            reading,
         })
     }
 
@@ -317,7 +313,7 @@ impl LeaseReads {
             Found::Lease(lease) => Some(lease.revision),
             Found::Missing | Found::Foreign(_) => None,
         };
-        let current = !contends || !read.overtaken || shown == view.revision();
+        let current = !contends || !read.reading.overtaken || shown == view.revision();
         if !current {
             self.fall_behind(now);
         }
@@ -327,7 +323,7 @@ impl LeaseReads {
     /// Reopens the stream if the read was to check it and shows a change that the stream did not
     /// report. A late stream may still report it.
     pub(super) fn judge_stream(&mut self, read: &ReadDocument, view: &LeaseView) -> Option<Effect> {
-        if !read.checks_stream || self.is_late() {
+        if !read.reading.checks_stream || self.is_late() {
             return None;
         }
         let unchanged = match (&read.found, &view.document) {

@@ -34,7 +34,7 @@ impl Shutdown {
         self.left_to_expire
     }
 
-    /// Does what is next without a claim that leads: releases this process's claims in the store, for
+    /// Performs the next step of a process that no longer leads: it releases its stored claims, for
     /// at most one operation timeout, then exits.
     pub(super) fn next(
         &mut self,

@@ -64,7 +64,7 @@ impl Registration {
         }
     }
 
-    /// Draws the delay of this candidate for a new revision.
+    /// Draws a random delay for a new revision.
     pub(super) fn draw(&mut self, turn: &mut Turn<'_>) {
         if self.wanted {
             self.jitter = turn.up_to(SPREAD_MAX);

@@ -14,7 +14,6 @@ use super::tenure::Tenure;
 use super::time::BootTime;
 use crate::claim::Turn;
 
-/// State of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum CandidateState {
     Contending,
@@ -156,7 +155,6 @@ impl CandidateState {
     }
 }
 
-/// Cause of a loss of leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CauseOfLoss {
     Deadline,

@@ -43,7 +43,6 @@ enum Files {
     Stuck,
 }
 
-/// The remains of a claim whose step-down ends.
 #[derive(Debug)]
 pub(super) struct Stopped {
     pub(super) tenure: Tenure,

@@ -134,9 +134,9 @@ impl WorkloadState {
         }
     }
 
-    /// Handles an exit that was not requested, of the workload of a leading claim. Returns the delay
-    /// of this candidate's next attempt, which doubles while the workload keeps exiting soon after
-    /// its start. Other candidates try immediately, because the release wakes them.
+    /// Handles an unrequested exit of the leader's workload. Returns the back-off of this candidate,
+    /// which doubles while the workload keeps exiting soon after its start. Other candidates try
+    /// immediately, because the release wakes them.
     pub(super) fn ended(
         &mut self,
         token: Token,
@@ -204,8 +204,8 @@ pub(super) struct DrainAfterLoss {
 }
 
 impl DrainAfterLoss {
-    /// Returns how long a process that shuts down waits before it releases. The wait
-    /// ends at the latest when the claim expires, because a later release has no use.
+    /// Returns until when a process that shuts down delays its release: at most until the claim
+    /// expires.
     pub(super) fn worth_waiting_until(self) -> BootTime {
         self.until.min(self.expired_at)
     }

@@ -34,7 +34,6 @@ pub(super) struct Tenure {
     urgent: bool,
 }
 
-/// Meaning of the reply to a renewal.
 pub(super) enum RenewalReply {
     /// Authority is extended; the store has this document.
     Extended(Lease),

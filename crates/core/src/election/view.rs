@@ -7,7 +7,6 @@ use super::lease::{Lease, Revision, Session, Standby, Token};
 use super::time::BootTime;
 use crate::claim::{Rollback, Watermarks};
 
-/// The last observation of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeaseView {
     pub(super) document: Document,

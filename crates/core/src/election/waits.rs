@@ -1,4 +1,4 @@
-//! The reasons of a candidate to leave the lease to others for some time.
+//! Delays before a candidate contends: cooldown, quarantine, jitter, an unhealthy workload.
 //!
 //! This module does not acquire. The waits for another candidate's claim or reservation are in
 //! `decide.rs`.
@@ -17,7 +17,6 @@ pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 /// Two losses by deadline within this window make a candidate wait.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
-/// The waits of this candidate before it contends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Waits {
     /// True if the workload is unhealthy, so that the lease is left to others indefinitely.

@@ -38,7 +38,6 @@ pub(super) enum WriteInFlight {
     },
 }
 
-/// Meaning of the reply to a write.
 pub(super) enum WriteReply {
     /// The document was created; true if another one was seen during the insert.
     Created(Found, bool),

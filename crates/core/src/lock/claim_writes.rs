@@ -32,7 +32,6 @@ pub(super) struct ClaimWrites {
 /// A write that carried a revision of the claim.
 pub(super) type SentWrite = crate::claim::SentWrite<WritePurpose>;
 
-/// Purpose of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum WritePurpose {
     Join,
@@ -79,7 +78,6 @@ impl ClaimWrites {
         self.present.is_some() || self.forgotten || open
     }
 
-    /// Returns true if a join is in flight.
     pub(super) fn is_joining(&self) -> bool {
         self.joins().any(|state| state == WriteState::Awaited)
     }
@@ -89,7 +87,6 @@ impl ClaimWrites {
         self.sent.iter().filter(joins).map(|write| write.state)
     }
 
-    /// Returns true if the claim is known to be in the document.
     pub(super) fn is_present(&self) -> bool {
         self.present.is_some()
     }
@@ -124,17 +121,14 @@ impl ClaimWrites {
         self.sent.get(call)
     }
 
-    /// Returns the number of unanswered writes.
     pub(super) fn in_flight(&self) -> usize {
         self.sent.in_flight()
     }
 
-    /// Returns true if no other write of this claim was sent after `call`.
     pub(super) fn is_newest(&self, call: CallId) -> bool {
         self.sent.is_newest(call)
     }
 
-    /// Records the outcome of a write.
     pub(super) fn record(&mut self, call: CallId, outcome: &LockOutcome) {
         match outcome {
             LockOutcome::Applied(_) | LockOutcome::Unknown => self.open(call),
@@ -157,7 +151,6 @@ impl ClaimWrites {
         }
     }
 
-    /// Returns this claim as the sender of an eviction.
     pub(super) fn writer(&self, revision: Revision) -> Writer {
         Writer {
             claim: self.claim,

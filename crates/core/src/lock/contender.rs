@@ -180,7 +180,6 @@ impl LockContender {
         }
     }
 
-    /// Handles an event of the change stream.
     fn hint(&mut self, hint: Hint, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
         match (hint, &mut self.state) {
@@ -347,7 +346,6 @@ impl LockContender {
         }
     }
 
-    /// Performs everything that is due and returns the next wake-up.
     fn advance(&mut self, turn: &mut LockTurn<'_>) -> Option<BootTime> {
         let exchange = &mut self.exchange;
         match &mut self.state {

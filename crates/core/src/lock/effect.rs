@@ -97,7 +97,6 @@ pub enum LockNotice {
 pub(super) type LockTurn<'a> = Turn<'a, LockEffect>;
 
 impl Outbox<LockEffect> {
-    /// Requests an operation, and returns the id of its call.
     pub(super) fn send(&mut self, operation: LockOperation) -> CallId {
         self.call(|id| LockEffect::Call { id, operation })
     }

@@ -131,7 +131,6 @@ impl Observations {
         }
     }
 
-    /// Returns the entries that have expired by `now`.
     pub(super) fn expired(&self, patience: Patience, now: BootTime) -> Vec<(Claim, Observation)> {
         let expired = |observation: &Observation| observation.expires_at(patience) <= now;
         self.0
@@ -152,7 +151,7 @@ impl Observations {
 pub(super) struct Patience {
     /// Time for a grantee to confirm.
     pub(super) claim_time: Duration,
-    /// Additional delay, so that observers do not all sweep simultaneously.
+    /// Additional delay, so that observers do not all evict simultaneously.
     pub(super) stagger: Duration,
 }
 
@@ -194,7 +193,6 @@ impl Observation {
         };
     }
 
-    /// Returns the entry of `claim` as observed.
     pub(super) fn seen(&self, claim: Claim) -> EntryVersion {
         EntryVersion {
             claim,

@@ -45,7 +45,7 @@ impl Observer {
         self.observations.next_expiry(self.patience())
     }
 
-    /// Returns a sweep of all entries that have expired by `now`, or `None` if there are none.
+    /// Returns an eviction of all entries that have expired by `now`, or `None` if there are none.
     /// Entries that have changed since the last read are not removed.
     pub fn break_expired(&self, now: BootTime) -> Option<LockOperation> {
         let expired = self.observations.expired(self.patience(), now);

@@ -129,7 +129,7 @@ pub enum LockOperation {
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<EntryVersion>,
-        /// The sweeping waiter; `None` if the sender has no waiting entry (a holder, a contender
+        /// The evicting waiter; `None` if the sender has no waiting entry (a holder, a contender
         /// without a place, or an operator).
         me: Option<Writer>,
         /// Reason to record in the history.

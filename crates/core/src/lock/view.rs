@@ -13,7 +13,6 @@ use crate::election::{BootTime, CallId, Claim, Identity, Token};
 
 #[derive(Debug, Clone)]
 pub(super) struct LockView {
-    /// Newest document shown, if any.
     pub(super) lock: Option<LockDocument>,
     /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
     call: u64,
@@ -22,7 +21,6 @@ pub(super) struct LockView {
     /// higher token counts, because a restored document may reuse a token.
     pub(super) token_floor: Token,
     pub(super) observations: Observations,
-    /// True if the store has answered.
     pub(super) store_reached: bool,
 }
 
@@ -137,7 +135,6 @@ impl LockView {
         self.observations.note(lock, None, now);
     }
 
-    /// Forgets these observations, because the entries had changed.
     pub(super) fn forget(&mut self, claims: impl IntoIterator<Item = Claim>) {
         self.observations.forget(claims);
     }
@@ -198,7 +195,6 @@ impl LockView {
 
 #[cfg(proof)]
 impl LockView {
-    /// Writes the state to `form`.
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         let Self {
             // Decisions are made when it is recorded.

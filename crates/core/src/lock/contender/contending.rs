@@ -19,7 +19,6 @@ use crate::lock::operation::LockOutcome;
 use crate::lock::status::End;
 use crate::lock::view::EntryPlace;
 
-/// Consequence of a reply for the claim.
 #[derive(Default)]
 pub(super) enum Consequence {
     #[default]
@@ -46,7 +45,6 @@ pub(super) enum Consequence {
     JoinedAnew,
 }
 
-/// Handles the reply to a read.
 pub(super) fn read_reply(
     exchange: &mut Exchange,
     reading: SentRead,

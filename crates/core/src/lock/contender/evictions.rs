@@ -59,7 +59,6 @@ impl Evictions {
         self.in_flight.is_some()
     }
 
-    /// Evicts these entries.
     pub(super) fn send(
         &mut self,
         entries: Vec<(Claim, Observation)>,
@@ -123,7 +122,6 @@ impl Evictions {
         }
     }
 
-    /// Writes the state to `form`.
     #[cfg(proof)]
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         // Late replies to the others are only reported.

@@ -65,12 +65,10 @@ impl Exchange {
         self.stop_watching(turn);
     }
 
-    /// Requests a stream of the current claim.
     pub(super) fn follow(&mut self, turn: &mut LockTurn<'_>) {
         self.stream.follow(self.writes.claim, turn.effects);
     }
 
-    /// Ends reads and the stream.
     pub(super) fn stop_watching(&mut self, turn: &mut LockTurn<'_>) {
         self.reads.stop();
         self.stream.close(turn.effects);
@@ -216,7 +214,6 @@ impl Exchange {
         }
     }
 
-    /// Returns when the next entry expires for a waiter at `position`.
     pub(super) fn next_expiry(&self, position: usize) -> Option<BootTime> {
         let patience = patience(&self.options.timings, position);
         self.view.observations.next_expiry(patience)
@@ -249,7 +246,6 @@ impl Exchange {
         evicted.was_in_flight
     }
 
-    /// Records the document in the reply to `call`.
     pub(super) fn take(&mut self, call: CallId, lock: LockDocument, turn: &mut LockTurn<'_>) {
         let invalid = self.view.take(call, lock, self.writes.claim, turn.now);
         for (identity, millis) in invalid {
@@ -275,7 +271,6 @@ impl Exchange {
         }
     }
 
-    /// Panics in states that only a bug can cause.
     pub(super) fn check_invariants(&self) {
         let in_flight = self.writes.in_flight();
         assert!(

@@ -109,12 +109,10 @@ impl Holding {
         }
     }
 
-    /// Renews as soon as possible, even if another attempt hangs.
     pub(super) fn hurry(&mut self) {
         self.hurry = true;
     }
 
-    /// Renews if that is due and returns the next wake-up.
     pub(super) fn advance(
         &mut self,
         work: &LockedWork,

@@ -23,7 +23,6 @@ pub(super) struct Joining {
     creating: Option<CallId>,
     /// Latest instant to wait for the change stream before joining.
     stream_awaited: Option<BootTime>,
-    /// Number of rejected joins of this claim.
     refused: u32,
     full_reported: bool,
 }
@@ -62,7 +61,6 @@ impl Joining {
         self.stream_awaited = None;
     }
 
-    /// Performs everything that is due and returns the next wake-up.
     pub(super) fn advance(
         &mut self,
         exchange: &mut Exchange,
@@ -95,12 +93,10 @@ impl Joining {
         self.next(Next::Create, now);
     }
 
-    /// Returns true if the call is the create in flight.
     pub(super) fn creates(&self, call: CallId) -> bool {
         self.creating == Some(call)
     }
 
-    /// Handles the reply to the create.
     pub(super) fn created(
         &mut self,
         outcome: &LockOutcome,
@@ -119,7 +115,6 @@ impl Joining {
         }
     }
 
-    /// Records a rejected join.
     pub(super) fn refused(&mut self) {
         self.refused += 1;
     }

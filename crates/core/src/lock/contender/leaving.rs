@@ -20,7 +20,6 @@ pub(super) struct Leaving {
     end: End,
     /// Number of calls sent before the first leave.
     after: u64,
-    /// The leave that awaits a reply, if any.
     awaited: Option<CallId>,
     /// True if an earlier leave may have been applied.
     unanswered: bool,

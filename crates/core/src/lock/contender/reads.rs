@@ -39,7 +39,7 @@ pub(super) enum Proof {
 }
 
 impl Proof {
-    /// Returns true if an entry that the document does not show is gone.
+    /// Returns true if an entry that is missing in the document is gone.
     pub(super) fn is_trusted(self) -> bool {
         match self {
             Self::Newest => true,
@@ -54,7 +54,6 @@ impl LockReads {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Schedules the next read at `at`.
     pub(super) fn plan(&mut self, at: BootTime) {
         self.due = Some(at);
     }
@@ -87,17 +86,14 @@ impl LockReads {
         self.in_flight.is_none() && !self.behind
     }
 
-    /// Returns true if a read is in flight or due.
     pub(super) fn is_active(&self) -> bool {
         self.in_flight.is_some() || self.due.is_some()
     }
 
-    /// Returns when the next read is due, or `None` if none is planned or one is in flight.
     pub(super) fn next(&self) -> Option<BootTime> {
         self.due.filter(|_| self.in_flight.is_none())
     }
 
-    /// Sends a read if one is due.
     pub(super) fn send_if_due(&mut self, view: &LockView, turn: &mut LockTurn<'_>) {
         if self.next().is_some_and(|due| due <= turn.now) {
             let confirm = self.suspicious;
@@ -110,7 +106,6 @@ impl LockReads {
         }
     }
 
-    /// Takes the read in flight if `call` is it.
     pub(super) fn answered(&mut self, call: CallId) -> Option<SentRead> {
         self.in_flight.take_if(|reading| reading.call == call)
     }
@@ -121,7 +116,6 @@ impl LockReads {
         self.suspicious = false;
     }
 
-    /// Writes the state to `form`.
     #[cfg(proof)]
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         form.put(&(self.in_flight, self.due, self.suspicious, self.behind));

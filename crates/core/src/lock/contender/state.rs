@@ -42,7 +42,6 @@ impl State {
         Some(joining)
     }
 
-    /// Returns the state to publish.
     pub(super) fn standing(&self, exchange: &Exchange) -> Standing {
         let claim = exchange.writes.claim;
         match self {

@@ -69,7 +69,6 @@ impl ClaimStream {
         self.granted_after = (self.granted_after).filter(|calls| !granted && call.0 <= *calls);
     }
 
-    /// Writes the state to `form`.
     #[cfg(proof)]
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         form.put(&self.granted_after);

@@ -54,7 +54,6 @@ impl Waiting {
         }
     }
 
-    /// Moves to the place that a newer document shows.
     pub(super) fn move_to(&mut self, place: WaitingPlace, overlooked: bool) {
         self.position = place.position;
         self.granted = place.granted;
@@ -88,7 +87,6 @@ impl Waiting {
         self.granted || exchange.stream.reports_grant()
     }
 
-    /// Performs everything that is due and returns the next wake-up.
     pub(super) fn advance(
         &mut self,
         exchange: &mut Exchange,
@@ -146,13 +144,11 @@ impl Waiting {
         }
     }
 
-    /// Schedules the next read.
     pub(super) fn plan_read(&self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         let at = turn.now + self.read_interval(exchange, turn);
         exchange.reads.plan(at);
     }
 
-    /// Returns the time until the next read.
     fn read_interval(&self, exchange: &Exchange, turn: &mut LockTurn<'_>) -> Duration {
         let timings = &exchange.options.timings;
         if !exchange.stream.open {

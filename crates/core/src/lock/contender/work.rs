@@ -10,12 +10,10 @@ use crate::lock::success::{OncePer, WorkKey};
 pub(super) struct LockedWork {
     /// End of the minimum hold, once the lock was acquired with one.
     keeps_until: Option<BootTime>,
-    /// True once the work has succeeded.
     succeeded: bool,
 }
 
 impl LockedWork {
-    /// Starts the minimum hold.
     pub(super) fn begin(&mut self, min_hold: MinHold, now: BootTime) {
         self.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
     }
@@ -34,7 +32,6 @@ impl LockedWork {
         self.keeps_until.map(|until| until.since(now))
     }
 
-    /// Returns true if the place is to be kept.
     pub(super) fn keeps_place(&self) -> bool {
         self.keeps_until.is_some()
     }
@@ -50,7 +47,6 @@ impl LockedWork {
         once_per.filter(|_| self.succeeded).map(|it| it.key.clone())
     }
 
-    /// Writes the state to `form`.
     #[cfg(proof)]
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         form.put(&(self.keeps_until, self.succeeded));
