@@ -225,7 +225,7 @@ impl Election {
         };
         let identity = &self.contender.me.identity;
         if !tenure.sent(lease.revision) || self.state.demand(&lease, identity).is_some() {
-            self.contender.reads.read_at(turn.now);
+            self.contender.reads.schedule.read_at(turn.now);
         } else {
             self.contender.view.note_standby(lease.standby);
         }
@@ -335,7 +335,7 @@ impl Election {
             (planted!(AdoptedWithoutRenewal), &decision)
         {
             self.lead_unrenewed(attempt.clone(), turn);
-            return self.contender.reads.next();
+            return self.contender.reads.schedule.next();
         }
         contender.carry_out(decision, turn)
     }
@@ -366,7 +366,7 @@ impl Election {
             tenure.next_renewal(),
             wait,
             preferred,
-            self.contender.reads.next(),
+            self.contender.reads.schedule.next(),
         ])
     }
 

@@ -122,7 +122,7 @@ impl Contender {
     pub(super) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
         if self.reads.is_late() {
             if self.view.is_older_than(&lease) {
-                self.reads.read_at(turn.now);
+                self.reads.schedule.read_at(turn.now);
             }
             return;
         }
@@ -392,7 +392,7 @@ impl Contender {
                 self.release(&ended, turn);
             }
         }
-        earliest([wait, self.reads.next()])
+        earliest([wait, self.reads.schedule.next()])
     }
 
     /// Sends the release of an ended claim.
@@ -438,7 +438,7 @@ impl Contender {
             .as_ref()
             .is_some_and(WriteInFlight::is_acquisition)
             || !self.claims.is_empty()
-            || (!self.reads.behind && held.is_some_and(|h| h.session == self.me.session))
+            || (!self.reads.schedule.behind && held.is_some_and(|h| h.session == self.me.session))
     }
 
     /// Withdraws the registration of a process that exits. Returns the end of the wait for the
@@ -448,7 +448,7 @@ impl Contender {
         by: BootTime,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
-        if self.reads.suspicious {
+        if self.reads.schedule.suspicious {
             return None;
         }
         let (registration, view) = (&mut self.registration, &mut self.view);

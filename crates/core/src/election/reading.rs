@@ -6,27 +6,19 @@
 use super::candidate::Participant;
 use super::effect::{CallId, Effect, Operation};
 use super::input::{Found, Outcome, Watch};
-use super::lease::{Lease, Token};
+use super::lease::Lease;
 use super::phase::{RenewalPhase, renewal_interval};
 use super::time::BootTime;
 use super::timings::Timings;
 use super::view::{Document, LeaseView};
-use crate::claim::{Rollback, Turn};
+use crate::claim::{ReadSchedule, Rollback, Turn};
 
 /// The reads of the document, and the source of changes in between.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeaseReads {
     /// The open source of changes that others make.
     following: Following,
-    in_flight: Option<ReadInFlight>,
-    /// Instant of the next read, if one is scheduled.
-    due: Option<BootTime>,
-    /// True if the document must be read before the next write: nothing was read yet, or a write or
-    /// an event showed that the view is behind.
-    pub(super) behind: bool,
-    /// True if the next read must be linearizable, because a reply showed a lower token or no
-    /// document.
-    pub(super) suspicious: bool,
+    pub(super) schedule: ReadSchedule<StreamCheck>,
     /// Instant at which a reply last showed the document.
     looked_at: BootTime,
     /// When the last answer of the store ceases to count; `None` before the first answer. A reload does not shorten it, since
@@ -68,13 +60,9 @@ impl Following {
     }
 }
 
-/// A read in flight.
+/// The relation of a read to the source of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct ReadInFlight {
-    call: CallId,
-    confirm: bool,
-    /// Token that the document was known to have when the read was sent.
-    token_known: Option<Token>,
+pub(super) struct StreamCheck {
     /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
     /// True if an event was applied after the read was sent.
@@ -86,17 +74,19 @@ pub(super) struct ReadDocument {
     pub(super) found: Found,
     /// The rollback of the store that the document proves.
     pub(super) rollback: Option<Rollback>,
-    reading: ReadInFlight,
+    note: StreamCheck,
 }
 
 impl LeaseReads {
     pub(super) fn new(now: BootTime) -> Self {
         Self {
             following: Following::Nothing,
-            in_flight: None,
-            due: Some(now),
-            behind: true,
-            suspicious: false,
+            schedule: ReadSchedule {
+                in_flight: None,
+                due: Some(now),
+                behind: true,
+                suspicious: false,
+            },
             looked_at: now,
             answers_until: None,
         }
@@ -104,11 +94,13 @@ impl LeaseReads {
 
     /// Returns true if the view may differ from the stored document.
     pub(super) fn is_blind(&self) -> bool {
-        self.behind || self.suspicious
+        self.schedule.behind || self.schedule.suspicious
     }
 
     pub(super) fn awaits(&self, call: CallId) -> bool {
-        self.in_flight.is_some_and(|reading| reading.call == call)
+        self.schedule
+            .in_flight
+            .is_some_and(|reading| reading.call == call)
     }
 
     /// Returns true if an event of the open stream is only a reason to read.
@@ -116,61 +108,51 @@ impl LeaseReads {
         matches!(self.following, Following::LateStream(_))
     }
 
-    /// Returns the instant of the next read; `None` while one is in flight or none is due.
-    pub(super) fn next(&self) -> Option<BootTime> {
-        self.due.filter(|_| self.in_flight.is_none())
-    }
-
-    /// Schedules a read at `at`, unless an earlier one is scheduled.
-    pub(super) fn read_at(&mut self, at: BootTime) {
-        self.due = Some(self.due.map_or(at, |due| due.min(at)));
-    }
-
     /// Schedules a read at `at`, and lets it precede the next write.
     pub(super) fn read_before_write(&mut self, at: BootTime) {
-        self.behind = true;
-        self.read_at(at);
+        self.schedule.behind = true;
+        self.schedule.read_at(at);
     }
 
     /// Marks the view as behind the store, so that a read precedes the next write. A read in flight
     /// may have been answered before, so it does not count.
     pub(super) fn fall_behind(&mut self, now: BootTime) {
-        self.in_flight = None;
+        self.schedule.in_flight = None;
         self.read_before_write(now);
     }
 
     /// Requires a linearizable read.
     pub(super) fn suspect(&mut self, now: BootTime) {
-        self.suspicious = true;
-        self.read_at(now);
+        self.schedule.suspicious = true;
+        self.schedule.read_at(now);
     }
 
     /// Marks the view as behind because of a late reply. A read in flight is sufficient.
     pub(super) fn late_reply(&mut self, now: BootTime) {
-        self.behind = true;
-        if self.in_flight.is_none() {
-            self.read_at(now);
+        self.schedule.behind = true;
+        if self.schedule.in_flight.is_none() {
+            self.schedule.read_at(now);
         }
     }
 
     /// Drops the reads that the reply to a release replaces: it shows more than a concurrent read,
     /// which could be answered from before the release.
     pub(super) fn replace_due(&mut self, now: BootTime) {
-        self.due = self.due.filter(|due| *due > now);
+        self.schedule.due = self.schedule.due.filter(|due| *due > now);
     }
 
     /// Drops the read in flight, which may be answered from before a release.
     pub(super) fn drop_in_flight(&mut self) {
-        self.in_flight = None;
+        self.schedule.in_flight = None;
     }
 
     /// Drops all reads, because a claim begins to lead: a read in flight is older than the claim,
     /// and the reply that granted the claim showed the document.
     pub(super) fn begin_to_lead(&mut self) {
-        self.behind = false;
-        self.in_flight = None;
-        self.suspicious = false;
-        self.due = None;
+        self.schedule.behind = false;
+        self.schedule.in_flight = None;
+        self.schedule.suspicious = false;
+        self.schedule.due = None;
     }
 
     /// Records that the store answered.
@@ -185,31 +167,28 @@ impl LeaseReads {
 
     /// Records that an event was applied to the view.
     pub(super) fn overtake(&mut self) {
-        if let Some(reading) = &mut self.in_flight {
-            reading.overtaken = true;
+        if let Some(reading) = &mut self.schedule.in_flight {
+            reading.note.overtaken = true;
         }
     }
 
     /// Sends a read if one is due and none is in flight.
     pub(super) fn send_if_due(&mut self, view: &LeaseView, turn: &mut Turn<'_>) {
-        if self.next().is_some_and(|due| due <= turn.now) {
+        if self.schedule.next().is_some_and(|due| due <= turn.now) {
             self.send(false, view, turn);
         }
     }
 
     fn send(&mut self, checks_stream: bool, view: &LeaseView, turn: &mut Turn<'_>) {
-        let confirm = self.suspicious;
         if let Some(phase) = self.following.phase() {
             phase.asks(turn.now);
         }
-        self.in_flight = Some(ReadInFlight {
-            call: turn.effects.send(Operation::Read { confirm }),
-            confirm,
-            token_known: view.marks.document_token(),
+        let note = StreamCheck {
             checks_stream,
             overtaken: false,
-        });
-        self.due = None;
+        };
+        let read = |confirm| turn.effects.send(Operation::Read { confirm });
+        self.schedule.send(&view.marks, note, read);
     }
 
     /// Sends reads in addition to an open stream, which may be stale although it answers: once per
@@ -222,7 +201,10 @@ impl LeaseReads {
         timings: &Timings,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
-        if !self.following.is_open() || self.in_flight.is_some() || self.due.is_some() {
+        if !self.following.is_open()
+            || self.schedule.in_flight.is_some()
+            || self.schedule.due.is_some()
+        {
             return None;
         }
         let regular = self.looked_at + timings.lease_duration();
@@ -260,12 +242,12 @@ impl LeaseReads {
     /// wait a whole lease duration from then on.
     pub(super) fn keep_looking(&mut self, me: &Participant, turn: &mut Turn<'_>) {
         let unaware = !self.following.is_open() || self.is_blind();
-        if unaware && self.in_flight.is_none() && self.due.is_none() {
+        if unaware && self.schedule.in_flight.is_none() && self.schedule.due.is_none() {
             let poll = me.retry_at(turn);
             // The stream may have been lost shortly before the regular read was due.
             let regular = self.looked_at + me.timings().lease_duration();
             let regular = Some(regular).filter(|regular| *regular > turn.now);
-            self.due = regular.into_iter().chain([poll]).min();
+            self.schedule.due = regular.into_iter().chain([poll]).min();
         }
     }
 
@@ -277,12 +259,12 @@ impl LeaseReads {
         me: &Participant,
         turn: &mut Turn<'_>,
     ) -> Option<ReadDocument> {
-        let reading = self.in_flight.take();
+        let reading = self.schedule.in_flight.take();
         let (Some(reading), Outcome::Applied(found)) = (reading, outcome) else {
-            self.read_at(me.retry_at(turn));
+            self.schedule.read_at(me.retry_at(turn));
             return None;
         };
-        self.suspicious = false;
+        self.schedule.suspicious = false;
         let rollback = view.rollback(&found);
         // Anything seen after the read was sent may be newer than the reply, so another read is
         // needed. A deposed primary answers a majority read in the same way, so only a linearizable
@@ -296,7 +278,7 @@ impl LeaseReads {
         Some(ReadDocument {
             found,
             rollback,
-            reading,
+            note: reading.note,
         })
     }
 
@@ -313,7 +295,7 @@ impl LeaseReads {
             Found::Lease(lease) => Some(lease.revision),
             Found::Missing | Found::Foreign(_) => None,
         };
-        let current = !contends || !read.reading.overtaken || shown == view.revision();
+        let current = !contends || !read.note.overtaken || shown == view.revision();
         if !current {
             self.fall_behind(now);
         }
@@ -323,7 +305,7 @@ impl LeaseReads {
     /// Reopens the stream if the read was to check it and shows a change that the stream did not
     /// report. A late stream may still report it.
     pub(super) fn judge_stream(&mut self, read: &ReadDocument, view: &LeaseView) -> Option<Effect> {
-        if !read.reading.checks_stream || self.is_late() {
+        if !read.note.checks_stream || self.is_late() {
             return None;
         }
         let unchanged = match (&read.found, &view.document) {
@@ -352,7 +334,7 @@ impl LeaseReads {
     ) {
         // Changes reported while the read was in flight may not be in the reply.
         let in_phase = self.following.reads_renewals();
-        self.behind = !in_phase && self.due.is_some_and(|due| due <= turn.now);
+        self.schedule.behind = !in_phase && self.schedule.due.is_some_and(|due| due <= turn.now);
         let lease = match found {
             Found::Lease(lease) => Some(lease),
             Found::Missing | Found::Foreign(_) => None,
@@ -361,7 +343,7 @@ impl LeaseReads {
             phase.shows(lease, renewal_interval(lease, me.timings()), turn.now);
         }
         if contends && (!self.following.is_open() || matches!(found, Found::Foreign(_))) {
-            self.read_at(me.retry_at(turn));
+            self.schedule.read_at(me.retry_at(turn));
         }
     }
 
@@ -377,7 +359,7 @@ impl LeaseReads {
             Watch::Lost => {
                 self.following = Following::Nothing;
                 if !leads {
-                    self.read_at(now);
+                    self.schedule.read_at(now);
                 }
                 return None;
             }
@@ -389,8 +371,8 @@ impl LeaseReads {
             Watch::Alive | Watch::Changed(_) => {}
             // The view stays usable: a hint may be false, and hints without end must not keep a
             // candidate from acting on what it has read.
-            Watch::Hint => self.read_at(now),
-            Watch::Unclear if self.is_late() => self.read_at(now),
+            Watch::Hint => self.schedule.read_at(now),
+            Watch::Unclear if self.is_late() => self.schedule.read_at(now),
             Watch::Unclear => self.read_before_write(now),
         }
         self.contact(timings, now);
@@ -406,8 +388,8 @@ impl LeaseReads {
         // The read must follow the opening so that no change in between is missed. A read in flight
         // may have been answered before the opening, so it is dropped.
         self.following = following;
-        self.in_flight = None;
-        self.read_at(now);
+        self.schedule.in_flight = None;
+        self.schedule.read_at(now);
     }
 
     /// Requests a new stream or cursor, because the open one can no longer be trusted.
@@ -418,14 +400,14 @@ impl LeaseReads {
 
     /// Reads immediately if a read is scheduled.
     pub(super) fn hurry(&mut self, now: BootTime) {
-        if self.due.is_some() {
-            self.read_at(now);
+        if self.schedule.due.is_some() {
+            self.schedule.read_at(now);
         }
     }
 
     /// Checks that a candidate which is not busy does not stay behind the store.
     pub(super) fn check_invariants(&self, idle: bool) {
-        let looks = self.in_flight.is_some() || self.due.is_some();
+        let looks = self.schedule.is_active();
         assert!(
             !(idle && self.is_blind()) || looks,
             "behind the store, and no read is due"
@@ -437,6 +419,6 @@ impl LeaseReads {
 impl LeaseReads {
     /// Drops all reads, which no input does while the view is behind.
     pub(super) fn never(&mut self) {
-        (self.in_flight, self.due) = (None, None);
+        (self.schedule.in_flight, self.schedule.due) = (None, None);
     }
 }

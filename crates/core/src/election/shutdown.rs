@@ -69,7 +69,7 @@ impl Shutdown {
                 contender.read_if_due(turn);
                 return LastStep::Wait(Some(by));
             }
-            if contender.reads.behind && open {
+            if contender.reads.schedule.behind && open {
                 return wait(Some(by), contender, turn);
             }
             let (view, claims, me) = (&contender.view, &contender.claims, &contender.me);
@@ -94,5 +94,5 @@ impl Shutdown {
 /// Sends a read if one is due, and waits for the next one, but at most until `until`.
 fn wait(until: Option<BootTime>, contender: &mut Contender, turn: &mut Turn<'_>) -> LastStep {
     contender.read_if_due(turn);
-    LastStep::Wait(earliest([until, contender.reads.next()]))
+    LastStep::Wait(earliest([until, contender.reads.schedule.next()]))
 }

@@ -200,7 +200,7 @@ impl LockContender {
                 if let Some(joining) = state.joining() {
                     joining.stream_settled();
                 } else if state.is_waiting() {
-                    exchange.reads.soon(exchange.retry(turn));
+                    exchange.reads.read_at(exchange.retry(turn));
                 }
             }
             (Hint::Granted(grant), _) => {
@@ -227,7 +227,7 @@ impl LockContender {
             State::Waiting(waiting) => {
                 waiting.hurry(exchange);
                 exchange.retry_at = turn.now;
-                exchange.reads.soon(turn.now);
+                exchange.reads.read_at(turn.now);
             }
             State::Joining(_) => exchange.retry_at = turn.now,
             State::Leaving(leaving) => leaving.again(turn.now),
@@ -422,7 +422,7 @@ impl LockContender {
             if planted!(RenewedAfterDeadline) {
                 let waiting = Waiting::at(WaitingPlace::GRANTED, false, turn.now);
                 self.enter(State::Waiting(waiting), turn.now);
-                return self.exchange.reads.soon(turn.now);
+                return self.exchange.reads.read_at(turn.now);
             }
             self.lose(Loss::Deadline, turn);
         }

@@ -7,8 +7,9 @@ mod planted;
 use super::State;
 use super::exchange::Exchange;
 use super::holding::Holding;
-use super::reads::{Proof, SentRead};
+use super::reads::Proof;
 use super::waiting::WaitingPlace;
+use crate::claim::ReadInFlight;
 use crate::election::{CallId, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
 use crate::lock::document::{FoundLock, LockDocument};
@@ -47,12 +48,12 @@ pub(super) enum Consequence {
 
 pub(super) fn read_reply(
     exchange: &mut Exchange,
-    reading: SentRead,
+    reading: ReadInFlight<()>,
     outcome: LockOutcome,
     turn: &mut LockTurn<'_>,
 ) -> Consequence {
     let LockOutcome::Applied(found) = outcome else {
-        exchange.reads.soon(exchange.retry(turn));
+        exchange.reads.read_at(exchange.retry(turn));
         return Consequence::Unchanged;
     };
     let rollback = exchange.view.rollback(&found);

@@ -43,7 +43,7 @@ impl Exchange {
             view: LockView::new(options.token_remembered, lease_duration, observations),
             writes: ClaimWrites::new(Claim::random(random)),
             evictions: Evictions::default(),
-            reads: LockReads::default(),
+            reads: LockReads::none(),
             stream: ClaimStream::default(),
             retry_at: now,
             options,
@@ -70,7 +70,7 @@ impl Exchange {
     }
 
     pub(super) fn stop_watching(&mut self, turn: &mut LockTurn<'_>) {
-        self.reads.stop();
+        self.reads = LockReads::none();
         self.stream.close(turn.effects);
     }
 

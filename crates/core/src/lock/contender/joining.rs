@@ -146,7 +146,7 @@ impl Joining {
         } else if must_wait {
             return Some(exchange.busy());
         } else if lock.queue.len() >= QUEUE_MAX {
-            exchange.reads.soon(exchange.retry(turn));
+            exchange.reads.read_at(exchange.retry(turn));
             self.next(Next::Look, turn.now);
             if !std::mem::replace(&mut self.full_reported, true) {
                 turn.effects.notice(LockNotice::QueueFull);

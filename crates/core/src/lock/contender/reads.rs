@@ -4,30 +4,14 @@
 //! another process, or that the document is older than before. A write or a linearizable read must
 //! confirm it, because a deposed primary still answers majority reads.
 
-use crate::election::{BootTime, CallId, Token};
+use crate::claim::{ReadInFlight, ReadSchedule};
+use crate::election::{BootTime, CallId};
 use crate::lock::effect::LockTurn;
 use crate::lock::operation::LockOperation;
 use crate::lock::view::LockView;
 
-/// The read in flight and the next one.
-#[derive(Debug, Clone, Default)]
-pub(super) struct LockReads {
-    in_flight: Option<SentRead>,
-    due: Option<BootTime>,
-    /// True if a reply showed something that only a linearizable read can confirm.
-    suspicious: bool,
-    /// True if a read must be answered before the next write, for example after a rejection.
-    pub(super) behind: bool,
-}
-
-/// A read in flight.
-#[derive(Debug, Clone, Copy, Hash)]
-pub(super) struct SentRead {
-    pub(super) call: CallId,
-    confirm: bool,
-    /// Token that the document was known to have when the read was sent.
-    token_known: Token,
-}
+/// The reads of a contender.
+pub(super) type LockReads = ReadSchedule<()>;
 
 /// Guarantee on how current a shown document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,15 +33,6 @@ impl Proof {
 }
 
 impl LockReads {
-    /// Schedules a read at `at`, unless an earlier one is due.
-    pub(super) fn soon(&mut self, at: BootTime) {
-        self.due = Some(self.due.map_or(at, |due| due.min(at)));
-    }
-
-    pub(super) fn plan(&mut self, at: BootTime) {
-        self.due = Some(at);
-    }
-
     /// Discards the read in flight and schedules another one, because the answer may predate the
     /// latest change.
     pub(super) fn again(&mut self, at: BootTime) {
@@ -77,8 +52,14 @@ impl LockReads {
         self.fall_behind(now);
     }
 
-    pub(super) fn stop(&mut self) {
-        *self = Self::default();
+    /// Returns a schedule without reads.
+    pub(super) const fn none() -> Self {
+        Self {
+            in_flight: None,
+            due: None,
+            behind: false,
+            suspicious: false,
+        }
     }
 
     /// Returns true if no read is in flight or must precede the next write.
@@ -86,27 +67,14 @@ impl LockReads {
         self.in_flight.is_none() && !self.behind
     }
 
-    pub(super) fn is_active(&self) -> bool {
-        self.in_flight.is_some() || self.due.is_some()
-    }
-
-    pub(super) fn next(&self) -> Option<BootTime> {
-        self.due.filter(|_| self.in_flight.is_none())
-    }
-
     pub(super) fn send_if_due(&mut self, view: &LockView, turn: &mut LockTurn<'_>) {
         if self.next().is_some_and(|due| due <= turn.now) {
-            let confirm = self.suspicious;
-            self.in_flight = Some(SentRead {
-                call: turn.effects.send(LockOperation::Read { confirm }),
-                confirm,
-                token_known: view.token(),
-            });
-            self.due = None;
+            let read = |confirm| turn.effects.send(LockOperation::Read { confirm });
+            self.send(&view.marks, (), read);
         }
     }
 
-    pub(super) fn answered(&mut self, call: CallId) -> Option<SentRead> {
+    pub(super) fn answered(&mut self, call: CallId) -> Option<ReadInFlight<()>> {
         self.in_flight.take_if(|reading| reading.call == call)
     }
 
@@ -118,15 +86,18 @@ impl LockReads {
 
     #[cfg(proof)]
     pub(super) fn compare(&self, form: &mut impl super::Form) {
-        form.put(&(self.in_flight, self.due, self.suspicious, self.behind));
+        let token_known = |read: &ReadInFlight<()>| read.token_known.unwrap_or_default();
+        let in_flight = self.in_flight.as_ref();
+        form.put(&in_flight.map(|read| (read.call, read.confirm, token_known(read))));
+        form.put(&(self.due, self.suspicious, self.behind));
     }
 }
 
-impl SentRead {
+impl ReadInFlight<()> {
     /// Returns true if the reply proves a rollback that it shows. Documents seen after the read was
     /// sent may be newer than the reply.
     pub(super) fn proves_rollback(self, view: &LockView) -> bool {
-        self.confirm && self.token_known == view.token()
+        self.confirm && self.token_known.unwrap_or_default() == view.token()
     }
 
     /// Returns the guarantee on the document in the reply.

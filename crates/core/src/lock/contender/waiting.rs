@@ -65,7 +65,7 @@ impl Waiting {
     pub(super) fn at_the_head(&mut self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         self.position = 0;
         let at = turn.now + self.read_interval(exchange, turn);
-        exchange.reads.soon(at);
+        exchange.reads.read_at(at);
     }
 
     /// Records if the confirmation of a grant found no free slot.
@@ -138,7 +138,7 @@ impl Waiting {
     pub(super) fn shown_by(&self, call: CallId, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         exchange.stream.shown(call, self.granted);
         if exchange.stream.may_postdate(call) {
-            exchange.reads.plan(turn.now);
+            exchange.reads.due = Some(turn.now);
         } else {
             self.plan_read(exchange, turn);
         }
@@ -146,7 +146,7 @@ impl Waiting {
 
     pub(super) fn plan_read(&self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         let at = turn.now + self.read_interval(exchange, turn);
-        exchange.reads.plan(at);
+        exchange.reads.due = Some(at);
     }
 
     fn read_interval(&self, exchange: &Exchange, turn: &mut LockTurn<'_>) -> Duration {
