@@ -39,7 +39,7 @@ fn write_or_compare(page: &str, name: &str, text: &str) {
     let begin = format!("<!-- {name}: made by tests/benchmarks_page.rs -->\n");
     let end = format!("<!-- end of {name} -->");
     let path = root().join(page);
-    let content = fs::read_to_string(&path).expect("the page is there");
+    let content = fs::read_to_string(&path).expect("the page can be read");
     let (before, rest) = content.split_once(&begin).expect("the part begins");
     let (written, after) = rest.split_once(&end).expect("the part ends");
     if std::env::var_os("UPDATE_DOCS").is_some() {

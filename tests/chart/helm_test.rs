@@ -38,7 +38,7 @@ fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
         assert!(policy.contains("hook-succeeded"), "{policy}");
         assert!(policy.contains("before-hook-creation"), "{policy}");
     }
-    // The Service is there before the pod.
+    // The Service exists before the pod.
     assert_eq!(
         service["metadata"]["annotations"]["helm.sh/hook-weight"],
         "-1"
@@ -194,17 +194,14 @@ fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passe
         let mut test = tokio::process::Command::from(test);
         test.stdout(Stdio::piped()).stderr(Stdio::piped());
         let test = test.kill_on_drop(true).spawn().unwrap();
-        found("the test's pod is there", async || {
-            pods.get(TEST).await.ok()
-        })
-        .await;
+        found("the test's pod exists", async || pods.get(TEST).await.ok()).await;
         let service = services.get(TEST).await.unwrap();
         let selector = service.spec.unwrap().selector.unwrap();
         assert_eq!(selector["app.kubernetes.io/instance"], "orders");
         // Its name resolves to the addresses of all replicas, which are not ready here.
         let parameters = PatchParams::default();
         let replicas = ListParams::default().labels("app.kubernetes.io/name=leasehold");
-        let replicas = found("both replicas are there", async || {
+        let replicas = found("both replicas exist", async || {
             let pods = pods.list(&replicas).await.ok()?.items;
             (pods.len() == 2).then_some(pods)
         })

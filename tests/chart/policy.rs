@@ -96,7 +96,7 @@ fn the_pods_of_the_deployment_are_admitted_under_the_restricted_level() {
     run(async {
         let installed = Installed::new("minimal", &[]).await;
         let pods = installed.pods(installed.kubernetes.client());
-        found("the replicas are there", async || {
+        found("the replicas exist", async || {
             let found = pods.list(&ListParams::default()).await.ok()?;
             let owned = |pod: &&Pod| {
                 let mut owners = pod.owner_references().iter();

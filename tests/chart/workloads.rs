@@ -448,7 +448,7 @@ fn the_controllers_of_each_kind_create_its_pods_under_the_restricted_level() {
             let kind_of = format!("workload.kind=\"{kind}\"");
             let installed = Installed::new("minimal", &[&kind_of, more]).await;
             let pods = installed.pods(installed.kubernetes.client());
-            let created = found(&format!("the pods of the {kind} are there"), async || {
+            let created = found(&format!("the pods of the {kind} exist"), async || {
                 let mut found = pods.list(&ListParams::default()).await.ok()?.items;
                 found.retain(|pod| {
                     pod.owner_references()

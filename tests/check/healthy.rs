@@ -66,7 +66,7 @@ async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_
         .flag(&format!("--mongodb-database={}", scene.database))
         .leading(LONG)
         .await;
-    // The file may say so before the log does.
+    // The file may show this before the log.
     leader.wait_logged("\"to\":\"leader\"", LONG).await;
     let (token, changes) = (leader.token(), leader.logged("role changed"));
     let port = format!("--http-listen=127.0.0.1:{}", leader.port());

@@ -18,12 +18,12 @@ const NOT_ON_THE_PAGE: [&str; 3] = ["documented.rs", "in_calm_weather.rs", "jour
 #[test]
 fn the_table_names_the_tests_of_this_suite() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("docs/locks.md")).expect("the page is there");
+    let page = std::fs::read_to_string(root.join("docs/locks.md")).expect("the page can be read");
     let section = page.split("\n## Instead of a hand-made lock\n").nth(1);
     let section = section.and_then(|rest| rest.split("\n## ").next());
-    let page = section.expect("the section is there");
+    let page = section.expect("the section exists");
     let (mut named, mut missing) = (0, Vec::new());
-    let files = std::fs::read_dir(root.join("tests/comparison")).expect("the suite is there");
+    let files = std::fs::read_dir(root.join("tests/comparison")).expect("the suite exists");
     for file in files {
         let path = file.expect("the suite can be read").path();
         let name = path.file_name().and_then(|name| name.to_str());

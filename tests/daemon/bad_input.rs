@@ -129,7 +129,7 @@ async fn i11_a_document_of_another_shape_is_left_alone() {
         let errors = records.into_iter().filter(|line| line["level"] == "ERROR");
         errors.collect::<Vec<_>>()
     };
-    eventually("it says so", async || !said().is_empty()).await;
+    eventually("the log reports it", async || !said().is_empty()).await;
     let before = daemon.operations("read", "applied").await;
     daemon
         .wait_operations("read", "applied", before + 5.0)

@@ -67,7 +67,7 @@ impl Contest {
         (proxy, self.candidate_at("a", timings).uri(&uri))
     }
 
-    /// Returns the lease as it is stored.
+    /// Returns the stored lease.
     pub(crate) fn stored(&self) -> StoredLease {
         StoredLease::new(&self.set.client(), "leasehold", "leases", &self.lease)
     }

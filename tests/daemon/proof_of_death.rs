@@ -26,7 +26,7 @@ async fn a_killed_leader_leads_again_at_once_on_the_same_directory() {
     let most = nanos(timings.lease_duration / 2);
     assert!(gap < most, "far from the lease's 24 s: {gap} ns");
     // The change is published before it is logged.
-    eventually("it says why", async || {
+    eventually("the log has the reason", async || {
         let why = records(&daemon, "took over immediately");
         why.iter().any(|line| line["token"] == token(&before))
     })

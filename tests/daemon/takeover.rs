@@ -18,7 +18,10 @@ async fn i1_a_killed_leader_is_taken_over_from_after_its_lease_duration() {
     assert_eq!(last["leader"], true, "it had no time to say otherwise");
     let leading = new.wait_leads(LONG).await;
     TIMINGS.assert_waited_since(TIMINGS.sent_ns(&last), &leading);
-    assert!(!old.leads(), "its file says so by its deadline");
+    assert!(
+        !old.leads(),
+        "its file shows by its deadline that it does not lead"
+    );
     assert_eq!(token(&leading), token(&last) + 1, "I3");
 
     let overtook = || records(&new, "took over from an expired holder");

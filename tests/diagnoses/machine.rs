@@ -182,7 +182,7 @@ fn directories(parts: &Parts) -> Vec<Situation> {
         })
         .by(&without_privileges())
         .says("permission denied. This user must be able to create files there"),
-        below("parent that may not be written", 0o555),
+        below("parent without write permission", 0o555),
         below("parent that may not be entered", 0o000),
         second,
         claim,

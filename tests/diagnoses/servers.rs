@@ -93,7 +93,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         .says(&format!(
             "{open} is in replica set \"{SET}\", not \"rsWRONG\""
         )),
-        Situation::locks("standalone asked for as a set", &of_set(&standalone, "rs0")).says(
+        Situation::locks("standalone in a connection string of a set", &of_set(&standalone, "rs0")).says(
             &format!("no primary: {standalone} is a standalone server, not in replica set \"rs0\""),
         ),
         Situation::locks(

@@ -197,7 +197,7 @@ impl Situation {
         let missing = self.says.iter().filter(|text| !said.contains(*text));
         wrong.extend(missing.map(|text| format!("it does not say: {text}")));
         let unwanted = self.unsaid.iter().filter(|text| said.contains(*text));
-        wrong.extend(unwanted.map(|text| format!("it says: {text}")));
+        wrong.extend(unwanted.map(|text| format!("unwanted text: {text}")));
         let secrets = SECRETS.iter().filter(|secret| said.contains(*secret));
         wrong.extend(secrets.map(|secret| format!("it shows a password: {secret}")));
         let (name, wrong_text) = (self.name, wrong.join("\n  "));

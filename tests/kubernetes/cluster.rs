@@ -100,7 +100,7 @@ impl Cluster {
         (proxy, self.candidate(place).uri(&uri))
     }
 
-    /// Returns the lease as it is stored.
+    /// Returns the stored lease.
     pub(crate) fn stored(&self) -> StoredLease {
         StoredLease::new(&self.set.client(), &self.namespace, "leases", LEASE)
     }

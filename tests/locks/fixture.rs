@@ -114,7 +114,7 @@ pub(crate) async fn read(store: &MongoLockStore) -> LockDocument {
 pub(crate) async fn next_hint(news: &mut mpsc::Receiver<StoreEvent<ClaimHint>>) -> Hint {
     let next = async {
         loop {
-            match news.recv().await.expect("the store is there") {
+            match news.recv().await.expect("the store runs") {
                 StoreEvent::Watch(told) if told.hint == Hint::Alive => {}
                 StoreEvent::Watch(told) => return told.hint,
                 StoreEvent::WatchFailed(failure) => panic!("no stream: {failure}"),

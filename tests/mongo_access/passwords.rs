@@ -46,8 +46,8 @@ async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_lea
     let pid = a.pid();
     let monitor = LeaderMonitor::of([&a]);
 
-    // In the first rotation the server gets the new password before the file, in the second the
-    // file before the server.
+    // In the first rotation, the new password is set in the server before the file. In the second
+    // rotation, it is set in the file before the server.
     let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
     change_password(set, "n3w-Secret").await;
     close_connections(set).await;

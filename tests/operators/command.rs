@@ -107,7 +107,7 @@ pub(crate) async fn wait_stderr(child: &mut Child, text: &str) {
 pub(crate) async fn ended(child: Child) -> Answer {
     let output = tokio::time::timeout(2 * LONG, child.wait_with_output()).await;
     let output = output.expect("it ends in time");
-    Answer::of(&output.expect("it is ours"))
+    Answer::of(&output.expect("the child can be waited for"))
 }
 
 /// The name of the lease of the stage's candidates.

@@ -68,5 +68,5 @@ async fn a_watch_prints_each_change_and_no_renewal() {
     let ended = tokio::time::timeout(LONG, watch.wait())
         .await
         .expect("it ends");
-    assert_eq!(ended.expect("it is ours").code(), Some(0));
+    assert_eq!(ended.expect("the child can be waited for").code(), Some(0));
 }

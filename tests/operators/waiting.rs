@@ -108,7 +108,7 @@ async fn a_signal_ends_the_wait_and_the_last_line_names_the_remedy() {
     let remedy = format!("leasehold cancel {lease} withdraws it");
     let signalled = |child: &Child, signal| {
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        kill_process(pid.expect("it runs"), signal).expect("it is ours");
+        kill_process(pid.expect("it runs"), signal).expect("the child can be waited for");
     };
     let waiting = start(&stage, &["step-down", &lease]);
     wait_requested(&stage).await;
@@ -185,7 +185,10 @@ async fn a_pause_waits_through_a_time_without_sight() {
     // Three lease durations, in which the leader renews.
     let blind = 3 * DaemonTimings::DEMO.lease_duration;
     throughout(blind, "the command waits", async || {
-        waiting.try_wait().expect("it is ours").is_none()
+        waiting
+            .try_wait()
+            .expect("the child can be waited for")
+            .is_none()
     })
     .await;
     wait_renewal(&stage).await;

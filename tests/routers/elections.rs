@@ -11,7 +11,10 @@ use leasehold_testbed::{DaemonTimings, LeaderMonitor, ReplicaSet};
 use crate::fixture::{Cluster, LONG};
 
 #[tokio::test]
-#[allow(clippy::print_stderr, reason = "a claim that cannot be tried says so")]
+#[allow(
+    clippy::print_stderr,
+    reason = "a case that cannot be tested is reported"
+)]
 async fn a_leader_behind_routers_outlasts_an_election_at_default_settings() {
     let set = Arc::new(ReplicaSet::builder().default_election().start().await);
     let timings = DaemonTimings::DEFAULT;

@@ -76,7 +76,7 @@ fn every_command_is_run_or_marked() {
             let is_file = block.file().is_some();
             assert!(
                 runs || block.is_marked_not_run() || is_file,
-                "{page}:{}: no test runs this block, and no line before it says why",
+                "{page}:{}: no test runs this block, and the line before it has no reason",
                 block.line
             );
         }

@@ -223,7 +223,7 @@ async fn the_cursor_on_hints_is_opened_anew_when_the_primary_steps_down() {
 #[tokio::test]
 async fn a_leader_that_leaves_no_hints_is_followed_by_a_change_stream() {
     let stage = shared_stage().await.timings(SLOW);
-    // The collection is there, but the next leader is of an earlier version.
+    // The collection exists, but the next leader is of an earlier version.
     let (a, b) = pair(&stage, "hints", "stream").await;
     following_hints(&[&a]).await;
     let c = stage.candidate("c").flag("--mongodb-watch=auto");

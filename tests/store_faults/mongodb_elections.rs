@@ -43,7 +43,10 @@ async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_default
 
 /// Returns true if a leader with the default timings can survive this time without writes;
 /// otherwise prints that this is not tested.
-#[allow(clippy::print_stderr, reason = "a claim that cannot be tried says so")]
+#[allow(
+    clippy::print_stderr,
+    reason = "a case that cannot be tested is reported"
+)]
 fn survivable(without_writes: Duration) -> bool {
     let timings = DaemonTimings::DEFAULT;
     // The last renewal was up to an interval earlier, and the next renewal is up to a retry later.

@@ -163,7 +163,7 @@ async fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_
     let a = behind.candidate("a").leading(LONG).await;
     let backup = stage.stored().get().await;
     stage.stored().delete().await;
-    eventually("the confirmation is asked for", async || {
+    eventually("the confirmation is requested", async || {
         proxy.held_requests() > 0
     })
     .await;

@@ -158,7 +158,7 @@ async fn at_rest(
 }
 
 fn size(system: &'static str, binary: &Path) -> Row {
-    let metadata = std::fs::metadata(binary).expect("the binary is there");
+    let metadata = std::fs::metadata(binary).expect("the binary exists");
     #[allow(clippy::cast_precision_loss)] // A file of some megabytes.
     let bytes = metadata.len() as f64;
     Row::new(FIGURE, SIZE, Unit::Bytes, &[bytes], &[]).of(system)

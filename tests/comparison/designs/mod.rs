@@ -1,4 +1,4 @@
-//! The designs, each in its own file, in the way its authors would write it.
+//! The designs, each in its own file, as its authors would write it.
 //!
 //! Their bugs are inherent: none is planted. All designs with an expiry use the client's own wall
 //! clock, because a TTL index, and a filter such as `expireAt: {$lt: now}`, need a date.

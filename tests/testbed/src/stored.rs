@@ -36,14 +36,14 @@ impl StoredLease {
     /// # Panics
     /// If the document does not exist.
     pub async fn get(&self) -> Document {
-        self.try_get().await.expect("the lease document is there")
+        self.try_get().await.expect("the lease document exists")
     }
 
     /// Returns the raw bytes of the document, to detect any change.
     pub async fn bytes(&self) -> Vec<u8> {
         let found = self.raw.find_one(self.filter()).await;
         let found = found.unwrap_or_else(|error| panic!("read the lease document: {error}"));
-        found.expect("the document is there").into_bytes()
+        found.expect("the document exists").into_bytes()
     }
 
     /// Returns the token.
@@ -109,7 +109,7 @@ impl StoredLease {
             .update_one(self.filter(), doc! { "$set": fields })
             .await;
         let changed = changed.unwrap_or_else(|error| panic!("change the document: {error}"));
-        assert_eq!(changed.matched_count, 1, "the lease document is there");
+        assert_eq!(changed.matched_count, 1, "the lease document exists");
     }
 
     /// Renews as the holder of `claim` would, with a new random revision. Returns false if another

@@ -88,7 +88,7 @@ pub(crate) fn write_or_compare(name: &str, table: &str) {
     let end = format!("<!-- end of {name} -->\n");
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let path = here.join("../../docs/verification/planted-bugs.md");
-    let page = std::fs::read_to_string(&path).expect("the page is there");
+    let page = std::fs::read_to_string(&path).expect("the page can be read");
     let (before, rest) = page.split_once(&begin).expect("the table begins");
     let (written, after) = rest.split_once(&end).expect("the table ends");
     if std::env::var_os("BLESS").is_some() {

@@ -26,7 +26,7 @@ pub struct Credentials {
 
 impl Credentials {
     pub(super) async fn new(client: Client, pod: &Pod, authority: &Path) -> Self {
-        let authority = std::fs::read(authority).expect("the authority's file is there");
+        let authority = std::fs::read(authority).expect("the authority's file can be read");
         let directory = Scratch::new();
         for name in FILES {
             symlink(Path::new("..data").join(name), directory.path().join(name))
@@ -56,7 +56,7 @@ impl Credentials {
 
     /// Returns the token in the file.
     pub fn token(&self) -> String {
-        std::fs::read_to_string(self.token_file()).expect("the token is there")
+        std::fs::read_to_string(self.token_file()).expect("the token can be read")
     }
 
     /// Replaces the token with a new token. The old token stays valid.

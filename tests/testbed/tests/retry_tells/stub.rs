@@ -26,7 +26,7 @@ fn passes() {
 }
 
 #[test]
-#[ignore = "only when asked for"]
+#[ignore = "runs only on request"]
 fn is_ignored() {
     panic!("it was ignored");
 }

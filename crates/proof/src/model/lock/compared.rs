@@ -11,7 +11,7 @@ use super::exchange::Exchange;
 use crate::election::{BootTime, Claim, Revision};
 use crate::lock::observations::Observations;
 
-/// Canonical form of a state, as it is written.
+/// Collects the canonical form of a state.
 pub(crate) trait Form {
     /// Writes a value.
     fn put(&mut self, value: &impl Hash);

@@ -70,7 +70,7 @@ pub(crate) struct Memory {
 /// Change stream of one claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Stream {
-    /// The claim to follow, if the process asked for a stream.
+    /// The claim to follow, if the process requested a stream.
     pub(crate) claim: Option<Claim>,
     /// True if the stream reports events.
     pub(crate) open: bool,

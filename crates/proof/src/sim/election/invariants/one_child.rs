@@ -27,7 +27,7 @@ pub(crate) fn check(children: &[Child], rates: (u64, u64)) -> Option<Violation> 
     let mut sure = children.iter().filter(|child| !child.tolerated);
     let first = sure.next()?;
     let other = sure.find(|c| (c.claim, c.process) != (first.claim, first.process))?;
-    violation("one child", format!("{first:?} beside {other:?}"))
+    violation("one child", format!("{first:?} and {other:?}"))
 }
 
 fn child(process: usize, claim: u8) -> Child {

@@ -21,7 +21,7 @@ pub(crate) fn check(leading: &[Leading]) -> Option<Violation> {
     let mut sure = leading.iter().filter(|l| !l.tolerated);
     let first = sure.next()?;
     let other = sure.find(|l| (l.claim, l.process) != (first.claim, first.process))?;
-    violation("I1", format!("{first:?} beside {other:?}"))
+    violation("I1", format!("{first:?} and {other:?}"))
 }
 
 fn leading(process: usize, claim: u8, tolerated: bool) -> Leading {

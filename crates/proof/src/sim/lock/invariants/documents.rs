@@ -122,7 +122,7 @@ fn unique(after: &LockDocument) -> Option<Violation> {
     let mut claims: Vec<_> = all(after).map(|e| e.claim).collect();
     claims.sort_unstable();
     let twice = claims.windows(2).find(|pair| pair[0] == pair[1])?;
-    violation("claims are unique", format!("{} is there twice", twice[0]))
+    violation("claims are unique", format!("{} occurs twice", twice[0]))
 }
 
 fn bounds(after: &LockDocument) -> Option<Violation> {
