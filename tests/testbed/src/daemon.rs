@@ -211,8 +211,7 @@ impl Daemon {
             .await
     }
 
-    /// Replaces the connection string in its file atomically, because the daemon may be reading the
-    /// file.
+    /// Replaces the connection string in its file atomically: the daemon may be reading the file.
     ///
     /// # Panics
     /// If the file cannot be written.
@@ -326,11 +325,7 @@ impl Daemon {
             if seen.replace(length) != Some(length) && self.logged(text) > 0 {
                 return;
             }
-            assert!(
-                Instant::now() < end,
-                "not in the log: {text}; {}",
-                self.logs()
-            );
+            assert!(Instant::now() < end, "missing: {text}; {}", self.logs());
             tokio::time::sleep(POLL).await;
         }
     }
