@@ -74,7 +74,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ),
     // Thresholds of reports.
     ("src/cli/run/files.rs", &["WRITE_MAX"]),
-    ("crates/kubernetes/src/reporter.rs", &["SAME_WITHIN"]),
+    ("crates/kubernetes/src/queue.rs", &["SAME_WITHIN"]),
 ];
 
 /// Endings of the names of constants that bound a wait.

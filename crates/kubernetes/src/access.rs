@@ -1,5 +1,5 @@
-//! A pod's access to its API server, from the variables that the kubelet sets and the mounted
-//! directory with the token and the certificate.
+//! The pod of this process and its access to the API server, from the configuration, the variables
+//! that the kubelet sets, and the mounted directory with the token and the certificate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tower::{BoxError, ServiceExt};
 
+use super::request::Pod;
+use leasehold_config::KubernetesConfig;
 use leasehold_host::bounded_file::read_bounded;
 use leasehold_host::cause::cause;
 
@@ -47,20 +49,11 @@ pub struct Access {
     directory: PathBuf,
 }
 
-/// The part of the environment that a process outside a cluster lacks.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NotInCluster(String);
-
-/// No client can be built from the current credentials.
-///
-/// Each contains the path of the file and the reason.
+/// A file of the credentials that cannot be read or has the wrong content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unusable {
-    /// The token file cannot be read, or does not contain a token.
-    Token(String),
-    /// The certificate file cannot be read, or does not contain a certificate.
-    Certificate(String),
+pub struct Unusable {
+    pub(super) what: &'static str,
+    pub(super) why: String,
 }
 
 impl Access {
@@ -68,17 +61,11 @@ impl Access {
     /// of the credentials.
     ///
     /// # Errors
-    /// [`NotInCluster`] with the first missing part.
-    pub fn find(
-        host: Option<&str>,
-        port: Option<&str>,
-        directory: &Path,
-    ) -> Result<Self, NotInCluster> {
+    /// The first missing part.
+    pub fn find(host: Option<&str>, port: Option<&str>, directory: &Path) -> Result<Self, String> {
         let variable = |name, value: Option<&str>| match value {
             Some(value) if !value.is_empty() => Ok(value.to_owned()),
-            Some(_) | None => Err(NotInCluster(format!(
-                "the environment variable {name} is not set"
-            ))),
+            Some(_) | None => Err(format!("the environment variable {name} is not set")),
         };
         let host = variable(SERVICE_HOST, host)?;
         let port = variable(SERVICE_PORT, port)?;
@@ -86,7 +73,7 @@ impl Access {
             let path = directory.join(file);
             if let Err(error) = fs::metadata(&path) {
                 let (path, kind) = (path.display(), error.kind());
-                return Err(NotInCluster(format!("{path} cannot be read ({kind})")));
+                return Err(format!("{path} cannot be read ({kind})"));
             }
         }
         // A URL requires brackets around an IPv6 address.
@@ -97,9 +84,9 @@ impl Access {
         };
         let server = format!("https://{host}:{port}");
         if server.parse::<hyper::Uri>().is_err() {
-            return Err(NotInCluster(format!(
+            return Err(format!(
                 "{SERVICE_HOST} and {SERVICE_PORT} give no address: {server}"
-            )));
+            ));
         }
         Ok(Self {
             server,
@@ -156,21 +143,20 @@ impl Access {
         Ok(stack.with_layer(&config.base_uri_layer()).build())
     }
 
-    /// Reads a file of the directory; an error has its path. Links are followed, because a mounted
-    /// volume consists of them.
-    fn read(&self, file: &str) -> Result<String, String> {
-        let because = |why: &str| self.because(file, why);
+    /// Reads a file of the directory. Links are followed, because a mounted volume consists of them.
+    fn read(&self, file: &str) -> Result<String, Unusable> {
+        let unusable = |why: &str| self.unusable(file, why);
         match read_bounded(&self.directory.join(file), FILE_BYTES_MAX) {
-            Ok(Some(bytes)) => String::from_utf8(bytes).map_err(|_| because("not text")),
-            Ok(None) => Err(because("larger than 1 MiB")),
-            Err(error) => Err(because(&cause(&error))),
+            Ok(Some(bytes)) => String::from_utf8(bytes).map_err(|_| unusable("not text")),
+            Ok(None) => Err(unusable("larger than 1 MiB")),
+            Err(error) => Err(unusable(&cause(&error))),
         }
     }
 
     fn token(&self) -> Result<HeaderValue, Unusable> {
-        let token = self.read(TOKEN_FILE).map_err(Unusable::Token)?;
+        let token = self.read(TOKEN_FILE)?;
         let token = token.trim();
-        let unusable = |why| Unusable::Token(self.because(TOKEN_FILE, why));
+        let unusable = |why| self.unusable(TOKEN_FILE, why);
         if token.is_empty() {
             return Err(unusable("empty"));
         }
@@ -182,8 +168,8 @@ impl Access {
 
     /// Returns a TLS configuration that trusts only certificates signed by `ca.crt`.
     fn tls(&self) -> Result<ClientConfig, Unusable> {
-        let bundle = self.read(CERTIFICATE_FILE).map_err(Unusable::Certificate)?;
-        let unusable = |why| Unusable::Certificate(self.because(CERTIFICATE_FILE, why));
+        let bundle = self.read(CERTIFICATE_FILE)?;
+        let unusable = |why| self.unusable(CERTIFICATE_FILE, why);
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
             let certificate = certificate.map_err(|_| unusable("not in PEM format"))?;
@@ -203,9 +189,45 @@ impl Access {
         Ok(config.with_webpki_verifier(verifier).with_no_client_auth())
     }
 
-    fn because(&self, file: &str, why: &str) -> String {
-        format!("{}: {why}", self.directory.join(file).display())
+    fn unusable(&self, file: &str, why: &str) -> Unusable {
+        let what = match file {
+            TOKEN_FILE => "the token file cannot be used",
+            _ => "the certificate of the API server cannot be used",
+        };
+        let why = format!("{}: {why}", self.directory.join(file).display());
+        Unusable { what, why }
     }
+}
+
+/// Returns the API server and the credentials for it.
+///
+/// # Errors
+/// What is missing, as a sentence.
+pub fn access(credentials: &Path) -> Result<Access, String> {
+    let [host, port] = [SERVICE_HOST, SERVICE_PORT].map(|name| std::env::var(name).ok());
+    Access::find(host.as_deref(), port.as_deref(), credentials)
+}
+
+/// Returns the pod that this process runs in.
+///
+/// # Errors
+/// What is missing, as a sentence.
+pub fn pod(config: &KubernetesConfig, access: &Access) -> Result<Pod, String> {
+    let given = |value: &Option<String>, field: &str| {
+        value.clone().ok_or_else(|| {
+            let variable = field.to_ascii_uppercase();
+            format!(
+                "kubernetes.pod_{field} is not set: set it, or set POD_{variable} by the downward \
+                 API from metadata.{field}"
+            )
+        })
+    };
+    let namespace = config.placement.namespace.clone();
+    let namespace = namespace.or_else(|| access.namespace());
+    let name = given(&config.pod_name, "name")?;
+    let uid = given(&config.pod_uid, "uid")?;
+    let namespace = given(&namespace, "namespace")?;
+    Pod::new(&name, &namespace, &uid)
 }
 
 #[cfg(test)]
@@ -232,7 +254,7 @@ mod tests {
         ];
         for (host, port, directory, named) in cases {
             let error = Access::find(host, port, directory.path()).unwrap_err();
-            assert!(error.to_string().contains(named), "{error}");
+            assert!(error.contains(named), "{error}");
         }
     }
 

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use super::access::{Access, Unusable};
+use super::reconciler::REQUEST_TIME_MAX;
 use leasehold_host::cause::cause;
 
 /// Maximum length of an answer: the metadata of [`PODS_MAX`] pods with many labels, annotations and
@@ -29,7 +30,6 @@ pub struct Api {
     /// Builds a client for one request, from the current token and certificate files. At one
     /// request per minute, keeping the client would save nothing.
     connect: Arc<dyn Fn() -> Result<Client, Unusable> + Send + Sync>,
-    /// The address of the server, for messages.
     server: String,
     /// Held while the files are read, so that at most one thread waits for a disk that hangs.
     reading: Arc<Semaphore>,
@@ -113,7 +113,6 @@ impl Api {
         }
     }
 
-    /// Returns the address of the server.
     pub(super) fn server(&self) -> &str {
         &self.server
     }
@@ -130,12 +129,18 @@ impl Api {
             connect()
         });
         match made.await {
-            Ok(made) => made.map_err(unconnected),
+            Ok(made) => made.map_err(|Unusable { what, why }| ApiError::unsent(what, Some(why))),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => Err(SHUT_DOWN),
             },
         }
+    }
+
+    /// Like [`Api::send`], for at most [`REQUEST_TIME_MAX`].
+    pub(super) async fn send_in_time(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
+        let answer = tokio::time::timeout(REQUEST_TIME_MAX, self.send(request)).await;
+        answer.unwrap_or(Err(ApiError::NO_ANSWER))
     }
 
     /// Sends a request and returns the answer's body. Dropping the future cancels the request and
@@ -162,16 +167,6 @@ impl fmt::Debug for Api {
     }
 }
 
-/// Converts a failure to build the client.
-fn unconnected(unusable: Unusable) -> ApiError {
-    let (what, why) = match unusable {
-        Unusable::Token(why) => ("the token file cannot be used", why),
-        Unusable::Certificate(why) => ("the certificate of the API server cannot be used", why),
-    };
-    ApiError::unsent(what, Some(why))
-}
-
-/// Converts the error of a request that got no answer.
 fn unanswered(error: &kube::Error) -> ApiError {
     use hyper_util::client::legacy::Error as ClientError;
 
@@ -233,7 +228,6 @@ fn untrusted(error: &rustls::Error) -> &'static str {
     }
 }
 
-/// Converts an answer other than success.
 fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
     let retry_after = headers
         .get(RETRY_AFTER)

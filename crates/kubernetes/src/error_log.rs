@@ -9,7 +9,6 @@ use leasehold_host::log::ErrorThrottle;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Counts and logs the failures of one kind of request.
 #[derive(Debug)]
 pub(super) struct RequestErrorLog {
     surface: Surface,

@@ -2,6 +2,7 @@
 //! access, and by patches that the API server evaluates and does not store.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::access::Access;
@@ -59,18 +60,13 @@ impl Right {
     }
 
     fn attributes(self) -> Value {
-        match self {
-            Self::PatchPodStatus => {
-                json!({ "verb": "patch", "resource": "pods", "subresource": "status" })
-            }
-            Self::ListPods => json!({ "verb": "list", "resource": "pods" }),
-            Self::CreateEvents => {
-                json!({ "verb": "create", "resource": "events", "group": "events.k8s.io" })
-            }
-            Self::PatchEvents => {
-                json!({ "verb": "patch", "resource": "events", "group": "events.k8s.io" })
-            }
-        }
+        let (verb, resource, subresource, group) = match self {
+            Self::PatchPodStatus => ("patch", "pods", "status", ""),
+            Self::ListPods => ("list", "pods", "", ""),
+            Self::CreateEvents => ("create", "events", "", "events.k8s.io"),
+            Self::PatchEvents => ("patch", "events", "", "events.k8s.io"),
+        };
+        json!({ "verb": verb, "resource": resource, "subresource": subresource, "group": group })
     }
 }
 
@@ -94,16 +90,11 @@ impl Examiner {
     /// If the API server does not answer, or does not accept the token.
     pub async fn user(&self) -> Result<TokenUser, Refusal> {
         #[derive(Deserialize)]
-        struct Review {
-            status: Status,
-        }
-        #[derive(Deserialize)]
         struct Status {
             #[serde(rename = "userInfo")]
             user: Value,
         }
-        let review: Review = parsed(&self.send(self.requests.token_review()).await?)?;
-        let user = review.status.user;
+        let Status { user } = self.review(self.requests.token_review()).await?;
         let pod = &user["extra"]["authentication.kubernetes.io/pod-name"][0];
         Ok(TokenUser {
             name: user["username"].as_str().unwrap_or_default().to_owned(),
@@ -117,16 +108,12 @@ impl Examiner {
     /// If the API server does not answer, or does not accept the token.
     pub async fn grants(&self, right: Right) -> Result<bool, Refusal> {
         #[derive(Deserialize)]
-        struct Review {
-            status: Status,
-        }
-        #[derive(Deserialize)]
         struct Status {
             allowed: bool,
         }
-        let request = self.requests.access_review(&right.attributes());
-        let review: Review = parsed(&self.send(request).await?)?;
-        Ok(review.status.allowed)
+        let request = self.requests.access_review(right.attributes());
+        let Status { allowed } = self.review(request).await?;
+        Ok(allowed)
     }
 
     /// Tries the patch of the pod's label.
@@ -135,7 +122,7 @@ impl Examiner {
     /// If the API server would refuse it.
     pub async fn try_label(&self) -> Result<(), Refusal> {
         let request = self.requests.label_dry_run(Label::Follower);
-        self.send(request).await.map(drop)
+        self.api.send(request).await.map(drop).map_err(refusal)
     }
 
     /// Tries a patch of the pod that is not leasehold's to make. The token must have the right to
@@ -145,25 +132,30 @@ impl Examiner {
     /// [`Refusal::Policy`] if an admission policy restricts the token, as it should.
     pub async fn try_more_than_the_label(&self) -> Result<(), Refusal> {
         let request = self.requests.annotation_dry_run();
-        self.send(request).await.map(drop)
+        self.api.send(request).await.map(drop).map_err(refusal)
     }
 
-    async fn send(&self, request: hyper::Request<Vec<u8>>) -> Result<Vec<u8>, Refusal> {
-        let answer = self.api.send(request).await.map_err(|e| refusal(&e))?;
-        Ok(answer.to_vec())
+    /// Returns the status of a review of the token.
+    async fn review<S: DeserializeOwned>(
+        &self,
+        request: hyper::Request<Vec<u8>>,
+    ) -> Result<S, Refusal> {
+        #[derive(Deserialize)]
+        struct Review<S> {
+            status: S,
+        }
+        let answer = self.api.send(request).await.map_err(refusal)?;
+        let review: Result<Review<S>, _> = serde_json::from_slice(&answer);
+        let unknown = |_| Refusal::Failed("the answer is not from an API server".to_owned());
+        Ok(review.map_err(unknown)?.status)
     }
 }
 
 /// Interprets a refusal. 403 is also the refusal of a token without the right: callers must ask
 /// [`Examiner::grants`] first.
-fn refusal(error: &ApiError) -> Refusal {
+fn refusal(error: ApiError) -> Refusal {
     match (error.status, error.retry) {
         (Some(403 | 422), ApiRetry::Person) => Refusal::Policy,
         _ => Refusal::Failed(error.to_string()),
     }
-}
-
-fn parsed<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, Refusal> {
-    let unknown = |_| Refusal::Failed("the answer is not from an API server".to_owned());
-    serde_json::from_slice(answer).map_err(unknown)
 }

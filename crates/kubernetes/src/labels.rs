@@ -20,7 +20,6 @@ use leasehold_metrics::Metrics;
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_status::Surface;
 
-/// Maintains one label.
 pub(super) struct Labels {
     api: Arc<Api>,
     requests: Arc<Requests>,
@@ -139,7 +138,6 @@ fn deadline(status: &Status, now: BootTime) -> BootTime {
     ahead.map_or(BootTime::from_nanos(u64::MAX), |a| a.valid_until)
 }
 
-/// Returns one random byte.
 pub(super) fn random() -> u8 {
     KernelRandomness.bits().to_be_bytes()[0]
 }

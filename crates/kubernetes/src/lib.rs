@@ -20,7 +20,6 @@ mod request;
 mod restriction;
 mod retry;
 mod stale_labels;
-mod this_pod;
 
 use std::future::pending;
 use std::io;
@@ -31,22 +30,21 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 
 pub use self::access::{
-    Access, CREDENTIALS_DIRECTORY, NotInCluster, SERVICE_HOST, SERVICE_PORT, Unusable,
+    Access, CREDENTIALS_DIRECTORY, SERVICE_HOST, SERVICE_PORT, Unusable, access, pod,
 };
 pub use self::api::Api;
-pub use self::event::PodEvent;
 pub use self::examination::{Examiner, Refusal, Right, TokenUser};
 pub use self::in_sync::LabelInSync;
 pub use self::reconciler::{Label, LabelState};
-pub use self::request::{NotAName, Pod};
-pub use self::this_pod::{access, pod};
+pub use self::request::Pod;
 
+use self::event::PodEvent;
 use self::labels::Labels;
 use self::queue::EventQueue;
 use self::reporter::EventReporter;
 use self::request::Requests;
 use self::stale_labels::StaleLabels;
-use leasehold_core::election::Status;
+use leasehold_core::election::{Notice, ResourceName, Status, Transition};
 use leasehold_metrics::Metrics;
 use leasehold_status::render::Identification;
 
@@ -78,6 +76,7 @@ pub struct KubernetesOptions {
 /// The daemon's handle on the label and the Events. Clones share both.
 #[derive(Debug, Clone)]
 pub struct Kubernetes {
+    lease: ResourceName,
     state: watch::Receiver<LabelState>,
     events: Option<EventQueue>,
     label_wait: Duration,
@@ -140,6 +139,7 @@ impl Kubernetes {
             queue
         });
         let this = Self {
+            lease: who.lease.clone(),
             state,
             events,
             label_wait,
@@ -147,9 +147,25 @@ impl Kubernetes {
         Ok((this, tasks))
     }
 
-    /// Queues an Event, if there is room. Never blocks.
-    pub fn report(&self, event: PodEvent) {
-        if let Some(events) = &self.events {
+    /// Reports a change of role, if it makes an Event. Never blocks.
+    pub fn transition(&self, transition: &Transition) {
+        self.report(|lease| PodEvent::of_transition(lease, transition));
+    }
+
+    /// Reports a notice, if it makes an Event. Never blocks.
+    pub fn notice(&self, notice: &Notice) {
+        self.report(|lease| PodEvent::of_notice(lease, notice));
+    }
+
+    /// Reports a renewal that was not acknowledged. Never blocks.
+    pub fn renewal_failed(&self, why: &str) {
+        self.report(|lease| Some(PodEvent::of_failed_renewal(lease, why)));
+    }
+
+    fn report(&self, event: impl FnOnce(&ResourceName) -> Option<PodEvent>) {
+        if let Some(events) = &self.events
+            && let Some(event) = event(&self.lease)
+        {
             events.offer(event);
         }
     }

@@ -1,227 +1,221 @@
-//! The bounded queue of Events to report. Equal repeating Events are merged into one, and if the
-//! queue is full, repeating Events give way to the others.
+//! The Events to report. An Event that happens again within ten minutes is counted instead of being
+//! reported again, and more than a few new Events per minute are dropped: an API server in trouble
+//! must not be flooded by the pods that notice it. In a full queue, repeating Events give way to the
+//! others.
 
 use std::collections::VecDeque;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
 use super::event::PodEvent;
-use leasehold_clock::wall_now;
+use leasehold_clock::{boot_now, wall_now};
+use leasehold_core::election::BootTime;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of queued Events. A change of leadership makes two, renewals fail in a few ways,
+/// Maximum number of Events that wait. A change of leadership makes two, renewals fail in a few ways,
 /// and a report takes some 15 s while the API server does not answer.
 const WAITING_MAX: usize = 16;
+/// Maximum number of Events that wait or are remembered for counting. There are five reasons, and
+/// renewals fail in a few ways.
+const KNOWN_MAX: usize = 2 * WAITING_MAX;
+/// Time within which an equal occurrence counts as the same Event.
+const SAME_WITHIN: Duration = Duration::from_secs(600);
+/// Interval between updates of the count of a repeated Event. A renewal that fails every second
+/// costs one request per minute.
+const COUNT_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum burst of new Events, and the interval after which one more is allowed. A lease that
+/// changes hands every minute is reported completely.
+const BURST: u32 = 20;
+const REFILL_INTERVAL: Duration = Duration::from_secs(20);
 
 /// A handle on the queue of Events. Clones share the queue.
 #[derive(Debug, Clone)]
 pub(super) struct EventQueue {
-    line: watch::Sender<QueuedEvents>,
+    known: watch::Sender<KnownEvents>,
     metrics: Metrics,
 }
 
-/// An Event, and how many times it happened while it was queued.
+/// An Event and its occurrences so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Occurrence {
+pub(super) struct Occurrences {
     pub(super) event: PodEvent,
-    pub(super) times: u32,
+    /// The name of the Event, if it was accepted; then only its count is reported.
+    pub(super) name: Option<String>,
+    pub(super) count: u32,
     pub(super) first: SystemTime,
     pub(super) last: SystemTime,
 }
 
 impl EventQueue {
     pub(super) fn new(metrics: Metrics) -> Self {
-        let (line, _) = watch::channel(QueuedEvents::default());
-        Self { line, metrics }
+        let (known, _) = watch::channel(KnownEvents::new(boot_now()));
+        Self { known, metrics }
     }
 
     pub(super) fn offer(&self, event: PodEvent) {
-        let mut offered = Offered::InLine;
-        self.line
-            .send_modify(|line| offered = line.offer(event, wall_now()));
-        match offered {
-            Offered::InLine => {}
-            Offered::OneLost => self.metrics.publish_failed(Surface::Event),
+        let mut complete = true;
+        self.known
+            .send_modify(|known| complete = known.offer(event, wall_now(), boot_now()));
+        if !complete {
+            self.metrics.publish_failed(Surface::Event);
         }
     }
 
-    /// Waits for an Event and removes it from the queue.
-    pub(super) async fn next(&self) -> Occurrence {
-        let mut line = self.line.subscribe();
+    /// Waits for an Event to report.
+    pub(super) async fn next(&self) -> Occurrences {
+        let mut known = self.known.subscribe();
         loop {
             // This queue holds a sender itself, so the channel stays open.
-            drop(line.wait_for(|line| !line.waiting.is_empty()).await);
+            drop(known.wait_for(KnownEvents::any_waits).await);
             let mut taken = None;
-            self.line.send_modify(|line| taken = line.take());
+            self.known
+                .send_modify(|known| taken = known.take(boot_now()));
             if let Some(taken) = taken {
                 return taken;
             }
         }
     }
 
-    /// Marks the last removed Event as reported or given up.
-    pub(super) fn done(&self) {
-        self.line.send_modify(|line| line.under_way = false);
+    /// Ends the report of the Event that was taken last; `name` is the name of an accepted Event.
+    pub(super) fn done(&self, event: &PodEvent, name: Option<String>) {
+        self.known.send_modify(|known| known.done(event, name));
     }
 
     /// Closes the queue, because the reporter was dropped.
     pub(super) fn close(&self) {
-        self.line.send_modify(|line| {
-            *line = QueuedEvents {
-                closed: true,
-                ..QueuedEvents::default()
-            };
+        self.known.send_modify(|known| {
+            known.events.clear();
+            known.under_way = false;
+            known.closed = true;
         });
     }
 
     /// Waits until all Events are reported, or until the queue is closed.
     pub(super) async fn empty(&self) {
-        let mut line = self.line.subscribe();
-        drop(line.wait_for(QueuedEvents::is_empty).await);
+        let mut known = self.known.subscribe();
+        let is_empty = |known: &KnownEvents| !known.any_waits() && !known.under_way;
+        drop(known.wait_for(is_empty).await);
     }
 }
 
-#[derive(Debug, Default)]
-struct QueuedEvents {
-    waiting: VecDeque<Occurrence>,
-    /// True while the last removed Event is being reported.
+#[derive(Debug)]
+struct KnownEvents {
+    events: VecDeque<KnownEvent>,
+    /// True while the Event that was taken last is being reported.
     under_way: bool,
     closed: bool,
+    /// Number of new Events allowed.
+    allowed: u32,
+    refilled: BootTime,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Offered {
-    /// The Event is queued, by itself or merged with an equal one.
-    InLine,
-    /// The Event was dropped, or it replaced another Event.
-    OneLost,
+#[derive(Debug)]
+struct KnownEvent {
+    occurrences: Occurrences,
+    since: BootTime,
+    /// True if the Event or its count is to be reported.
+    waits: bool,
+    /// Time of the last report.
+    tried: BootTime,
 }
 
-impl QueuedEvents {
-    fn offer(&mut self, event: PodEvent, wall: SystemTime) -> Offered {
+impl KnownEvents {
+    fn new(now: BootTime) -> Self {
+        Self {
+            events: VecDeque::new(),
+            under_way: false,
+            closed: false,
+            allowed: BURST,
+            refilled: now,
+        }
+    }
+
+    /// Queues or counts an Event. Returns false if an Event was dropped: the new one, or a repeating
+    /// Event that gave way.
+    fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {
-            return Offered::OneLost;
+            return false;
         }
-        if event.repeats() {
-            let same = self.waiting.iter_mut().find(|other| other.event == event);
-            if let Some(same) = same {
-                same.times = same.times.saturating_add(1);
-                same.last = wall;
-                return Offered::InLine;
-            }
+        self.events
+            .retain(|known| known.waits || now.since(known.since) < SAME_WITHIN);
+        if let Some(known) = self.find(&event) {
+            known.waits |= now.since(known.tried) >= COUNT_INTERVAL;
+            known.occurrences.count = known.occurrences.count.saturating_add(1);
+            known.occurrences.last = wall;
+            return true;
         }
-        let full = self.waiting.len() >= WAITING_MAX;
-        if full {
-            // Repeating Events give way to Events that happen once.
-            let repeating = self.waiting.iter().position(|other| other.event.repeats());
-            match repeating {
-                Some(index) if !event.repeats() => drop(self.waiting.remove(index)),
-                Some(_) | None => return Offered::OneLost,
-            }
+        let full = self.events.iter().filter(|known| known.waits).count() >= WAITING_MAX;
+        let gives_way = |known: &KnownEvent| match full {
+            true => known.waits && known.occurrences.event.repeats() && !event.repeats(),
+            false => !known.waits,
+        };
+        let removed = self.events.iter().position(gives_way);
+        if full && removed.is_none() || !self.is_allowed(now) {
+            return false;
         }
-        self.waiting.push_back(Occurrence {
-            event,
-            times: 1,
-            first: wall,
-            last: wall,
+        if let Some(index) = removed.filter(|_| full || self.events.len() >= KNOWN_MAX) {
+            self.events.remove(index);
+        }
+        self.events.push_back(KnownEvent {
+            occurrences: Occurrences {
+                event,
+                name: None,
+                count: 1,
+                first: wall,
+                last: wall,
+            },
+            since: now,
+            waits: true,
+            tried: now,
         });
-        if full {
-            Offered::OneLost
-        } else {
-            Offered::InLine
+        !full
+    }
+
+    /// Returns true if one more new Event is allowed, and counts it.
+    fn is_allowed(&mut self, now: BootTime) -> bool {
+        while self.allowed < BURST && now.since(self.refilled) >= REFILL_INTERVAL {
+            self.allowed += 1;
+            self.refilled = self.refilled + REFILL_INTERVAL;
+        }
+        if self.allowed == BURST {
+            self.refilled = now;
+        }
+        let left = self.allowed.checked_sub(1);
+        self.allowed = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    fn take(&mut self, now: BootTime) -> Option<Occurrences> {
+        let known = self.events.iter_mut().find(|known| known.waits)?;
+        known.waits = false;
+        known.tried = now;
+        self.under_way = true;
+        Some(known.occurrences.clone())
+    }
+
+    /// A repeating Event is remembered even if it was not accepted. Otherwise each repetition would
+    /// make all its attempts, and delay the Events behind it.
+    fn done(&mut self, event: &PodEvent, name: Option<String>) {
+        self.under_way = false;
+        if name.is_none() && !event.repeats() {
+            self.events
+                .retain(|known| known.occurrences.event != *event);
+        } else if let Some(known) = self.find(event) {
+            known.occurrences.name = name;
         }
     }
 
-    fn take(&mut self) -> Option<Occurrence> {
-        let taken = self.waiting.pop_front()?;
-        self.under_way = true;
-        Some(taken)
+    fn any_waits(&self) -> bool {
+        self.events.iter().any(|known| known.waits)
     }
 
-    fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && !self.under_way
+    fn find(&mut self, event: &PodEvent) -> Option<&mut KnownEvent> {
+        let mut events = self.events.iter_mut();
+        events.find(|known| known.occurrences.event == *event)
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::borrow::Cow;
-    use std::time::Duration;
-
-    use super::*;
-    use leasehold_core::election::Token;
-
-    const FAILING: PodEvent = PodEvent::RenewalFailing {
-        why: Cow::Borrowed("no answer"),
-    };
-
-    fn wall(seconds: u64) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
-    }
-
-    pub(crate) fn stepped_down(token: i64) -> PodEvent {
-        PodEvent::SteppedDown {
-            token: Token::new(token),
-            reason: None,
-        }
-    }
-
-    fn waiting(line: &QueuedEvents) -> Vec<PodEvent> {
-        line.waiting.iter().map(|o| o.event.clone()).collect()
-    }
-
-    #[test]
-    fn renewals_that_fail_while_one_waits_are_counted_with_it_and_keep_nothing_out() {
-        let mut line = QueuedEvents::default();
-        for second in 0..1000 {
-            assert_eq!(line.offer(FAILING, wall(second)), Offered::InLine);
-        }
-        assert_eq!(line.offer(stepped_down(7), wall(1000)), Offered::InLine);
-        assert_eq!(waiting(&line), [FAILING, stepped_down(7)]);
-        let failing = line.take().unwrap();
-        assert_eq!(failing.times, 1000);
-        assert_eq!((failing.first, failing.last), (wall(0), wall(999)));
-        // An Event that is being reported is not merged with later ones.
-        assert_eq!(line.offer(FAILING, wall(1001)), Offered::InLine);
-        assert_eq!(waiting(&line), [stepped_down(7), FAILING]);
-    }
-
-    #[test]
-    fn events_that_happen_once_are_not_counted_together() {
-        let mut line = QueuedEvents::default();
-        for _ in 0..2 {
-            assert_eq!(line.offer(stepped_down(7), wall(0)), Offered::InLine);
-        }
-        assert_eq!(line.waiting.len(), 2);
-    }
-
-    #[test]
-    fn a_full_queue_drops_repeating_events_first() {
-        let mut line = QueuedEvents::default();
-        assert_eq!(line.offer(stepped_down(1), wall(0)), Offered::InLine);
-        assert_eq!(line.offer(FAILING, wall(0)), Offered::InLine);
-        for token in 2..WAITING_MAX as i64 {
-            assert_eq!(line.offer(stepped_down(token), wall(0)), Offered::InLine);
-        }
-        let all: Vec<_> = (1..=WAITING_MAX as i64).map(stepped_down).collect();
-        let last = all[WAITING_MAX - 1].clone();
-        assert_eq!(line.offer(last, wall(1)), Offered::OneLost);
-        assert_eq!(waiting(&line), all, "in their order");
-        assert_eq!(line.offer(FAILING, wall(2)), Offered::OneLost);
-        assert_eq!(line.offer(stepped_down(99), wall(2)), Offered::OneLost);
-        assert_eq!(waiting(&line), all);
-    }
-
-    #[test]
-    fn a_line_is_empty_only_when_the_last_report_is_done() {
-        let mut line = QueuedEvents::default();
-        assert!(line.is_empty());
-        let _ = line.offer(FAILING, wall(0));
-        assert!(!line.is_empty());
-        assert!(line.take().is_some() && !line.is_empty());
-        line.under_way = false;
-        assert!(line.is_empty());
-    }
-}
+pub(super) mod tests;

@@ -10,7 +10,6 @@ use super::api::{ApiError, ApiRetry};
 use super::retry::pause;
 use leasehold_core::election::{BootTime, Status};
 
-/// Timeout of a write.
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How long a write whose value is outdated may take before it is abandoned for the current value.
@@ -74,18 +73,15 @@ impl LabelState {
     }
 }
 
-/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LabelStep {
     /// Write this value. No other write is in flight.
     Write(Label),
     /// Give up the write in flight and close its connection.
     GiveUp,
-    /// Do nothing before this instant.
     Wait(BootTime),
 }
 
-/// Decides the writes of one label.
 #[derive(Debug)]
 pub(super) struct Reconciler {
     repair_interval: Duration,
@@ -172,7 +168,6 @@ impl Reconciler {
         self.written_at + interval
     }
 
-    /// Records that `label` was sent.
     pub(super) fn sent(&mut self, label: Label, now: BootTime) {
         self.in_flight = Some(Write { label, sent: now });
         self.demotion_owed = label == Label::Leader;
@@ -181,7 +176,6 @@ impl Reconciler {
         }
     }
 
-    /// Records that the write in flight was acknowledged.
     pub(super) fn acknowledged(&mut self) {
         if let Some(Write { label, sent }) = self.in_flight.take() {
             self.state = LabelState::Acknowledged(label);

@@ -1,12 +1,7 @@
-//! The task that reports Events, best-effort and bounded in every direction.
-//!
-//! A repetition within ten minutes is counted in the existing Event instead of being reported
-//! again, and more than a few Events per minute are dropped. An API server in trouble must not be
-//! flooded by the pods that notice it.
+//! The task that reports Events, best-effort and with a bounded number of attempts.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
@@ -14,44 +9,25 @@ use super::api::{Api, ApiError};
 use super::error_log::RequestErrorLog;
 use super::event::PodEvent;
 use super::labels::random;
-use super::queue::{EventQueue, Occurrence};
-use super::reconciler::REQUEST_TIME_MAX;
+use super::queue::{EventQueue, Occurrences};
 use super::request::Requests;
 use super::retry::pause;
 use leasehold_clock::boot_now;
-use leasehold_core::election::{BootTime, Randomness};
+use leasehold_core::election::Randomness;
 use leasehold_metrics::Metrics;
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_status::Surface;
 
-/// Maximum number of attempts to report one Event.
 const ATTEMPTS_MAX: u32 = 3;
-/// Time within which an equal occurrence counts as the same Event.
-const SAME_WITHIN: Duration = Duration::from_secs(600);
-/// Interval between updates of the count of a repeated Event. A renewal that fails every second
-/// costs one request per minute.
-const COUNT_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum number of Events remembered for counting. There are five reasons, and renewals fail in a
-/// few ways.
-const REMEMBERED_MAX: usize = 16;
-/// Maximum burst of new Events, and the interval after which one more is allowed. A lease that
-/// changes hands every minute is reported completely.
-const BURST: u32 = 20;
-const REFILL_INTERVAL: Duration = Duration::from_secs(20);
-
-/// The Event's `reportingController`.
 const CONTROLLER: &str = "leasehold.dev/leasehold";
 /// Maximum length of `reportingInstance` in the API.
 const INSTANCE_LENGTH_MAX: usize = 128;
 
-/// Reports the Events in the queue.
 pub(super) struct EventReporter {
     api: Arc<Api>,
     requests: Arc<Requests>,
     queue: EventQueue,
-    metrics: Metrics,
     errors: RequestErrorLog,
-    memory: ReportedEvents,
 }
 
 impl EventReporter {
@@ -63,64 +39,44 @@ impl EventReporter {
         let queue = EventQueue::new(metrics.clone());
         let subject = format!("Events on pod {}", requests.pod());
         let right = "create and patch events (events.k8s.io)";
-        let errors = RequestErrorLog::new(Surface::Event, subject, right, &api, metrics.clone());
+        let errors = RequestErrorLog::new(Surface::Event, subject, right, &api, metrics);
         let reporter = Self {
             api,
             requests,
             queue: queue.clone(),
-            metrics,
             errors,
-            memory: ReportedEvents::new(boot_now()),
         };
         (queue, reporter)
     }
 
-    /// Runs indefinitely.
     pub(super) async fn run(mut self) -> std::io::Result<()> {
         loop {
-            let occurrence = self.queue.next().await;
-            self.report(occurrence).await;
-            self.queue.done();
+            let occurrences = self.queue.next().await;
+            let name = self.report(&occurrences).await;
+            self.queue.done(&occurrences.event, name);
         }
     }
 
-    async fn report(&mut self, occurrence: Occurrence) {
-        let Occurrence {
-            event,
-            times,
-            first,
-            last,
-        } = occurrence;
-        let note = event.note(self.requests.lease());
-        match self.memory.sort(event.reason(), &note, times, boot_now()) {
-            Sorted::Counted => {}
-            Sorted::TooMany => self.metrics.publish_failed(Surface::Event),
-            Sorted::New => {
-                let object = object(&self.requests, &event, &note, first, random_name());
-                let accepted = self.send(|requests| requests.event(&object)).await;
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                // A repeating Event is remembered even if it was not accepted. Otherwise each
-                // repetition would make all its attempts, and delay the Events behind it.
-                if accepted || event.repeats() {
-                    let name = accepted.then_some(name);
-                    self.memory
-                        .remember(event.reason(), note, name, times, boot_now());
-                }
-            }
-            Sorted::Again { name, count } => {
-                let series = json!({ "count": count, "lastObservedTime": date(last) });
-                self.send(|requests| requests.event_again(&name, &series))
-                    .await;
-            }
+    /// Returns the name of the Event, if the API server has accepted the Event now or before.
+    async fn report(&mut self, occurrences: &Occurrences) -> Option<String> {
+        if let Some(name) = &occurrences.name {
+            let last = date(occurrences.last);
+            let series = json!({ "count": occurrences.count, "lastObservedTime": last });
+            self.send(|requests| requests.event_again(name, &series))
+                .await;
+            return Some(name.clone());
         }
+        let Occurrences { event, first, .. } = occurrences;
+        let object = object(&self.requests, event, *first, random_name());
+        let accepted = self.send(|requests| requests.event(&object)).await;
+        let name = object["metadata"]["name"].as_str()?;
+        accepted.then(|| name.to_owned())
     }
 
     /// Returns true if the API server accepted the request, within [`ATTEMPTS_MAX`] attempts.
     async fn send(&mut self, request: impl Fn(&Requests) -> hyper::Request<Vec<u8>>) -> bool {
         for attempt in 1..=ATTEMPTS_MAX {
-            let sending = self.api.send(request(&self.requests));
-            let answer = tokio::time::timeout(REQUEST_TIME_MAX, sending).await;
-            let error = match answer.unwrap_or(Err(ApiError::NO_ANSWER)) {
+            let error = match self.api.send_in_time(request(&self.requests)).await {
                 Ok(_) => {
                     self.errors.over();
                     return true;
@@ -149,119 +105,7 @@ impl Drop for EventReporter {
     }
 }
 
-/// The decision about an occurrence.
-#[derive(Debug, PartialEq, Eq)]
-enum Sorted {
-    /// Report a new Event.
-    New,
-    /// Update the count of an existing Event.
-    Again { name: String, count: u32 },
-    /// Only counted; reported with the next update of the count.
-    Counted,
-    /// Dropped, because the limit of new Events is reached.
-    TooMany,
-}
-
-/// The reported Events, and the number of new ones allowed.
-#[derive(Debug)]
-struct ReportedEvents {
-    reported: VecDeque<Reported>,
-    allowed: u32,
-    refilled: BootTime,
-}
-
-#[derive(Debug)]
-struct Reported {
-    reason: &'static str,
-    note: String,
-    /// The name of the Event, if it was accepted.
-    name: Option<String>,
-    first: BootTime,
-    count: u32,
-    written: BootTime,
-}
-
-impl ReportedEvents {
-    fn new(now: BootTime) -> Self {
-        Self {
-            reported: VecDeque::new(),
-            allowed: BURST,
-            refilled: now,
-        }
-    }
-
-    /// Decides how to report `times` occurrences since the last call with the same reason and note.
-    fn sort(&mut self, reason: &'static str, note: &str, times: u32, now: BootTime) -> Sorted {
-        self.reported
-            .retain(|reported| now.since(reported.first) < SAME_WITHIN);
-        if let Some(reported) = self.find(reason, note) {
-            reported.count = reported.count.saturating_add(times);
-            if now.since(reported.written) < COUNT_INTERVAL {
-                return Sorted::Counted;
-            }
-            reported.written = now;
-            if let Some(name) = reported.name.clone() {
-                let count = reported.count;
-                return Sorted::Again { name, count };
-            }
-        }
-        while self.allowed < BURST && now.since(self.refilled) >= REFILL_INTERVAL {
-            self.allowed += 1;
-            self.refilled = self.refilled + REFILL_INTERVAL;
-        }
-        if self.allowed == BURST {
-            self.refilled = now;
-        }
-        match self.allowed.checked_sub(1) {
-            Some(left) => {
-                self.allowed = left;
-                Sorted::New
-            }
-            None => Sorted::TooMany,
-        }
-    }
-
-    /// Remembers an Event under its `name`, or without one if it was not accepted.
-    fn remember(
-        &mut self,
-        reason: &'static str,
-        note: String,
-        name: Option<&str>,
-        times: u32,
-        now: BootTime,
-    ) {
-        let name = name.map(str::to_owned);
-        if let Some(reported) = self.find(reason, &note) {
-            reported.name = name;
-            reported.written = now;
-            return;
-        }
-        if self.reported.len() == REMEMBERED_MAX {
-            self.reported.pop_front();
-        }
-        self.reported.push_back(Reported {
-            reason,
-            note,
-            name,
-            first: now,
-            count: times,
-            written: now,
-        });
-    }
-
-    fn find(&mut self, reason: &'static str, note: &str) -> Option<&mut Reported> {
-        let mut reported = self.reported.iter_mut();
-        reported.find(|reported| reported.reason == reason && reported.note == note)
-    }
-}
-
-fn object(
-    requests: &Requests,
-    event: &PodEvent,
-    note: &str,
-    wall: SystemTime,
-    random: u64,
-) -> Value {
+fn object(requests: &Requests, event: &PodEvent, wall: SystemTime, random: u64) -> Value {
     let instance: String = requests
         .identity()
         .chars()
@@ -276,10 +120,10 @@ fn object(
         "reportingController": CONTROLLER,
         "reportingInstance": instance,
         "regarding": requests.regarding(),
-        "reason": event.reason(),
-        "action": event.action(),
-        "note": note,
-        "type": if event.is_warning() { "Warning" } else { "Normal" },
+        "reason": event.reason,
+        "action": event.action,
+        "note": event.note,
+        "type": if event.warning { "Warning" } else { "Normal" },
     })
 }
 
@@ -292,6 +136,3 @@ fn date(wall: SystemTime) -> String {
 fn random_name() -> u64 {
     (KernelRandomness.bits() >> 64) as u64
 }
-
-#[cfg(test)]
-mod tests;

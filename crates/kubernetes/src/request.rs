@@ -20,6 +20,10 @@ const NAME_LENGTH_MAX: usize = 253;
 /// The writer's name in the managed fields of objects and Events.
 const FIELD_MANAGER: &str = "leasehold";
 
+const MERGE_PATCH: &str = "application/merge-patch+json";
+/// The option of a request that is evaluated and not stored.
+const DRY_RUN: &str = "&dryRun=All";
+
 /// Limits answers to the metadata of pods, because the rest is not used.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -29,20 +33,10 @@ const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;
 #[serde(try_from = "String")]
 pub(super) struct Name(String);
 
-/// A text that is not a valid name of the API.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{text:?} is not a name of Kubernetes: expected lower-case letters, digits, \"-\" and \".\", with a \
-     letter or digit at both ends"
-)]
-pub(super) struct Illegal {
-    text: String,
-}
-
 impl TryFrom<String> for Name {
-    type Error = Illegal;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self, Illegal> {
+    fn try_from(text: String) -> Result<Self, String> {
         let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         let legal = (1..=NAME_LENGTH_MAX).contains(&text.len())
             && text
@@ -53,8 +47,11 @@ impl TryFrom<String> for Name {
         if legal {
             Ok(Self(text))
         } else {
-            let text = text.chars().take(NAME_LENGTH_MAX).collect();
-            Err(Illegal { text })
+            let text: String = text.chars().take(NAME_LENGTH_MAX).collect();
+            Err(format!(
+                "{text:?} is not a name of Kubernetes: expected lower-case letters, digits, \"-\" \
+                 and \".\", with a letter or digit at both ends"
+            ))
         }
     }
 }
@@ -79,22 +76,14 @@ pub struct Pod {
     uid: Name,
 }
 
-/// A field of the downward API that is not a valid name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {illegal}")]
-pub struct NotAName {
-    what: &'static str,
-    illegal: Illegal,
-}
-
 impl Pod {
     /// Builds the pod's identity from the fields of the downward API.
     ///
     /// # Errors
     /// If a field is not a valid name of the API, because it would change the URL.
-    pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, NotAName> {
-        let checked = |what, text: &str| {
-            Name::try_from(text.to_owned()).map_err(|illegal| NotAName { what, illegal })
+    pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, String> {
+        let checked = |what: &str, text: &str| {
+            Name::try_from(text.to_owned()).map_err(|illegal| format!("{what} {illegal}"))
         };
         Ok(Self {
             name: checked("the pod's name", name)?,
@@ -110,7 +99,6 @@ impl fmt::Display for Pod {
     }
 }
 
-/// Another pod, as shown in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OtherPod {
@@ -119,11 +107,9 @@ pub(super) struct OtherPod {
     resource_version: String,
 }
 
-/// Builds requests for one pod and one lease.
 #[derive(Debug)]
 pub(super) struct Requests {
     pod: Pod,
-    lease: String,
     label_key: String,
     identity: String,
 }
@@ -133,7 +119,6 @@ impl Requests {
         Self {
             pod,
             label_key: format!("{label_prefix}/{}", who.lease),
-            lease: who.lease.to_string(),
             identity: who.identity.to_string(),
         }
     }
@@ -146,34 +131,26 @@ impl Requests {
         &self.label_key
     }
 
-    pub(super) fn lease(&self) -> &str {
-        &self.lease
-    }
-
     pub(super) fn identity(&self) -> &str {
         &self.identity
     }
 
     /// Sets the label of this pod, and not of a later pod with the same name.
     pub(super) fn label(&self, label: Label) -> Request<Vec<u8>> {
-        let body = json!({ "metadata": {
-            "uid": self.pod.uid.as_str(),
-            "labels": { &self.label_key: label.as_str() },
-        }});
-        self.patch_status(&self.pod.name, &body)
+        self.patch_own(self.labels(label), "")
+    }
+
+    fn labels(&self, label: Label) -> Value {
+        json!({ "labels": { &self.label_key: label.as_str() } })
     }
 
     /// Removes the leader label from a pod that is unchanged since it was listed.
     pub(super) fn demotion(&self, other: &OtherPod) -> Request<Vec<u8>> {
-        let body = json!({ "metadata": {
-            "uid": other.uid,
-            "resourceVersion": other.resource_version,
-            "labels": { &self.label_key: Label::Follower.as_str() },
-        }});
-        self.patch_status(&other.name, &body)
+        let mut metadata = self.labels(Label::Follower);
+        metadata["resourceVersion"] = other.resource_version.as_str().into();
+        self.patch_status(&other.name, &other.uid, metadata, "")
     }
 
-    /// Lists the pods whose label says leader.
     pub(super) fn leaders(&self) -> Request<Vec<u8>> {
         let key = self.label_key.replace('/', "%2F");
         let leader = Label::Leader.as_str();
@@ -210,19 +187,17 @@ impl Requests {
         )
     }
 
-    /// Creates an Event on this pod.
     pub(super) fn event(&self, object: &Value) -> Request<Vec<u8>> {
-        self.with_body(Method::POST, &self.events(""), "application/json", object)
+        with_body(Method::POST, &self.events(""), "application/json", object)
     }
 
     /// Updates the series of an Event that happened again.
     pub(super) fn event_again(&self, name: &str, series: &Value) -> Request<Vec<u8>> {
         let body = json!({ "series": series });
         let uri = self.events(&format!("/{name}"));
-        self.with_body(Method::PATCH, &uri, "application/merge-patch+json", &body)
+        with_body(Method::PATCH, &uri, MERGE_PATCH, &body)
     }
 
-    /// Returns the reference to this pod for an Event.
     pub(super) fn regarding(&self) -> Value {
         let Pod {
             name,
@@ -253,8 +228,7 @@ impl Requests {
     }
 
     /// Asks if the token grants an access in the namespace of this pod.
-    pub(super) fn access_review(&self, access: &Value) -> Request<Vec<u8>> {
-        let mut access = access.clone();
+    pub(super) fn access_review(&self, mut access: Value) -> Request<Vec<u8>> {
         access["namespace"] = self.pod.namespace.as_str().into();
         let uri = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         review(uri, &json!({ "spec": { "resourceAttributes": access } }))
@@ -262,20 +236,13 @@ impl Requests {
 
     /// Same as [`Requests::label`], but the API server stores nothing.
     pub(super) fn label_dry_run(&self, label: Label) -> Request<Vec<u8>> {
-        self.dry_run(&json!({ "labels": { &self.label_key: label.as_str() } }))
+        self.patch_own(self.labels(label), DRY_RUN)
     }
 
     /// Adds an annotation to this pod, which a policy should refuse; the API server stores nothing.
     pub(super) fn annotation_dry_run(&self) -> Request<Vec<u8>> {
-        self.dry_run(&json!({ "annotations": { "leasehold.dev/check": "dry run" } }))
-    }
-
-    fn dry_run(&self, metadata: &Value) -> Request<Vec<u8>> {
-        let mut metadata = metadata.clone();
-        metadata["uid"] = self.pod.uid.as_str().into();
-        let body = json!({ "metadata": metadata });
-        let uri = format!("{}&dryRun=All", self.status_of(&self.pod.name));
-        self.with_body(Method::PATCH, &uri, "application/merge-patch+json", &body)
+        let annotations = json!({ "annotations": { "leasehold.dev/check": "dry run" } });
+        self.patch_own(annotations, DRY_RUN)
     }
 
     fn events(&self, rest: &str) -> String {
@@ -285,33 +252,42 @@ impl Requests {
         )
     }
 
+    fn patch_own(&self, metadata: Value, option: &str) -> Request<Vec<u8>> {
+        let Pod { name, uid, .. } = &self.pod;
+        self.patch_status(name, uid.as_str(), metadata, option)
+    }
+
     /// Patches `pods/status` instead of `pods`. The right to patch the status allows setting labels
     /// but not changing images.
-    fn patch_status(&self, name: &Name, body: &Value) -> Request<Vec<u8>> {
-        let uri = self.status_of(name);
-        self.with_body(Method::PATCH, &uri, "application/merge-patch+json", body)
-    }
-
-    fn status_of(&self, name: &Name) -> String {
-        let namespace = &self.pod.namespace;
-        format!("/api/v1/namespaces/{namespace}/pods/{name}/status?fieldManager={FIELD_MANAGER}")
-    }
-
-    fn with_body(
+    fn patch_status(
         &self,
-        method: Method,
-        uri: &str,
-        content_type: &str,
-        body: &Value,
+        name: &Name,
+        uid: &str,
+        mut metadata: Value,
+        option: &str,
     ) -> Request<Vec<u8>> {
-        Request::builder()
-            .method(method)
-            .uri(uri)
-            .header(ACCEPT, METADATA_ONLY)
-            .header(CONTENT_TYPE, content_type)
-            .body(body.to_string().into_bytes())
-            .expect("names were checked")
+        metadata["uid"] = uid.into();
+        let namespace = &self.pod.namespace;
+        let uri = format!(
+            "/api/v1/namespaces/{namespace}/pods/{name}/status?fieldManager={FIELD_MANAGER}{option}"
+        );
+        with_body(
+            Method::PATCH,
+            &uri,
+            MERGE_PATCH,
+            &json!({ "metadata": metadata }),
+        )
     }
+}
+
+fn with_body(method: Method, uri: &str, content_type: &str, body: &Value) -> Request<Vec<u8>> {
+    Request::builder()
+        .method(method)
+        .uri(uri)
+        .header(ACCEPT, METADATA_ONLY)
+        .header(CONTENT_TYPE, content_type)
+        .body(body.to_string().into_bytes())
+        .expect("names were checked")
 }
 
 /// Builds a question to the API server about the token itself. Nothing is stored.

@@ -14,7 +14,6 @@ use super::reconciler::REQUEST_TIME_MAX;
 /// server applies a new policy some seconds after it was stored.
 const ATTEMPTS: u32 = 4;
 
-/// Interval between attempts.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Longest wait for the right, in intervals. A pod whose Role is missing asks once a minute.

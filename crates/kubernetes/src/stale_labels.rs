@@ -10,7 +10,7 @@ use super::REPAIR_INTERVAL;
 use super::api::{Api, ApiError};
 use super::error_log::RequestErrorLog;
 use super::labels::random;
-use super::reconciler::{LANDS_WITHIN, REQUEST_TIME_MAX};
+use super::reconciler::LANDS_WITHIN;
 use super::request::{PODS_MAX, Requests};
 use super::retry::pause;
 use leasehold_clock::{BootTimer, boot_now};
@@ -22,7 +22,6 @@ use leasehold_status::Surface;
 /// than one list is needed only for conflicts and for more than [`PODS_MAX`] pods.
 const LISTS_MAX: usize = 5;
 
-/// Corrects the labels of other pods.
 pub(super) struct StaleLabels {
     api: Arc<Api>,
     requests: Arc<Requests>,
@@ -125,7 +124,7 @@ impl StaleLabels {
     /// candidate no longer leads under `token`.
     async fn round(&self, token: Token) -> Result<(), ApiError> {
         for _ in 0..LISTS_MAX {
-            let list = self.send(self.requests.leaders()).await?;
+            let list = self.api.send_in_time(self.requests.leaders()).await?;
             let others = self.requests.others(&list).ok_or(ApiError {
                 what: "invalid list of pods",
                 ..ApiError::NO_ANSWER
@@ -140,7 +139,7 @@ impl StaleLabels {
                 if status.authority.map(|a| a.token) != Some(token) {
                     return Ok(());
                 }
-                match self.send(self.requests.demotion(&other)).await {
+                match self.api.send_in_time(self.requests.demotion(&other)).await {
                     Ok(_) => tracing::info!(
                         pod = other.name.as_str(),
                         label = self.requests.label_key(),
@@ -159,11 +158,6 @@ impl StaleLabels {
             what: "other pods' labels keep changing",
             ..ApiError::NO_ANSWER
         })
-    }
-
-    async fn send(&self, request: hyper::Request<Vec<u8>>) -> Result<hyper::body::Bytes, ApiError> {
-        let answer = tokio::time::timeout(REQUEST_TIME_MAX, self.api.send(request)).await;
-        answer.unwrap_or(Err(ApiError::NO_ANSWER))
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tower::BoxError;
 use tower::util::service_fn;
 
-use super::queue::tests::stepped_down;
+use super::queue::tests::transition;
 use super::*;
 use leasehold_core::election::Role;
 use leasehold_metrics::fixture;
@@ -131,7 +131,7 @@ async fn the_last_words_are_over_when_the_events_are_out_and_not_before() {
         }
     });
     for token in [1, 2] {
-        kubernetes.report(stepped_down(token));
+        kubernetes.transition(&transition(token));
     }
     soon("the label", kubernetes.demoted()).await;
     let last_words = kubernetes.last_words();
@@ -154,7 +154,7 @@ async fn an_event_is_tried_a_few_times_and_then_given_up() {
         count.fetch_add(usize::from(failed), Ordering::SeqCst);
         std::future::ready(if failed { 500 } else { 200 })
     });
-    kubernetes.report(stepped_down(1));
+    kubernetes.transition(&transition(1));
     soon("it is given up", kubernetes.last_words()).await;
     assert_eq!(requests.load(Ordering::SeqCst), 3);
     assert_eq!(metrics.publish_failures(Surface::Event), 3);
@@ -172,7 +172,7 @@ async fn an_ended_task_is_named_and_its_label_is_not_reported_in_sync() {
     assert!(error.to_string().contains("panicked"), "{error}");
     assert!(!in_sync(&metrics), "no task maintains it");
     // The other tasks continue, and the ended one is not waited for.
-    kubernetes.report(stepped_down(1));
+    kubernetes.transition(&transition(1));
     soon("the last words", kubernetes.last_words()).await;
     assert_eq!(metrics.publish_failures(Surface::Event), 0);
     let another = tokio::time::timeout(Duration::ZERO, tasks.ended()).await;
@@ -185,9 +185,9 @@ async fn events_after_the_end_of_the_reporter_are_counted_and_not_waited_for() {
     let ready = |_| std::future::ready(200);
     let (kubernetes, mut tasks, metrics, _status) = publisher(LONG, Some(1), ready);
     soon("the label", kubernetes.demoted()).await;
-    kubernetes.report(stepped_down(1));
+    kubernetes.transition(&transition(1));
     assert_eq!(soon("the task ends", tasks.ended()).await.0, "events");
-    kubernetes.report(stepped_down(2));
+    kubernetes.transition(&transition(2));
     assert_eq!(metrics.publish_failures(Surface::Event), 1);
     soon("the last words", kubernetes.last_words()).await;
 }

@@ -12,7 +12,7 @@ use crate::exit;
 use crate::publish::kubernetes::{
     Access, Api, Examiner, KubernetesOptions, REPAIR_INTERVAL, access, pod,
 };
-pub(super) use crate::publish::kubernetes::{Kubernetes, PodEvent, Tasks};
+pub(super) use crate::publish::kubernetes::{Kubernetes, Tasks};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 

@@ -26,9 +26,6 @@ pub(super) struct Kubernetes(Infallible);
 /// The tasks of a publisher.
 pub(super) struct Tasks(Infallible);
 
-/// A Kubernetes Event.
-pub(super) struct PodEvent(Infallible);
-
 /// Finds no cluster.
 pub(super) fn find(config: &Config) -> Result<Option<Cluster>, CommandError> {
     match config.kubernetes.enabled {
@@ -64,8 +61,16 @@ impl Cluster {
 }
 
 impl Kubernetes {
-    pub(super) fn report(&self, event: PodEvent) {
-        match event.0 {}
+    pub(super) fn transition(&self, _: &Transition) {
+        match self.0 {}
+    }
+
+    pub(super) fn notice(&self, _: &Notice) {
+        match self.0 {}
+    }
+
+    pub(super) fn renewal_failed(&self, _: &str) {
+        match self.0 {}
     }
 
     pub(super) fn demoted(&self) -> Ready<()> {
@@ -80,19 +85,5 @@ impl Kubernetes {
 impl Tasks {
     pub(super) async fn ended(&mut self) -> (&'static str, io::Error) {
         match self.0 {}
-    }
-}
-
-impl PodEvent {
-    pub(super) fn of_failed_renewal(_: String) -> Option<Self> {
-        None
-    }
-
-    pub(super) fn of_transition(_: &Transition) -> Option<Self> {
-        None
-    }
-
-    pub(super) fn of_notice(_: &Notice) -> Option<Self> {
-        None
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::idle_timers::IdleTimers;
-use super::kubernetes::{Kubernetes, PodEvent};
+use super::kubernetes::Kubernetes;
 use super::reporter::Reporter;
 use super::store_errors::StoreErrors;
 use crate::calls::AnsweredCall;
@@ -32,16 +32,6 @@ pub(super) struct DaemonSurfaces {
     /// The last published status.
     pub(super) published: Option<Status>,
     pub(super) rest: Arc<IdleTimers>,
-}
-
-impl DaemonSurfaces {
-    fn report(&self, event: impl FnOnce() -> Option<PodEvent>) {
-        if let Some(kubernetes) = &self.kubernetes
-            && let Some(event) = event()
-        {
-            kubernetes.report(event);
-        }
-    }
 }
 
 impl Surfaces for DaemonSurfaces {
@@ -103,13 +93,17 @@ impl Surfaces for DaemonSurfaces {
         self.metrics.transition(transition.to, transition.reason);
         let failed_write = self.store_errors.failed_write();
         self.reporter.transition(transition, failed_write);
-        self.report(|| PodEvent::of_transition(transition));
+        if let Some(kubernetes) = &self.kubernetes {
+            kubernetes.transition(transition);
+        }
     }
 
     fn notice(&mut self, notice: &Notice) {
         self.rest.disturbed();
         self.reporter.notice(notice);
-        self.report(|| PodEvent::of_notice(notice));
+        if let Some(kubernetes) = &self.kubernetes {
+            kubernetes.notice(notice);
+        }
     }
 
     fn calls_in_flight(&mut self, number: usize) {
@@ -134,9 +128,9 @@ impl Surfaces for DaemonSurfaces {
                 self.files.wake();
             }
             if *operation == "renew"
-                && let Some(failure) = failure
+                && let (Some(failure), Some(kubernetes)) = (failure, &self.kubernetes)
             {
-                self.report(|| PodEvent::of_failed_renewal(failure.summary()));
+                kubernetes.renewal_failed(&failure.summary());
             }
         }
         self.reporter.answered(answered);

@@ -154,7 +154,10 @@ async fn a_disk_that_hangs_holds_up_nothing_but_its_requests() {
     let api = Api::over("https://api".to_owned(), move || {
         counted.fetch_add(1, Ordering::SeqCst);
         let _ = hangs.lock().unwrap().recv();
-        Err(Unusable::Token("no disk".to_owned()))
+        Err(Unusable {
+            what: "the token file cannot be used",
+            why: "no disk".to_owned(),
+        })
     });
     for _ in 0..3 {
         let sent = api.send(request());
