@@ -71,10 +71,7 @@ impl PolicyObserver for GuardTrace {
 pub fn of_guard(watched: &Watched) -> Option<Box<dyn PolicyObserver>> {
     let trace = from_environment().ok()??;
     let Watched {
-        terms,
-        stop_signal,
-        stop_scope,
-        leftovers,
+        policy,
         place,
         daemon,
     } = *watched;
@@ -85,10 +82,7 @@ pub fn of_guard(watched: &Watched) -> Option<Box<dyn PolicyObserver>> {
         None => Guarded::Other,
     };
     let options = GuardOptions {
-        terms,
-        stop_signal,
-        stop_scope,
-        leftovers,
+        policy,
         daemon,
         guarded,
     };

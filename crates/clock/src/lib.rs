@@ -145,6 +145,7 @@ impl AsFd for Alarm {
 
 /// A timer on CLOCK_BOOTTIME that fires on time even if the machine was suspended in between,
 /// unlike tokio's own timers, which would be late.
+#[derive(Debug)]
 pub struct BootTimer {
     fd: AsyncFd<Alarm>,
     armed: Option<BootTime>,
@@ -203,12 +204,4 @@ pub async fn sleep_until(at: BootTime) -> io::Result<()> {
         timer.fired().await?;
     }
     Ok(())
-}
-
-impl std::fmt::Debug for BootTimer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BootTimer")
-            .field("armed", &self.armed)
-            .finish_non_exhaustive()
-    }
 }

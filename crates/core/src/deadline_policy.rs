@@ -31,9 +31,9 @@ impl Terms {
         }
     }
 
-    /// Returns the deadlines under provisional authority until `valid_until`. Another process may
-    /// have the authority from then on, so there is no grace.
-    pub fn provisional(valid_until: BootTime) -> Self {
+    /// Returns deadlines without a grace, for a timeout and for provisional authority, which another
+    /// process may have from then on.
+    pub fn without_grace(valid_until: BootTime) -> Self {
         Self {
             valid_until,
             kill_at: valid_until,
@@ -180,6 +180,37 @@ pub struct Leftovers {
     pub grace: Duration,
 }
 
+/// The options of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PolicyOptions {
+    /// The first deadlines.
+    pub terms: Terms,
+    /// The signal that CMD gets at its deadline, or when its daemon has exited.
+    pub stop_signal: i32,
+    /// Recipients of the stop signal.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub stop_scope: StopScope,
+    /// Times of descendants that outlive CMD's first process.
+    pub leftovers: Leftovers,
+}
+
+impl PolicyOptions {
+    /// Returns the default options: the stop signal goes to all, and descendants have no time to end
+    /// by themselves; after the stop signal they have the grace of the terms.
+    pub fn new(terms: Terms, stop_signal: i32) -> Self {
+        Self {
+            terms,
+            stop_signal,
+            stop_scope: StopScope::Group,
+            leftovers: Leftovers {
+                linger: Duration::ZERO,
+                grace: terms.kill_at.since(terms.valid_until),
+            },
+        }
+    }
+}
+
 /// An input of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -216,9 +247,7 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DeadlinePolicy {
     desired: DesiredState,
-    stop_signal: i32,
-    scope: StopScope,
-    leftovers: Leftovers,
+    options: PolicyOptions,
     phase: Phase,
     closed: bool,
     expired: bool,
@@ -241,16 +270,11 @@ enum Phase {
 }
 
 impl DeadlinePolicy {
-    /// Creates the policy. CMD gets `stop_signal` at its deadline, or when its daemon has exited.
-    pub fn new(terms: Terms, stop_signal: i32) -> Self {
+    /// Creates the policy.
+    pub fn new(options: PolicyOptions) -> Self {
         Self {
-            desired: DesiredState::run(terms),
-            stop_signal,
-            scope: StopScope::Group,
-            leftovers: Leftovers {
-                linger: Duration::ZERO,
-                grace: terms.kill_at.since(terms.valid_until),
-            },
+            desired: DesiredState::run(options.terms),
+            options,
             phase: Phase::New,
             closed: false,
             expired: false,
@@ -262,19 +286,6 @@ impl DeadlinePolicy {
         }
     }
 
-    /// Sets the times of descendants that outlive CMD's first process. By default they have no time
-    /// to end by themselves; after the stop signal they have the grace of the first terms.
-    #[must_use]
-    pub fn with_leftovers(self, leftovers: Leftovers) -> Self {
-        Self { leftovers, ..self }
-    }
-
-    /// Sets the recipients of the stop signal.
-    #[must_use]
-    pub fn with_scope(self, scope: StopScope) -> Self {
-        Self { scope, ..self }
-    }
-
     /// Records an input, and decides on [`Input::Time`].
     pub fn handle(&mut self, now: BootTime, input: Input) {
         match input {
@@ -283,7 +294,7 @@ impl DeadlinePolicy {
             Input::LeaderEnded => {
                 if self.phase == Phase::Running {
                     self.phase = Phase::LeaderEnded;
-                    let left_behind_at = now + self.leftovers.linger;
+                    let left_behind_at = now + self.options.leftovers.linger;
                     self.left_behind_at = (!self.signalled).then_some(left_behind_at);
                 }
             }
@@ -400,7 +411,7 @@ impl DeadlinePolicy {
 
     fn first_signal(&mut self) -> Action {
         let signal = self.signal();
-        if self.scope == StopScope::Main && self.phase == Phase::Running {
+        if self.options.stop_scope == StopScope::Main && self.phase == Phase::Running {
             self.descendants_unsignalled = true;
             Action::SignalMain(signal)
         } else {
@@ -410,12 +421,14 @@ impl DeadlinePolicy {
 
     fn signal(&self) -> i32 {
         let stop = self.desired.stop;
-        stop.map_or(self.stop_signal, |stop| stop.signal)
+        stop.map_or(self.options.stop_signal, |stop| stop.signal)
     }
 
     fn kill_at(&self) -> BootTime {
         let kill_at = self.desired.kill_at();
-        let left_behind = self.left_behind_at.map(|at| at + self.leftovers.grace);
+        let left_behind = self
+            .left_behind_at
+            .map(|at| at + self.options.leftovers.grace);
         left_behind.map_or(kill_at, |at| at.min(kill_at))
     }
 }

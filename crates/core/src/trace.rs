@@ -8,7 +8,7 @@ use std::num::ParseIntError;
 
 use serde::{Deserialize, Serialize};
 
-use crate::deadline_policy::{Leftovers, StopScope, Terms};
+use crate::deadline_policy::PolicyOptions;
 use crate::election::{BootTime, CallId};
 
 /// Version of the format.
@@ -56,15 +56,9 @@ pub enum Kind {
 /// The options of a guard's policy, and what it guards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardOptions {
-    /// The first deadlines.
-    pub terms: Terms,
-    /// The signal that asks the command to stop.
-    pub stop_signal: i32,
-    /// Recipients of that signal.
-    #[serde(default)]
-    pub stop_scope: StopScope,
-    /// Times of descendants that outlive the first process of the command.
-    pub leftovers: Leftovers,
+    /// The options of the policy.
+    #[serde(flatten)]
+    pub policy: PolicyOptions,
     /// Process id of the daemon that gives the orders.
     pub daemon: u32,
     /// The command.

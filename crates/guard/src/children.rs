@@ -22,7 +22,6 @@ use super::survivors::Stat;
 const PATH_MAX: usize = 64;
 const BUFFER: usize = 4096;
 
-/// The children of this process, and the memory needed to list them.
 #[derive(Debug)]
 pub(super) struct Children {
     /// True if the kernel lists children (CONFIG_PROC_CHILDREN). Otherwise the parent of every

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::{pread, pwrite};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -29,7 +30,7 @@ const PLACE_LENGTH: usize = 96;
 pub const FILE_LENGTH: usize = PLACES_BEGIN + ClaimPlace::ALL.len() * PLACE_LENGTH;
 
 /// The guard that a place belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClaimPlace {
     /// The guard of the command.
     Command,
@@ -43,20 +44,8 @@ impl ClaimPlace {
     /// All places, in the order in which they stand in the file.
     pub const ALL: [Self; 3] = [Self::Command, Self::OnLead, Self::OnStepDown];
 
-    pub(super) fn index(self) -> usize {
-        match self {
-            Self::Command => 0,
-            Self::OnLead => 1,
-            Self::OnStepDown => 2,
-        }
-    }
-
-    pub(super) fn of(index: u64) -> Option<Self> {
-        Self::ALL.get(usize::try_from(index).ok()?).copied()
-    }
-
     fn begin(self) -> usize {
-        PLACES_BEGIN + self.index() * PLACE_LENGTH
+        PLACES_BEGIN + self as usize * PLACE_LENGTH
     }
 }
 
@@ -94,7 +83,7 @@ impl ClaimShares {
     /// [`io::ErrorKind::ResourceBusy`] if that guard does not exit within `patience`; another error
     /// without a free descriptor.
     pub async fn share(&self, place: ClaimPlace, patience: Duration) -> io::Result<ClaimShare> {
-        let free = Arc::clone(&self.free[place.index()]).acquire_owned();
+        let free = Arc::clone(&self.free[place as usize]).acquire_owned();
         let Ok(Ok(turn)) = timeout(patience, free).await else {
             return Err(io::ErrorKind::ResourceBusy.into());
         };

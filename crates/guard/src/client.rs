@@ -32,9 +32,10 @@ use tokio::sync::watch;
 
 use super::claim_share::{Child, ClaimShare};
 use super::orphans::{WaitedFor, each_adopted};
-use super::terminal::{Continued, Terminal};
+use super::signal_pipe::SignalPipe;
+use super::terminal::Terminal;
 use super::wire::{
-    CommandStage, GuardReport, GuardStart, LeaderEnd, Received, ToGuard, post, post_with, take,
+    CommandStage, GuardReport, GuardStart, Received, ToGuard, post, post_with, take,
 };
 use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
@@ -66,7 +67,7 @@ pub(super) struct GuardClient {
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<CommandProgress>,
     terminal: Option<Terminal>,
-    continued: Option<Continued>,
+    continued: Option<SignalPipe>,
     /// The record to send to the guard: the desired state of CMD, and a signal to relay.
     wanted: ToGuard,
     /// Counter of the signals that the handle has asked to relay.
@@ -74,7 +75,7 @@ pub(super) struct GuardClient {
     /// True if `wanted` has not been sent yet.
     unsent: bool,
     /// True if the guard has closed its end of the socket.
-    deaf: bool,
+    closed: bool,
     /// Time at which CMD was first ordered to be killed.
     kill_since: Option<BootTime>,
     report: Option<GuardReport>,
@@ -103,7 +104,8 @@ impl GuardClient {
         // descriptor. The replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let ended = AsyncFd::new(ended)?;
-        let continued = terminal.as_ref().map(|_| Continued::listen()).transpose()?;
+        let listen = |_| SignalPipe::listen(SIGCONT);
+        let continued = terminal.as_ref().map(listen).transpose()?;
         let wanted = *orders.borrow();
         Ok(Self {
             // In tokio, sockets that preserve record boundaries are datagram sockets.
@@ -119,7 +121,7 @@ impl GuardClient {
             wanted,
             relays_asked: 0,
             unsent: false,
-            deaf: false,
+            closed: false,
             kill_since: None,
             report: None,
             guard_killed: false,
@@ -128,7 +130,6 @@ impl GuardClient {
         })
     }
 
-    /// Sends the guard the message to start CMD.
     pub(super) fn start(
         &self,
         start: &GuardStart,
@@ -140,7 +141,6 @@ impl GuardClient {
         Ok(())
     }
 
-    /// Runs until CMD and all its descendants are gone.
     pub(super) async fn keep(mut self, mut timer: BootTimer) {
         let mut handles = true;
         loop {
@@ -149,7 +149,7 @@ impl GuardClient {
             tokio::select! {
                 biased;
                 _ = timer.fired() => self.kill_guard_if_late(),
-                _ = self.socket.readable(), if !self.deaf => self.hear(),
+                _ = self.socket.readable(), if !self.closed => self.receive_reports(),
                 () = continued(&mut self.continued) => self.resume(),
                 () = tokio::time::sleep(STOP_TAKES_MAX), if self.stopping => self.resume(),
                 _ = self.ended.readable() => break,
@@ -160,7 +160,7 @@ impl GuardClient {
                 _ = self.socket.writable(), if self.unsent => self.send(),
             }
         }
-        self.hear();
+        self.receive_reports();
         // The guard's process id is not reused until the guard is reaped here.
         let guard = WaitId::Pid(self.guard.pid());
         let _ = waitid(guard, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
@@ -187,7 +187,6 @@ impl GuardClient {
         }
     }
 
-    /// Publishes that CMD and all its descendants are gone.
     fn gone(&self, ended: Termination) {
         if let Some(terminal) = &self.terminal {
             terminal.take_back();
@@ -237,28 +236,28 @@ impl GuardClient {
         }
     }
 
-    fn hear(&mut self) {
+    fn receive_reports(&mut self) {
         loop {
             let socket = &self.socket;
-            let heard = socket.try_io(tokio::io::Interest::READABLE, || {
+            let received = socket.try_io(tokio::io::Interest::READABLE, || {
                 match take::<GuardReport>(socket.as_fd()) {
                     Received::Nothing => Err(io::ErrorKind::WouldBlock.into()),
                     Received::Closed => Ok(None),
                     Received::Record(report) => Ok(Some(report)),
                 }
             });
-            match heard {
-                Ok(Some(report)) => self.learn(report),
+            match received {
+                Ok(Some(report)) => self.handle_report(report),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Ok(None) | Err(_) => {
-                    self.deaf = true;
+                    self.closed = true;
                     return;
                 }
             }
         }
     }
 
-    fn learn(&mut self, report: GuardReport) {
+    fn handle_report(&mut self, report: GuardReport) {
         let stopped_before = self.report.map_or(0, |report| report.stopped);
         let stage_before = self.report.map(|report| report.stage);
         let lingered = self.report.is_some_and(|report| report.lingers);
@@ -282,14 +281,14 @@ impl GuardClient {
                 }
                 CommandStage::LeaderEnded => {
                     self.progress.send_replace(CommandProgress::Ending {
-                        end: end_of(report.end),
+                        end: report.end,
                         by_us: report.by_us,
                         lingers: report.lingers,
                     });
                 }
                 CommandStage::Gone => self.gone(Termination {
                     lingered: report.lingers,
-                    ..self.ended(end_of(report.end), report.by_us)
+                    ..self.ended(report.end, report.by_us)
                 }),
             }
         }
@@ -362,7 +361,7 @@ impl GuardClient {
         // A daemon that was frozen may have timely reports of its guard still unread. The time is
         // read first, because the freeze may come between the two.
         let now = leasehold_clock::boot_now();
-        self.hear();
+        self.receive_reports();
         if (self.guard_due()).is_some_and(|due| now >= due) {
             // The kernel then kills CMD's leader (PDEATHSIG); the rest is killed after the loop.
             let _ = kill_process(self.guard.pid(), Signal::KILL);
@@ -373,9 +372,9 @@ impl GuardClient {
     /// Kills what the guard left behind, round by round, and reaps the leader last, because the id
     /// of its process group is not reused until then.
     async fn end_what_is_left(&mut self) -> (CommandEnd, bool) {
-        let told = self.report.map(|report| (end_of(report.end), report.by_us));
-        let told = told.filter(|(end, _)| *end != CommandEnd::Unknown);
-        let (mut end, by_us) = told.unwrap_or((CommandEnd::Unknown, true));
+        let reported = self.report.map(|report| (report.end, report.by_us));
+        let reported = reported.filter(|(end, _)| *end != CommandEnd::Unknown);
+        let (mut end, by_us) = reported.unwrap_or((CommandEnd::Unknown, true));
         let lingers = false;
         self.progress.send_replace(CommandProgress::Ending {
             end,
@@ -406,16 +405,17 @@ impl GuardClient {
             && let Ok(Some(status)) = waitid(WaitId::Pid(leader), ended)
             && end == CommandEnd::Unknown
         {
-            end = end_of(LeaderEnd::of(&status));
+            end = CommandEnd::of(&status);
         }
         (end, by_us)
     }
 }
 
 /// Waits until this process continues after a stop; indefinitely without a terminal.
-async fn continued(continued: &mut Option<Continued>) {
+async fn continued(continued: &mut Option<SignalPipe>) {
     match continued {
-        Some(continued) => continued.next().await,
+        // Fails only if the event loop is gone.
+        Some(continued) => drop(continued.arrived().await),
         None => std::future::pending().await,
     }
 }
@@ -429,16 +429,4 @@ fn record_end(claim: ClaimShare) {
     let _ = std::thread::Builder::new()
         .name("claim-record".to_owned())
         .spawn(write);
-}
-
-fn end_of(end: LeaderEnd) -> CommandEnd {
-    match end {
-        LeaderEnd::Unknown => CommandEnd::Unknown,
-        // An exit code has eight bits.
-        LeaderEnd::Exited(code) => CommandEnd::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-        LeaderEnd::Signalled(signal) => CommandEnd::Signalled(signal),
-        LeaderEnd::NotExecuted(errno) => CommandEnd::NotExecuted(errno),
-        LeaderEnd::NotSpawned(errno) => CommandEnd::NotSpawned(errno),
-        LeaderEnd::Refused => CommandEnd::Refused,
-    }
 }

@@ -16,7 +16,6 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// in other processes.
 const LISTEN_PID: &str = "LISTEN_PID";
 
-/// The command line and environment of CMD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ExecSpec {
     pub(super) words: Vec<OsString>,
@@ -84,7 +83,6 @@ impl ExecSpec {
     }
 }
 
-/// Appends a string that consists of `parts`.
 fn push(bytes: &mut Vec<u8>, parts: &[&OsStr]) -> io::Result<()> {
     let parts = || parts.iter().map(|part| part.as_bytes());
     if parts().any(|part| part.contains(&0)) {

@@ -18,7 +18,6 @@ pub(super) fn group_of(process: Pid) -> Option<i32> {
     Some(getpgid(Some(named(process))).ok()?.as_raw())
 }
 
-/// Returns the session of this process.
 pub(super) fn own_session() -> Option<i32> {
     Some(getsid(None).ok()?.as_raw())
 }

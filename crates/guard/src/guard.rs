@@ -47,14 +47,16 @@ use super::children::Children;
 use super::claim_share::{Child, ClaimShare};
 use super::dispositions::{Ignored, ending};
 use super::groups::{group_of, number};
-use super::observed::{ObservedPolicy, PolicyObserver, Watched};
+use super::observed::{PolicyObserver, Watched};
+use super::progress::CommandEnd;
+use super::shim::errno;
 use super::waiting_shim::Shim;
 use super::wire::{
-    CommandStage, GuardBegin, GuardReport, GuardStart, LeaderEnd, Received, ToGuard, post, take,
-    wait_with,
+    CommandStage, GuardBegin, GuardReport, GuardStart, Received, ToGuard, post, take, wait_with,
 };
 use leasehold_clock::Alarm;
-use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
+use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, PolicyOptions, Terms};
+use leasehold_core::election::BootTime;
 
 /// Signals that a guard survives, in addition to the signals of [`ending`].
 const OUTLIVED: [i32; 10] = [
@@ -65,7 +67,6 @@ const OUTLIVED: [i32; 10] = [
 /// anyway; the interval is for a child that was forked during a round.
 const KILL_ROUND: Duration = Duration::from_millis(10);
 
-/// Returns the observer of a guard, if any.
 pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn PolicyObserver>>;
 
 /// Guards a command. The daemon's socket is this process's standard input.
@@ -79,7 +80,8 @@ pub(super) fn run(observe: Observe<'_>) -> ExitCode {
 }
 
 struct Guard {
-    policy: ObservedPolicy,
+    policy: DeadlinePolicy,
+    observer: Option<Box<dyn PolicyObserver>>,
     /// The process group that CMD takes the terminal over from; 0 if it does not.
     foreground: i32,
     launch: Option<Launch>,
@@ -113,11 +115,8 @@ struct Launch {
 /// may have to be read from the disk first.
 fn rehearse(children: &mut Children, alarm: &Alarm) {
     let now = leasehold_clock::boot_now();
-    let terms = Terms {
-        valid_until: now,
-        kill_at: now,
-    };
-    let mut policy = DeadlinePolicy::new(terms, Signal::TERM.as_raw());
+    let terms = Terms::without_grace(now);
+    let mut policy = DeadlinePolicy::new(PolicyOptions::new(terms, Signal::TERM.as_raw()));
     policy.handle(now, Input::Closed);
     policy.handle(now, Input::Time);
     let _ = (policy.next_action(), policy.next_wakeup());
@@ -175,21 +174,19 @@ impl Guard {
             shim.into_iter().for_each(Shim::dismiss);
             return Ok(None);
         };
-        let (file, lock, kept) = match (descriptors, start.claims) {
+        let (file, lock, kept) = match (descriptors, start.place.is_some()) {
             ([Some(file), Some(lock), kept], true) => (file, Some(lock), kept),
             ([Some(file), kept, None], false) => (file, None, kept),
             _ => return Err(Errno::PROTO.into()),
         };
         let watched = Watched {
-            terms: start.terms,
-            stop_signal: start.stop_signal,
-            stop_scope: start.stop_scope,
-            leftovers: start.leftovers,
-            place: lock.is_some().then_some(start.place),
+            policy: start.policy,
+            place: start.place,
             daemon: parent.map_or(0, |parent| number(parent).unsigned_abs()),
         };
         Ok(Some(Self {
-            policy: ObservedPolicy::new(&watched, observe(&watched)),
+            policy: DeadlinePolicy::new(watched.policy),
+            observer: observe(&watched),
             foreground: start.foreground,
             launch: Some(Launch { shim, stdin, file }),
             daemon,
@@ -203,52 +200,51 @@ impl Guard {
             report: GuardReport {
                 stage: CommandStage::Starting,
                 leader: 0,
-                end: LeaderEnd::Unknown,
+                end: CommandEnd::Unknown,
                 by_us: false,
-                expired: false,
                 killed: false,
                 lingers: false,
                 stopped: 0,
             },
             reported: None,
-            claim: lock.map(|file| ClaimShare::new(file, start.place)),
+            claim: lock
+                .zip(start.place)
+                .map(|(file, place)| ClaimShare::new(file, place)),
             _kept: kept,
         }))
     }
 
-    /// Guards CMD until its end.
     fn attend(mut self) -> io::Result<()> {
         loop {
             // The time is read before the orders. Otherwise a guard that was stopped in between
             // would judge an old order by a later time, before it looks for a newer order.
             let now = leasehold_clock::boot_now();
-            self.hear_daemon();
-            self.hear_shim();
-            self.look_at_children();
-            if let Some(action) = self.policy.handle(now, Input::Time) {
+            self.receive_orders();
+            self.receive_from_shim();
+            self.check_children();
+            if let Some(action) = self.decide(now, Input::Time) {
                 self.act(action);
             }
             if self.policy.killed() && self.report.stage != CommandStage::Gone {
                 self.kill_round();
             }
             self.notify_daemon();
-            let told = self.daemon_gone || self.reported == Some(self.report);
-            if self.report.stage == CommandStage::Gone && told {
+            let reported = self.daemon_gone || self.reported == Some(self.report);
+            if self.report.stage == CommandStage::Gone && reported {
                 self.await_shim();
                 self.record_end();
                 return Ok(());
             }
-            self.sleep(told)?;
+            self.sleep(reported)?;
         }
     }
 
     /// Reads everything that was sent, so that only the newest order is judged.
-    fn hear_daemon(&mut self) {
+    fn receive_orders(&mut self) {
         while !self.daemon_gone {
             match take::<ToGuard>(self.daemon.as_fd()) {
                 Received::Record(record) => {
-                    self.policy
-                        .handle(leasehold_clock::boot_now(), Input::Order(record.desired));
+                    self.policy_input(Input::Order(record.desired));
                     if record.relays != self.relays {
                         self.relays = record.relays;
                         self.relay(record.relay);
@@ -257,22 +253,34 @@ impl Guard {
                 Received::Nothing => return,
                 Received::Closed => {
                     self.daemon_gone = true;
-                    self.policy
-                        .handle(leasehold_clock::boot_now(), Input::Closed);
+                    self.policy_input(Input::Closed);
                 }
             }
         }
+    }
+
+    fn policy_input(&mut self, input: Input) {
+        self.decide(leasehold_clock::boot_now(), input);
+    }
+
+    /// Gives the policy an input, and returns the action to take now.
+    fn decide(&mut self, now: BootTime, input: Input) -> Option<Action> {
+        self.policy.handle(now, input);
+        let action = self.policy.next_action();
+        if let Some(observer) = &mut self.observer {
+            observer.handled(now, input, action);
+        }
+        action
     }
 
     fn act(&mut self, action: Action) {
         match action {
             Action::Start => {
                 if let Err(error) = self.start() {
-                    let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-                    self.never_started(LeaderEnd::NotSpawned(errno));
+                    self.never_started(CommandEnd::NotSpawned(errno(&error)));
                 }
             }
-            Action::Refuse => self.never_started(LeaderEnd::Refused),
+            Action::Refuse => self.never_started(CommandEnd::Refused),
             Action::Signal(signal) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
                     self.signal(signal);
@@ -308,10 +316,9 @@ impl Guard {
         }
     }
 
-    /// Handles the end of CMD and all its descendants.
     fn gone(&mut self) {
         self.report.stage = CommandStage::Gone;
-        self.policy.handle(leasehold_clock::boot_now(), Input::Gone);
+        self.policy_input(Input::Gone);
     }
 
     /// Records that CMD and all its descendants are gone, and releases the claim lock. The daemon is
@@ -345,7 +352,7 @@ impl Guard {
     }
 
     /// Reaps ended children, CMD's leader last.
-    fn look_at_children(&mut self) {
+    fn check_children(&mut self) {
         // The number of bytes does not matter, because the children themselves are checked.
         let _ = self.child_ended.read(&mut [0; 64]);
         if self.report.stage == CommandStage::Gone {
@@ -354,7 +361,7 @@ impl Guard {
         let Some(leader) = self.leader.as_ref().map(|leader| leader.pid) else {
             return;
         };
-        self.look_at_leader(leader);
+        self.check_leader(leader);
         let mut others = 0;
         let looked = self.children.each(|child| {
             if child != leader {
@@ -364,26 +371,25 @@ impl Guard {
             }
         });
         if looked.is_ok() && others == 0 && self.report.stage == CommandStage::LeaderEnded {
-            self.look_at_the_last(leader);
+            self.reap_leader(leader);
         }
     }
 
-    fn look_at_leader(&mut self, leader: Pid) {
+    fn check_leader(&mut self, leader: Pid) {
         if self.report.stage >= CommandStage::LeaderEnded {
             return;
         }
         let look = |options| waitid(WaitId::Pid(leader), options | WaitIdOptions::NOHANG);
         if let Ok(Some(end)) = look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             // If the shim failed, the reason is in its socket.
-            self.hear_shim();
-            if self.report.end == LeaderEnd::Unknown {
-                self.report.end = LeaderEnd::of(&end);
+            self.receive_from_shim();
+            if self.report.end == CommandEnd::Unknown {
+                self.report.end = CommandEnd::of(&end);
             }
             self.report.by_us = self.policy.stop_requested();
             self.report.stopped = 0;
             self.report.stage = CommandStage::LeaderEnded;
-            self.policy
-                .handle(leasehold_clock::boot_now(), Input::LeaderEnded);
+            self.policy_input(Input::LeaderEnded);
         } else if let Ok(Some(change)) = look(WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED) {
             self.report.stopped = change.stopping_signal().unwrap_or(0);
         }
@@ -391,7 +397,7 @@ impl Guard {
 
     /// Reaps the leader when no other child was seen. The kernel then confirms that there are no
     /// more.
-    fn look_at_the_last(&mut self, leader: Pid) {
+    fn reap_leader(&mut self, leader: Pid) {
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(leader), ended);
         if let Some(leader) = &mut self.leader {
@@ -409,7 +415,6 @@ impl Guard {
     }
 
     fn notify_daemon(&mut self) {
-        self.report.expired = self.policy.expired();
         self.report.killed = self.policy.killed();
         self.report.lingers = self.policy.lingers();
         if self.daemon_gone || self.reported == Some(self.report) {
@@ -419,19 +424,18 @@ impl Guard {
             Ok(true) => self.reported = Some(self.report),
             // No room; retried when the socket is writable.
             Ok(false) => {}
-            // The daemon is gone. `hear_daemon` notices it after reading the remaining orders.
+            // The daemon is gone. `receive_orders` notices it after reading the remaining orders.
             Err(_) => {}
         }
     }
 
-    /// Sleeps until an event arrives or the next deadline is due.
-    fn sleep(&mut self, told: bool) -> io::Result<()> {
+    fn sleep(&mut self, reported: bool) -> io::Result<()> {
         let killing = self.policy.killed() && self.report.stage != CommandStage::Gone;
         let round = killing.then(|| leasehold_clock::boot_now() + KILL_ROUND);
         let due = self.policy.next_wakeup().into_iter().chain(round).min();
         self.alarm.arm(due)?;
         let mut wanted = PollFlags::IN;
-        wanted.set(PollFlags::OUT, !told);
+        wanted.set(PollFlags::OUT, !reported);
         // A socket whose other end is closed would always be ready. A timer polled for no events is
         // never ready.
         let idle = || PollFd::new(&self.alarm, PollFlags::empty());

@@ -44,6 +44,7 @@ mod orphans;
 pub mod prerequisites;
 mod progress;
 mod shim;
+mod signal_pipe;
 mod stack_text;
 pub mod survivors;
 mod terminal;
@@ -62,7 +63,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
 
-use self::claim_share::{ClaimPlace, ClaimShare};
+use self::claim_share::ClaimShare;
 use self::client::GuardClient;
 use self::exec_spec::ExecSpec;
 use self::orphans::WaitedFor;
@@ -72,7 +73,7 @@ use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
 pub use leasehold_core::deadline_policy::{
-    Action, DesiredState, Input, Leftovers, Stop, StopScope, Terms,
+    Action, DesiredState, Input, Leftovers, PolicyOptions, Stop, StopScope, Terms,
 };
 pub use observed::{PolicyObserver, Watched};
 pub use orphans::Orphans;
@@ -243,14 +244,11 @@ impl Command {
             // session itself, which the leader of a process group cannot do.
             guard.process_group(0);
         }
-        let pid = i32::try_from(guard.spawn()?.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        let guard = WaitedFor::new(pid.ok_or(io::ErrorKind::Other)?);
+        let guard = Pid::from_child(&guard.spawn()?);
         Ok(StandbyGuard {
             command: self,
             socket,
-            guard,
+            guard: WaitedFor::new(guard),
             terminal,
             kept: None,
         })
@@ -333,18 +331,17 @@ impl StandbyGuard {
             .filter(|terminal| !self.command.quiet && terminal.is_for_cmd())
             .map_or(0, |_| groups::own_group());
         let start = GuardStart {
-            terms,
-            stop_signal: self.command.stop_signal,
-            stop_scope: self.command.stop_scope,
-            leftovers: Leftovers {
-                linger: self.command.linger,
-                grace: self.command.grace_of_leftovers(terms),
+            policy: PolicyOptions {
+                terms,
+                stop_signal: self.command.stop_signal,
+                stop_scope: self.command.stop_scope,
+                leftovers: Leftovers {
+                    linger: self.command.linger,
+                    grace: self.command.grace_of_leftovers(terms),
+                },
             },
             foreground,
-            place: claim
-                .as_ref()
-                .map_or(ClaimPlace::Command, ClaimShare::place),
-            claims: claim.is_some(),
+            place: claim.as_ref().map(ClaimShare::place),
         };
         let share = claim.as_ref().map(ClaimShare::try_clone).transpose()?;
         let kept = self.kept.take();
@@ -412,11 +409,7 @@ impl GuardedCommand {
     /// tests of code that waits for a workload.
     #[cfg(any(test, feature = "stand-in"))]
     pub fn stand_in() -> (Self, watch::Sender<CommandProgress>) {
-        let never = BootTime::from_nanos(u64::MAX);
-        let terms = Terms {
-            valid_until: never,
-            kill_at: never,
-        };
+        let terms = Terms::without_grace(BootTime::from_nanos(u64::MAX));
         let (publish, progress) = watch::channel(CommandProgress::Running { pid: 0 });
         let workload = Self {
             orders: watch::channel(ToGuard::new(terms)).0,

@@ -1,18 +1,16 @@
-//! Reaping of orphans: descendants of CMD whose guard was killed and, if the daemon is process 1 of
+//! Reaps orphans: descendants of CMD whose guard was killed and, if the daemon is process 1 of
 //! a container, every orphan in it.
 
 use std::convert::Infallible;
 use std::io;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
 use signal_hook::consts::SIGCHLD;
-use signal_hook::low_level::pipe;
-use tokio::net::UnixStream;
 
 use super::children::Children;
 use super::groups::{group_of, own_group, own_session, session_of};
+use super::signal_pipe::SignalPipe;
 
 /// Children that a [`super::GuardedCommand`] reaps itself: a guard and a leader each.
 static WAITED_FOR: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
@@ -42,7 +40,6 @@ impl Drop for WaitedFor {
     }
 }
 
-/// Makes this process the parent of orphaned descendants.
 pub(super) fn adopt() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
@@ -66,7 +63,7 @@ fn reap() {
 /// exit codes.
 #[derive(Debug)]
 pub struct Orphans {
-    child_ended: UnixStream,
+    child_ended: SignalPipe,
     /// True until the children are listed after the last signal. Listing reads a file for each
     /// thread, so it is not repeated by each call of [`Orphans::reap`].
     unlisted: bool,
@@ -79,11 +76,8 @@ impl Orphans {
     /// If the process is out of descriptors.
     pub fn adopt() -> io::Result<Self> {
         adopt()?;
-        let (reader, writer) = StdUnixStream::pair()?;
-        reader.set_nonblocking(true)?;
-        pipe::register(SIGCHLD, writer)?;
         Ok(Self {
-            child_ended: UnixStream::from_std(reader)?,
+            child_ended: SignalPipe::listen(SIGCHLD)?,
             unlisted: true,
         })
     }
@@ -97,14 +91,7 @@ impl Orphans {
             if std::mem::take(&mut self.unlisted) {
                 reap();
             }
-            self.child_ended.readable().await?;
-            // One byte per signal. The content does not matter, because the children are listed.
-            let drained = self.child_ended.try_read(&mut [0; 256]);
-            if let Err(error) = drained
-                && error.kind() != io::ErrorKind::WouldBlock
-            {
-                return Err(error);
-            }
+            self.child_ended.arrived().await?;
             self.unlisted = true;
         }
     }

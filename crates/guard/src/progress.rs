@@ -7,10 +7,13 @@
 
 use std::io;
 
+use rustix::process::WaitIdStatus;
+use serde::{Deserialize, Serialize};
+
 use crate::shim;
 
 /// The way CMD ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEnd {
     /// Exited with this code.
     Exited(u8),
@@ -27,6 +30,16 @@ pub enum CommandEnd {
 }
 
 impl CommandEnd {
+    /// Converts a status of `waitid`.
+    pub(crate) fn of(status: &WaitIdStatus) -> Self {
+        match (status.exit_status(), status.terminating_signal()) {
+            // An exit code has eight bits.
+            (Some(code), _) => Self::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+            (None, Some(signal)) => Self::Signalled(signal),
+            (None, None) => Self::Unknown,
+        }
+    }
+
     /// Returns the exit code that a shell would report: CMD's own code, 128 + N after signal N, 127
     /// if CMD was not found, 126 if it cannot be executed. `None` if the end is unknown, or if CMD
     /// never ran for a reason other than CMD itself.

@@ -21,9 +21,10 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use super::claim_share::{Child, ClaimShare};
 use super::exec_spec::ExecSpec;
 use super::groups::{number, own_group};
+use super::progress::CommandEnd;
 use super::survivors::ProcessId;
 use super::terminal::Terminal;
-use super::wire::{ShimFailed, ShimStart, post, wait_with};
+use super::wire::{ShimStart, post, wait_with};
 
 /// The exit code that shells report if a command was found but cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
@@ -40,6 +41,11 @@ pub(super) fn exit_code(errno: i32) -> u8 {
     }
 }
 
+/// Returns the number of an error, which is never 0.
+pub(super) fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
+}
+
 /// Becomes the received command; returns only if that fails, or if the shim is not needed. The
 /// guard's socket is this process's standard input. The guard receives the reason, and the process
 /// that requested CMD reports it to the user.
@@ -48,58 +54,47 @@ pub(super) fn run() -> ExitCode {
     let Ok(guard) = io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::from(NOT_EXECUTABLE);
     };
-    let Err(failure) = become_command(guard.as_fd());
-    let errno = |error: io::Error| error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-    let (errno, unrecorded) = match failure {
-        // The guard is gone, so no report is possible.
-        ExecFailure::NoGuard => return ExitCode::from(NOT_EXECUTABLE),
-        ExecFailure::TooLate => (0, false),
-        ExecFailure::Unrecorded(error) => (errno(error), true),
-        ExecFailure::System(error) => (errno(error), false),
-    };
-    let code = match unrecorded {
-        true => NOT_EXECUTABLE,
-        false => exit_code(errno),
+    // If the guard is gone, no report is possible.
+    let Err(NotBecome(Some(end))) = become_command(guard.as_fd()) else {
+        return ExitCode::from(NOT_EXECUTABLE);
     };
     // A guard that does not receive this record sees CMD exit with an equivalent code.
-    let _ = post(guard.as_fd(), &ShimFailed { errno, unrecorded });
-    ExitCode::from(code)
+    let _ = post(guard.as_fd(), &end);
+    ExitCode::from(end.exit_code().unwrap_or(NOT_EXECUTABLE))
 }
 
-enum ExecFailure {
-    NoGuard,
-    TooLate,
-    Unrecorded(io::Error),
-    System(io::Error),
-}
+/// The reason why a shim did not become CMD; `None` if its guard is gone.
+struct NotBecome(Option<CommandEnd>);
 
-impl<E: Into<io::Error>> From<E> for ExecFailure {
+impl<E: Into<io::Error>> From<E> for NotBecome {
     fn from(error: E) -> Self {
-        Self::System(error.into())
+        Self(Some(CommandEnd::NotExecuted(errno(&error.into()))))
     }
 }
 
-fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, ExecFailure> {
+fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let Some((start, descriptors)) = wait_with::<ShimStart>(guard)? else {
-        return Err(ExecFailure::NoGuard);
+        return Err(NotBecome(None));
     };
     // A guard that exited before the signal was set does not trigger it.
     if getppid().map(number) != Some(start.guard) {
-        return Err(ExecFailure::NoGuard);
+        return Err(NotBecome(None));
     }
     let [Some(stdin), Some(file), lock] = descriptors else {
         return Err(Errno::PROTO.into());
     };
-    if lock.is_some() != start.claims {
+    if lock.is_some() != start.place.is_some() {
         return Err(Errno::PROTO.into());
     }
     // A process that finds the claim lock free while CMD runs must find CMD in the claim file.
     // Closed by the exec; the guard holds the lock after that.
-    let claim = lock.map(|file| ClaimShare::new(file, start.place));
+    let claim = lock.zip(start.place);
+    let claim = claim.map(|(file, place)| ClaimShare::new(file, place));
     if let Some(claim) = &claim {
         let record = Child::Running(ProcessId::of(number(getpid())));
-        claim.write(record).map_err(ExecFailure::Unrecorded)?;
+        let unrecorded = |error| CommandEnd::NotSpawned(errno(&error));
+        (claim.write(record)).map_err(|error| NotBecome(Some(unrecorded(error))))?;
     }
     let mut exec_spec = ExecSpec::of_file(file)?;
     exec_spec.accept_sockets(number(getpid()));
@@ -116,7 +111,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, ExecFailure> {
     // Checked here too, because the guard may have been suspended after its decision, and the disk
     // may have hung.
     if leasehold_clock::boot_now() >= start.valid_until {
-        return Err(ExecFailure::TooLate);
+        return Err(NotBecome(Some(CommandEnd::Refused)));
     }
     Err(next.exec().into())
 }

@@ -22,7 +22,6 @@ impl<const N: usize> StackText<N> {
         written
     }
 
-    /// Returns the text with its filler.
     pub(super) fn bytes(&self) -> [u8; N] {
         self.bytes
     }

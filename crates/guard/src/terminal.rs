@@ -6,22 +6,16 @@
 //!
 //! A background process may change the foreground group only while SIGTTOU is blocked.
 
-use std::io::{self, IsTerminal};
-use std::os::unix::net::UnixStream as StdUnixStream;
+use std::io::IsTerminal;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, test_kill_process_group};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
-use signal_hook::SigId;
-use signal_hook::consts::SIGCONT;
-use signal_hook::low_level::{pipe, unregister};
-use tokio::net::UnixStream;
 
 use super::dispositions::without_background_stop;
 use super::groups::{number, own_group};
 
-/// The controlling terminal of this process.
 #[derive(Debug)]
 pub(super) struct Terminal(OwnedFd);
 
@@ -63,37 +57,5 @@ impl Terminal {
         {
             self.give(own);
         }
-    }
-}
-
-/// Reports when this process continues after a stop.
-#[derive(Debug)]
-pub(super) struct Continued {
-    reader: UnixStream,
-    handler: SigId,
-}
-
-impl Continued {
-    /// Starts listening for SIGCONT. Must be called inside a tokio runtime.
-    pub(super) fn listen() -> io::Result<Self> {
-        let (reader, writer) = StdUnixStream::pair()?;
-        reader.set_nonblocking(true)?;
-        Ok(Self {
-            handler: pipe::register(SIGCONT, writer)?,
-            reader: UnixStream::from_std(reader)?,
-        })
-    }
-
-    /// Waits until this process continues the next time.
-    pub(super) async fn next(&mut self) {
-        // Fails only if the event loop is gone.
-        let _ = self.reader.readable().await;
-        let _ = self.reader.try_read(&mut [0; 64]);
-    }
-}
-
-impl Drop for Continued {
-    fn drop(&mut self) {
-        unregister(self.handler);
     }
 }

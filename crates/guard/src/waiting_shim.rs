@@ -11,7 +11,6 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use super::wire::pair;
 use super::{EXECUTABLE, SHIM};
 
-/// A shim that waits until it becomes the command.
 pub(crate) struct Shim {
     pub(crate) socket: OwnedFd,
     pub(crate) pid: Pid,
@@ -27,8 +26,7 @@ impl Shim {
             .stdin(Stdio::from(theirs))
             .process_group(0)
             .spawn()?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or(io::ErrorKind::Other)?;
+        let pid = Pid::from_child(&child);
         Ok(Self { socket, pid })
     }
 

@@ -1,5 +1,5 @@
-//! The messages between daemon, guard and shim: records of fixed length over SOCK_SEQPACKET, which
-//! preserves record boundaries. [`records`] defines their content.
+//! The messages between daemon, guard and shim: records in JSON over SOCK_SEQPACKET, which preserves
+//! record boundaries. [`records`] defines their content. Encoding and decoding allocate nothing.
 //!
 //! A record is the complete state that its sender wants or knows, never a difference. A sender that
 //! finds the socket full keeps the newest record and discards older ones, so an unread queue costs
@@ -24,15 +24,16 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg,
     send, sendmsg, socketpair,
 };
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 pub(super) use self::records::{
-    CommandStage, GuardBegin, GuardReport, GuardStart, LeaderEnd, ShimFailed, ShimStart, ToGuard,
+    CommandStage, GuardBegin, GuardReport, GuardStart, ShimStart, ToGuard,
 };
 
 /// An exec spec, the claim lock, and a descriptor to keep.
 const DESCRIPTORS_MAX: usize = 3;
 
-/// Creates a connected pair. Neither end is inherited.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socketpair(
@@ -43,57 +44,24 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// All records have the same length: ten words of 64 bits, little-endian.
-const WORDS: usize = 10;
-const LENGTH: usize = WORDS * 8;
+/// Maximum length of a record. The longest has some 350 bytes.
+const LENGTH_MAX: usize = 512;
 
-/// The words of a record, put or taken one after the other.
-#[derive(Default)]
-pub(super) struct Words {
-    words: [u64; WORDS],
-    next: usize,
+fn encode<'a>(record: &impl Serialize, bytes: &'a mut [u8; LENGTH_MAX]) -> io::Result<&'a [u8]> {
+    let mut rest = &mut bytes[..];
+    serde_json::to_writer(&mut rest, record)?;
+    let length = LENGTH_MAX - rest.len();
+    Ok(&bytes[..length])
 }
 
-impl Words {
-    fn put(&mut self, word: u64) {
-        self.words[self.next] = word;
-        self.next += 1;
-    }
-
-    fn take(&mut self) -> u64 {
-        self.next += 1;
-        self.words[self.next - 1]
-    }
-}
-
-/// A record, or a field of one, that can be converted to and from words.
-pub(super) trait WireRecord: Sized {
-    fn put(&self, words: &mut Words);
-    fn take(words: &mut Words) -> Self;
-}
-
-fn encode(record: &impl WireRecord) -> [u8; LENGTH] {
-    let mut words = Words::default();
-    record.put(&mut words);
-    let mut bytes = [0; LENGTH];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(words.words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
-}
-
-fn decode<R: WireRecord>(bytes: [u8; LENGTH]) -> R {
-    let mut words = Words::default();
-    for (word, place) in words.words.iter_mut().zip(bytes.as_chunks().0) {
-        *word = u64::from_le_bytes(*place);
-    }
-    R::take(&mut words)
+fn decode<R: DeserializeOwned>(bytes: &[u8]) -> Option<R> {
+    serde_json::from_slice(bytes).ok()
 }
 
 /// Sends a record. Returns `false` if there is no room now.
-pub(super) fn post(socket: BorrowedFd<'_>, record: &impl WireRecord) -> io::Result<bool> {
+pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Serialize) -> io::Result<bool> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    match send(socket, &encode(record), flags) {
+    match send(socket, encode(record, &mut [0; LENGTH_MAX])?, flags) {
         Ok(_) => Ok(true),
         Err(Errno::AGAIN | Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
@@ -103,7 +71,6 @@ pub(super) fn post(socket: BorrowedFd<'_>, record: &impl WireRecord) -> io::Resu
 /// The result of one read from a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Received<R> {
-    /// A record.
     Record(R),
     /// Nothing to read now.
     Nothing,
@@ -111,19 +78,20 @@ pub(super) enum Received<R> {
     Closed,
 }
 
-/// Receives the next record.
-pub(super) fn take<R: WireRecord>(socket: BorrowedFd<'_>) -> Received<R> {
-    let mut bytes = [0; LENGTH];
+pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
+    let mut bytes = [0; LENGTH_MAX];
     loop {
-        // With TRUNC, the length of a record that is longer than ours is its own.
+        // With TRUNC, the length of a record that is too long is its own.
         match recv(socket, &mut bytes, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
-            Ok((_, LENGTH)) => return Received::Record(decode(bytes)),
+            Ok((_, length @ 1..=LENGTH_MAX)) => {
+                return decode(&bytes[..length]).map_or(Received::Closed, Received::Record);
+            }
             Err(Errno::AGAIN) => return Received::Nothing,
             // The other end was closed with records of ours unread; its own records can still be
             // read after this error.
             Err(Errno::INTR | Errno::CONNRESET) => {}
-            // End of file, another error, or a record of another length. Our peers send none of
-            // these; a peer that does is treated as gone.
+            // End of file, another error, or a record that is too long. Our peers send neither of the
+            // last two, nor another text; a peer that does is treated as gone.
             Ok(_) | Err(_) => return Received::Closed,
         }
     }
@@ -132,7 +100,7 @@ pub(super) fn take<R: WireRecord>(socket: BorrowedFd<'_>) -> Received<R> {
 /// Sends a record with descriptors to a receiver with few unread records, so there is room.
 pub(super) fn post_with(
     socket: BorrowedFd<'_>,
-    record: &impl WireRecord,
+    record: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -140,8 +108,8 @@ pub(super) fn post_with(
     if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(Errno::INVAL.into());
     }
-    let bytes = encode(record);
-    let parts = [IoSlice::new(&bytes)];
+    let mut bytes = [0; LENGTH_MAX];
+    let parts = [IoSlice::new(encode(record, &mut bytes)?)];
     sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
@@ -150,14 +118,16 @@ pub(super) fn post_with(
 pub(super) type With<R> = (R, [Option<OwnedFd>; DESCRIPTORS_MAX]);
 
 /// Waits for a record with descriptors; returns `None` if the other end is closed.
-pub(super) fn wait_with<R: WireRecord>(socket: BorrowedFd<'_>) -> io::Result<Option<With<R>>> {
+pub(super) fn wait_with<R: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+) -> io::Result<Option<With<R>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut bytes = [0; LENGTH];
+    let mut bytes = [0; LENGTH_MAX];
     let mut parts = [IoSliceMut::new(&mut bytes)];
     retry_on_intr(|| poll(&mut [PollFd::new(&socket, PollFlags::IN)], None))?;
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    match recvmsg(socket, &mut parts, &mut ancillary, flags) {
+    let length = match recvmsg(socket, &mut parts, &mut ancillary, flags) {
         // A descriptor that found no room, at the limit of open files, would be missed.
         Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => {
             return Err(Errno::MFILE.into());
@@ -165,11 +135,10 @@ pub(super) fn wait_with<R: WireRecord>(socket: BorrowedFd<'_>) -> io::Result<Opt
         Ok(message) if message.flags.contains(ReturnFlags::TRUNC) => {
             return Err(Errno::PROTO.into());
         }
-        Ok(message) if message.bytes == LENGTH => {}
-        Ok(message) if message.bytes > 0 => return Err(Errno::PROTO.into()),
+        Ok(message) if message.bytes > 0 => message.bytes,
         Ok(_) | Err(Errno::CONNRESET) => return Ok(None),
         Err(error) => return Err(error.into()),
-    }
+    };
     let mut descriptors = [const { None }; DESCRIPTORS_MAX];
     let received = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(rights) => Some(rights),
@@ -178,7 +147,8 @@ pub(super) fn wait_with<R: WireRecord>(socket: BorrowedFd<'_>) -> io::Result<Opt
     for (place, descriptor) in descriptors.iter_mut().zip(received.flatten()) {
         *place = Some(descriptor);
     }
-    Ok(Some((decode(bytes), descriptors)))
+    let record = decode(&bytes[..length]).ok_or(Errno::PROTO)?;
+    Ok(Some((record, descriptors)))
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ pub struct Sink {
     way: Way,
 }
 
-/// Method of writing without blocking.
 enum Way {
     /// A pipe or a terminal, opened a second time. O_NONBLOCK belongs to the open file description.
     /// The inherited description is shared with other processes, which do not expect it.

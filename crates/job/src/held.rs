@@ -340,7 +340,7 @@ pub(super) async fn renewed(
 fn terms(status: &LockStatus, timings: &Timings) -> Option<Terms> {
     match status.standing {
         Standing::Held(authority) if status.provisional => {
-            Some(Terms::provisional(authority.valid_until))
+            Some(Terms::without_grace(authority.valid_until))
         }
         Standing::Held(authority) => Some(Terms::new(authority.valid_until, timings)),
         Standing::Joining
@@ -481,7 +481,7 @@ mod tests {
             ..held.clone()
         });
         let terms = renewed(&mut status, &timings).await;
-        assert_eq!(terms, Some(Terms::provisional(valid_until)));
+        assert_eq!(terms, Some(Terms::without_grace(valid_until)));
         sender.send_replace(held);
         let terms = renewed(&mut status, &timings).await;
         assert_eq!(terms, Some(Terms::new(valid_until, &timings)));

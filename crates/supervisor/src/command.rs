@@ -135,12 +135,10 @@ pub struct SupervisedCommand {
     leftover_grace: Duration,
     /// True if the command exited by itself. A stop after that is for the processes that it left.
     exited: bool,
-    /// When the command was first asked to end.
     stopped_at: Option<BootTime>,
     killed_at: Option<BootTime>,
     /// True if the command was killed while the authority lasted.
     killed: bool,
-    /// True once [`CommandEvent::Stuck`] was returned.
     stuck: bool,
     /// True while descendants of a command that has exited may end by themselves.
     lingers: bool,

@@ -56,7 +56,6 @@ pub struct Health {
     left: LeftoverProcess,
 }
 
-/// Result of a single check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ProbeOutcome {
     Healthy,
@@ -65,14 +64,12 @@ enum ProbeOutcome {
     NotRunning,
 }
 
-/// Health state, derived from consecutive checks.
 #[derive(Debug)]
 struct HealthState {
     failures_max: u32,
     retry_after: Duration,
     healthy: bool,
     failures: u32,
-    /// Time of the last failed check.
     failed_at: Option<BootTime>,
 }
 

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::program::{KILLED_WITHIN, LeftoverProcess, success};
 use super::{DesiredStates, RECORDED_WITHIN, SupervisorOptions};
@@ -24,19 +24,50 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
     }
 }
 
-/// Starts a hook; `None` if there is none. Its guard shares the lock of the claim, like the guard
-/// of a command, so the next daemon waits for the hook.
-pub(super) async fn start(
-    options: &SupervisorOptions,
-    (words, place): (&[OsString], ClaimPlace),
-    token: Token,
-    terms: Terms,
-) -> io::Result<Option<GuardedCommand>> {
-    let Some(command) = options.program.command(words, Some(token)) else {
-        return Ok(None);
-    };
-    let claim = options.claims.share(place, RECORDED_WITHIN).await?;
-    GuardedCommand::start(&command.quiet(), terms, Some(claim)).map(Some)
+pub(super) const ON_LEAD: &str = "on_lead";
+pub(super) const ON_STEP_DOWN: &str = "on_step_down";
+
+/// A hook. It is not started while an earlier run of it exists.
+pub(super) struct Hook {
+    name: &'static str,
+    place: ClaimPlace,
+    words: Vec<OsString>,
+    /// The earlier run, if it could not be killed.
+    pub(super) left: LeftoverProcess,
+}
+
+impl Hook {
+    pub(super) fn new(name: &'static str, place: ClaimPlace, words: &[OsString]) -> Self {
+        Self {
+            name,
+            place,
+            words: words.to_vec(),
+            left: LeftoverProcess::default(),
+        }
+    }
+
+    /// Starts the hook; `None` if there is none, or if the start fails, which is logged and otherwise
+    /// ignored. The hook's guard shares the lock of the claim, like the guard of a command, so the
+    /// next daemon waits for the hook.
+    pub(super) async fn start(
+        &mut self,
+        options: &SupervisorOptions,
+        token: Token,
+        terms: Terms,
+    ) -> Option<GuardedCommand> {
+        let command = options.program.command(&self.words, Some(token))?;
+        let started = if self.left.remains() {
+            Err(io::ErrorKind::ResourceBusy.into())
+        } else {
+            let claim = options.claims.share(self.place, RECORDED_WITHIN).await;
+            claim.and_then(|claim| GuardedCommand::start(&command.quiet(), terms, Some(claim)))
+        };
+        let (lease, hook) = (&options.program.lease, self.name);
+        let failed = |error: &io::Error| {
+            error!(%lease, hook, kind = %error.kind(), "failed to start a hook");
+        };
+        started.inspect_err(failed).ok()
+    }
 }
 
 /// Runs the on_lead hook until it ends by itself, reaches its timeout, or its claim no longer
@@ -55,30 +86,26 @@ pub(super) async fn lead(
         let desired = super::desired(&states.borrow_and_update(), token);
         let Some(desired) = desired.filter(DesiredState::runs) else {
             // The claim no longer leads, so the effects of the hook are not wanted.
-            return end(hook, &lease).await;
+            break;
         };
         hook.extend(bounded(desired.terms, until));
         tokio::select! {
             ended = hook.ended() => {
-                report(&lease, "on_lead", Some(ended));
+                report(&lease, ON_LEAD, Some(ended));
                 return LeftoverProcess::default();
             }
             // The guard has killed the hook by then.
-            () = &mut overdue => return end(hook, &lease).await,
+            () = &mut overdue => break,
             changed = states.changed() => if changed.is_err() {
                 // A closed channel means that the daemon exits.
-                return end(hook, &lease).await;
+                break;
             },
         }
     }
-}
-
-/// Kills the on_lead hook, and waits briefly for its end.
-async fn end(hook: GuardedCommand, lease: &ResourceName) -> LeftoverProcess {
-    let mut left = LeftoverProcess::default();
     hook.kill();
+    let mut left = LeftoverProcess::default();
     if left.outlast(hook, Duration::ZERO).await.is_none() {
-        report(lease, "on_lead", None);
+        report(&lease, ON_LEAD, None);
     }
     left
 }

@@ -14,7 +14,7 @@ mod hook;
 mod program;
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -26,6 +26,7 @@ pub use health::{Health, HealthOptions, ProbeKind};
 pub use program::Program;
 
 use self::command::{CommandEvent, StandbyCommand, SupervisedEnd};
+use self::hook::Hook;
 use self::program::LeftoverProcess;
 
 use leasehold_clock as clock;
@@ -49,7 +50,7 @@ const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 /// the guard's records hangs.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Parts of the workload, and how it is stopped.
+/// Parts of the workload, and its stop method.
 pub struct SupervisorOptions {
     /// Lease data in the environment of commands.
     pub program: Program,
@@ -124,8 +125,8 @@ pub struct Supervisor<W> {
     observer: W,
     /// The command; `None` if there are only hooks.
     command: Option<StandbyCommand>,
-    /// Hooks that could not be killed. A hook is not started while an earlier run of it exists.
-    left: [LeftoverProcess; 2],
+    on_lead: Hook,
+    on_step_down: Hook,
 }
 
 impl<W: WorkloadObserver> Supervisor<W> {
@@ -136,6 +137,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
         inputs: mpsc::Sender<Input>,
         observer: W,
     ) -> Self {
+        let on_lead = Hook::new(hook::ON_LEAD, ClaimPlace::OnLead, &options.on_lead);
+        let place = ClaimPlace::OnStepDown;
+        let on_step_down = Hook::new(hook::ON_STEP_DOWN, place, &options.on_step_down);
         let command = options.program.command(&options.command, None);
         let command = command.map(|command| StandbyCommand::new(command, options.stopping));
         Self {
@@ -145,7 +149,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
             runs: watch::channel(None).0,
             observer,
             command,
-            left: Default::default(),
+            on_lead,
+            on_step_down,
         }
     }
 
@@ -205,7 +210,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
         if let Some(lead) = lead {
             // The task that monitors a hook does not panic, and is never aborted.
-            self.left[0] = lead.await.unwrap_or_default();
+            self.on_lead.left = lead.await.unwrap_or_default();
         }
         self.step_down(token).await && self.options.step_down_confirms
     }
@@ -215,19 +220,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let until = clock::boot_now() + self.options.hook_timeout;
         let desired = self.desired(token).filter(DesiredState::runs)?;
         let terms = hook::bounded(desired.terms, until);
-        if self.left[0].remains() {
-            return self.unstartable("on_lead", &ErrorKind::ResourceBusy.into());
-        }
-        let what = (self.options.on_lead.as_slice(), ClaimPlace::OnLead);
-        let hook = hook::start(&self.options, what, token, terms).await;
-        let hook = hook.unwrap_or_else(|error| self.unstartable("on_lead", &error))?;
-        let lead = hook::lead(
-            hook,
-            self.desired.clone(),
-            token,
-            until,
-            self.options.program.lease.clone(),
-        );
+        let hook = self.on_lead.start(&self.options, token, terms).await?;
+        let lease = self.options.program.lease.clone();
+        let lead = hook::lead(hook, self.desired.clone(), token, until, lease);
         Some(tokio::spawn(lead))
     }
 
@@ -235,20 +230,10 @@ impl<W: WorkloadObserver> Supervisor<W> {
     /// however late, because the effects that it ends should have ended earlier. Returns true if it
     /// exited 0.
     async fn step_down(&mut self, token: Token) -> bool {
-        let until = clock::boot_now() + self.options.hook_timeout;
-        let terms = Terms {
-            valid_until: until,
-            kill_at: until,
-        };
-        if self.left[1].remains() {
-            let busy = ErrorKind::ResourceBusy.into();
-            return self.unstartable("on_step_down", &busy).unwrap_or_default();
-        }
-        let what = (self.options.on_step_down.as_slice(), ClaimPlace::OnStepDown);
-        let hook = hook::start(&self.options, what, token, terms).await;
-        let hook = hook.unwrap_or_else(|error| self.unstartable("on_step_down", &error));
-        let Some(mut hook) = hook else { return false };
         let mut limit = self.options.hook_timeout;
+        let terms = Terms::without_grace(clock::boot_now() + limit);
+        let hook = self.on_step_down.start(&self.options, token, terms).await;
+        let Some(mut hook) = hook else { return false };
         let daemon_ends = async { while self.desired.changed().await.is_ok() {} };
         tokio::select! {
             _ = hook.ended() => {}
@@ -259,15 +244,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
             // The guard kills the hook at this time.
             () = tokio::time::sleep(limit) => limit = Duration::ZERO,
         }
-        let ended = self.left[1].outlast(hook, limit).await;
-        hook::report(&self.options.program.lease, "on_step_down", ended)
-    }
-
-    /// Logs that a hook failed to start. Hook failures are otherwise ignored.
-    fn unstartable<T>(&self, hook: &'static str, error: &io::Error) -> Option<T> {
-        let lease = &self.options.program.lease;
-        error!(%lease, hook, kind = %error.kind(), "failed to start a hook");
-        None
+        let ended = self.on_step_down.left.outlast(hook, limit).await;
+        hook::report(&self.options.program.lease, hook::ON_STEP_DOWN, ended)
     }
 
     /// Runs the command until it is gone.

@@ -65,11 +65,7 @@ impl Program {
         if left.remains() {
             return Err("an earlier run was killed and has not ended".to_owned());
         }
-        let at = clock::boot_now() + timeout;
-        let terms = Terms {
-            valid_until: at,
-            kill_at: at,
-        };
+        let terms = Terms::without_grace(clock::boot_now() + timeout);
         match GuardedCommand::start(&command.quiet(), terms, None) {
             Ok(started) => match left.outlast(started, timeout).await {
                 Some(ended) => success(ended),

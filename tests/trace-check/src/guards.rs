@@ -38,25 +38,14 @@ impl Guard {
             options,
             ..
         } = parse::<Started<GuardOptions>>(started)?;
-        let GuardOptions {
-            terms,
-            stop_signal,
-            stop_scope,
-            leftovers,
-            ..
-        } = options;
-        let policy = unwound(|| {
-            DeadlinePolicy::new(terms, stop_signal)
-                .with_leftovers(leftovers)
-                .with_scope(stop_scope)
-        })?;
+        let policy = unwound(|| DeadlinePolicy::new(options.policy))?;
         Ok(Self {
             line,
             clock,
             options,
             policy: Some(policy),
             failed: false,
-            given: vec![(line, terms)],
+            given: vec![(line, options.policy.terms)],
             started: None,
             last: now,
             gone: false,
@@ -99,10 +88,7 @@ impl Guard {
     /// Checks its deadlines, and returns the role during which its command ran.
     fn granted<'a>(&self, daemons: &[Grants<'a>]) -> Result<Option<&'a Role>, (usize, String)> {
         let GuardOptions {
-            terms,
-            guarded,
-            daemon,
-            ..
+            guarded, daemon, ..
         } = self.options;
         let of = |terms: &Terms| {
             let given = |daemon: &&Grants<'a>| daemon.deadlines.contains(&terms.valid_until);
@@ -138,7 +124,7 @@ impl Guard {
                 ));
             }
         }
-        Ok(of(&terms).map(|grants| grants.role))
+        Ok(of(&self.options.policy.terms).map(|grants| grants.role))
     }
 
     /// The time during which its command may have run; `None` if the command was not started. A

@@ -38,14 +38,18 @@ fn decide(policy: &mut DeadlinePolicy, now: u64) -> Option<Action> {
 /// Returns a guard whose CMD runs since second 1, is valid until second 10, and is killed at second
 /// 13.
 fn running() -> DeadlinePolicy {
-    let mut guard = DeadlinePolicy::new(terms(10), TERM);
+    running_with(PolicyOptions::new(terms(10), TERM))
+}
+
+fn running_with(options: PolicyOptions) -> DeadlinePolicy {
+    let mut guard = DeadlinePolicy::new(options);
     assert_eq!(decide(&mut guard, 1), Some(Action::Start));
     guard
 }
 
 #[test]
 fn cmd_starts_only_before_its_deadline() {
-    let mut guard = DeadlinePolicy::new(terms(10), TERM);
+    let mut guard = DeadlinePolicy::new(PolicyOptions::new(terms(10), TERM));
     assert!(guard.next_wakeup().unwrap() <= at(0), "judged at once");
     assert_eq!(decide(&mut guard, 10), Some(Action::Refuse));
     assert_eq!(guard.next_wakeup(), None);
@@ -58,7 +62,7 @@ fn an_order_withdrawn_before_the_start_starts_nothing() {
         Input::Order(stopping(10, 10)),
         Input::Order(order(10).killed()),
     ] {
-        let mut guard = DeadlinePolicy::new(terms(10), TERM);
+        let mut guard = DeadlinePolicy::new(PolicyOptions::new(terms(10), TERM));
         guard.handle(at(1), unwanted);
         assert_eq!(decide(&mut guard, 1), Some(Action::Refuse), "{unwanted:?}");
     }
@@ -177,7 +181,10 @@ fn lingering() -> DeadlinePolicy {
         linger: Duration::from_secs(4),
         grace: Duration::from_secs(2),
     };
-    running().with_leftovers(leftovers)
+    running_with(PolicyOptions {
+        leftovers,
+        ..PolicyOptions::new(terms(10), TERM)
+    })
 }
 
 #[test]
@@ -224,7 +231,10 @@ fn after_the_kill_a_guard_does_not_wake_for_descendants_that_lingered() {
 
 #[test]
 fn the_stop_signal_may_go_to_the_leader_alone() {
-    let mut guard = running().with_scope(StopScope::Main);
+    let mut guard = running_with(PolicyOptions {
+        stop_scope: StopScope::Main,
+        ..PolicyOptions::new(terms(10), TERM)
+    });
     guard.handle(at(4), Input::Order(stopping(40, 30)));
     assert_eq!(decide(&mut guard, 4), Some(Action::SignalMain(INT)));
     assert_eq!(decide(&mut guard, 5), None, "one signal is enough");
@@ -237,7 +247,10 @@ fn the_stop_signal_may_go_to_the_leader_alone() {
 
 #[test]
 fn descendants_whose_leader_ended_by_itself_are_signalled_in_each_scope() {
-    let mut guard = running().with_scope(StopScope::Main);
+    let mut guard = running_with(PolicyOptions {
+        stop_scope: StopScope::Main,
+        ..PolicyOptions::new(terms(10), TERM)
+    });
     guard.handle(at(4), Input::LeaderEnded);
     assert_eq!(decide(&mut guard, 4), Some(Action::Signal(TERM)));
     assert_eq!(decide(&mut guard, 5), None);
@@ -296,9 +309,11 @@ proptest! {
             linger: Duration::from_secs(linger),
             grace: Duration::from_secs(3),
         };
-        let mut guard = DeadlinePolicy::new(terms(10), TERM)
-            .with_leftovers(leftovers)
-            .with_scope(scope);
+        let mut guard = DeadlinePolicy::new(PolicyOptions {
+            stop_scope: scope,
+            leftovers,
+            ..PolicyOptions::new(terms(10), TERM)
+        });
         let mut now = 0;
         let mut current = terms(10);
         let mut lost = false;

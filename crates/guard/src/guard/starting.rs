@@ -7,30 +7,25 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
 
 use super::{GroupLeader, Guard, Launch};
-use crate::claim_share::{ClaimPlace, ClaimShare};
+use crate::claim_share::ClaimShare;
 use crate::groups::number;
+use crate::progress::CommandEnd;
 use crate::waiting_shim::Shim;
-use crate::wire::{CommandStage, LeaderEnd, Received, ShimFailed, ShimStart, post_with, take};
+use crate::wire::{CommandStage, Received, ShimStart, post_with, take};
 
 impl Guard {
     /// Checks if the shim became CMD, in which case its socket is closed.
-    pub(super) fn hear_shim(&mut self) {
+    pub(super) fn receive_from_shim(&mut self) {
         let Some(shim) = &self.shim else { return };
-        match take::<ShimFailed>(shim.as_fd()) {
+        match take::<CommandEnd>(shim.as_fd()) {
             Received::Nothing => return,
-            Received::Record(failed) => {
-                self.report.end = match failed {
-                    ShimFailed { errno: 0, .. } => LeaderEnd::Refused,
-                    ShimFailed { errno, unrecorded } if unrecorded => LeaderEnd::NotSpawned(errno),
-                    ShimFailed { errno, .. } => LeaderEnd::NotExecuted(errno),
-                };
-            }
+            Received::Record(end) => self.report.end = end,
             Received::Closed => self.report.stage = self.report.stage.max(CommandStage::Running),
         }
         self.shim = None;
     }
 
-    pub(super) fn never_started(&mut self, end: LeaderEnd) {
+    pub(super) fn never_started(&mut self, end: CommandEnd) {
         let shim = self.launch.take().and_then(|launch| launch.shim);
         shim.into_iter().for_each(Shim::dismiss);
         self.report.end = end;
@@ -45,11 +40,7 @@ impl Guard {
             guard: number(getpid()),
             valid_until: self.policy.valid_until(),
             foreground: self.foreground,
-            place: self
-                .claim
-                .as_ref()
-                .map_or(ClaimPlace::Command, ClaimShare::place),
-            claims: self.claim.is_some(),
+            place: self.claim.as_ref().map(ClaimShare::place),
         };
         let claim = self.claim.as_ref();
         let tell = |shim: &Shim| {
@@ -92,9 +83,9 @@ impl Guard {
         if kill_process(leader.pid, Signal::KILL).is_err() {
             return;
         }
-        self.hear_shim();
+        self.receive_from_shim();
         if self.shim.is_some() {
-            self.report.end = LeaderEnd::Refused;
+            self.report.end = CommandEnd::Refused;
             self.report.by_us = true;
             self.gone();
         }

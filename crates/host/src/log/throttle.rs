@@ -27,7 +27,6 @@ pub fn shown(duration: Duration) -> String {
 /// Decides which failures of one operation are logged.
 #[derive(Debug)]
 pub struct ErrorThrottle {
-    /// Interval from the first line to the second.
     first_interval: Duration,
     since: Option<BootTime>,
     failures: u64,

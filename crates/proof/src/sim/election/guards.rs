@@ -17,7 +17,7 @@ use super::invariants::one_child_a_token;
 use super::process::Class;
 use super::recording::Shim;
 use crate::deadline_policy::{
-    Action, DeadlinePolicy, DesiredState, Input as PolicyInput, Leftovers, Stop,
+    Action, DeadlinePolicy, DesiredState, Input as PolicyInput, Leftovers, PolicyOptions, Stop,
 };
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
@@ -159,7 +159,10 @@ impl World {
             directory,
             token,
             claim,
-            judge: DeadlinePolicy::new(patient(terms), SIGTERM).with_leftovers(leftovers),
+            judge: DeadlinePolicy::new(PolicyOptions {
+                leftovers,
+                ..PolicyOptions::new(patient(terms), SIGTERM)
+            }),
             alive: true,
             frozen_until: self.now + begins,
             child: Child::Unborn,
