@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
 use leasehold_guard::claim_share::ClaimPlace;
-use leasehold_guard::{Action, Input, PolicyObserver, Watched};
+use leasehold_guard::{Action, PolicyInput, PolicyObserver, Watched};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::trace::{GuardOptions, Guarded, Kind, MachineTrace, Trace};
 
@@ -61,7 +61,7 @@ fn open(path: &Path) -> io::Result<File> {
 struct GuardTrace(MachineTrace);
 
 impl PolicyObserver for GuardTrace {
-    fn handled(&mut self, now: BootTime, input: Input, action: Option<Action>) {
+    fn handled(&mut self, now: BootTime, input: PolicyInput, action: Option<Action>) {
         self.0.turn(now, &input, action.as_slice());
     }
 }

@@ -1,7 +1,7 @@
 //! The deadline policy of a guard, without IO. From the time and its inputs it decides when CMD
 //! starts, when it is asked to stop, and when it is killed.
 //!
-//! Decisions are made only on [`Input::Time`], after everything that was sent has been read. A
+//! Decisions are made only on [`PolicyInput::Time`], after everything that was sent has been read. A
 //! guard that was suspended must not decide by the first record of a queue whose last record
 //! extends the deadline. A deadline that has passed is final: no record that is read later revives
 //! it.
@@ -214,7 +214,7 @@ impl PolicyOptions {
 /// An input of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Input {
+pub enum PolicyInput {
     /// A new desired state from the daemon.
     Order(DesiredState),
     /// The daemon has exited.
@@ -248,7 +248,7 @@ pub enum Action {
 pub struct DeadlinePolicy {
     desired: DesiredState,
     options: PolicyOptions,
-    phase: Phase,
+    phase: PolicyPhase,
     closed: bool,
     expired: bool,
     /// Instant at which the descendants of CMD's first process must end, because it exited without
@@ -262,7 +262,7 @@ pub struct DeadlinePolicy {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Phase {
+enum PolicyPhase {
     New,
     Running,
     LeaderEnded,
@@ -275,7 +275,7 @@ impl DeadlinePolicy {
         Self {
             desired: DesiredState::run(options.terms),
             options,
-            phase: Phase::New,
+            phase: PolicyPhase::New,
             closed: false,
             expired: false,
             left_behind_at: None,
@@ -286,34 +286,34 @@ impl DeadlinePolicy {
         }
     }
 
-    /// Records an input, and decides on [`Input::Time`].
-    pub fn handle(&mut self, now: BootTime, input: Input) {
+    /// Records an input, and decides on [`PolicyInput::Time`].
+    pub fn handle(&mut self, now: BootTime, input: PolicyInput) {
         match input {
-            Input::Order(desired) => self.accept(desired),
-            Input::Closed => self.closed = true,
-            Input::LeaderEnded => {
-                if self.phase == Phase::Running {
-                    self.phase = Phase::LeaderEnded;
+            PolicyInput::Order(desired) => self.accept(desired),
+            PolicyInput::Closed => self.closed = true,
+            PolicyInput::LeaderEnded => {
+                if self.phase == PolicyPhase::Running {
+                    self.phase = PolicyPhase::LeaderEnded;
                     let left_behind_at = now + self.options.leftovers.linger;
                     self.left_behind_at = (!self.signalled).then_some(left_behind_at);
                 }
             }
-            Input::Gone => self.phase = Phase::Done,
-            Input::Time => self.judge(now),
+            PolicyInput::Gone => self.phase = PolicyPhase::Done,
+            PolicyInput::Time => self.judge(now),
         }
     }
 
-    /// Returns the action to take now, if any. Call it after each [`Input::Time`].
+    /// Returns the action to take now, if any. Call it after each [`PolicyInput::Time`].
     pub fn next_action(&mut self) -> Option<Action> {
         self.action.take()
     }
 
-    /// Returns the latest instant of the next [`Input::Time`].
+    /// Returns the latest instant of the next [`PolicyInput::Time`].
     pub fn next_wakeup(&self) -> Option<BootTime> {
         match self.phase {
-            Phase::Done => None,
-            Phase::New => Some(BootTime::default()),
-            Phase::Running | Phase::LeaderEnded => {
+            PolicyPhase::Done => None,
+            PolicyPhase::New => Some(BootTime::default()),
+            PolicyPhase::Running | PolicyPhase::LeaderEnded => {
                 let expiry = (!self.expired).then_some(self.desired.terms.valid_until);
                 let kill = (!self.killed).then(|| self.kill_at());
                 let left_behind = self.left_behind_at.filter(|_| !self.stop_requested());
@@ -330,7 +330,7 @@ impl DeadlinePolicy {
     /// Returns true while descendants of a CMD that has exited may end by themselves, and afterwards
     /// if they did.
     pub fn lingers(&self) -> bool {
-        let leader_ended = matches!(self.phase, Phase::LeaderEnded | Phase::Done);
+        let leader_ended = matches!(self.phase, PolicyPhase::LeaderEnded | PolicyPhase::Done);
         leader_ended && self.left_behind_at.is_some() && !self.stop_requested()
     }
 
@@ -362,20 +362,20 @@ impl DeadlinePolicy {
             self.expired = true;
         }
         match self.phase {
-            Phase::Done => {}
-            Phase::New if self.forbidden() || self.unwanted() => {
-                self.phase = Phase::Done;
+            PolicyPhase::Done => {}
+            PolicyPhase::New if self.forbidden() || self.unwanted() => {
+                self.phase = PolicyPhase::Done;
                 self.action = Some(Action::Refuse);
             }
-            Phase::New => {
-                self.phase = Phase::Running;
+            PolicyPhase::New => {
+                self.phase = PolicyPhase::Running;
                 self.action = Some(Action::Start);
             }
-            Phase::LeaderEnded if planted!(StartedAgain) && !self.must_end() => {
-                self.phase = Phase::Running;
+            PolicyPhase::LeaderEnded if planted!(StartedAgain) && !self.must_end() => {
+                self.phase = PolicyPhase::Running;
                 self.action = Some(Action::Start);
             }
-            Phase::Running | Phase::LeaderEnded => {
+            PolicyPhase::Running | PolicyPhase::LeaderEnded => {
                 if self.desired.kill || now >= self.kill_at() {
                     if !self.killed {
                         self.killed = true;
@@ -384,7 +384,7 @@ impl DeadlinePolicy {
                 } else if !self.signalled && (self.must_end() || self.is_left_behind(now)) {
                     self.signalled = true;
                     self.action = Some(self.first_signal());
-                } else if self.descendants_unsignalled && self.phase == Phase::LeaderEnded {
+                } else if self.descendants_unsignalled && self.phase == PolicyPhase::LeaderEnded {
                     // CMD has exited without stopping its descendants.
                     self.descendants_unsignalled = false;
                     self.action = Some(Action::Signal(self.signal()));
@@ -411,7 +411,7 @@ impl DeadlinePolicy {
 
     fn first_signal(&mut self) -> Action {
         let signal = self.signal();
-        if self.options.stop_scope == StopScope::Main && self.phase == Phase::Running {
+        if self.options.stop_scope == StopScope::Main && self.phase == PolicyPhase::Running {
             self.descendants_unsignalled = true;
             Action::SignalMain(signal)
         } else {

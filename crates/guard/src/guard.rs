@@ -55,7 +55,7 @@ use super::wire::{
     CommandStage, GuardBegin, GuardReport, GuardStart, Received, ToGuard, post, take, wait_with,
 };
 use leasehold_clock::Alarm;
-use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, PolicyOptions, Terms};
+use leasehold_core::deadline_policy::{Action, DeadlinePolicy, PolicyInput, PolicyOptions, Terms};
 use leasehold_core::election::BootTime;
 
 /// Signals that a guard survives, in addition to the signals of [`ending`].
@@ -117,8 +117,8 @@ fn rehearse(children: &mut Children, alarm: &Alarm) {
     let now = leasehold_clock::boot_now();
     let terms = Terms::without_grace(now);
     let mut policy = DeadlinePolicy::new(PolicyOptions::new(terms, Signal::TERM.as_raw()));
-    policy.handle(now, Input::Closed);
-    policy.handle(now, Input::Time);
+    policy.handle(now, PolicyInput::Closed);
+    policy.handle(now, PolicyInput::Time);
     let _ = (policy.next_action(), policy.next_wakeup());
     let _ = alarm.arm(None);
     let _ = children.each(|child| {
@@ -222,7 +222,7 @@ impl Guard {
             self.receive_orders();
             self.receive_from_shim();
             self.check_children();
-            if let Some(action) = self.decide(now, Input::Time) {
+            if let Some(action) = self.decide(now, PolicyInput::Time) {
                 self.act(action);
             }
             if self.policy.killed() && self.report.stage != CommandStage::Gone {
@@ -244,7 +244,7 @@ impl Guard {
         while !self.daemon_gone {
             match take::<ToGuard>(self.daemon.as_fd()) {
                 Received::Record(record) => {
-                    self.policy_input(Input::Order(record.desired));
+                    self.policy_input(PolicyInput::Order(record.desired));
                     if record.relays != self.relays {
                         self.relays = record.relays;
                         self.relay(record.relay);
@@ -253,18 +253,18 @@ impl Guard {
                 Received::Nothing => return,
                 Received::Closed => {
                     self.daemon_gone = true;
-                    self.policy_input(Input::Closed);
+                    self.policy_input(PolicyInput::Closed);
                 }
             }
         }
     }
 
-    fn policy_input(&mut self, input: Input) {
+    fn policy_input(&mut self, input: PolicyInput) {
         self.decide(leasehold_clock::boot_now(), input);
     }
 
     /// Gives the policy an input, and returns the action to take now.
-    fn decide(&mut self, now: BootTime, input: Input) -> Option<Action> {
+    fn decide(&mut self, now: BootTime, input: PolicyInput) -> Option<Action> {
         self.policy.handle(now, input);
         let action = self.policy.next_action();
         if let Some(observer) = &mut self.observer {
@@ -318,7 +318,7 @@ impl Guard {
 
     fn gone(&mut self) {
         self.report.stage = CommandStage::Gone;
-        self.policy_input(Input::Gone);
+        self.policy_input(PolicyInput::Gone);
     }
 
     /// Records that CMD and all its descendants are gone, and releases the claim lock. The daemon is
@@ -389,7 +389,7 @@ impl Guard {
             self.report.by_us = self.policy.stop_requested();
             self.report.stopped = 0;
             self.report.stage = CommandStage::LeaderEnded;
-            self.policy_input(Input::LeaderEnded);
+            self.policy_input(PolicyInput::LeaderEnded);
         } else if let Ok(Some(change)) = look(WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED) {
             self.report.stopped = change.stopping_signal().unwrap_or(0);
         }

@@ -73,7 +73,7 @@ use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
 pub use leasehold_core::deadline_policy::{
-    Action, DesiredState, Input, Leftovers, PolicyOptions, Stop, StopScope, Terms,
+    Action, DesiredState, Leftovers, PolicyInput, PolicyOptions, Stop, StopScope, Terms,
 };
 pub use observed::{PolicyObserver, Watched};
 pub use orphans::Orphans;

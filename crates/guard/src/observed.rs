@@ -1,6 +1,6 @@
 //! The observer of a guard, for traces.
 
-use leasehold_core::deadline_policy::{Action, Input, PolicyOptions};
+use leasehold_core::deadline_policy::{Action, PolicyInput, PolicyOptions};
 use leasehold_core::election::BootTime;
 
 use super::claim_share::ClaimPlace;
@@ -20,5 +20,5 @@ pub struct Watched {
 /// they are carried out.
 pub trait PolicyObserver {
     /// The policy has handled an input.
-    fn handled(&mut self, now: BootTime, input: Input, action: Option<Action>);
+    fn handled(&mut self, now: BootTime, input: PolicyInput, action: Option<Action>);
 }

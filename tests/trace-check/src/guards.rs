@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
+use leasehold_core::deadline_policy::{Action, DeadlinePolicy, PolicyInput, Terms};
 use leasehold_core::election::BootTime;
 use leasehold_core::trace::{GuardOptions, Guarded, Kind, Started, TurnRecord};
 use serde_json::Value;
@@ -59,8 +59,8 @@ impl Guard {
             input,
             effects,
             ..
-        } = parse::<TurnRecord<Input, Action>>(turn)?;
-        if let Input::Order(order) = input {
+        } = parse::<TurnRecord<PolicyInput, Action>>(turn)?;
+        if let PolicyInput::Order(order) = input {
             self.given.push((line, order.terms));
         }
         if effects.contains(&Action::Start) {
@@ -69,7 +69,7 @@ impl Guard {
         if !self.gone {
             self.last = now;
         }
-        self.gone |= input == Input::Gone;
+        self.gone |= input == PolicyInput::Gone;
         let Some(mut policy) = self.policy.take() else {
             return Ok(());
         };

@@ -31,7 +31,7 @@ fn stopping(valid_until: u64, kill_at: u64) -> DesiredState {
 }
 
 fn decide(policy: &mut DeadlinePolicy, now: u64) -> Option<Action> {
-    policy.handle(at(now), Input::Time);
+    policy.handle(at(now), PolicyInput::Time);
     policy.next_action()
 }
 
@@ -58,9 +58,9 @@ fn cmd_starts_only_before_its_deadline() {
 #[test]
 fn an_order_withdrawn_before_the_start_starts_nothing() {
     for unwanted in [
-        Input::Closed,
-        Input::Order(stopping(10, 10)),
-        Input::Order(order(10).killed()),
+        PolicyInput::Closed,
+        PolicyInput::Order(stopping(10, 10)),
+        PolicyInput::Order(order(10).killed()),
     ] {
         let mut guard = DeadlinePolicy::new(PolicyOptions::new(terms(10), TERM));
         guard.handle(at(1), unwanted);
@@ -90,7 +90,7 @@ fn one_that_wakes_late_kills_at_once() {
 #[test]
 fn a_renewal_moves_the_deadline() {
     let mut guard = running();
-    guard.handle(at(5), Input::Order(order(15)));
+    guard.handle(at(5), PolicyInput::Order(order(15)));
     assert_eq!(guard.next_wakeup(), Some(at(15)));
     assert_eq!(decide(&mut guard, 14), None);
     assert_eq!(decide(&mut guard, 15), Some(Action::Signal(TERM)));
@@ -100,8 +100,8 @@ fn a_renewal_moves_the_deadline() {
 fn all_that_was_sent_is_read_before_it_is_judged() {
     let mut guard = running();
     // The guard slept from second 2 to 12; the last record was sent at second 8.
-    guard.handle(at(12), Input::Order(order(11)));
-    guard.handle(at(12), Input::Order(order(18)));
+    guard.handle(at(12), PolicyInput::Order(order(11)));
+    guard.handle(at(12), PolicyInput::Order(order(18)));
     assert_eq!(decide(&mut guard, 12), None);
 }
 
@@ -109,7 +109,7 @@ fn all_that_was_sent_is_read_before_it_is_judged() {
 fn a_deadline_that_passed_is_final() {
     let mut guard = running();
     assert_eq!(decide(&mut guard, 10), Some(Action::Signal(TERM)));
-    guard.handle(at(11), Input::Order(order(30)));
+    guard.handle(at(11), PolicyInput::Order(order(30)));
     assert!(guard.expired());
     assert_eq!(decide(&mut guard, 11), None);
     assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
@@ -118,24 +118,24 @@ fn a_deadline_that_passed_is_final() {
 #[test]
 fn a_deadline_that_passed_during_a_graceful_stop_is_final_too() {
     let mut guard = running();
-    guard.handle(at(5), Input::Order(stopping(10, 60)));
+    guard.handle(at(5), PolicyInput::Order(stopping(10, 60)));
     assert_eq!(decide(&mut guard, 5), Some(Action::Signal(INT)));
     assert_eq!(guard.next_wakeup(), Some(at(10)), "to take notice of it");
     assert_eq!(decide(&mut guard, 10), None, "it was asked to end before");
-    guard.handle(at(11), Input::Order(stopping(30, 60)));
+    guard.handle(at(11), PolicyInput::Order(stopping(30, 60)));
     assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
 }
 
 #[test]
 fn a_graceful_stop_lasts_while_it_is_renewed() {
     let mut guard = running();
-    guard.handle(at(5), Input::Order(stopping(10, 25)));
+    guard.handle(at(5), PolicyInput::Order(stopping(10, 25)));
     assert_eq!(decide(&mut guard, 5), Some(Action::Signal(INT)));
     for now in 6..22 {
-        guard.handle(at(now), Input::Order(stopping(now + 5, 25)));
+        guard.handle(at(now), PolicyInput::Order(stopping(now + 5, 25)));
         assert_eq!(decide(&mut guard, now), None, "second {now}");
     }
-    guard.handle(at(24), Input::Order(stopping(40, 25)));
+    guard.handle(at(24), PolicyInput::Order(stopping(40, 25)));
     assert_eq!(decide(&mut guard, 24), None);
     assert_eq!(decide(&mut guard, 25), Some(Action::Kill));
 }
@@ -143,8 +143,8 @@ fn a_graceful_stop_lasts_while_it_is_renewed() {
 #[test]
 fn a_stop_is_not_taken_back() {
     let mut guard = running();
-    guard.handle(at(5), Input::Order(stopping(10, 7)));
-    guard.handle(at(5), Input::Order(order(20)));
+    guard.handle(at(5), PolicyInput::Order(stopping(10, 7)));
+    guard.handle(at(5), PolicyInput::Order(order(20)));
     assert_eq!(decide(&mut guard, 5), Some(Action::Signal(INT)));
     assert_eq!(decide(&mut guard, 7), Some(Action::Kill));
 }
@@ -152,7 +152,7 @@ fn a_stop_is_not_taken_back() {
 #[test]
 fn a_daemon_that_is_gone_ends_cmd_at_once_and_at_the_last_deadline_for_good() {
     let mut guard = running();
-    guard.handle(at(4), Input::Closed);
+    guard.handle(at(4), PolicyInput::Closed);
     assert_eq!(decide(&mut guard, 4), Some(Action::Signal(TERM)));
     assert_eq!(decide(&mut guard, 10), None, "one signal is enough");
     assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
@@ -161,7 +161,7 @@ fn a_daemon_that_is_gone_ends_cmd_at_once_and_at_the_last_deadline_for_good() {
 #[test]
 fn an_order_to_kill_is_carried_out_at_once() {
     let mut guard = running();
-    guard.handle(at(4), Input::Order(order(10).killed()));
+    guard.handle(at(4), PolicyInput::Order(order(10).killed()));
     assert_eq!(decide(&mut guard, 4), Some(Action::Kill));
     assert_eq!(decide(&mut guard, 5), None);
 }
@@ -169,7 +169,7 @@ fn an_order_to_kill_is_carried_out_at_once() {
 #[test]
 fn descendants_that_outlive_their_leader_get_the_grace_of_a_loss() {
     let mut guard = running();
-    guard.handle(at(4), Input::LeaderEnded);
+    guard.handle(at(4), PolicyInput::LeaderEnded);
     assert_eq!(decide(&mut guard, 4), Some(Action::Signal(TERM)));
     assert_eq!(guard.next_wakeup(), Some(at(7)));
     assert_eq!(decide(&mut guard, 7), Some(Action::Kill));
@@ -190,7 +190,7 @@ fn lingering() -> DeadlinePolicy {
 #[test]
 fn descendants_of_a_leader_that_ended_by_itself_may_linger() {
     let mut guard = lingering();
-    guard.handle(at(2), Input::LeaderEnded);
+    guard.handle(at(2), PolicyInput::LeaderEnded);
     assert_eq!(decide(&mut guard, 2), None);
     assert!(guard.lingers() && !guard.stop_requested());
     assert_eq!(guard.next_wakeup(), Some(at(6)));
@@ -204,13 +204,13 @@ fn descendants_of_a_leader_that_ended_by_itself_may_linger() {
 #[test]
 fn lingering_descendants_are_stopped_at_the_deadline_and_on_request() {
     let mut guard = lingering();
-    guard.handle(at(8), Input::LeaderEnded);
+    guard.handle(at(8), PolicyInput::LeaderEnded);
     assert_eq!(decide(&mut guard, 9), None);
     assert_eq!(decide(&mut guard, 10), Some(Action::Signal(TERM)));
     assert_eq!(decide(&mut guard, 13), Some(Action::Kill), "not at 14");
-    for request in [Input::Order(stopping(40, 30)), Input::Closed] {
+    for request in [PolicyInput::Order(stopping(40, 30)), PolicyInput::Closed] {
         let mut guard = lingering();
-        guard.handle(at(2), Input::LeaderEnded);
+        guard.handle(at(2), PolicyInput::LeaderEnded);
         assert_eq!(decide(&mut guard, 2), None);
         guard.handle(at(3), request);
         let signalled = decide(&mut guard, 3);
@@ -221,8 +221,8 @@ fn lingering_descendants_are_stopped_at_the_deadline_and_on_request() {
 #[test]
 fn after_the_kill_a_guard_does_not_wake_for_descendants_that_lingered() {
     let mut guard = lingering();
-    guard.handle(at(2), Input::LeaderEnded);
-    guard.handle(at(3), Input::Order(order(40).killed()));
+    guard.handle(at(2), PolicyInput::LeaderEnded);
+    guard.handle(at(3), PolicyInput::Order(order(40).killed()));
     assert_eq!(decide(&mut guard, 3), Some(Action::Kill));
     assert_eq!(guard.next_wakeup(), Some(at(40)), "to take notice of it");
     assert_eq!(decide(&mut guard, 40), None);
@@ -235,10 +235,10 @@ fn the_stop_signal_may_go_to_the_leader_alone() {
         stop_scope: StopScope::Main,
         ..PolicyOptions::new(terms(10), TERM)
     });
-    guard.handle(at(4), Input::Order(stopping(40, 30)));
+    guard.handle(at(4), PolicyInput::Order(stopping(40, 30)));
     assert_eq!(decide(&mut guard, 4), Some(Action::SignalMain(INT)));
     assert_eq!(decide(&mut guard, 5), None, "one signal is enough");
-    guard.handle(at(6), Input::LeaderEnded);
+    guard.handle(at(6), PolicyInput::LeaderEnded);
     let rest = decide(&mut guard, 6);
     assert_eq!(rest, Some(Action::Signal(INT)), "those it has left behind");
     assert_eq!(decide(&mut guard, 7), None);
@@ -251,7 +251,7 @@ fn descendants_whose_leader_ended_by_itself_are_signalled_in_each_scope() {
         stop_scope: StopScope::Main,
         ..PolicyOptions::new(terms(10), TERM)
     });
-    guard.handle(at(4), Input::LeaderEnded);
+    guard.handle(at(4), PolicyInput::LeaderEnded);
     assert_eq!(decide(&mut guard, 4), Some(Action::Signal(TERM)));
     assert_eq!(decide(&mut guard, 5), None);
 }
@@ -259,9 +259,9 @@ fn descendants_whose_leader_ended_by_itself_are_signalled_in_each_scope() {
 #[test]
 fn descendants_of_a_leader_that_was_asked_to_end_keep_their_time() {
     let mut guard = running();
-    guard.handle(at(4), Input::Order(stopping(40, 30)));
+    guard.handle(at(4), PolicyInput::Order(stopping(40, 30)));
     assert_eq!(decide(&mut guard, 4), Some(Action::Signal(INT)));
-    guard.handle(at(5), Input::LeaderEnded);
+    guard.handle(at(5), PolicyInput::LeaderEnded);
     assert_eq!(decide(&mut guard, 29), None);
     assert_eq!(decide(&mut guard, 30), Some(Action::Kill));
 }
@@ -269,19 +269,19 @@ fn descendants_of_a_leader_that_was_asked_to_end_keep_their_time() {
 #[test]
 fn when_all_are_gone_nothing_is_left_to_do() {
     let mut guard = running();
-    guard.handle(at(4), Input::LeaderEnded);
-    guard.handle(at(4), Input::Gone);
+    guard.handle(at(4), PolicyInput::LeaderEnded);
+    guard.handle(at(4), PolicyInput::Gone);
     assert_eq!(decide(&mut guard, 4), None);
     assert_eq!(decide(&mut guard, 60), None);
     assert_eq!(guard.next_wakeup(), None);
 }
 
-fn any_input() -> impl Strategy<Value = Input> {
+fn any_input() -> impl Strategy<Value = PolicyInput> {
     let any_order = (1..30_u64, proptest::option::of(1..60_u64), 0..20_u8).prop_map(
         |(valid_until, stop_at, kill)| {
             let plain = order(valid_until);
             let stop = stop_at.and_then(|kill_at| stopping(valid_until, kill_at).stop);
-            Input::Order(DesiredState {
+            PolicyInput::Order(DesiredState {
                 stop,
                 kill: kill == 0,
                 ..plain
@@ -290,9 +290,9 @@ fn any_input() -> impl Strategy<Value = Input> {
     );
     prop_oneof![
         8 => any_order,
-        1 => Just(Input::Closed),
-        1 => Just(Input::LeaderEnded),
-        8 => Just(Input::Time),
+        1 => Just(PolicyInput::Closed),
+        1 => Just(PolicyInput::LeaderEnded),
+        8 => Just(PolicyInput::Time),
     ]
 }
 
@@ -322,13 +322,13 @@ proptest! {
         let mut kills = 0;
         for (pause, input) in history {
             now += pause;
-            if let Input::Order(order) = input
+            if let PolicyInput::Order(order) = input
                 && !lost
             {
                 current = order.terms;
             }
             guard.handle(at(now), input);
-            if input != Input::Time {
+            if input != PolicyInput::Time {
                 continue;
             }
             lost |= at(now) >= current.valid_until;

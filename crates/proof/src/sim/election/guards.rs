@@ -17,7 +17,7 @@ use super::invariants::one_child_a_token;
 use super::process::Class;
 use super::recording::Shim;
 use crate::deadline_policy::{
-    Action, DeadlinePolicy, DesiredState, Input as PolicyInput, Leftovers, PolicyOptions, Stop,
+    Action, DeadlinePolicy, DesiredState, Leftovers, PolicyInput, PolicyOptions, Stop,
 };
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};

@@ -11,7 +11,7 @@ use super::files::Health;
 use super::guards::Guard;
 use super::invariants::children_start_with_authority as starts;
 use super::process::Class;
-use crate::deadline_policy::Input as PolicyInput;
+use crate::deadline_policy::PolicyInput;
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Input};
 use crate::proof::sim::MS;
