@@ -58,7 +58,7 @@ use shutdown::{LastStep, Shutdown};
 use state::{CandidateState, CauseOfLoss, LostClaim};
 use stopping::Stopping;
 use supervise::{WorkloadState, drain_time};
-use tenure::RenewalReply;
+use tenure::{RenewalReply, Tenure};
 
 /// One candidate for one lease.
 ///
@@ -118,7 +118,8 @@ impl Election {
             self.apply(input, turn);
         }
         self.advance(turn);
-        turn.effects.extend(self.contender.record_view());
+        let Contender { record, view, .. } = &mut self.contender;
+        turn.effects.extend(record.refresh(view));
         let (shutting_down, drain) = (self.shutdown.is_some(), self.workload.drain);
         let (contender, state, publication) = (&self.contender, &self.state, &mut self.publication);
         let transition = publication.refresh(contender, state, drain, shutting_down, self.now);
@@ -146,7 +147,7 @@ impl Election {
     /// release was acknowledged. The lease then expires by itself.
     pub const fn is_left_to_expire(&self) -> bool {
         match self.shutdown {
-            Some(shutdown) => shutdown.is_left_to_expire(),
+            Some(shutdown) => shutdown.left_to_expire,
             None => false,
         }
     }
@@ -157,7 +158,8 @@ impl Election {
             Input::Reply { call, outcome } => self.reply(call, outcome, turn),
             Input::Watch(watch) => {
                 let leads = self.state.tenure().is_some();
-                if let Some(lease) = self.contender.watch(watch, leads, turn.now) {
+                let Contender { reads, me, .. } = &mut self.contender;
+                if let Some(lease) = reads.watch(watch, leads, me.timings(), turn.now) {
                     self.changed(lease, turn);
                 }
             }
@@ -273,7 +275,8 @@ impl Election {
     /// other candidates without a bound, so the claim is lost instead.
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.workload.stuck(token) {
-            let wait = self.state.expires_in(turn.now);
+            let expires_at = self.state.tenure().map(Tenure::expires_at);
+            let wait = expires_at.unwrap_or_default().since(turn.now);
             turn.effects.notice(Notice::WorkloadStuck { token, wait });
             self.publication.set_reason(Reason::WorkloadStuck);
             self.lose(CauseOfLoss::WorkloadStuck, turn);
@@ -307,12 +310,8 @@ impl Election {
             CandidateState::Contending => self.contend(turn),
         };
         let next = next.filter(|_| self.state != CandidateState::Exited);
-        let silent = self
-            .contender
-            .reads
-            .answers_until
-            .filter(|at| *at > turn.now);
-        let silent = silent.filter(|_| self.state.contends());
+        let silent = self.contender.reads.answers_until;
+        let silent = silent.filter(|at| *at > turn.now && self.state.contends());
         self.wakeup = earliest([next, silent]);
     }
 
@@ -346,9 +345,12 @@ impl Election {
         if let Some(tenure) = self.state.tenure_mut() {
             tenure.renew_if_due(turn);
         }
-        let preferred = match self.contender.give_way(&self.state, turn) {
-            GiveWay::Wait(until) => until,
-            GiveWay::HandOver(reservation) => {
+        let (preference, leading) = (&mut self.contender.preference, self.state.leading());
+        let (view, me) = (&self.contender.view, &self.contender.me);
+        let preferred = match leading.map(|it| preference.give_way(it, view, me, turn)) {
+            None => None,
+            Some(GiveWay::Wait(until)) => until,
+            Some(GiveWay::HandOver(reservation)) => {
                 self.stop(Reason::Transferred, Some(reservation), turn);
                 None
             }
@@ -464,7 +466,7 @@ impl Election {
         let stuck = stopped.shown_until > turn.now;
         let ended = self.contender.end_stopped(stopped, None, turn.now);
         match &mut self.shutdown {
-            Some(shutdown) if stuck => shutdown.keep_lease(),
+            Some(shutdown) if stuck => shutdown.keep = true,
             Some(_) | None => self.contender.release(&ended, turn),
         }
     }

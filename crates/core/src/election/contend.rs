@@ -8,7 +8,7 @@ use super::candidate::{Candidate, Participant};
 use super::claims::{EndedClaim, OpenClaims, RejectedClaim};
 use super::decide::{Decision, Situation};
 use super::effect::{CallId, Effect, Notice};
-use super::input::{Found, Outcome, Watch};
+use super::input::{Found, Outcome};
 use super::leadership::AfterWrite;
 use super::lease::{Lease, Session, Token};
 use super::prefer::Preference;
@@ -34,7 +34,7 @@ pub(super) struct Contender {
     pub(super) registration: Registration,
     /// Progress of a leader towards a handover to a preferred standby.
     pub(super) preference: Preference,
-    record: DirectoryRecord,
+    pub(super) record: DirectoryRecord,
     write: Option<WriteInFlight>,
     /// A claim that was just rejected, kept until a read shows why.
     checking: Option<RejectedClaim>,
@@ -113,11 +113,6 @@ impl Contender {
             || self.preference.reply(call, outcome, wait, view, now)
     }
 
-    /// Handles an event of the source of changes; returns the document that it shows, if any.
-    pub(super) fn watch(&mut self, watch: Watch, leads: bool, now: BootTime) -> Option<Lease> {
-        self.reads.watch(watch, leads, self.me.timings(), now)
-    }
-
     /// Handles a change event without a claim.
     pub(super) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
         if self.reads.is_late() {
@@ -133,11 +128,6 @@ impl Contender {
         } else {
             self.reads.fall_behind(turn.now);
         }
-    }
-
-    /// Records new values of the view for the next process on the status directory.
-    pub(super) fn record_view(&mut self) -> Option<Effect> {
-        self.record.refresh(&self.view)
     }
 
     pub(super) fn read_if_due(&mut self, turn: &mut Turn<'_>) {

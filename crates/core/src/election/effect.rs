@@ -162,16 +162,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Removes the declared interval of renewals from an acquisition, because the candidate leaves
-    /// no hints for others.
-    #[must_use]
-    pub fn without_renew_interval(mut self) -> Self {
-        if let Self::Acquire(acquisition) | Self::TakeOver { acquisition, .. } = &mut self {
-            acquisition.renew_interval = None;
-        }
-        self
-    }
-
     /// Returns the name used in metrics and logs.
     pub const fn as_str(&self) -> &'static str {
         match self {

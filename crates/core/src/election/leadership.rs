@@ -7,9 +7,9 @@ use super::contend::Contender;
 use super::effect::{Effect, Notice};
 use super::input::Found;
 use super::lease::{Reservation, Token};
-use super::prefer::{GiveWay, Preference};
+use super::prefer::Preference;
 use super::standby::head_start_of_standby;
-use super::state::{CandidateState, CauseOfLoss, LostClaim};
+use super::state::{CauseOfLoss, LostClaim};
 use super::status::Reason;
 use super::stopping::Stopped;
 use super::supervise::WorkloadState;
@@ -87,13 +87,6 @@ impl Contender {
         self.waits.begin_to_lead();
         self.reads.begin_to_lead();
         AfterWrite::Leads(tenure, reason)
-    }
-
-    pub(super) fn give_way(&mut self, state: &CandidateState, turn: &mut Turn<'_>) -> GiveWay {
-        let Some(tenure) = state.leading() else {
-            return GiveWay::Wait(None);
-        };
-        (self.preference).give_way(tenure, &self.view, &self.me, turn)
     }
 
     /// Returns the ended claim that remains of a step-down, or of its `loss`.

@@ -13,9 +13,9 @@ pub(super) struct Shutdown {
     by: Option<BootTime>,
     /// True if a file still names a deadline ahead, so that the lease must expire without a
     /// release.
-    keep: bool,
+    pub(super) keep: bool,
     /// True if a claim may be stored after the exit.
-    left_to_expire: bool,
+    pub(super) left_to_expire: bool,
 }
 
 /// The next step of a shutdown.
@@ -25,15 +25,6 @@ pub(super) enum LastStep {
 }
 
 impl Shutdown {
-    /// Lets the lease expire without a release, because a file still names a deadline ahead.
-    pub(super) fn keep_lease(&mut self) {
-        self.keep = true;
-    }
-
-    pub(super) const fn is_left_to_expire(self) -> bool {
-        self.left_to_expire
-    }
-
     /// Performs the next step of a process that no longer leads: it releases its stored claims, for
     /// at most one operation timeout, then exits.
     pub(super) fn next(

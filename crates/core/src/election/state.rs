@@ -58,12 +58,6 @@ impl CandidateState {
         }
     }
 
-    /// Returns the time until other candidates consider the claim expired, if there is one.
-    pub(super) fn expires_in(&self, now: BootTime) -> Duration {
-        let expires_at = self.tenure().map(Tenure::expires_at);
-        expires_at.map_or(Duration::ZERO, |at| at.since(now))
-    }
-
     /// Returns why the document asks the leading claim to step down, if it does, and the
     /// reservation of a transfer.
     pub(super) fn demand(

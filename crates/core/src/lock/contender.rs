@@ -140,11 +140,6 @@ impl LockContender {
         self.exchange.writes.claim
     }
 
-    /// Returns since when the contender has been waiting, or `None` if it is not waiting.
-    pub fn waits_since(&self) -> Option<BootTime> {
-        self.state.is_waiting().then_some(self.since)
-    }
-
     /// Returns the highest token of this lock seen so far, to be remembered.
     pub fn token_highest(&self) -> Token {
         self.exchange.view.marks.token_highest()

@@ -80,17 +80,15 @@ impl World {
     /// declare their renewal interval.
     pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
-        if !self.machines[self.processes[process].machine].hints {
-            return operation.without_renew_interval();
-        }
+        let hints = self.machines[self.processes[process].machine].hints;
         if let Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } =
             &mut operation
-            && let (true, Some(interval)) = (
-                planted!(WrongIntervalDeclared),
-                &mut acquisition.renew_interval,
-            )
         {
-            *interval = *interval * 3 / 2;
+            let interval = acquisition.renew_interval.filter(|_| hints);
+            acquisition.renew_interval = match planted!(WrongIntervalDeclared) {
+                true => interval.map(|interval| interval * 3 / 2),
+                false => interval,
+            };
         }
         operation
     }

@@ -381,10 +381,11 @@ impl World {
         self.own.observer.looks_at = self.now + LOOK;
         for waiter in self.live.clone() {
             let p = &self.processes[waiter];
-            let Some(since) = p.contender.waits_since() else {
+            let status = p.contender.status();
+            if !matches!(status.standing, Standing::Waiting { .. }) {
                 continue;
-            };
-            let waited = self.clock(waiter).since(since);
+            }
+            let waited = self.clock(waiter).since(status.since);
             let waited = self.stretched(p.seat, waited);
             let mut from = self.now.saturating_sub(waited).max(p.running_since);
             if !self.faults.is_reliable() {
