@@ -84,15 +84,10 @@ impl Publication {
         let (me, view) = (&contender.me, &contender.view);
         let before = self.status.role;
         let role = self.role(contender, state, shutting_down, now);
-        let authority = match state {
-            CandidateState::Leading(tenure) => Some(Authority {
-                token: tenure.token,
-                valid_until: tenure.valid_until(),
-            }),
-            CandidateState::Contending | CandidateState::Stopping(_) | CandidateState::Exited => {
-                None
-            }
-        };
+        let authority = state.leading().map(|tenure| Authority {
+            token: tenure.token,
+            valid_until: tenure.valid_until(),
+        });
         if role == Role::Paused {
             self.reason = Some(Reason::Paused);
         } else if before == Role::Paused
@@ -125,18 +120,14 @@ impl Publication {
         let drain = drain.filter(|lost| lost.until > now);
         self.status.role = role;
         self.status.authority = authority;
-        self.status.stepping_down = match state {
-            CandidateState::Stopping(stopping) => Some(stopping.tenure.token),
-            CandidateState::Contending | CandidateState::Leading(_) | CandidateState::Exited => {
-                None
-            }
-        };
+        let stepping_down = state.tenure().filter(|_| authority.is_none());
+        self.status.stepping_down = stepping_down.map(|tenure| tenure.token);
         self.status.unnoticed = drain.map(|drain| drain.token);
         self.status.holder = holder_view(authority, me, view, now);
         self.status.session = me.session;
         self.status.reason = self.reason;
         self.status.token_highest = view.marks.token_highest();
-        if let CandidateState::Leading(tenure) = state {
+        if let Some(tenure) = state.leading() {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
         self.status.store_reached = contender.reads.answers_until.is_some();
