@@ -1,8 +1,8 @@
 //! The election itself, without IO: no clock, no network, no task.
 //!
-//! [`Election`] is a state machine. The simulator drives the same type that the daemon ships. Each
-//! part of its state is a type of its own. A part changes only itself and requests effects; what
-//! concerns another part it returns, and this file applies it.
+//! [`Election`] is a state machine. The simulator drives the type that the daemon ships. Each part of
+//! the state is a type of its own: a part changes only itself, requests effects, and returns the
+//! changes of other parts, which this file applies.
 //!
 //! The rules of the protocol, and the reasons why they are safe, are in `docs/protocol.md`.
 

@@ -1,7 +1,7 @@
 //! Records of a trace: everything that a state machine was given, and everything that it did.
 //!
-//! With the options, the time, the random bits and the inputs in it, a machine gives the same
-//! effects again. A trace is a list of [`Record`]s, each a line of JSON; the event loop writes them, and
+//! A machine that receives the options, the time, the random bits and the inputs of a trace repeats
+//! its effects. A trace is a list of [`Record`]s, each a line of JSON; the event loop writes them, and
 //! `tests/trace-check` reads them.
 
 use std::num::ParseIntError;

@@ -178,9 +178,9 @@ impl OpenClaims {
         self.predecessor = None;
     }
 
-    /// Drops open claims that another acquisition superseded. The revision that they waited for is
-    /// gone. If a restored document brings it back, they are treated like another candidate's
-    /// claims. Returns true if one of them is `recorded`.
+    /// Drops open claims that another acquisition superseded, because their revision is gone. If a
+    /// restored document brings the revision back, this process treats them like another candidate's
+    /// claims. Returns true if one of the dropped claims is `recorded`.
     pub(super) fn forget_superseded(&mut self, lease: &Lease, recorded: Option<Claim>) -> bool {
         let holder = lease.holder.as_ref().map(|h| h.claim);
         let mut forgotten = false;

@@ -288,8 +288,8 @@ impl Contender {
 
     /// Handles a created document, whose creation may prove a rollback of the store.
     /// Another document may have been seen while the insert was in flight. The success of the
-    /// insert proves that this document is gone, and its holder may still lead. The same holds if
-    /// the new document has the same token.
+    /// insert proves that this document is gone, and its holder may still lead, even if the new
+    /// document has the token of the other one.
     fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,

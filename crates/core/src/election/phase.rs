@@ -1,9 +1,9 @@
 //! The phase of the holder's renewals: when a follower without a timely change stream reads them.
 //!
 //! A holder renews at a fixed interval, so a follower that knows when the last renewal was stored
-//! reads once in each interval, right after the next one is expected. A late read delays a takeover
-//! by as much, and nothing else: the wait for an expiry counts from the reply that first showed a
-//! revision. So an estimate may be wrong, and every read corrects it.
+//! reads once in each interval, right after the next renewal is expected. A late read only delays a
+//! takeover, because the wait for an expiry counts from the reply that first showed a revision. So an
+//! estimate may be wrong, and every read corrects the estimate.
 
 use std::time::Duration;
 

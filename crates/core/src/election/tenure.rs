@@ -1,7 +1,7 @@
 //! One claim while it leads: its authority and its renewals.
 //!
-//! A tenure never reads the document. It is passed the outcomes of the renewals that it sent, and
-//! decides by a reply's document only whether it still names the claim.
+//! A tenure never reads the document. It receives the outcomes of its renewals, and only compares
+//! the claim in the document of a reply with its own claim.
 
 use super::claims::{Attempt, EndedClaim};
 use super::effect::{CallId, HistoryEntry, Operation};

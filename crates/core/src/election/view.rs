@@ -123,7 +123,7 @@ impl LeaseView {
         }
     }
 
-    /// Stores what was found; returns true if its revision differs from the last revision. An
+    /// Stores the found document; returns true if its revision differs from the last one. An
     /// unchanged revision, with unchanged claim and token, keeps the instant at which it was first
     /// seen; any other revision gets `now`. Ids are random, but the ids of a forked machine or of an
     /// edited document may repeat.

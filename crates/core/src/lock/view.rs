@@ -1,6 +1,6 @@
 //! The document as shown by replies, and checks for outdated replies.
 //!
-//! The entries of others are judged in `observations.rs`.
+//! `observations.rs` decides which entries of others have expired.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The exchange of a contender with the store: its calls, and the facts that replies have shown.
 //!
-//! Nothing here decides about the claim. The states of a contender send by this type, and read in it
-//! what is known.
+//! Nothing here decides about the claim. The states of a contender send calls, and read known facts,
+//! through this type.
 
 use std::time::Duration;
 

@@ -193,7 +193,7 @@ impl Holding {
     }
 
     /// Applies the document that a current write of this claim left behind. Returns false if the
-    /// document is of before the grant.
+    /// document is older than the grant.
     ///
     /// # Errors
     /// The loss that the document proves.

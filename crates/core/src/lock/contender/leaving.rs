@@ -1,7 +1,7 @@
 //! Giving up a place or a lock: the leave, repeated until it is resolved.
 //!
 //! The claim ends here: it is never renewed again, and its entry is not adopted if found later.
-//! If the place must stay taken for longer, its entry is marked instead, and others remove it.
+//! If the place must stay taken for a minimum hold, the entry is marked, and others remove it later.
 
 use std::time::Duration;
 
