@@ -146,13 +146,9 @@ impl LockStatus {
 
     /// Returns the authority at `now`, if any.
     pub fn authority_at(&self, now: BootTime) -> Option<Authority> {
-        match self.standing {
-            Standing::Held(authority) => Some(authority).filter(|a| a.valid_until > now),
-            Standing::Joining
-            | Standing::Waiting { .. }
-            | Standing::Lost(_)
-            | Standing::Leaving
-            | Standing::Ended(_) => None,
-        }
+        let Standing::Held(authority) = self.standing else {
+            return None;
+        };
+        Some(authority).filter(|a| a.valid_until > now)
     }
 }
