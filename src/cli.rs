@@ -84,7 +84,7 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
             check::run(args)
         }
         Invocation::Replicas(args) => replicas::run(&args),
-        Invocation::Status(args) => Ok(status::run(&args)),
+        Invocation::Status(args) => status::run(&args),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
         Invocation::Completions(args) => {
             completions::run(&args).map(|()| ExitCode::from(exit::DONE))

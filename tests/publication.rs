@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::cli::CommandError;
-use leasehold::cli::status::{Verdict, look};
+use leasehold::cli::status::{FileVerdict, look};
 use leasehold::clock::{boot_id, boot_now};
 use leasehold::election::{
     Authority, Claim, Identity, ResourceName, Role, Session, Status, TimingSettings, Timings, Token,
@@ -149,7 +149,7 @@ fn leader(token: i64) -> Status {
     }
 }
 
-fn verdict(path: &Path) -> Verdict {
+fn verdict(path: &Path) -> FileVerdict {
     look(path, Some("orders")).verdict
 }
 
@@ -197,7 +197,7 @@ fn i4_a_full_disk_ends_the_leadership_is_logged_once_and_is_survived() {
     // On a full disk the new leadership cannot be published, but the claim record can be written.
     published.fill(&disk);
     assert_eq!(published.say(leader(3)), Flushed::Failed);
-    assert_eq!(verdict(&path), Verdict::NotLeader);
+    assert_eq!(verdict(&path), FileVerdict::NotLeader);
     let claim = Claim::from_bytes([9; 16]);
     published
         .handle
@@ -211,7 +211,9 @@ fn i4_a_full_disk_ends_the_leadership_is_logged_once_and_is_survived() {
     assert!(record.contains(&claim.to_string()), "{record}");
 
     disk.empty();
-    eventually("recovered by itself", || verdict(&path) == Verdict::Leader);
+    eventually("recovered by itself", || {
+        verdict(&path) == FileVerdict::Leader
+    });
     eventually("told", || {
         log.count(&path, "status file written again") == 1
     });
@@ -224,7 +226,7 @@ fn i4_a_full_disk_ends_the_leadership_is_logged_once_and_is_survived() {
     // After the loss of leadership on a full disk, the files must not keep saying "leader".
     published.fill(&disk);
     assert_eq!(published.say(follower()), Flushed::Shown);
-    assert_ne!(verdict(&path), Verdict::Leader);
+    assert_ne!(verdict(&path), FileVerdict::Leader);
     let left = fs::read_to_string(path.join("status.json")).unwrap_or_default();
     assert!(!left.contains("\"leader\":true"), "{left}");
     let left = fs::read_to_string(path.join("status.env")).unwrap_or_default();
@@ -337,7 +339,12 @@ fn readers_never_see_half_a_file() {
     let reader = thread::spawn(move || {
         for _ in 0..5_000 {
             let judgement = look(&path, Some("orders"));
-            assert_eq!(judgement.verdict, Verdict::Leader, "{:?}", judgement.why);
+            assert_eq!(
+                judgement.verdict,
+                FileVerdict::Leader,
+                "{:?}",
+                judgement.why
+            );
         }
     });
     let mut token = 1;
@@ -355,10 +362,10 @@ fn a_file_of_another_lease_or_boot_is_not_evaluated() {
     let place = tempfile::tempdir().unwrap();
     let published = publish(place.path(), leader(3));
     assert_eq!(published.say(leader(3)), Flushed::Shown);
-    assert_eq!(look(place.path(), None).verdict, Verdict::Leader);
+    assert_eq!(look(place.path(), None).verdict, FileVerdict::Leader);
     assert_eq!(
         look(place.path(), Some("other")).verdict,
-        Verdict::CannotTell
+        FileVerdict::CannotTell
     );
     drop(published);
 }

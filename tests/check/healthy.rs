@@ -32,7 +32,7 @@ async fn a_new_installation_with_the_documented_role_passes_and_nothing_is_creat
     assert_eq!(answer.stderr, "");
     answer.keeps_secrets();
     answer.exits(0);
-    answer.says("lease-document", "ok", "not there yet");
+    answer.says("lease-document", "ok", "does not exist yet");
     // All checks that the role permits were carried out.
     let unseen = [
         "election-timeout",

@@ -51,7 +51,7 @@ async fn without_update_the_lease_cannot_be_acquired() {
     let (scene, answer) = without("update").await;
     names(&scene, &answer, "update", "failed", "update");
     assert_eq!(answer.troubles(), ["update failed"], "{}", answer.stdout);
-    answer.says("journal", "skipped", "not both granted");
+    answer.says("journal", "skipped", "update is not granted");
     assert_eq!(answer.code, 2);
 }
 

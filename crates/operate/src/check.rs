@@ -1,7 +1,7 @@
 //! `leasehold check`: examines an installation before or while a daemon runs there.
 //!
 //! Nothing is changed, neither in MongoDB nor on this host. The command needs only the rights of a
-//! daemon; without further rights, the checks that need them are skipped.
+//! daemon; a check that needs another right is skipped without it.
 
 mod clock;
 mod host;
@@ -24,7 +24,7 @@ use clap::Args;
 
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
-use self::report::{Check, Name, Report};
+use self::report::{Check, Finding, Report, Skip};
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{read, store_options};
@@ -33,18 +33,18 @@ use leasehold_config::{Config, Contended, Sources};
 use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_mongodb::store::Failure;
-use leasehold_mongodb::store::mongo::probe::{Description, StoreProbe};
+use leasehold_mongodb::store::mongo::probe::{Description, MEASURED_MAX, StoreProbe};
 use leasehold_status::directory::intended_directory;
 
 const HELP: &str = "\
 Examples:
   leasehold check --lease orders --mongodb-uri-file /etc/leasehold/uri
-                             before the first start: is everything there, and fast enough?
+                             before the first start
   leasehold check --config /etc/leasehold.toml --output json | jq '.checks[] | select(.result == \"failed\")'
                              in a pipeline or a probe
 
-It needs the same four rights on the collection as run, and no others. While a daemon of \
-the same lease runs on this host, its directory and port count as in order.
+It needs the same four rights on the collection as run, and no others. A running daemon of \
+the same lease may use the directory and the port.
 
 Exit codes: 0 all is well, 1 warnings, 2 a check failed, 64 usage, 78 configuration.";
 
@@ -74,17 +74,44 @@ struct Installation {
     timeout: Duration,
 }
 
+impl Installation {
+    /// Limits the time of one call.
+    async fn within<T>(
+        &self,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        within(self.timeout, call).await
+    }
+
+    /// Limits the time of a measurement, which repeats a call.
+    async fn measured<T>(
+        &self,
+        calls: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        within(self.timeout + MEASURED_MAX, calls).await
+    }
+}
+
+async fn within<T>(
+    timeout: Duration,
+    call: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let answered = tokio::time::timeout(timeout, call).await;
+    answered.unwrap_or_else(|_| Err(Failure::no_answer(timeout)))
+}
+
+/// Reason for skipping checks that need a primary.
+const NOT_REACHED: Skip = "MongoDB was not reached";
+
+/// The primary's description, or the reason for skipping checks that need a primary.
+type Primary<'a> = Result<&'a Description, Skip>;
+
 /// Runs the checks.
 ///
 /// # Errors
 /// [`CommandError`], not yet printed. A check that fails is not an error.
 pub fn run(args: CheckArgs) -> Result<ExitCode, CommandError> {
-    let CheckArgs {
-        configuration,
-        timeout,
-        output,
-    } = args;
-    let config = configuration.load().config()?;
+    let config = args.configuration.load().config()?;
     let source = config.mongodb.uri.clone();
     let mut options = store_options(
         &config.mongodb,
@@ -97,10 +124,10 @@ pub fn run(args: CheckArgs) -> Result<ExitCode, CommandError> {
         let installation = Installation {
             store: StoreProbe::new(options, config.lease.name.clone()),
             config,
-            timeout,
+            timeout: args.timeout,
         };
-        let report = Report::new(output.json());
-        let code = examine(&installation, &configuration, report).await;
+        let report = Report::new(args.output.json());
+        let code = examine(&installation, &args.configuration, report).await;
         installation.store.shut_down().await;
         code
     });
@@ -113,28 +140,29 @@ async fn examine(
     sources: &Sources,
     mut report: Report,
 ) -> Result<u8, CommandError> {
-    let Installation {
-        config,
-        store,
-        timeout,
-    } = installation;
-    let kubernetes = tokio::spawn(pod_checks(config.clone(), *timeout));
+    let config = &installation.config;
+    let pod = tokio::spawn(pod_checks(config.clone(), installation.timeout));
     let directory = intended_directory(&config.lease.name, config.status_directory.as_deref());
-    report.add(host::checks(config, sources, &directory).await)?;
-    report.add(clock::of_host())?;
+    let host = host::checks(config, sources, &directory).await;
+    report.add("host", host)?;
     report.waiting("connecting to MongoDB");
-    let (checks, reached) = servers::checks(store, &directory, *timeout).await;
-    report.add(checks)?;
+    let (servers, description) = servers::checks(installation, &directory).await;
+    report.add("mongodb", servers)?;
     report.waiting("measuring");
-    let (rate, (permissions, reads)) = tokio::join!(
-        clock::rate(installation, reached.as_ref()),
-        store_checks(installation, reached.as_ref())
-    );
-    report.add(permissions)?;
-    report.add(reads)?;
-    report.add(timings::checks(installation, reached.as_ref()).await)?;
-    report.add(vec![rate])?;
-    report.add(kubernetes.await.unwrap_or_default())?;
+    let primary = description.as_ref().ok_or(NOT_REACHED);
+    let store_checks = async {
+        let (permissions, prerequisites) = permissions::checks(installation, primary).await;
+        // Not at the same time, because measurements would include the other calls.
+        (permissions, reads_and_writes::checks(prerequisites).await)
+    };
+    let rate = clock::rate(installation, primary);
+    let (rate, (permissions, reads)) = tokio::join!(rate, store_checks);
+    report.add("permissions", permissions)?;
+    report.add("reads-and-writes", reads)?;
+    let mut timings = timings::checks(installation, primary).await;
+    timings.push(Check::new("clock-rate", rate));
+    report.add("timings", timings)?;
+    report.add("kubernetes", pod.await.unwrap_or_default())?;
     report.finish()
 }
 
@@ -144,30 +172,7 @@ async fn pod_checks(config: Config, timeout: Duration) -> Vec<Check> {
     match placement.check(Contended::Lease, &config.lease.name) {
         Ok(()) => kubernetes::checks(config, timeout).await,
         Err(misplaced) => {
-            vec![Check::refused(Name::Pod, misplaced)]
+            vec![Check::new("pod", Finding::from(misplaced))]
         }
     }
 }
-
-/// Tries the rights, then measures: not at the same time, because measurements would include the
-/// other calls.
-async fn store_checks(
-    installation: &Installation,
-    reached: Option<&Description>,
-) -> (Vec<Check>, Vec<Check>) {
-    let (permissions, granted) = permissions::checks(installation, reached).await;
-    let reads = reads_and_writes::checks(installation, reached, granted).await;
-    (permissions, reads)
-}
-
-/// Limits the time of one call.
-async fn within<T>(
-    timeout: Duration,
-    call: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let answered = tokio::time::timeout(timeout, call).await;
-    answered.unwrap_or_else(|_| Err(Failure::no_answer(timeout)))
-}
-
-/// Reason for skipping the checks that need a primary.
-const NOT_REACHED: &str = "MongoDB was not reached";

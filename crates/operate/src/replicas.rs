@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::future::join_all;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::ask::status_of;
+use crate::ask::{ReplicaStatus, ReplicaStore, status_of};
 use leasehold_cli::values::{Output, between, whole};
 use leasehold_cli::{answer, run_to_end};
 use leasehold_clock::boot_now;
@@ -88,33 +87,6 @@ fn host_and_port(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err("expected HOST:PORT, such as orders-headless:9402 or [::1]:9402".to_owned()),
     }
-}
-
-/// The deployment, database and collection that a replica contends on.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct ReplicaStore {
-    kind: String,
-    /// The name of a replica set.
-    set: Option<String>,
-    /// Its id, unknown to earlier versions.
-    #[serde(default)]
-    set_id: Option<String>,
-    database: String,
-    collection: String,
-}
-
-/// The part of `/status` that is compared.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct ReplicaStatus {
-    lease: String,
-    identity: String,
-    /// The id of the process; `None` from daemons that do not report it.
-    #[serde(default)]
-    session: Option<String>,
-    role: String,
-    leader: bool,
-    token: Option<i64>,
-    store: Option<ReplicaStore>,
 }
 
 /// One replica, and its answer or the reason why there is none.
@@ -193,8 +165,9 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
 /// An address, and its answer or the reason why there is none.
 type Answered = (SocketAddr, Result<ReplicaStatus, String>);
 
-/// Groups the answers by replica. Returns the addresses of a family without any answer separately if
-/// replicas answer on the other family: daemons that listen on IPv4 alone have IPv6 addresses, too.
+/// Groups the answers by replica. If replicas answer on one address family only, returns the
+/// addresses of the other family separately: a host has IPv6 addresses even if its daemon listens on
+/// IPv4 alone.
 fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String)>) {
     let answer = |is_ipv6| {
         let mut answers = answers.iter();
@@ -221,10 +194,7 @@ fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String
 /// Returns the problems of the replicas.
 fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
     let mut problems = Vec::new();
-    let states: Vec<_> = replicas
-        .iter()
-        .filter_map(|replica| replica.state.as_ref().ok())
-        .collect();
+    let states: Vec<_> = replicas.iter().flat_map(|replica| &replica.state).collect();
     let (found, answering) = (replicas.len(), states.len());
     match args.expect {
         Some(expected) if usize::try_from(expected) != Ok(found) => {
@@ -237,17 +207,12 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
         problems.push(format!("{} without an answer", counted(found - answering)));
     }
     let leases: BTreeSet<_> = states.iter().map(|state| state.lease.as_str()).collect();
+    let names = joined(&leases);
     match &args.lease {
-        Some(lease) if leases.iter().any(|found| found != lease) => problems.push(format!(
-            "not all contend for {lease}: {}",
-            joined(leases.iter().copied())
-        )),
-        None if leases.len() > 1 => {
-            problems.push(format!(
-                "different leases: {}",
-                joined(leases.iter().copied())
-            ));
+        Some(lease) if leases.iter().any(|found| found != lease) => {
+            problems.push(format!("not all contend for {lease}: {names}"));
         }
+        None if leases.len() > 1 => problems.push(format!("different leases: {names}")),
         _ => {}
     }
     if states.iter().any(|state| state.store.is_none()) {
@@ -259,25 +224,19 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
     }
     let stores = states.iter().filter_map(|state| state.store.as_ref());
     let ids: BTreeSet<_> = stores.clone().filter_map(|s| s.set_id.as_ref()).collect();
-    let names: BTreeSet<_> = match ids.len() {
-        0 | 1 => stores.map(ReplicaStore::name).collect(),
-        _ => stores.map(ReplicaStore::name_with_id).collect(),
-    };
+    let names: BTreeSet<_> = stores.map(|store| store.name(ids.len() > 1)).collect();
     if names.len() > 1 {
+        let names = joined(names);
         problems.push(format!(
-            "different stores, so the replicas do not exclude each other: {}",
-            joined(names.iter().map(String::as_str))
+            "different stores, so the replicas do not exclude each other: {names}"
         ));
     }
     let leaders: Vec<_> = states.iter().filter(|state| state.leader).collect();
+    let names = joined(leaders.iter().map(|leader| &leader.identity));
     match leaders.len() {
-        1 => {}
-        0 if answering == 0 => {}
-        0 => problems.push("no replica leads".to_owned()),
-        count => problems.push(format!(
-            "{count} replicas lead: {}",
-            joined(leaders.iter().map(|leader| leader.identity.as_str()))
-        )),
+        0 if answering > 0 => problems.push("no replica leads".to_owned()),
+        0 | 1 => {}
+        count => problems.push(format!("{count} replicas lead: {names}")),
     }
     problems
 }
@@ -289,19 +248,20 @@ fn counted(count: usize) -> String {
     }
 }
 
-fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
+fn joined(items: impl IntoIterator<Item = impl ToString>) -> String {
+    let items = items.into_iter().map(|item| item.to_string());
+    items.collect::<Vec<_>>().join(", ")
 }
 
 impl ReplicaStore {
-    fn name(&self) -> String {
+    fn name(&self, with_id: bool) -> String {
         let deployment = self.set.as_ref().unwrap_or(&self.kind);
-        format!("{deployment}/{}.{}", self.database, self.collection)
-    }
-
-    fn name_with_id(&self) -> String {
+        let name = format!("{deployment}/{}.{}", self.database, self.collection);
         let id = self.set_id.as_deref().unwrap_or("not known");
-        format!("{} (id of the set: {id})", self.name())
+        match with_id {
+            true => format!("{name} (id of the set: {id})"),
+            false => name,
+        }
     }
 }
 
@@ -314,36 +274,21 @@ impl Replica {
     }
 
     fn line(&self) -> String {
-        let addresses = self.addresses.iter().map(ToString::to_string);
-        let address = addresses.collect::<Vec<_>>().join(", ");
-        match &self.state {
-            Ok(state) => {
-                let token = state.token.filter(|_| state.leader);
-                let token = token.map(|token| format!(" token {token}"));
-                let store = state.store.as_ref().map(ReplicaStore::name);
-                format!(
-                    "{address}  {}  {}{}  {}  {}\n",
-                    state.identity,
-                    state.role,
-                    token.unwrap_or_default(),
-                    state.lease,
-                    store.as_deref().unwrap_or("-")
-                )
-            }
-            Err(why) => format!("{address}  no answer: {why}\n"),
-        }
+        let address = joined(&self.addresses);
+        let state = match &self.state {
+            Ok(state) => state,
+            Err(why) => return format!("{address}  no answer: {why}\n"),
+        };
+        let token = state.token.filter(|_| state.leader);
+        let token = token.map_or_else(String::new, |token| format!(" token {token}"));
+        let store = state.store.as_ref();
+        let store = store.map_or_else(|| "-".to_owned(), |store| store.name(false));
+        let (identity, role, lease) = (&state.identity, &state.role, &state.lease);
+        format!("{address}  {identity}  {role}{token}  {lease}  {store}\n")
     }
 }
 
 impl Round {
-    fn leader(&self) -> Option<&ReplicaStatus> {
-        let mut states = self
-            .replicas
-            .iter()
-            .filter_map(|replica| replica.state.as_ref().ok());
-        states.find(|state| state.leader)
-    }
-
     fn text(&self) -> String {
         let mut text: String = self.replicas.iter().map(Replica::line).collect();
         for (address, why) in &self.unused {
@@ -352,7 +297,9 @@ impl Round {
         for problem in &self.problems {
             text += &format!("failed: {problem}\n");
         }
-        if let (true, Some(leader)) = (self.problems.is_empty(), self.leader()) {
+        let mut states = self.replicas.iter().flat_map(|replica| &replica.state);
+        let leader = states.find(|state| state.leader);
+        if let (true, Some(leader)) = (self.problems.is_empty(), leader) {
             let count = counted(self.replicas.len());
             text += &format!("ok: {count}, one leader: {}\n", leader.identity);
         }
@@ -361,20 +308,16 @@ impl Round {
     }
 
     fn json(&self) -> String {
-        let replica = |replica: &Replica| match &replica.state {
-            Ok(state) => json!({
-                "address": replica.addresses[0], "addresses": replica.addresses, "state": state,
-                "error": null,
-            }),
-            Err(why) => json!({
-                "address": replica.addresses[0], "addresses": replica.addresses, "state": null,
-                "error": why,
-            }),
-        };
-        let replicas: Vec<_> = self.replicas.iter().map(replica).collect();
-        let ok = self.problems.is_empty();
-        let round =
-            json!({"schema": SCHEMA, "ok": ok, "problems": self.problems, "replicas": replicas});
+        let replicas = self.replicas.iter().map(|replica| {
+            json!({
+                "address": replica.addresses[0], "addresses": replica.addresses,
+                "state": replica.state.as_ref().ok(), "error": replica.state.as_ref().err(),
+            })
+        });
+        let round = json!({
+            "schema": SCHEMA, "ok": self.problems.is_empty(), "problems": self.problems,
+            "replicas": replicas.collect::<Vec<_>>(),
+        });
         format!("{round}\n")
     }
 }

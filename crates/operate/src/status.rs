@@ -7,6 +7,7 @@
 mod any_file;
 mod judge;
 
+use std::convert::Infallible;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -17,11 +18,12 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
-pub use self::judge::{Judgement, Verdict, judge};
+pub use self::judge::{FileVerdict, Judgement, judge};
 use leasehold_cli::values::Output;
+use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName, Role};
-use leasehold_host::exit;
+use leasehold_host::{CommandError, exit};
 use leasehold_status::directory::{JSON_FILE, read_regular, roots};
 use leasehold_status::render::StatusDocument;
 
@@ -51,77 +53,43 @@ pub struct StatusArgs {
     /// Same as --lease NAME
     #[arg(conflicts_with_all = ["lease", "directory"])]
     name: Option<String>,
+    #[allow(missing_docs, reason = "its field has the help")]
     #[command(flatten)]
-    output: Output,
+    pub output: Output,
     /// Watch and print changes
     #[arg(long)]
     pub watch: bool,
 }
 
 impl StatusArgs {
-    /// Returns true for JSON, and false for text.
-    pub fn json(&self) -> bool {
-        self.output.json()
-    }
-
     /// Returns the lease whose default status directory is read.
     pub fn lease(&self) -> Option<&str> {
         self.lease.as_deref().or(self.name.as_deref())
     }
 }
 
-/// The document of the file, with `leader` replaced by the verdict, and the basis of the verdict.
-#[derive(Serialize)]
-struct Judged<'a> {
-    #[serde(flatten)]
-    document: DocumentOrNone<'a>,
-    fresh: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum DocumentOrNone<'a> {
-    Document(&'a StatusDocument),
-    None { leader: bool },
-}
-
 /// Runs the command. Exit codes: 0 leader, 1 not leader (also if stale), 2 cannot tell, 64 usage.
-pub fn run(args: &StatusArgs) -> ExitCode {
-    let directory = match directory_of(args) {
-        Ok(directory) => directory,
-        Err(message) => {
-            let _ = writeln!(io::stderr(), "leasehold status: {message}");
-            return ExitCode::from(exit::USAGE);
-        }
-    };
-    let lease = args.lease();
-    let result = if args.watch {
-        watch(&directory, lease, args.json())
-    } else {
-        let judgement = look(&directory, lease);
-        match print(&judgement, args.json()) {
-            // The reader of the pipe has all that it wants, but a script that checks the exit code
-            // still needs the verdict.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                Ok(judgement.verdict.exit_code())
-            }
-            printed => printed.map(|()| judgement.verdict.exit_code()),
-        }
-    };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        // Only `--watch` gets here, and its reader has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(
-                io::stderr(),
-                "leasehold status: cannot write the answer: {error}"
-            );
-            ExitCode::from(Verdict::CannotTell.exit_code())
-        }
+///
+/// # Errors
+/// [`CommandError`], not yet printed. A verdict is not an error.
+pub fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
+    let directory = directory_of(args).map_err(|why| CommandError::new(exit::USAGE, why))?;
+    let (lease, json) = (args.lease(), args.output.json());
+    if args.watch {
+        return match watch(&directory, lease, json) {
+            // The reader of the pipe has seen enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(unwritable(error)),
+            Ok(never) => match never {},
+        };
     }
+    let judgement = look(&directory, lease);
+    let text = match json {
+        true => to_json(&judgement),
+        false => to_text(&judgement, clock::boot_now(), clock::wall_now()),
+    };
+    answer(text.as_bytes())?;
+    Ok(ExitCode::from(judgement.verdict.exit_code()))
 }
 
 /// Reads the file in `directory`, and judges it at the current time.
@@ -134,14 +102,12 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     let text = match text {
         Ok(text) => text,
         Err(error) => {
-            return Judgement::cannot_tell(format!("read {}: {error}", path.display()));
+            return Judgement::cannot_tell(format!("cannot read {}: {error}", path.display()));
         }
     };
     // An unknown boot may differ from the file's boot.
     match (clock::boot_id(), clock::time_namespace()) {
-        (Ok(boot_id), Ok(namespace)) => {
-            judge(&text, lease, boot_id.as_deref(), now).in_time_namespace(namespace)
-        }
+        (Ok(boot_id), Ok(namespace)) => judge(&text, lease, boot_id.as_deref(), namespace, now),
         (Err(error), _) | (_, Err(error)) => Judgement::cannot_tell(error.to_string()),
     }
 }
@@ -166,12 +132,9 @@ fn directory_of(args: &StatusArgs) -> Result<PathBuf, String> {
 
 /// Returns the first directory with a status file, in the order in which daemons choose theirs.
 fn directory_of_lease(lease: &str, roots: &[PathBuf]) -> PathBuf {
-    let mut places = roots.iter().map(|root| root.join(lease));
-    let first = places.next().unwrap_or_default();
-    std::iter::once(first.clone())
-        .chain(places)
-        .find(|place| place.join(JSON_FILE).exists())
-        .unwrap_or(first)
+    let places = || roots.iter().map(|root| root.join(lease));
+    let found = places().find(|place| place.join(JSON_FILE).exists());
+    found.or_else(|| places().next()).unwrap_or_default()
 }
 
 fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, String> {
@@ -195,142 +158,123 @@ fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, String> {
     }
 }
 
-fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<u8> {
+fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<Infallible> {
     let mut shown = None;
     loop {
         let judgement = look(directory, lease);
         let line = line(&judgement);
         if shown.as_ref() != Some(&line) {
-            if json {
-                print(&judgement, true)?;
+            let text = if json {
+                to_json(&judgement)
             } else {
                 let now = clock::boot_now();
                 let date = humantime::format_rfc3339_millis(clock::wall_at(now, now));
-                writeln!(io::stdout(), "{date}  {line}")?;
-            }
+                format!("{date}  {line}\n")
+            };
+            io::stdout().write_all(text.as_bytes())?;
             shown = Some(line);
         }
         thread::sleep(WATCH_INTERVAL);
     }
 }
 
-fn print(judgement: &Judgement, json: bool) -> io::Result<()> {
-    let text = if json {
-        to_json(judgement)?
-    } else {
-        to_text(judgement, clock::boot_now(), clock::wall_now())
-    };
-    io::stdout().write_all(text.as_bytes())
-}
-
-fn to_json(judgement: &Judgement) -> io::Result<String> {
-    let mut document = judgement.document.clone();
-    if let Some(document) = &mut document {
-        document.leader = judgement.verdict == Verdict::Leader;
+/// Returns the document of the file with `leader` replaced by the verdict, and the basis of the
+/// verdict.
+fn to_json(judgement: &Judgement) -> String {
+    #[derive(Serialize)]
+    struct Judged {
+        #[serde(flatten)]
+        document: Option<StatusDocument>,
+        /// In place of the document's field if there is no document.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        leader: Option<bool>,
+        fresh: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
     }
-    let explanation = judgement.explanation();
+    let leader = judgement.verdict == FileVerdict::Leader;
+    let document = judgement.document.clone();
     let judged = Judged {
-        document: match &document {
-            Some(document) => DocumentOrNone::Document(document),
-            None => DocumentOrNone::None { leader: false },
-        },
-        fresh: judgement.fresh,
-        error: explanation.as_deref(),
+        leader: document.is_none().then_some(leader),
+        document: document.map(|document| StatusDocument { leader, ..document }),
+        fresh: judgement.is_fresh(),
+        error: judgement.explanation(),
     };
-    Ok(serde_json::to_string(&judged)? + "\n")
+    let json = serde_json::to_string(&judged);
+    json.expect("strings, numbers and nulls can always be written as JSON") + "\n"
 }
 
 /// Formats one line without anything that changes while the leadership is unchanged.
 fn line(judgement: &Judgement) -> String {
-    let (document, why) = (&judgement.document, judgement.why.as_deref());
-    let Some(document) = document else {
-        return format!("cannot tell: {}", why.unwrap_or("no status"));
+    let verdict = judgement.verdict;
+    let why = judgement.why.as_deref();
+    let document = judgement.document.as_ref();
+    let Some(document) = document.filter(|_| verdict != FileVerdict::CannotTell) else {
+        return format!("cannot tell: {}", why.unwrap_or_default());
     };
-    let holder = document.holder.as_ref();
-    let reason = document.reason.as_deref().unwrap_or("-");
-    let lease = &document.lease;
-    match judgement.verdict {
+    let (lease, role) = (&document.lease, &document.role);
+    if let Some(why) = why {
+        return format!("{lease}: {}, {why}", verdict.as_str());
+    }
+    match &document.holder {
         // The reason is omitted, because it changes from "acquired" to "renewed" with the first
         // renewal.
-        Verdict::Leader => {
+        _ if verdict == FileVerdict::Leader => {
             let token = document.token.unwrap_or_default();
             format!("{lease}: leader, token {token}")
         }
-        Verdict::NotLeader => match (why, holder) {
-            (Some(why), _) => format!("{lease}: not leader, {why}"),
-            (None, Some(h)) => {
-                let (identity, token) = (&h.identity, h.token);
-                format!(
-                    "{lease}: {}, {identity} leads with token {token}",
-                    document.role
-                )
-            }
-            (None, None) if not_read(document) => {
-                format!("{lease}: {}, the leader is not known", document.role)
-            }
-            (None, None) => format!("{lease}: {}, no leader, reason {reason}", document.role),
-        },
-        Verdict::CannotTell => format!("cannot tell: {}", why.unwrap_or("no status")),
+        Some(holder) => {
+            let (identity, token) = (&holder.identity, holder.token);
+            format!("{lease}: {role}, {identity} leads with token {token}")
+        }
+        None if not_read(document) => format!("{lease}: {role}, the leader is not known"),
+        None => {
+            let reason = document.reason.as_deref().unwrap_or("-");
+            format!("{lease}: {role}, no leader, reason {reason}")
+        }
     }
 }
 
 fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
+    let verdict = judgement.verdict;
     let Some(document) = &judgement.document else {
-        let why = judgement.why.as_deref().unwrap_or("no status");
+        let why = judgement.why.as_deref().unwrap_or_default();
         return format!("cannot tell  {why}\n");
     };
-    let verdict = match judgement.verdict {
-        Verdict::Leader => "leader".to_owned(),
-        Verdict::NotLeader | Verdict::CannotTell => {
-            let word = match judgement.verdict {
-                Verdict::CannotTell => "cannot tell",
-                Verdict::Leader | Verdict::NotLeader => "not leader",
-            };
-            match judgement.explanation() {
-                Some(why) => format!("{word}: {why}"),
-                None => word.to_owned(),
-            }
-        }
-    };
+    let explanation = judgement.explanation().map(|why| format!(": {why}"));
     let holder = match &document.holder {
-        Some(h) if judgement.fresh => format!("{} (token {})", h.identity, h.token),
+        Some(h) if judgement.is_fresh() => format!("{} (token {})", h.identity, h.token),
         Some(_) => "no longer known".to_owned(),
-        None if !judgement.fresh => "not known".to_owned(),
-        None if not_read(document) => "not known".to_owned(),
-        None => "nobody".to_owned(),
+        None if judgement.is_fresh() && !not_read(document) => "nobody".to_owned(),
+        None => "not known".to_owned(),
     };
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);
-    let left = until
-        .filter(|_| judgement.verdict == Verdict::Leader)
-        .map_or_else(
-            || "-".to_owned(),
-            |until| format!("{:.1} s", until.since(now).as_secs_f64()),
-        );
-    let token = document
-        .token
-        .map_or_else(|| "-".to_owned(), |t| t.to_string());
+    let until = until.filter(|_| verdict == FileVerdict::Leader);
+    let left = until.map(|until| format!("{:.1} s", until.since(now).as_secs_f64()));
     let dated = |date: &str| match age(date, wall) {
         Some(age) => format!("{date} ({age} ago)"),
         None => date.to_owned(),
     };
+    let fresh = if judgement.is_fresh() { "yes" } else { "no" };
     let rows = [
         ("lease", document.lease.clone()),
-        ("verdict", verdict),
+        (
+            "verdict",
+            verdict.as_str().to_owned() + &explanation.unwrap_or_default(),
+        ),
         ("role", document.role.clone()),
         ("candidate", document.identity.clone()),
         ("holder", holder),
-        ("token", token),
-        ("time left", left),
+        (
+            "token",
+            or_dash(document.token.map(|token| token.to_string())),
+        ),
+        ("time left", or_dash(left)),
         ("since", dated(&document.since)),
-        (
-            "reason",
-            document.reason.clone().unwrap_or_else(|| "-".to_owned()),
-        ),
+        ("reason", or_dash(document.reason.clone())),
         ("updated", dated(&document.updated_at)),
-        (
-            "fresh",
-            if judgement.fresh { "yes" } else { "no" }.to_owned(),
-        ),
+        ("fresh", fresh.to_owned()),
     ];
     let error = document.store_error.as_ref().map(|error| {
         let age = age(&error.since, wall).map_or_else(String::new, |age| format!(" (for {age})"));

@@ -1,6 +1,7 @@
 //! Tables for terminals: aligned columns, with a header.
 
 use std::fmt::Write;
+use std::io::{self, IsTerminal};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -10,41 +11,45 @@ const GAP: usize = 2;
 /// rows. The name of a pod has at most 63 characters.
 const CELL_MAX: usize = 64;
 
-/// A style of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Returns true if standard output is a terminal and NO_COLOR is unset or empty.
+pub(crate) fn color() -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !unwanted
+}
+
+/// The style of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// None.
-    #[default]
     Plain,
-    /// The header.
     Header,
+    Good,
     /// Needs attention.
     Warning,
-    /// An error.
     Bad,
     /// Less important.
     Dim,
 }
 
 impl Style {
-    /// Returns the SGR parameters.
-    fn code(self) -> Option<&'static str> {
-        match self {
-            Self::Plain => None,
-            Self::Header => Some("1"),
-            Self::Warning => Some("33"),
-            Self::Bad => Some("31"),
-            Self::Dim => Some("2"),
-        }
+    /// Adds the escape sequences of the style, if colors are wanted.
+    pub(crate) fn paint(self, text: &str, color: bool) -> String {
+        let code = match self {
+            _ if !color => return text.to_owned(),
+            Self::Plain => return text.to_owned(),
+            Self::Header => 1,
+            Self::Good => 32,
+            Self::Warning => 33,
+            Self::Bad => 31,
+            Self::Dim => 2,
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 }
 
 /// A row of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// The cells.
     pub(crate) cells: Vec<String>,
-    /// The style of the row.
     pub(crate) style: Style,
 }
 
@@ -88,11 +93,7 @@ pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<Stri
             let padding = width - cell.width() + GAP;
             let _ = write!(line, "{cell}{:padding$}", "");
         }
-        let line = cut(line.trim_end(), width);
-        match row.style.code().filter(|_| color) {
-            Some(code) => format!("\u{1b}[{code}m{line}\u{1b}[0m"),
-            None => line,
-        }
+        row.style.paint(&cut(line.trim_end(), width), color)
     };
     rows.iter().map(line).collect()
 }

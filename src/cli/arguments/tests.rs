@@ -52,7 +52,10 @@ fn status_has_a_directory_or_a_lease() {
         let Ok(Invocation::Status(status)) = parsed(arguments) else {
             panic!("{arguments:?} is a legal command line");
         };
-        assert_eq!((status.lease(), status.json()), (Some("orders"), true));
+        assert_eq!(
+            (status.lease(), status.output.json()),
+            (Some("orders"), true)
+        );
         assert_eq!(status.watch, arguments.contains(&"--watch"));
     }
     let both = parsed(&["status", "--lease", "a", "--directory", "b"]);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 use std::{fs, io};
 
-use super::report::{Check, Name, shown};
-use super::{Installation, NOT_REACHED, within};
+use super::report::{Check, CheckResult, Checked, Finding, shown};
+use super::{Installation, Primary, within};
 use leasehold_clock as clock;
 use leasehold_mongodb::store::Failure;
-use leasehold_mongodb::store::mongo::probe::{Description, ServerTime, StoreProbe};
+use leasehold_mongodb::store::mongo::probe::{ServerTime, StoreProbe};
 
 const CLOCK_SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 /// Clock sources that are slow to read, or that stop or drift. The kernel chooses one if it found
@@ -23,75 +23,61 @@ const RESOLUTION: Duration = Duration::from_millis(1);
 /// Suspicious error of a clock's rate: working clocks differ by less than a thousandth.
 const SUSPICIOUS: f64 = 0.01;
 
-/// Checks the clock source and the id of the boot.
-pub(super) fn of_host() -> Vec<Check> {
-    vec![boot_id(clock::boot_id()), clock_source()]
+/// Checks the id of the boot and the clock source.
+pub(super) fn of_host() -> [Check; 2] {
+    [
+        Check::new("boot-id", boot_id(clock::boot_id())),
+        Check::new("clock-source", clock_source()),
+    ]
 }
 
-fn boot_id(found: io::Result<Option<String>>) -> Check {
+fn boot_id(found: io::Result<Option<String>>) -> Finding {
     match found {
-        Ok(Some(id)) => Check::ok(Name::BootId, id),
-        Err(error) => Check::failed(
-            Name::BootId,
+        Ok(Some(id)) => Finding::ok(id),
+        Err(error) => Finding::failed(
             error.to_string(),
             "free descriptors and memory: `leasehold run` does not start without the id of the boot",
         ),
-        Ok(None) => Check::warning(
-            Name::BootId,
+        Ok(None) => Finding::warning(
             "/proc/sys/kernel/random/boot_id does not exist, or may not be read",
             "mount /proc: without the id of the boot, readers cannot check the status file and a restarted leader waits for its own lease",
         ),
     }
 }
 
-fn clock_source() -> Check {
-    let name = Name::ClockSource;
+fn clock_source() -> Checked {
     let read = |file: &str| fs::read_to_string(format!("{CLOCK_SOURCES}/{file}"));
-    let Ok(current) = read("current_clocksource") else {
-        return Check::skipped(name, format!("{CLOCK_SOURCES} cannot be read"));
-    };
-    let current = current.trim();
-    let others = read("available_clocksource").unwrap_or_default();
-    source(current, others.trim())
+    let current = read("current_clocksource")
+        .map_err(|_| Finding::skipped(format!("{CLOCK_SOURCES} cannot be read")))?;
+    let available = read("available_clocksource").unwrap_or_default();
+    Ok(source(current.trim(), available.trim()))
 }
 
-fn source(current: &str, available: &str) -> Check {
-    let detail = format!("{current} (available: {available})");
-    match POOR_SOURCES.contains(&current) {
-        false => Check::ok(Name::ClockSource, detail),
-        true => Check::warning(
-            Name::ClockSource,
-            format!("{detail}: the kernel found no better clock"),
-            "search the kernel's log for clocksource; in a virtual machine, use the hypervisor's clock (kvm-clock, hyperv) or an invariant TSC",
-        ),
-    }
+fn source(current: &str, available: &str) -> Finding {
+    Finding::warning_if(
+        POOR_SOURCES.contains(&current),
+        format!("{current} (available: {available})"),
+        "the kernel found no better clock: search its log for clocksource; in a virtual machine, use the hypervisor's clock (kvm-clock, hyperv) or an invariant TSC",
+    )
 }
 
 /// Compares the rates of this host's clock and the primary's wall clock. The rates of the
 /// clocks of all candidates must be close to each other, and the server is one more clock.
-pub(super) async fn rate(installation: &Installation, reached: Option<&Description>) -> Check {
-    let Installation {
-        config,
-        store,
-        timeout,
-    } = installation;
-    if reached.is_none() {
-        return Check::skipped(Name::ClockRate, NOT_REACHED);
-    }
+pub(super) async fn rate(installation: &Installation, primary: Primary<'_>) -> Checked {
+    primary?;
     let watched = async {
-        let first = reading(store).await?;
+        let first = reading(&installation.store).await?;
         tokio::time::sleep(WATCHED).await;
-        Ok((first, reading(store).await?))
+        Ok((first, reading(&installation.store).await?))
     };
-    let timings = &config.lease.timings;
-    let allowed = timings.lease_duration().as_secs_f64() / timings.renew_deadline().as_secs_f64();
-    match within(*timeout + WATCHED, watched).await {
-        Ok((first, last)) if first.server != last.server => {
-            Check::skipped(Name::ClockRate, "the primary changed meanwhile")
-        }
-        Ok((first, last)) => judged(deviation(&first, &last), allowed),
-        Err(failure) => Check::skipped(Name::ClockRate, failure.to_string()),
+    let watched = within(installation.timeout + WATCHED, watched).await;
+    let (first, last) = watched.map_err(|failure| Finding::skipped(failure.to_string()))?;
+    if first.server != last.server {
+        return Err("the primary changed meanwhile".into());
     }
+    let timings = &installation.config.lease.timings;
+    let allowed = timings.lease_duration().as_secs_f64() / timings.renew_deadline().as_secs_f64();
+    Ok(judged(deviation(&first, &last), allowed))
 }
 
 /// Returns the reading with the shortest round trip.
@@ -133,8 +119,7 @@ fn deviation(first: &ServerTime, last: &ServerTime) -> Deviation {
     }
 }
 
-fn judged(deviation: Deviation, allowed: f64) -> Check {
-    let name = Name::ClockRate;
+fn judged(deviation: Deviation, allowed: f64) -> Finding {
     let Deviation { by, error, over } = deviation;
     let detail = format!(
         "{:+.2} % ± {:.2} % against the primary's wall clock over {}; lease_duration / renew_deadline allows a ratio of {allowed:.2}",
@@ -143,22 +128,18 @@ fn judged(deviation: Deviation, allowed: f64) -> Check {
         shown(over)
     );
     let remedy = "find out which clock is wrong (chronyc tracking, kernel log): this host's, or the server's, which may have been set just now";
-    let certain = by.abs() - error;
-    let check = if certain > allowed - 1.0 {
-        Check::failed(name, detail, remedy)
-    } else if certain > SUSPICIOUS {
-        Check::warning(name, detail, remedy)
-    } else {
-        Check::ok(name, detail)
+    let result = match by.abs() - error {
+        certain if certain > allowed - 1.0 => CheckResult::Failed,
+        certain if certain > SUSPICIOUS => CheckResult::Warning,
+        _ => CheckResult::Ok,
     };
-    check
+    Finding::new(result, detail, remedy)
         .number("deviation_percent", by * 100.0)
         .number("error_percent", error * 100.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::CheckResult;
     use super::*;
     use leasehold_core::election::BootTime;
 
@@ -174,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_boot_that_cannot_be_read_now_is_a_failure() {
-        let of = |found| boot_id(found).outcome();
+        let of = |found| boot_id(found).result;
         assert_eq!(of(Ok(Some("b".to_owned()))), CheckResult::Ok);
         assert_eq!(of(Ok(None)), CheckResult::Warning);
         assert_eq!(of(Err(io::Error::other("EMFILE"))), CheckResult::Failed);
@@ -192,7 +173,7 @@ mod tests {
     fn only_a_deviation_beyond_the_error_counts() {
         let of = |by, error| {
             let over = Duration::from_secs(3);
-            judged(Deviation { by, error, over }, 1.33).outcome()
+            judged(Deviation { by, error, over }, 1.33).result
         };
         assert_eq!(of(0.0001, 0.0007), CheckResult::Ok);
         assert_eq!(of(0.02, 0.0007), CheckResult::Warning);
@@ -203,10 +184,7 @@ mod tests {
 
     #[test]
     fn a_source_that_the_kernel_fell_back_to_is_warned_of() {
-        assert_eq!(source("tsc", "tsc hpet acpi_pm").outcome(), CheckResult::Ok);
-        assert_eq!(
-            source("hpet", "hpet acpi_pm").outcome(),
-            CheckResult::Warning
-        );
+        assert_eq!(source("tsc", "tsc hpet acpi_pm").result, CheckResult::Ok);
+        assert_eq!(source("hpet", "hpet acpi_pm").result, CheckResult::Warning);
     }
 }

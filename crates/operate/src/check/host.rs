@@ -4,9 +4,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use serde::Deserialize;
-
-use super::report::{Check, Name, shown};
+use super::clock;
+use super::report::{Check, Checked, Finding, shown};
 use crate::ask::status_of;
 use leasehold_cli::store_options::read;
 use leasehold_config::{Config, Sources, UriSource, shown_path};
@@ -18,68 +17,59 @@ use leasehold_mongodb::uri::{Treatment, UriNotice};
 use leasehold_status::directory::{Examined, closed_root, examine, exposure};
 
 pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path) -> Vec<Check> {
-    vec![
-        configuration(config, sources),
-        connection_string(&config.mongodb.uri),
-        status_directory(directory),
-        port(config).await,
-        guard(),
-    ]
+    let mut checks = vec![
+        Check::new("configuration", configuration(config, sources)),
+        Check::new("connection-string", connection_string(&config.mongodb.uri)),
+        Check::new("status-directory", status_directory(directory)),
+        Check::new("http-port", port(config).await),
+        Check::new("guard", guard()),
+    ];
+    checks.extend(clock::of_host());
+    checks
 }
 
 /// Checks the system calls of a guard. Only `run -- CMD`, `lock -- CMD`, hooks and health commands
 /// need them, and the configuration does not show whether a command follows.
-fn guard() -> Check {
+fn guard() -> Finding {
     match prerequisites() {
-        Ok(()) => Check::ok(Name::Guard, "can run and stop a command".to_owned()),
-        Err(missing) => Check::failed(
-            Name::Guard,
+        Ok(()) => Finding::ok("can run and stop a command"),
+        Err(missing) => Finding::failed(
             format!("cannot run a command: {}: {}", missing.call, missing.source),
             "mount /proc, and allow the call in the seccomp profile",
         ),
     }
 }
 
-fn configuration(config: &Config, sources: &Sources) -> Check {
-    let ignored: Vec<_> = sources
-        .misspelt_variables()
-        .into_iter()
+fn configuration(config: &Config, sources: &Sources) -> Finding {
+    let ignored = sources.misspelt_variables().into_iter();
+    let ignored: Vec<_> = ignored
         .map(|(variable, meant)| format!("{variable} (write {})", meant.variable()))
         .collect();
     if !ignored.is_empty() {
-        return Check::warning(
-            Name::Configuration,
+        return Finding::warning(
             format!("environment variables ignored: {}", ignored.join(", ")),
             "configuration variables have two underscores after the section",
         );
     }
     let timings = &config.lease.timings;
-    Check::ok(
-        Name::Configuration,
-        format!(
-            "lease {} as {}, lease_duration {}, renew_deadline {}",
-            config.lease.name,
-            config.identity,
-            shown(timings.lease_duration()),
-            shown(timings.renew_deadline())
-        ),
-    )
+    Finding::ok(format!(
+        "lease {} as {}, lease_duration {}, renew_deadline {}",
+        config.lease.name,
+        config.identity,
+        shown(timings.lease_duration()),
+        shown(timings.renew_deadline())
+    ))
 }
 
-fn connection_string(source: &UriSource) -> Check {
+fn connection_string(source: &UriSource) -> Checked {
     let origin = match source {
         UriSource::Inline(_) => "in the configuration".to_owned(),
         UriSource::File(path) => format!("in {}", shown_path(path)),
         UriSource::Pipe(path, _) => format!("from the pipe {}", shown_path(path)),
     };
-    let uri = match read(source) {
-        Ok(uri) => uri,
-        Err(why) => return Check::failed(Name::ConnectionString, why, ""),
-    };
-    let Some(settings) = UriSettings::of(&uri) else {
-        let why = format!("the connection string {origin} is refused");
-        return Check::failed(Name::ConnectionString, why, "");
-    };
+    let uri = read(source).map_err(|why| Finding::failed(why, ""))?;
+    let settings = UriSettings::of(&uri)
+        .ok_or_else(|| Finding::failed(format!("the connection string {origin} is refused"), ""))?;
     let servers = match (settings.srv, settings.hosts.len()) {
         (true, _) => format!("servers from the SRV record of {}", settings.hosts.join("")),
         (false, 1) => "1 server".to_owned(),
@@ -95,27 +85,24 @@ fn connection_string(source: &UriSource) -> Check {
         (None, false) => "no user".to_owned(),
     };
     let tls = if settings.tls { "TLS" } else { "no TLS" };
+    let notices = &settings.notices;
     let detail = format!(
         "{origin}: {servers}, {set}, {user}, {tls}{}",
-        not_applied(&settings.notices)
+        not_applied(notices)
     );
-    let mut risks = settings.notices.iter();
-    let risk = risks.find(|notice| matches!(notice.treatment, Treatment::AppliedWithRisk(_)));
-    if let Some(risk) = risk {
-        return Check::warning(
-            Name::ConnectionString,
+    let mut notices = notices.iter();
+    let risk = notices.find(|notice| matches!(notice.treatment, Treatment::AppliedWithRisk(_)));
+    Ok(match risk {
+        Some(risk) => Finding::warning(
             format!("{detail}, {risk}"),
             format!("remove {}, and set tlsCAFile", risk.option),
-        );
-    }
-    if settings.direct {
-        return Check::warning(
-            Name::ConnectionString,
+        ),
+        None if settings.direct => Finding::warning(
             format!("{detail}, directConnection"),
-            "remove directConnection and name the replica set: with it, elections are not followed",
-        );
-    }
-    Check::ok(Name::ConnectionString, detail)
+            "name the replica set, and remove directConnection: it does not follow elections",
+        ),
+        None => Finding::ok(detail),
+    })
 }
 
 /// Returns the options without an effect, as the end of a list.
@@ -132,89 +119,64 @@ fn not_applied(notices: &[UriNotice]) -> String {
     overridden + &named("ignored", |it| matches!(it, Treatment::Ignored(_)))
 }
 
-fn status_directory(directory: &Path) -> Check {
-    let name = Name::StatusDirectory;
+fn status_directory(directory: &Path) -> Checked {
     let path = directory.display();
-    let examined = match examine(directory) {
-        Ok(examined) => examined,
-        Err(error) => return Check::refused(name, error),
-    };
+    let examined = examine(directory)?;
     let detail = match examined {
         Examined::Full => {
             let detail = format!("no storage space in {path}");
-            return Check::failed(name, detail, "make room there");
+            return Err(Finding::failed(detail, "make room there"));
         }
         Examined::Missing(parent) => {
-            return Check::ok(
-                name,
-                format!("{path} can be created in {}", parent.display()),
-            );
+            let detail = format!("{path} can be created in {}", parent.display());
+            return Ok(Finding::ok(detail));
         }
         Examined::Writable { by } if by.is_empty() => format!("{path} is writable and not in use"),
         Examined::Writable { by } if by.iter().all(|occupant| occupant.is_leasehold) => {
             format!("{path} is in use by a running leasehold: {}", named(&by))
         }
         Examined::Writable { by } => {
-            return Check::warning(
-                name,
+            return Err(Finding::warning(
                 format!("{path} is in use by {}", named(&by)),
                 "give each daemon a status.directory of its own",
-            );
+            ));
         }
     };
     if let Some(root) = closed_root(directory) {
-        return Check::warning(
-            name,
-            format!(
-                "other users cannot read the status: {} is closed to them",
-                root.display()
-            ),
+        let root = root.display();
+        return Err(Finding::warning(
+            format!("other users cannot read the status: {root} is closed to them"),
             "chmod 755 that directory",
-        );
+        ));
     }
     // In a pod, the mounts decide which containers reach the directory.
     let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    match exposure(directory) {
-        Ok(Some(why)) if !in_pod => Check::warning(
-            name,
+    Ok(match exposure(directory) {
+        Ok(Some(why)) if !in_pod => Finding::warning(
             format!("other users may write in {path} and forge the status: {why}"),
             "let it belong to the user of the daemon, with mode 0755",
         ),
-        Ok(_) | Err(_) => Check::ok(name, detail),
-    }
+        Ok(_) | Err(_) => Finding::ok(detail),
+    })
 }
 
-async fn port(config: &Config) -> Check {
-    let name = Name::HttpPort;
-    let Some(address) = config.http.listen else {
-        return Check::skipped(name, "http.listen is empty: there are no endpoints");
+async fn port(config: &Config) -> Checked {
+    let address = config.http.listen;
+    let address = address.ok_or("http.listen is empty: there are no endpoints")?;
+    let Err(error) = probe(address) else {
+        return Ok(Finding::ok(format!("{address} is free")));
     };
-    let error = match probe(address) {
-        Ok(()) => return Check::ok(name, format!("{address} is free")),
-        Err(error) => error,
-    };
+    // The process that listens there may be a daemon of this lease.
     if error.kind() == io::ErrorKind::AddrInUse
-        && let Some(daemon) = daemon_at(address).await
+        && let Ok(daemon) = status_of(reachable(address)).await
         && daemon.lease == config.lease.name.as_str()
     {
-        let DaemonAtPort { identity, .. } = daemon;
-        let detail =
-            format!("{address} is in use by a running leasehold of this lease: {identity}");
-        return Check::ok(name, detail);
+        return Ok(Finding::ok(format!(
+            "{address} is in use by a running leasehold of this lease: {}",
+            daemon.identity
+        )));
     }
-    Check::refused(name, cannot_listen(address, HTTP_LISTEN, &error))
-}
-
-/// The part of `/status` that identifies a daemon.
-#[derive(Debug, Deserialize)]
-struct DaemonAtPort {
-    lease: String,
-    identity: String,
-}
-
-/// Asks the process that listens on this address; `None` unless it answers like a daemon.
-async fn daemon_at(address: SocketAddr) -> Option<DaemonAtPort> {
-    status_of(reachable(address)).await.ok()
+    Err(cannot_listen(address, HTTP_LISTEN, &error).into())
 }
 
 /// Returns an address that reaches a listener from this host.
@@ -245,7 +207,7 @@ mod tests {
         let uri = "mongodb://me:hunter2@a,b/?replicaSet=rs0";
         let check = connection_string(&UriSource::Inline(Secret::new(uri)));
         let detail = "in the configuration: 2 servers, replica set \"rs0\", user \"me\", no TLS";
-        assert_eq!(check, Check::ok(Name::ConnectionString, detail));
+        assert_eq!(check, Ok(Finding::ok(detail)));
     }
 
     #[test]
@@ -257,14 +219,10 @@ mod tests {
         let detail = "in the configuration: 1 server, no replica set, no user, no TLS; overridden: \
                       retryWrites; ignored: compressors";
         let check = of("compressors=zstd&retryWrites=true&w=majority");
-        assert_eq!(check, Check::ok(Name::ConnectionString, detail));
+        assert_eq!(check, Ok(Finding::ok(detail)));
         let detail = "in the configuration: 1 server, no replica set, no user, TLS, tlsInsecure: \
                       servers are not verified, so another machine can pose as MongoDB";
-        let expected = Check::warning(
-            Name::ConnectionString,
-            detail,
-            "remove tlsInsecure, and set tlsCAFile",
-        );
-        assert_eq!(of("tls=true&tlsInsecure=true"), expected);
+        let expected = Finding::warning(detail, "remove tlsInsecure, and set tlsCAFile");
+        assert_eq!(of("tls=true&tlsInsecure=true"), Ok(expected));
     }
 }

@@ -2,66 +2,60 @@
 
 use std::time::Duration;
 
-use super::report::{Check, Name, shown};
+use super::report::{Check, Checked, Finding, shown};
 use leasehold_clock as clock;
 use leasehold_config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN};
-use leasehold_kubernetes::{Examiner, Refusal, Right, access, pod};
+use leasehold_kubernetes::{Access, Examiner, Pod, Refusal, Right, access, pod};
 use leasehold_status::render::Identification;
 
 /// Checks publishing; one skipped check outside of a cluster.
 pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
     let kubernetes = &config.kubernetes;
-    let required = match kubernetes.enabled {
-        KubernetesEnabled::Off => {
-            return vec![Check::skipped(Name::Pod, "kubernetes.enabled is \"off\"")];
-        }
-        KubernetesEnabled::On => true,
-        KubernetesEnabled::Auto => false,
-    };
-    if let Some(rendered) = kubernetes.placement.moved() {
-        return vec![Check::failed(
-            Name::Pod,
-            format!(
-                "this pod is of {}, and the manifests were rendered for {rendered}: the admission policies do not apply to it",
-                kubernetes.placement
-            ),
-            RENDER_AGAIN,
-        )];
-    }
-    let absent = |missing: String| {
-        vec![match required {
-            true => Check::failed(
-                Name::Pod,
-                missing,
-                "set kubernetes.enabled to \"auto\", or run in a pod with a token",
-            ),
-            false => Check::skipped(Name::Pod, format!("not in a Kubernetes cluster: {missing}")),
-        }]
-    };
-    let access = match access(&kubernetes.credentials) {
-        Ok(access) => access,
-        Err(missing) => return absent(missing),
-    };
-    let pod = match pod(kubernetes, &access) {
-        Ok(pod) => pod,
-        Err(missing) => {
-            let what = "the pod is unknown, so leasehold sets no label and reports no Events";
-            return vec![Check::failed(Name::Pod, what, missing)];
-        }
+    let (access, pod) = match place(kubernetes) {
+        Ok(place) => place,
+        Err(finding) => return vec![Check::new("pod", finding)],
     };
     let who = Identification {
         lease: config.lease.name.clone(),
         identity: config.identity.clone(),
         boot_id: None,
     };
-    let mut checks = vec![Check::ok(Name::Pod, pod.to_string())];
+    let mut checks = vec![Check::new("pod", Finding::ok(pod.to_string()))];
     let examiner = Examiner::new(access, pod, &kubernetes.label_prefix, &who);
-    let calls = TimedRequests {
+    let requests = TimedRequests {
         timeout,
         took: Vec::new(),
     };
-    checks.extend(calls.checks(&examiner, kubernetes).await);
+    checks.extend(requests.checks(&examiner, kubernetes).await);
     checks
+}
+
+/// Returns how to reach the API server, and this pod.
+fn place(config: &KubernetesConfig) -> Result<(Access, Pod), Finding> {
+    if config.enabled == KubernetesEnabled::Off {
+        return Err("kubernetes.enabled is \"off\"".into());
+    }
+    if let Some(rendered) = config.placement.moved() {
+        return Err(Finding::failed(
+            format!(
+                "this pod is of {}, and the manifests were rendered for {rendered}: the admission policies do not apply to it",
+                config.placement
+            ),
+            RENDER_AGAIN,
+        ));
+    }
+    let access = access(&config.credentials).map_err(|missing| match config.enabled {
+        KubernetesEnabled::On => Finding::failed(
+            missing,
+            "set kubernetes.enabled to \"auto\", or run in a pod with a token",
+        ),
+        _ => Finding::skipped(format!("not in a Kubernetes cluster: {missing}")),
+    })?;
+    let pod = pod(config, &access).map_err(|missing| {
+        let what = "the pod is unknown, so leasehold sets no label and reports no Events";
+        Finding::failed(what, missing)
+    })?;
+    Ok((access, pod))
 }
 
 /// Requests to the API server, and how long they took.
@@ -72,21 +66,12 @@ struct TimedRequests {
 
 impl TimedRequests {
     async fn checks(mut self, examiner: &Examiner, config: &KubernetesConfig) -> Vec<Check> {
-        let token = match self.call(examiner.user()).await {
-            Ok(user) => match user.pod {
-                Some(pod) => Check::ok(Name::Token, format!("{}, bound to pod {pod}", user.name)),
-                None => Check::warning(
-                    Name::Token,
-                    format!(
-                        "{}, not bound to a pod: an admission policy cannot tell pods apart",
-                        user.name
-                    ),
-                    "mount a projected token, as the charts do",
-                ),
-            },
-            Err(refusal) => return vec![self.unanswered(&refusal)],
-        };
-        let mut checks = vec![token];
+        let token = self.token(examiner).await;
+        let is_answered = token.is_ok();
+        let mut checks = vec![Check::new("token", token)];
+        if !is_answered {
+            return checks;
+        }
         let mut rights = vec![Right::PatchPodStatus];
         if config.events {
             rights.extend([Right::CreateEvents, Right::PatchEvents]);
@@ -98,17 +83,16 @@ impl TimedRequests {
         for right in rights {
             let granted = self.call(examiner.grants(right)).await;
             may_patch |= right == Right::PatchPodStatus && granted == Ok(true);
-            checks.push(judged(right, granted));
+            checks.push(Check::new("access", judged(right, granted)).of(right.rule()));
         }
         if may_patch {
-            checks.push(self.label(examiner).await);
-            checks.push(self.policy(examiner).await);
+            checks.push(Check::new("label", self.label(examiner).await));
+            checks.push(Check::new("admission-policy", self.policy(examiner).await));
         } else {
             let why = "patch pods/status is not granted";
-            checks.push(Check::skipped(Name::Label, why));
-            checks.push(Check::skipped(Name::AdmissionPolicy, why));
+            checks.extend(Check::skipped(["label", "admission-policy"], why));
         }
-        checks.push(self.latency(config.label_wait));
+        checks.push(Check::new("api-server", self.latency(config.label_wait)));
         checks
     }
 
@@ -122,42 +106,48 @@ impl TimedRequests {
         answered.unwrap_or_else(|_| Err(Refusal::Failed("no answer in time".to_owned())))
     }
 
-    fn unanswered(&self, refusal: &Refusal) -> Check {
-        Check::failed(
-            Name::Token,
-            described(refusal),
-            "check the token, ca.crt and the network to the API server (kubernetes.credentials)",
-        )
+    async fn token(&mut self, examiner: &Examiner) -> Checked {
+        let user = self.call(examiner.user()).await.map_err(|refusal| {
+            Finding::failed(
+                described(refusal),
+                "check the token, ca.crt and the network to the API server (kubernetes.credentials)",
+            )
+        })?;
+        let name = user.name;
+        Ok(match user.pod {
+            Some(pod) => Finding::ok(format!("{name}, bound to pod {pod}")),
+            None => Finding::warning(
+                format!("{name}, not bound to a pod: an admission policy cannot tell pods apart"),
+                "mount a projected token, as the charts do",
+            ),
+        })
     }
 
-    async fn label(&mut self, examiner: &Examiner) -> Check {
+    async fn label(&mut self, examiner: &Examiner) -> Finding {
         match self.call(examiner.try_label()).await {
-            Ok(()) => Check::ok(Name::Label, "a dry run of the pod's label was accepted"),
-            Err(refusal) => Check::failed(
-                Name::Label,
-                format!("a dry run of the pod's label: {}", described(&refusal)),
+            Ok(()) => Finding::ok("a dry run of the pod's label was accepted"),
+            Err(refusal) => Finding::failed(
+                format!("a dry run of the pod's label: {}", described(refusal)),
                 "check POD_NAME, POD_UID and the admission policies: the token must belong to this pod",
             ),
         }
     }
 
-    async fn policy(&mut self, examiner: &Examiner) -> Check {
-        let name = Name::AdmissionPolicy;
+    async fn policy(&mut self, examiner: &Examiner) -> Finding {
         match self.call(examiner.try_more_than_the_label()).await {
             Err(Refusal::Policy) => {
-                Check::ok(name, "a dry run of another change to the pod was refused")
+                Finding::ok("a dry run of another change to the pod was refused")
             }
-            Ok(()) => Check::warning(
-                name,
+            Ok(()) => Finding::warning(
                 "a dry run of another change to the pod was accepted: the token may change the status of every pod in the namespace",
                 "install the ValidatingAdmissionPolicy of the chart (docs/kubernetes.md)",
             ),
-            Err(Refusal::Failed(why)) => Check::skipped(name, why),
+            Err(Refusal::Failed(why)) => Finding::skipped(why),
         }
     }
 
     /// Judges the requests, each over a connection of its own, as publishing makes them.
-    fn latency(mut self, label_wait: Duration) -> Check {
+    fn latency(mut self, label_wait: Duration) -> Finding {
         self.took.sort_unstable();
         let median = self.took.get(self.took.len() / 2).copied();
         let median = median.unwrap_or_default();
@@ -169,38 +159,30 @@ impl TimedRequests {
             self.took.len(),
             shown(label_wait)
         );
-        let check = match median > label_wait {
-            true => Check::warning(
-                Name::ApiServer,
-                format!("{detail}: a step-down does not wait for the label that long"),
-                "find out why the API server is slow; until then the label of a former leader is late",
-            ),
-            false => Check::ok(Name::ApiServer, detail),
-        };
-        check.millis("p50_ms", median).millis("max_ms", slowest)
+        let remedy = "find out why the API server is slow: a step-down waits only for label_wait, so the label of a former leader is removed late";
+        Finding::warning_if(median > label_wait, detail, remedy)
+            .millis("p50_ms", median)
+            .millis("max_ms", slowest)
     }
 }
 
-fn judged(right: Right, granted: Result<bool, Refusal>) -> Check {
-    let name = Name::Access;
-    let check = match granted {
-        Ok(true) => Check::ok(name, "granted"),
-        Ok(false) => Check::failed(
-            name,
+fn judged(right: Right, granted: Result<bool, Refusal>) -> Finding {
+    match granted {
+        Ok(true) => Finding::ok("granted"),
+        Ok(false) => Finding::failed(
             "not granted",
             format!(
                 "a Role bound to this pod's service account must allow {}",
                 right.rule()
             ),
         ),
-        Err(refusal) => Check::skipped(name, described(&refusal)),
-    };
-    check.of(right.rule())
+        Err(refusal) => Finding::skipped(described(refusal)),
+    }
 }
 
-fn described(refusal: &Refusal) -> String {
+fn described(refusal: Refusal) -> String {
     match refusal {
         Refusal::Policy => "refused by the API server".to_owned(),
-        Refusal::Failed(why) => why.clone(),
+        Refusal::Failed(why) => why,
     }
 }

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use super::report::{Check, Name};
+use super::report::{Check, Finding};
 use leasehold_config::{Config, KubernetesEnabled};
 
 /// Checks that nothing is required that this build lacks.
 pub(super) async fn checks(config: Config, _: Duration) -> Vec<Check> {
     let without = "this binary was built without the feature kubernetes";
-    vec![match config.kubernetes.enabled {
-        KubernetesEnabled::On => Check::failed(
-            Name::Pod,
+    let finding = match config.kubernetes.enabled {
+        KubernetesEnabled::On => Finding::failed(
             without,
             "use a build that has it, or set kubernetes.enabled to \"off\"",
         ),
-        KubernetesEnabled::Auto | KubernetesEnabled::Off => Check::skipped(Name::Pod, without),
-    }]
+        KubernetesEnabled::Auto | KubernetesEnabled::Off => Finding::skipped(without),
+    };
+    vec![Check::new("pod", finding)]
 }

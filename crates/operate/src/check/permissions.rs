@@ -1,177 +1,152 @@
 //! Tries each action that the role must have.
 
-use super::report::{Check, Name};
-use super::servers::failed;
-use super::{Installation, NOT_REACHED, within};
+use super::report::{Check, Checked, Finding, Skip};
+use super::{Installation, Primary};
 use leasehold_config::Watch;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::probe::{
-    DeploymentKind, Description, Product, lacks_hints, lacks_right, requires_login,
+    DeploymentKind, Product, lacks_hints, lacks_right, requires_login,
 };
 
-/// The actions that were granted, on which other checks depend.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Granted {
-    pub(super) find: bool,
-    pub(super) update: bool,
-    pub(super) change_stream: bool,
+/// The only action that a candidate can do without.
+const CHANGE_STREAM: &str = "changeStream";
+
+/// An installation with its primary and the granted actions, or the reasons for skipping checks that
+/// depend on them.
+#[derive(Clone, Copy)]
+pub(super) struct Prerequisites<'a> {
+    pub(super) installation: &'a Installation,
+    pub(super) primary: Primary<'a>,
+    pub(super) find: Result<(), Skip>,
+    pub(super) update: Result<(), Skip>,
+    pub(super) change_stream: Result<(), Skip>,
 }
 
-const NAMES: [Name; 5] = [
-    Name::Find,
-    Name::Insert,
-    Name::Update,
-    Name::ChangeStream,
-    Name::Hints,
-];
-
-/// An action of MongoDB's roles.
-#[derive(Debug, Clone, Copy)]
-struct MongoAction {
-    name: Name,
-    /// Its name in a role.
-    action: &'static str,
-    /// Description of a success.
-    tried: &'static str,
-}
-
-const FIND: MongoAction = MongoAction {
-    name: Name::Find,
-    action: "find",
-    tried: "the lease document was read",
-};
-const INSERT: MongoAction = MongoAction {
-    name: Name::Insert,
-    action: "insert",
-    tried: "insert is permitted (tested with a document that no server stores)",
-};
-const UPDATE: MongoAction = MongoAction {
-    name: Name::Update,
-    action: "update",
-    tried: "an update that matches no document was accepted",
-};
-const CHANGE_STREAM: MongoAction = MongoAction {
-    name: Name::ChangeStream,
-    action: "changeStream",
-    tried: "a change stream was opened and closed",
-};
-
-pub(super) async fn checks(
-    installation: &Installation,
-    reached: Option<&Description>,
-) -> (Vec<Check>, Granted) {
-    let Installation { store, timeout, .. } = installation;
-    let Some(description) = reached else {
-        let skipped = NAMES.map(|name| Check::skipped(name, NOT_REACHED));
-        return (skipped.into(), Granted::default());
+pub(super) async fn checks<'a>(
+    installation: &'a Installation,
+    primary: Primary<'a>,
+) -> (Vec<Check>, Prerequisites<'a>) {
+    let found = find(installation, primary).await;
+    let updated = update(installation, primary).await;
+    let granted = |checked: &Checked, why| {
+        let reached = primary.map(drop);
+        reached.and(checked.as_ref().map(drop).map_err(|_| why))
     };
-    let found = within(*timeout, store.read(false)).await;
-    let updated = within(*timeout, store.update()).await;
-    let mut granted = Granted {
-        find: found.is_ok(),
-        update: updated.is_ok(),
-        change_stream: false,
-    };
-    let insert = match description.product {
-        Product::MongoDb => {
-            let inserted = within(*timeout, store.insert()).await;
-            INSERT.judged(inserted, installation)
-        }
-        Product::Lookalike(_) | Product::Unrecognized => Check::skipped(
-            Name::Insert,
-            "a server that is not MongoDB could store the document",
-        ),
-    };
-    let change_stream = match description.kind {
-        DeploymentKind::Standalone => Check::skipped(
-            Name::ChangeStream,
-            "a standalone server has no change streams",
-        ),
-        _ if !granted.find => {
-            Check::skipped(Name::ChangeStream, "a change stream requires find as well")
-        }
-        DeploymentKind::ReplicaSet(_) | DeploymentKind::Router => {
-            let watched = within(*timeout, store.watch()).await;
-            granted.change_stream = watched.is_ok();
-            CHANGE_STREAM.judged(watched, installation)
-        }
+    let find = granted(&found, "find is not granted");
+    let watched = change_stream(installation, primary, find).await;
+    let prerequisites = Prerequisites {
+        installation,
+        primary,
+        find,
+        update: granted(&updated, "update is not granted"),
+        change_stream: granted(&watched, "there is no change stream"),
     };
     let checks = vec![
-        FIND.judged(found, installation),
-        insert,
-        UPDATE.judged(updated, installation),
-        change_stream,
-        hints(installation, granted).await,
+        Check::new("find", found),
+        Check::new("insert", insert(installation, primary).await),
+        Check::new("update", updated),
+        Check::new("change-stream", watched),
+        Check::new("hints", hints(prerequisites).await),
     ];
-    (checks, granted)
+    (checks, prerequisites)
 }
 
-async fn hints(installation: &Installation, granted: Granted) -> Check {
-    let name = Name::Hints;
+async fn find(installation: &Installation, primary: Primary<'_>) -> Checked {
+    primary?;
+    let read = installation.store.read(false);
+    tried(installation, "find", read, "the lease document was read").await
+}
+
+async fn insert(installation: &Installation, primary: Primary<'_>) -> Checked {
+    if primary?.product != Product::MongoDb {
+        return Err("a server that is not MongoDB could store the document".into());
+    }
+    let insert = installation.store.insert();
+    let permitted = "insert is permitted (tested with a document that no server stores)";
+    tried(installation, "insert", insert, permitted).await
+}
+
+async fn update(installation: &Installation, primary: Primary<'_>) -> Checked {
+    primary?;
+    let update = installation.store.update();
+    let permitted = "an update that matches no document was accepted";
+    tried(installation, "update", update, permitted).await
+}
+
+async fn change_stream(
+    installation: &Installation,
+    primary: Primary<'_>,
+    find: Result<(), Skip>,
+) -> Checked {
+    if primary?.kind == DeploymentKind::Standalone {
+        return Err("a standalone server has no change streams".into());
+    }
+    find.map_err(|_| "a change stream also requires find")?;
+    let watch = installation.store.watch();
+    let permitted = "a change stream was opened and closed";
+    tried(installation, CHANGE_STREAM, watch, permitted).await
+}
+
+/// Tries an action. A refusal names the action that the role lacks, and how to grant it.
+async fn tried(
+    installation: &Installation,
+    action: &str,
+    call: impl Future<Output = Result<(), Failure>>,
+    permitted: &str,
+) -> Checked {
+    let Err(failure) = installation.within(call).await else {
+        return Ok(Finding::ok(permitted));
+    };
+    if requires_login(&failure) {
+        return Err(Finding::failed(
+            "the server requires a user, and the URI has none",
+            "put the user and its password into the MongoDB URI (docs/mongodb.md)",
+        ));
+    }
+    if !lacks_right(&failure) {
+        return Err(failure.into());
+    }
+    let mongodb = &installation.config.mongodb;
+    let (database, collection) = (&mongodb.database, &mongodb.collection);
+    let detail = format!("the user may not {action} on {database}.{collection}");
+    let remedy = format!(
+        "db.getSiblingDB({database:?}).grantPrivilegesToRole(\"leasehold\", [{{ resource: {{ db: {database:?}, collection: {collection:?} }}, actions: [{action:?}] }}]), or create that role: docs/mongodb.md"
+    );
+    Err(match action {
+        CHANGE_STREAM => Finding::warning(format!("{detail}: followers poll instead"), remedy),
+        _ => Finding::failed(detail, remedy),
+    })
+}
+
+async fn hints(prerequisites: Prerequisites<'_>) -> Checked {
+    let installation = prerequisites.installation;
+    prerequisites.primary?;
     let watch = installation.config.mongodb.watch;
     if matches!(watch, Watch::Stream | Watch::Poll) {
-        return Check::skipped(name, format!("mongodb.watch is {watch}"));
+        return Err(Finding::skipped(format!("mongodb.watch is {watch}")));
     }
-    let Installation { store, timeout, .. } = installation;
-    let mut usable = within(*timeout, store.hints()).await;
+    let store = &installation.store;
+    let mut usable = installation.within(store.hints()).await;
     let to_create = watch == Watch::Hints && usable.as_ref().is_err_and(lacks_hints);
     if to_create {
-        usable = within(*timeout, store.hints_creation()).await;
+        usable = installation.within(store.hints_creation()).await;
     }
-    match usable {
-        Ok(()) if to_create => Check::ok(
-            name,
-            "not there yet: the first candidate creates the collection, as its role allows",
-        ),
-        Ok(()) => Check::ok(
-            name,
-            "a cursor on the collection of hints was opened and closed",
-        ),
-        Err(failure) => {
-            let instead = match (watch, granted.change_stream) {
-                (Watch::Auto, true) => "followers use a change stream instead",
-                _ => "followers poll instead",
-            };
-            let what = format!("{}: {instead}", failure.kind);
-            if watch == Watch::Auto && (lacks_hints(&failure) || lacks_right(&failure)) {
-                // Hints are not configured.
-                return Check::skipped(name, format!("{what}; {}", failure.detail));
+    let Err(failure) = usable else {
+        return Ok(Finding::ok(match to_create {
+            true => {
+                "does not exist yet; the first candidate creates the collection, as its role allows"
             }
-            Check::warning(name, what, failure.detail)
-        }
-    }
-}
-
-impl MongoAction {
-    fn judged(self, tried: Result<(), Failure>, installation: &Installation) -> Check {
-        let Self { name, action, .. } = self;
-        let failure = match tried {
-            Ok(()) => return Check::ok(name, self.tried),
-            Err(failure) => failure,
-        };
-        if !lacks_right(&failure) {
-            return failed(name, &failure);
-        }
-        let mongodb = &installation.config.mongodb;
-        let (database, collection) = (&mongodb.database, &mongodb.collection);
-        if requires_login(&failure) {
-            let remedy = "put the user and its password into the MongoDB URI (docs/mongodb.md)";
-            return Check::failed(
-                name,
-                "the server requires a user, and the URI has none",
-                remedy,
-            );
-        }
-        let detail = format!("the user may not {action} on {database}.{collection}");
-        let remedy = format!(
-            "db.getSiblingDB({database:?}).grantPrivilegesToRole(\"leasehold\", [{{ resource: {{ db: {database:?}, collection: {collection:?} }}, actions: [{action:?}] }}]), or create that role: docs/mongodb.md"
-        );
-        match name {
-            Name::ChangeStream => {
-                let detail = format!("{detail}: followers poll instead");
-                Check::warning(name, detail, remedy)
-            }
-            _ => Check::failed(name, detail, remedy),
-        }
-    }
+            false => "a cursor on the collection of hints was opened and closed",
+        }));
+    };
+    let instead = match (watch, prerequisites.change_stream) {
+        (Watch::Auto, Ok(())) => "followers use a change stream instead",
+        _ => "followers poll instead",
+    };
+    let what = format!("{}: {instead}", failure.kind);
+    let not_configured = watch == Watch::Auto && (lacks_hints(&failure) || lacks_right(&failure));
+    Err(match not_configured {
+        true => Finding::skipped(format!("{what}; {}", failure.detail)),
+        false => Finding::warning(what, failure.detail),
+    })
 }

@@ -2,256 +2,174 @@
 
 use std::time::Duration;
 
-use super::permissions::Granted;
-use super::report::{Check, Name, shown};
-use super::servers::failed;
-use super::{Installation, NOT_REACHED, within};
+use super::permissions::Prerequisites;
+use super::report::{Check, CheckResult, Checked, Finding, shown};
 use leasehold_core::election::Found;
-use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::probe::{
-    DeploymentKind, Description, Indexes, Latencies, MEASURED_MAX, Product, lacks_right,
+    DeploymentKind, Indexes, Latencies, Product, lacks_right,
 };
 
-const NAMES: [Name; 8] = [
-    Name::Collection,
-    Name::LeaseDocument,
-    Name::MajorityRead,
-    Name::LinearizableRead,
-    Name::Journal,
-    Name::RoundTrip,
-    Name::MajorityWrite,
-    Name::ChangeStreamDelay,
-];
-const NO_FIND: &str = "find is not granted";
-const ALONE: &str = "a standalone server has no majority";
-
-pub(super) async fn checks(
-    installation: &Installation,
-    reached: Option<&Description>,
-    granted: Granted,
-) -> Vec<Check> {
-    let Some(description) = reached else {
-        return NAMES.map(|name| Check::skipped(name, NOT_REACHED)).into();
-    };
-    let alone = description.kind == DeploymentKind::Standalone;
+pub(super) async fn checks(prerequisites: Prerequisites<'_>) -> Vec<Check> {
     vec![
-        collection(installation, description).await,
-        lease_document(installation, granted).await,
-        majority_read(installation, granted).await,
-        linearizable_read(installation, granted, alone).await,
-        journal(installation, granted).await,
-        round_trip(installation).await,
-        majority_write(installation, granted, alone).await,
-        change_stream_delay(installation, granted).await,
+        Check::new("collection", prerequisites.collection().await),
+        Check::new("lease-document", prerequisites.lease_document().await),
+        Check::new("majority-read", prerequisites.majority_read().await),
+        Check::new("linearizable-read", prerequisites.linearizable_read().await),
+        Check::new("journal", prerequisites.journal().await),
+        Check::new("round-trip", prerequisites.round_trip().await),
+        Check::new("majority-write", prerequisites.majority_write().await),
+        Check::new(
+            "change-stream-delay",
+            prerequisites.change_stream_delay().await,
+        ),
     ]
 }
 
-/// Checks that the collection accepts leases (validators, views and foreign indexes may not), and
-/// that no index deletes them.
-async fn collection(installation: &Installation, description: &Description) -> Check {
-    let name = Name::Collection;
-    if description.kind == DeploymentKind::Standalone || description.product != Product::MongoDb {
-        return Check::skipped(name, "it takes a transaction, which this server has not");
-    }
-    let Installation { store, timeout, .. } = installation;
-    let tried = async {
-        store.try_documents().await?;
-        store.indexes().await
-    };
-    let accepts = "accepts leases and locks (written in a transaction, which was aborted)";
-    match within(*timeout, tried).await {
-        Ok(Indexes::Harmless) => Check::ok(name, accepts),
-        Ok(Indexes::Unknown) => Check::ok(
-            name,
-            format!("{accepts}; TTL indexes are not looked for without the right listIndexes"),
-        ),
-        Err(failure) if lacks_right(&failure) => {
-            Check::skipped(name, "insert and update are not both granted, see above")
+impl Prerequisites<'_> {
+    /// Checks that the collection accepts leases (validators, views and foreign indexes may not), and
+    /// that no index deletes them.
+    async fn collection(self) -> Checked {
+        let description = self.primary?;
+        if description.kind == DeploymentKind::Standalone || description.product != Product::MongoDb
+        {
+            return Err("this server has no transactions, which the check needs".into());
         }
-        Err(failure) => failed(name, &failure),
+        let store = &self.installation.store;
+        let tried = async {
+            store.try_documents().await?;
+            store.indexes().await
+        };
+        let accepts = "accepts leases and locks (written in a transaction, which was aborted)";
+        match self.installation.within(tried).await {
+            Ok(Indexes::Harmless) => Ok(Finding::ok(accepts)),
+            Ok(Indexes::Unknown) => Ok(Finding::ok(format!(
+                "{accepts}; TTL indexes are not visible without the right listIndexes"
+            ))),
+            Err(failure) if lacks_right(&failure) => {
+                Err("insert and update are not both granted, see above".into())
+            }
+            Err(failure) => Err(failure.into()),
+        }
     }
-}
 
-async fn lease_document(installation: &Installation, granted: Granted) -> Check {
-    let name = Name::LeaseDocument;
-    if !granted.find {
-        return Check::skipped(name, NO_FIND);
-    }
-    let Installation { store, timeout, .. } = installation;
-    match within(*timeout, store.lease()).await {
-        Ok(Found::Missing) => Check::ok(name, "not there yet: the first candidate creates it"),
-        Ok(Found::Foreign(why)) => Check::failed(
-            name,
-            format!("the document of this name is not a lease: {why}"),
-            "choose another lease or collection: a daemon neither overwrites it nor leads",
-        ),
-        Ok(Found::Lease(lease)) if lease.paused => Check::warning(
-            name,
-            format!("paused, with token {}: no candidate leads", lease.token),
-            "resume it when its operator agrees (docs/operations.md)",
-        ),
-        Ok(Found::Lease(lease)) => Check::ok(
-            name,
-            match &lease.holder {
+    async fn lease_document(self) -> Checked {
+        self.find?;
+        let lease = self.installation.store.lease();
+        Ok(match self.installation.within(lease).await? {
+            Found::Missing => Finding::ok("does not exist yet; the first candidate creates it"),
+            Found::Foreign(why) => Finding::failed(
+                format!("the document of this name is not a lease: {why}"),
+                "choose another lease or collection: a daemon neither overwrites it nor leads",
+            ),
+            Found::Lease(lease) if lease.paused => Finding::warning(
+                format!("paused, with token {}: no candidate leads", lease.token),
+                "resume it when its operator agrees (docs/operations.md)",
+            ),
+            Found::Lease(lease) => Finding::ok(match &lease.holder {
                 Some(holder) => format!("held by {} with token {}", holder.identity, lease.token),
                 None => format!("free, with token {}", lease.token),
-            },
-        ),
-        Err(failure) => failed(name, &failure),
+            }),
+        })
     }
-}
 
-async fn majority_read(installation: &Installation, granted: Granted) -> Check {
-    let name = Name::MajorityRead;
-    if !granted.find {
-        return Check::skipped(name, NO_FIND);
+    async fn majority_read(self) -> Checked {
+        self.find?;
+        let read = self.installation.store.read(false);
+        self.installation.within(read).await?;
+        Ok(Finding::ok("majority reads work"))
     }
-    let Installation { store, timeout, .. } = installation;
-    match within(*timeout, store.read(false)).await {
-        Ok(()) => Check::ok(name, "majority reads work"),
-        Err(failure) => failed(name, &failure),
-    }
-}
 
-async fn linearizable_read(installation: &Installation, granted: Granted, alone: bool) -> Check {
-    let name = Name::LinearizableRead;
-    if alone {
-        return Check::skipped(name, "a standalone server neither has nor needs them");
-    }
-    if !granted.find {
-        return Check::skipped(name, NO_FIND);
-    }
-    let Installation { store, timeout, .. } = installation;
-    match within(*timeout, store.read(true)).await {
-        Ok(()) => Check::ok(name, "the primary has confirmed that it is the primary"),
-        Err(failure) => failed(name, &failure),
-    }
-}
-
-async fn journal(installation: &Installation, granted: Granted) -> Check {
-    let name = Name::Journal;
-    let Installation { store, timeout, .. } = installation;
-    if !granted.find || !granted.update {
-        return Check::skipped(name, "find and update are not both granted");
-    }
-    if let Err(failure) = within(*timeout, store.write_nothing()).await {
-        return failed(name, &failure);
-    }
-    let acknowledged = "a write that matches nothing was acknowledged with w: majority, j: true";
-    match within(*timeout, store.storage_engine()).await {
-        Ok(engine) if engine.persistent => Check::ok(
-            name,
-            format!("{acknowledged}; storage engine {}", engine.name),
-        ),
-        Ok(engine) => Check::warning(
-            name,
-            format!(
-                "the storage engine {} keeps data in memory only: an acknowledged write is lost if a majority restarts",
-                engine.name
-            ),
-            "use a persistent storage engine (wiredTiger)",
-        ),
-        Err(failure) if lacks_right(&failure) => Check::ok(
-            name,
-            format!(
-                "{acknowledged}; the storage engine is not shown without the right serverStatus"
-            ),
-        ),
-        Err(failure) => Check::ok(name, format!("{acknowledged}; serverStatus: {failure}")),
-    }
-}
-
-async fn round_trip(installation: &Installation) -> Check {
-    let Installation { store, timeout, .. } = installation;
-    let measured = within(*timeout + MEASURED_MAX, store.round_trips()).await;
-    judged(
-        Name::RoundTrip,
-        "pings of the primary",
-        measured,
-        installation,
-    )
-}
-
-async fn majority_write(installation: &Installation, granted: Granted, alone: bool) -> Check {
-    let name = Name::MajorityWrite;
-    if alone {
-        return Check::skipped(name, ALONE);
-    }
-    if !granted.find {
-        return Check::skipped(name, NO_FIND);
-    }
-    let Installation { store, timeout, .. } = installation;
-    let measured = within(*timeout + MEASURED_MAX, store.majority_writes()).await;
-    let how = "linearizable reads, each confirmed by an empty log entry on a majority";
-    judged(name, how, measured, installation)
-}
-
-/// Compares measured durations with `operation_timeout`, after which a renewal counts as unknown.
-fn judged(
-    name: Name,
-    how: &str,
-    measured: Result<Latencies, Failure>,
-    installation: &Installation,
-) -> Check {
-    let latencies = match measured {
-        Ok(latencies) => latencies,
-        Err(failure) => return failed(name, &failure),
-    };
-    let limit = installation.config.lease.timings.operation_timeout();
-    let detail = format!(
-        "{} (operation_timeout {})",
-        described(&latencies, how),
-        shown(limit)
-    );
-    let remedy = "find out why the servers or the network are slow, or raise mongodb.operation_timeout with lease.renew_deadline";
-    let check = match latencies.p99() {
-        slowest if slowest >= limit => Check::failed(name, detail, remedy),
-        slowest if slowest >= limit / 2 => Check::warning(name, detail, remedy),
-        _ => Check::ok(name, detail),
-    };
-    numbered(check, &latencies)
-}
-
-async fn change_stream_delay(installation: &Installation, granted: Granted) -> Check {
-    let name = Name::ChangeStreamDelay;
-    if !granted.change_stream {
-        return Check::skipped(name, "there is no change stream");
-    }
-    let Installation {
-        config,
-        store,
-        timeout,
-    } = installation;
-    let latencies = match within(*timeout + MEASURED_MAX, store.stream_delays()).await {
-        Ok(latencies) => latencies,
-        Err(failure) => {
-            return Check::skipped(name, format!("could not be measured: {failure}"));
+    async fn linearizable_read(self) -> Checked {
+        if self.primary?.kind == DeploymentKind::Standalone {
+            return Err("a standalone server neither has nor needs linearizable reads".into());
         }
-    };
-    let detail = described(
-        &latencies,
-        "empty log entries, from sending to arrival in the change stream",
-    );
-    // Followers without a change stream poll at this interval.
-    let polling = config.lease.timings.retry_interval();
-    let check = match latencies.p50() > polling {
-        true => Check::warning(
-            name,
-            format!("{detail}: slower than polling every {}", shown(polling)),
-            "handoffs take as long, on a sharded cluster up to a renew_interval: use a replica set, or hints (docs/mongodb.md)",
-        ),
-        false => Check::ok(name, detail),
-    };
-    numbered(check, &latencies)
+        self.find?;
+        let read = self.installation.store.read(true);
+        self.installation.within(read).await?;
+        Ok(Finding::ok("the primary confirmed its role"))
+    }
+
+    async fn journal(self) -> Checked {
+        self.find?;
+        self.update?;
+        let store = &self.installation.store;
+        self.installation.within(store.write_nothing()).await?;
+        let acknowledged =
+            "a write that matches nothing was acknowledged with w: majority, j: true";
+        let engine = self.installation.within(store.storage_engine()).await;
+        Ok(match engine {
+            Ok(engine) if engine.persistent => {
+                Finding::ok(format!("{acknowledged}; storage engine {}", engine.name))
+            }
+            Ok(engine) => Finding::warning(
+                format!(
+                    "the storage engine {} keeps data in memory only: an acknowledged write is lost if a majority restarts",
+                    engine.name
+                ),
+                "use a persistent storage engine (wiredTiger)",
+            ),
+            Err(failure) if lacks_right(&failure) => Finding::ok(format!(
+                "{acknowledged}; the storage engine is not visible without the right serverStatus"
+            )),
+            Err(failure) => Finding::ok(format!("{acknowledged}; serverStatus: {failure}")),
+        })
+    }
+
+    async fn round_trip(self) -> Checked {
+        self.primary?;
+        let pings = self.installation.store.round_trips();
+        let measured = self.installation.measured(pings).await?;
+        Ok(self.judged(&measured, "pings of the primary"))
+    }
+
+    async fn majority_write(self) -> Checked {
+        if self.primary?.kind == DeploymentKind::Standalone {
+            return Err("a standalone server has no majority".into());
+        }
+        self.find?;
+        let writes = self.installation.store.majority_writes();
+        let measured = self.installation.measured(writes).await?;
+        let calls = "linearizable reads, each confirmed by an empty log entry on a majority";
+        Ok(self.judged(&measured, calls))
+    }
+
+    /// Compares measured durations with `operation_timeout`, after which a renewal counts as unknown.
+    fn judged(self, measured: &Latencies, calls: &str) -> Finding {
+        let limit = self.installation.config.lease.timings.operation_timeout();
+        let result = match measured.p99() {
+            slowest if slowest >= limit => CheckResult::Failed,
+            slowest if slowest >= limit / 2 => CheckResult::Warning,
+            _ => CheckResult::Ok,
+        };
+        let detail = described(measured, calls, "operation_timeout", limit);
+        let remedy = "find out why the servers or the network are slow, or raise mongodb.operation_timeout with lease.renew_deadline";
+        numbered(Finding::new(result, detail, remedy), measured)
+    }
+
+    async fn change_stream_delay(self) -> Checked {
+        self.change_stream?;
+        let delays = self.installation.store.stream_delays();
+        let measured = self.installation.measured(delays).await;
+        let measured = measured
+            .map_err(|failure| Finding::skipped(format!("could not be measured: {failure}")))?;
+        // Followers without a change stream poll at this interval.
+        let polling = self.installation.config.lease.timings.retry_interval();
+        let calls = "empty log entries, from sending to arrival in the change stream";
+        let detail = described(&measured, calls, "retry_interval", polling);
+        let remedy = "polling would be faster, and on a sharded cluster a handoff takes up to a renew_interval: use a replica set, or hints (docs/mongodb.md)";
+        let finding = Finding::warning_if(measured.p50() > polling, detail, remedy);
+        Ok(numbered(finding, &measured))
+    }
 }
 
-fn described(latencies: &Latencies, how: &str) -> String {
-    let (p50, p99) = (shown(latencies.p50()), shown(latencies.p99()));
-    format!("p50 {p50}, p99 {p99} of {} {how}", latencies.count())
+fn described(measured: &Latencies, calls: &str, setting: &str, limit: Duration) -> String {
+    let (p50, p99, limit) = (shown(measured.p50()), shown(measured.p99()), shown(limit));
+    let count = measured.count();
+    format!("p50 {p50}, p99 {p99} of {count} {calls} ({setting} {limit})")
 }
 
-fn numbered(check: Check, latencies: &Latencies) -> Check {
-    let millis = |check: Check, name, duration: Duration| check.millis(name, duration);
-    let check = millis(check, "p50_ms", latencies.p50());
-    millis(check, "p99_ms", latencies.p99()).number("samples", latencies.count())
+fn numbered(finding: Finding, measured: &Latencies) -> Finding {
+    let finding = finding.millis("p50_ms", measured.p50());
+    let finding = finding.millis("p99_ms", measured.p99());
+    finding.number("samples", measured.count())
 }

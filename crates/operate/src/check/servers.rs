@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::report::{Check, Name, shown};
-use super::{NOT_REACHED, tls, within};
+use super::report::{Check, Checked, Finding, shown};
+use super::{Installation, NOT_REACHED, tls};
 use leasehold_clock as clock;
 use leasehold_mongodb::store::mongo::probe::{
     DeploymentKind, Description, Login, Product, SeedList, ServerState, StoreProbe, lacks_right,
@@ -22,9 +22,8 @@ const RETRY: Duration = Duration::from_millis(250);
 const POLL: Duration = Duration::from_millis(20);
 /// The first version with the change streams that candidates open.
 const VERSION_MIN: (u32, u32) = (4, 4);
-/// Time for a look-up of a name above which a nameserver does not answer.
+/// A look-up that takes longer has waited for a nameserver that does not answer.
 const SLOW_MIN: Duration = Duration::from_secs(1);
-const NO_CLIENT: &str = "the TLS configuration is refused, see tls";
 /// The remedy for slow look-ups, which each new connection repeats.
 const NAMESERVERS: &str = "check the nameservers of this host (/etc/resolv.conf)";
 /// Fewest data-bearing members for a set to survive losing one.
@@ -32,108 +31,115 @@ const MEMBERS_MIN: usize = 3;
 
 /// Returns the checks, and the description of the deployment if its primary was reached.
 pub(super) async fn checks(
-    store: &StoreProbe,
+    installation: &Installation,
     directory: &Path,
-    timeout: Duration,
 ) -> (Vec<Check>, Option<Description>) {
-    let seeds = match within(timeout, store.seeds()).await {
+    let Installation { store, timeout, .. } = installation;
+    let seeds = match installation.within(store.seeds()).await {
         Ok(seeds) => seeds,
         Err(failure) => return (unresolved(&failure), None),
     };
     let addresses = seeds.addresses();
-    let names = addresses.iter().map(|address| resolution(address, timeout));
-    let (mut checks, reached) = tokio::join!(join_all(names), reach(store, timeout));
-    let members = match &reached {
-        Ok(description) if !description.members.is_empty() => {
-            let arbiters = description.arbiters.iter();
-            description
-                .members
-                .iter()
-                .chain(arbiters)
-                .cloned()
-                .collect()
-        }
-        Ok(_) | Err(_) => addresses,
-    };
-    let has_client = !reached.as_ref().err().is_some_and(refuses_tls);
+    let names = addresses.iter().map(async |address| {
+        let resolved = resolution(address, *timeout).await;
+        Check::new("name-resolution", resolved).of(address)
+    });
+    let (mut checks, reached) = tokio::join!(join_all(names), reach(store, *timeout));
+    let described = reached.iter();
+    let members = described.flat_map(|set| set.members.iter().chain(&set.arbiters));
+    let mut members: Vec<_> = members.cloned().collect();
+    if members.is_empty() {
+        members.clone_from(&addresses);
+    }
+    let has_client = !reached.as_ref().is_err_and(refuses_tls);
     let states = async {
         match has_client {
-            true => states(store, &members, timeout).await,
+            true => states(store, &members, *timeout).await,
             false => BTreeMap::new(),
         }
     };
-    let (states, tls) = tokio::join!(states, tls::checks(&seeds, &members, timeout));
-    checks.extend(members.iter().map(|member| match has_client {
-        true => server(member, states.get(member)),
-        false => Check::skipped(Name::Server, NO_CLIENT).of(member),
+    let tls = tls::checks(installation, &seeds, &members);
+    let (states, tls) = tokio::join!(states, tls);
+    checks.extend(members.iter().map(|member| {
+        let finding = match has_client {
+            true => server(states.get(member)),
+            false => Finding::skipped("the TLS configuration is refused, see tls"),
+        };
+        Check::new("server", finding).of(member)
     }));
     // Servers of another set are not among the members; nor are members that the set lists under
     // another name.
     let others = states.iter().filter(|(address, state)| {
         matches!(state, ServerState::Elsewhere(_)) && !members.contains(address)
     });
-    checks.extend(others.map(|(address, state)| server(address, Some(state))));
+    checks.extend(others.map(|(address, state)| {
+        let finding = server(Some(state));
+        Check::new("server", finding).of(address)
+    }));
     checks.extend(tls);
-    checks.push(credentials(store, reached.as_ref(), timeout).await);
-    let description = reached.as_ref().ok();
-    checks.push(match &reached {
-        Ok(description) => deployment(description),
-        // Reported above.
-        Err(failure) if refuses_login(failure) => Check::skipped(Name::Deployment, NOT_REACHED),
-        Err(failure) => failed(Name::Deployment, failure),
-    });
-    checks.push(one_deployment(store, &seeds, description, timeout).await);
-    checks.push(record(directory, description));
+    let (credentials, deployment, one_deployment) = match &reached {
+        Ok(description) => (
+            credentials(installation).await,
+            Ok(deployment(description)),
+            one_deployment(installation, &seeds, description).await,
+        ),
+        Err(failure) => {
+            let (failed, skipped) = (
+                Finding::from(failure.clone()),
+                Finding::skipped(NOT_REACHED),
+            );
+            match refuses_login(failure) {
+                true => (Err(failed), Err(skipped.clone()), Err(skipped)),
+                false => (Err(skipped.clone()), Err(failed), Err(skipped)),
+            }
+        }
+    };
+    checks.push(Check::new("credentials", credentials));
+    checks.push(Check::new("deployment", deployment));
+    checks.push(Check::new("one-deployment", one_deployment));
+    let record = record(directory, reached.as_ref().ok());
+    checks.push(Check::new("deployment-record", record));
     (checks, reached.ok())
 }
 
 fn unresolved(failure: &Failure) -> Vec<Check> {
-    let skipped = [
-        Name::Server,
-        Name::Tls,
-        Name::Credentials,
-        Name::Deployment,
-        Name::OneDeployment,
-    ];
-    let mut checks = vec![Check::failed(
-        Name::Resolution,
+    let finding = Finding::failed(
         failure.to_string(),
         "correct the MongoDB URI, its files, or the name service",
-    )];
-    checks.extend(skipped.map(|name| Check::skipped(name, NOT_REACHED)));
+    );
+    let skipped = [
+        "server",
+        "tls",
+        "credentials",
+        "deployment",
+        "one-deployment",
+    ];
+    let mut checks = vec![Check::new("name-resolution", finding)];
+    checks.extend(Check::skipped(skipped, NOT_REACHED));
     checks
 }
 
-async fn resolution(address: &str, timeout: Duration) -> Check {
-    let name = Name::Resolution;
+async fn resolution(address: &str, timeout: Duration) -> Checked {
     if address.contains('/') {
-        return Check::skipped(name, "a Unix socket").of(address);
+        return Err("a Unix socket".into());
     }
     let began = clock::boot_now();
     let resolved = tokio::time::timeout(timeout, resolve(address)).await;
     let took = clock::boot_now().since(began);
-    let check = match resolved {
-        Ok(Ok(found)) => {
-            let found: Vec<_> = found.iter().map(ToString::to_string).collect();
-            let detail = format!("{} in {}", found.join(", "), shown(took));
-            let check = match took >= SLOW_MIN {
-                true => Check::warning(name, detail, NAMESERVERS),
-                false => Check::ok(name, detail),
-            };
-            check.millis("elapsed_ms", took)
-        }
-        Ok(Err(_)) => Check::failed(
-            name,
+    let Ok(resolved) = resolved else {
+        let detail = format!("no answer from the name service in {}", shown(timeout));
+        return Err(Finding::failed(detail, NAMESERVERS));
+    };
+    let Ok(found) = resolved else {
+        return Err(Finding::failed(
             "the name service does not know the host",
             "correct the host in the MongoDB URI, or the name service (getent hosts NAME)",
-        ),
-        Err(_) => Check::failed(
-            name,
-            format!("no answer from the name service in {}", shown(timeout)),
-            NAMESERVERS,
-        ),
+        ));
     };
-    check.of(address)
+    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    let detail = format!("{} in {}", found.join(", "), shown(took));
+    let finding = Finding::warning_if(took >= SLOW_MIN, detail, NAMESERVERS);
+    Ok(finding.millis("elapsed_ms", took))
 }
 
 /// Waits for a primary, as a candidate does. A refusal that a retry does not change ends the wait.
@@ -176,176 +182,125 @@ async fn states(
     store.servers()
 }
 
-fn server(address: &str, state: Option<&ServerState>) -> Check {
-    let name = Name::Server;
+fn server(state: Option<&ServerState>) -> Finding {
     let network = "check the host, the network and the firewalls between";
-    let check = match state {
-        Some(ServerState::Writable) => Check::ok(name, "accepts writes"),
-        Some(ServerState::Member(what)) => Check::ok(name, format!("is {what}")),
-        Some(ServerState::Unready(what)) => Check::warning(
-            name,
-            format!("is {what}"),
-            "wait, or examine it with rs.status()",
-        ),
-        Some(ServerState::Elsewhere(what)) => Check::failed(
-            name,
-            what,
-            "correct replicaSet or the hosts in the MongoDB URI",
-        ),
-        Some(ServerState::RefusedLogin(_)) => Check::ok(name, "answers, and refuses the login"),
-        Some(ServerState::Unreachable(why)) => match why.split_once(": ") {
-            Some((why, remedy)) => Check::failed(name, why, remedy),
-            None => Check::failed(name, why, network),
-        },
-        None => Check::failed(name, "no answer", network),
-    };
-    check.of(address)
-}
-
-async fn credentials(
-    store: &StoreProbe,
-    reached: Result<&Description, &Failure>,
-    timeout: Duration,
-) -> Check {
-    let name = Name::Credentials;
-    match reached {
-        Err(failure) if refuses_login(failure) => return failed(name, failure),
-        Err(_) => return Check::skipped(name, NOT_REACHED),
-        Ok(_) => {}
-    }
-    match within(timeout, store.login()).await {
-        Ok(Login { users, roles: _ }) if users.is_empty() => Check::ok(
-            name,
-            "no login; the permissions show if the server requires one",
-        ),
-        Ok(Login { users, roles }) => Check::ok(
-            name,
-            format!(
-                "logged in as {}, roles: {}",
-                users.join(", "),
-                roles.join(", ")
-            ),
-        ),
-        Err(failure) if lacks_right(&failure) => {
-            Check::ok(name, "no login; the server requires one")
+    match state {
+        Some(ServerState::Writable) => Finding::ok("accepts writes"),
+        Some(ServerState::Member(what)) => Finding::ok(format!("is {what}")),
+        Some(ServerState::Unready(what)) => {
+            Finding::warning(format!("is {what}"), "wait, or examine it with rs.status()")
         }
-        Err(failure) => failed(name, &failure),
+        Some(ServerState::Elsewhere(what)) => {
+            Finding::failed(what, "correct replicaSet or the hosts in the MongoDB URI")
+        }
+        Some(ServerState::RefusedLogin(_)) => Finding::ok("reachable, and refuses the login"),
+        Some(ServerState::Unreachable(why)) => {
+            let (why, remedy) = why.split_once(": ").unwrap_or((why, network));
+            Finding::failed(why, remedy)
+        }
+        None => Finding::failed("no answer", network),
     }
 }
 
-/// Converts a failure; its detail is the remedy.
-pub(super) fn failed(name: Name, failure: &Failure) -> Check {
-    let mut short = failure.clone();
-    let detail = std::mem::take(&mut short.detail);
-    Check::failed(name, short.to_string(), detail.as_str())
+async fn credentials(installation: &Installation) -> Checked {
+    match installation.within(installation.store.login()).await {
+        Ok(Login { users, roles: _ }) if users.is_empty() => Ok(Finding::ok(
+            "no user; the permissions show if the server requires one",
+        )),
+        Ok(Login { users, roles }) => {
+            let (users, roles) = (users.join(", "), roles.join(", "));
+            Ok(Finding::ok(format!("logged in as {users}, roles: {roles}")))
+        }
+        Err(failure) if lacks_right(&failure) => {
+            Ok(Finding::ok("no user; the server requires one"))
+        }
+        Err(failure) => Err(failure.into()),
+    }
 }
 
-fn deployment(description: &Description) -> Check {
-    let name = Name::Deployment;
+fn deployment(description: &Description) -> Finding {
     let Description {
         kind,
         product,
         version,
-        members,
-        arbiters,
         ..
     } = description;
-    match product {
-        Product::Lookalike(product) => {
-            return Check::failed(
-                name,
-                format!(
-                    "unsupported: {product}, which only implements MongoDB's protocol: exclusion is not promised"
-                ),
-                "use a MongoDB replica set: acknowledgements of this server have another meaning (docs/mongodb.md)",
-            );
-        }
-        Product::Unrecognized => {
-            return Check::warning(
-                name,
-                format!(
-                    "unsupported: a server that does not describe itself as MongoDB does (version {version}): exclusion is not promised"
-                ),
-                "use a MongoDB replica set (docs/mongodb.md)",
-            );
-        }
-        Product::MongoDb => {}
-    }
-    let (data, voters) = (members.len(), arbiters.len());
-    match kind {
-        _ if description
-            .version_numbers()
-            .is_some_and(|v| v < VERSION_MIN) =>
-        {
-            Check::warning(
-                name,
+    let version_numbers = description.version_numbers();
+    let members = format!(
+        "MongoDB {version}, data-bearing members: {}, arbiters: {}",
+        description.members.len(),
+        description.arbiters.len()
+    );
+    match (product, kind) {
+        (Product::Lookalike(product), _) => Finding::failed(
+            format!(
+                "unsupported: {product}, which only implements MongoDB's protocol: exclusion is not promised"
+            ),
+            "use a MongoDB replica set: acknowledgements of this server have another meaning (docs/mongodb.md)",
+        ),
+        (Product::Unrecognized, _) => Finding::warning(
+            format!(
+                "unsupported: a server of an unknown product (version {version}): exclusion is not promised"
+            ),
+            "use a MongoDB replica set (docs/mongodb.md)",
+        ),
+        (Product::MongoDb, _) if version_numbers.is_some_and(|v| v < VERSION_MIN) => {
+            Finding::warning(
                 format!(
                     "MongoDB {version} is older than 4.4, the oldest supported version; followers poll"
                 ),
                 "upgrade MongoDB",
             )
         }
-        DeploymentKind::Standalone => Check::warning(
-            name,
+        (Product::MongoDb, DeploymentKind::Standalone) => Finding::warning(
             format!(
                 "standalone server, MongoDB {version}: followers poll, and an acknowledged write is lost if this server is lost"
             ),
             "use a replica set of three members",
         ),
-        DeploymentKind::Router => Check::warning(
-            name,
+        (Product::MongoDb, DeploymentKind::Router) => Finding::warning(
             format!(
                 "sharded cluster through routers, MongoDB {version}: not tested with real routers; change streams are late, so a handoff takes up to a renew_interval"
             ),
             "use a replica set, or hints (docs/mongodb.md)",
         ),
-        DeploymentKind::ReplicaSet(set) if data < MEMBERS_MIN => Check::warning(
-            name,
-            format!(
-                "replica set {set:?}, MongoDB {version}, data-bearing members: {data}, arbiters: {voters}: no leader while one data-bearing member is down"
-            ),
-            "use three data-bearing members",
-        ),
-        DeploymentKind::ReplicaSet(set) => Check::ok(
-            name,
-            format!(
-                "replica set {set:?}, MongoDB {version}, data-bearing members: {data}, arbiters: {voters}: at most one leader, across elections"
-            ),
-        ),
+        (Product::MongoDb, DeploymentKind::ReplicaSet(set)) => {
+            match description.members.len() < MEMBERS_MIN {
+                true => Finding::warning(
+                    format!(
+                        "replica set {set:?}, {members}: no leader while one data-bearing member is down"
+                    ),
+                    "use three data-bearing members",
+                ),
+                false => Finding::ok(format!(
+                    "replica set {set:?}, {members}: at most one leader, across elections"
+                )),
+            }
+        }
     }
 }
 
 /// Checks that all servers of the connection string belong to one deployment.
 async fn one_deployment(
-    store: &StoreProbe,
+    installation: &Installation,
     seeds: &SeedList,
-    description: Option<&Description>,
-    timeout: Duration,
-) -> Check {
-    let name = Name::OneDeployment;
-    let Some(description) = description else {
-        return Check::skipped(name, NOT_REACHED);
-    };
+    description: &Description,
+) -> Checked {
     let servers = seeds.addresses().len();
     if servers == 1 {
-        return Check::ok(name, "the MongoDB URI names one server");
+        return Ok(Finding::ok("the MongoDB URI names one server"));
     }
-    let strangers = match within(timeout, store.strangers()).await {
-        Ok(strangers) => strangers,
-        Err(failure) => return failed(name, &failure),
-    };
+    let strangers = installation.within(installation.store.strangers()).await?;
     if !strangers.is_empty() {
         let each = strangers.iter();
         let each: Vec<_> = each.map(|(at, what)| format!("{at} is {what}")).collect();
-        return Check::failed(
-            name,
+        return Err(Finding::failed(
             each.join("; "),
             "remove the servers of other deployments from the MongoDB URI (docs/mongodb.md)",
-        );
+        ));
     }
-    match (&description.kind, seeds.set()) {
-        (DeploymentKind::ReplicaSet(set), None) => Check::warning(
-            name,
+    Ok(match (&description.kind, seeds.set()) {
+        (DeploymentKind::ReplicaSet(set), None) => Finding::warning(
             format!(
                 "the {servers} servers that answer belong to one replica set, but the MongoDB URI does not name it"
             ),
@@ -353,44 +308,36 @@ async fn one_deployment(
                 "add replicaSet={set} to the MongoDB URI: servers of other sets are then never used"
             ),
         ),
-        _ => Check::ok(name, "the servers that answer belong to one deployment"),
-    }
+        _ => Finding::ok("the servers that answer belong to one deployment"),
+    })
 }
 
 /// Compares the deployment with the candidate's, as recorded in this status directory.
-fn record(directory: &Path, description: Option<&Description>) -> Check {
-    let name = Name::DeploymentRecord;
+fn record(directory: &Path, description: Option<&Description>) -> Checked {
     let file = directory.join(DEPLOYMENT_FILE);
-    let recorded = match recorded_deployment(directory) {
-        Ok(Some(recorded)) => recorded,
-        Ok(None) => {
-            return Check::ok(
-                name,
-                "none yet: the next daemon follows the connection string",
-            );
-        }
-        Err(error) => {
-            return Check::skipped(name, format!("cannot read {}: {error}", file.display()));
-        }
+    let file = file.display();
+    let recorded = recorded_deployment(directory)
+        .map_err(|error| Finding::skipped(format!("cannot read {file}: {error}")))?;
+    let Some(recorded) = recorded else {
+        return Ok(Finding::ok(
+            "no record yet: the next daemon follows the connection string",
+        ));
     };
-    let Some(found) = description.and_then(|description| description.id.as_ref()) else {
-        return Check::skipped(name, NOT_REACHED);
-    };
-    match recorded.is_same(found) {
-        true => Check::ok(name, format!("unchanged: {}", found.describe())),
-        false => Check::failed(
-            name,
+    let found = description.and_then(|description| description.id.as_ref());
+    let found = found.ok_or(NOT_REACHED)?;
+    Ok(match recorded.is_same(found) {
+        true => Finding::ok(format!("unchanged: {}", found.describe())),
+        false => Finding::failed(
             format!(
                 "the connection string leads to {}, but the candidate belongs to {}: a daemon refuses to start leading there",
                 found.describe(),
                 recorded.describe()
             ),
             format!(
-                "correct the connection string; to move, stop all candidates of the lease and remove {}",
-                file.display()
+                "correct the connection string; to move, stop all candidates of the lease and remove {file}"
             ),
         ),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -414,7 +361,7 @@ mod tests {
     fn only_a_set_of_three_data_bearing_members_is_all_right() {
         let set = || DeploymentKind::ReplicaSet("rs0".to_owned());
         let three = description(set(), &["a:1", "b:1", "c:1"], &[]);
-        assert_eq!(deployment(&three).outcome(), CheckResult::Ok);
+        assert_eq!(deployment(&three).result, CheckResult::Ok);
         for other in [
             description(set(), &["a:1", "b:1"], &["c:1"]),
             description(DeploymentKind::Standalone, &[], &[]),
@@ -428,16 +375,12 @@ mod tests {
                 ..three.clone()
             },
         ] {
-            assert_eq!(
-                deployment(&other).outcome(),
-                CheckResult::Warning,
-                "{other:?}"
-            );
+            assert_eq!(deployment(&other).result, CheckResult::Warning, "{other:?}");
         }
         let lookalike = Description {
             product: Product::Lookalike("FerretDB"),
             ..three
         };
-        assert_eq!(deployment(&lookalike).outcome(), CheckResult::Failed);
+        assert_eq!(deployment(&lookalike).result, CheckResult::Failed);
     }
 }

@@ -4,87 +4,80 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 
-use super::report::{Check, Name};
-use super::servers::failed;
-use super::within;
+use super::Installation;
+use super::report::{Check, Finding};
 use leasehold_clock as clock;
+use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::probe::{Certificates, SeedList, Validity};
 
 /// Time before the end of a certificate in which it should be renewed.
 const RENEWED_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
 const DAY: u64 = 24 * 3600;
 
-pub(super) async fn checks(seeds: &SeedList, members: &[String], timeout: Duration) -> Vec<Check> {
-    let certificates = match within(timeout, seeds.certificates()).await {
+pub(super) async fn checks(
+    installation: &Installation,
+    seeds: &SeedList,
+    members: &[String],
+) -> Vec<Check> {
+    let certificates = match installation.within(seeds.certificates()).await {
         Ok(Some(certificates)) => certificates,
-        Ok(None) => return vec![unencrypted(members)],
-        Err(failure) => return vec![failed(Name::Tls, &failure)],
+        Ok(None) => return vec![Check::new("tls", unencrypted(members))],
+        Err(failure) => return vec![Check::new("tls", Finding::from(failure))],
     };
-    let servers = members
-        .iter()
-        .map(|member| server(&certificates, member, timeout));
+    let servers = members.iter().map(async |member| {
+        let connected = installation.within(certificates.server(member)).await;
+        Check::new("tls", server(&certificates, connected)).of(member)
+    });
     let mut checks = join_all(servers).await;
-    if let Some(validity) = certificates.client() {
-        checks.push(judged(Name::ClientCertificate, validity, clock::wall_now()));
+    if let Some(client) = certificates.client() {
+        let remedy = "renew the certificate in tlsCertificateKeyFile";
+        let finding = validity(client, clock::wall_now(), remedy);
+        checks.push(Check::new("client-certificate", finding));
     }
     checks
 }
 
-fn unencrypted(members: &[String]) -> Check {
-    let name = Name::Tls;
-    let local = |member: &String| {
-        ["127.", "localhost:", "[::1]:"]
-            .iter()
-            .any(|host| member.starts_with(host))
-    };
-    match members.iter().all(local) {
-        true => Check::ok(name, "not used, over loopback"),
-        false => Check::warning(
-            name,
+fn unencrypted(members: &[String]) -> Finding {
+    let hosts = ["127.", "localhost:", "[::1]:"];
+    let is_local = |member: &String| hosts.iter().any(|host| member.starts_with(host));
+    match members.iter().all(is_local) {
+        true => Finding::ok("not used, over loopback"),
+        false => Finding::warning(
             "not used: others on the network can read and change leases",
             "enable TLS on the servers, then add tls=true to the MongoDB URI",
         ),
     }
 }
 
-async fn server(certificates: &Certificates, address: &str, timeout: Duration) -> Check {
-    let connected = within(timeout, certificates.server(address)).await;
-    let check = match connected {
-        _ if !certificates.are_verified() => Check::warning(
-            Name::Tls,
+fn server(certificates: &Certificates, connected: Result<Validity, Failure>) -> Finding {
+    match connected {
+        _ if !certificates.are_verified() => Finding::warning(
             "certificates are not verified (tlsAllowInvalidCertificates)",
             "remove that option, and name the authority with tlsCAFile",
         ),
-        Ok(validity) => judged(Name::Tls, validity, clock::wall_now()),
+        Ok(chain) => {
+            let remedy = "renew the server's certificate and its chain";
+            validity(chain, clock::wall_now(), remedy)
+        }
         Err(failure) => match failure.detail.split_once(": ") {
-            Some((why, remedy)) => {
-                Check::failed(Name::Tls, format!("{}: {why}", failure.kind), remedy)
-            }
-            None => failed(Name::Tls, &failure),
+            Some((why, remedy)) => Finding::failed(format!("{}: {why}", failure.kind), remedy),
+            None => failure.into(),
         },
-    };
-    check.of(address)
+    }
 }
 
-fn judged(name: Name, validity: Validity, now: SystemTime) -> Check {
-    let days = |left: Duration| left.as_secs() / DAY;
-    let remedy = match name {
-        Name::ClientCertificate => "renew the certificate in tlsCertificateKeyFile",
-        _ => "renew the server's certificate and its chain",
-    };
-    match validity.until.duration_since(now) {
+fn validity(chain: Validity, now: SystemTime, remedy: &str) -> Finding {
+    let days = |duration: Duration| duration.as_secs() / DAY;
+    match chain.until.duration_since(now) {
         Ok(left) => {
             let detail = format!("the chain is valid for {} days", days(left));
-            let check = match left > RENEWED_BEFORE {
-                true => Check::ok(name, detail),
-                false => Check::warning(name, detail, remedy),
-            };
-            check.number("days", days(left))
+            let finding = Finding::warning_if(left <= RENEWED_BEFORE, detail, remedy);
+            finding.number("days", days(left))
         }
         Err(past) => {
             let days = days(past.duration());
             let detail = format!("the chain expired {days} days ago");
-            Check::failed(name, detail, remedy).number("days", -i64::try_from(days).unwrap_or(0))
+            Finding::failed(detail, remedy).number("days", -days.cast_signed())
         }
     }
 }
@@ -101,7 +94,7 @@ mod tests {
         let now = UNIX_EPOCH + Duration::from_secs(1000 * DAY);
         let of = |until: u64| {
             let until = UNIX_EPOCH + Duration::from_secs(until * DAY);
-            judged(Name::Tls, Validity { until }, now).outcome()
+            validity(Validity { until }, now, "").result
         };
         assert_eq!(of(1015), CheckResult::Ok);
         assert_eq!(of(1014), CheckResult::Warning);

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::Session;
 use super::candidates::{candidates, names};
-use super::leases::{await_renewals, color};
+use super::leases::await_renewals;
 use super::observed::{Liveness, Observed, ObservedDocument, lease};
 use super::render::{self, Instant, because, renewed, short};
-use crate::table::text;
+use crate::table::{color, text};
 use leasehold_cli::answer;
 use leasehold_core::election::ResourceName;
 use leasehold_host::CommandError;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::observed::Observed;
 use super::render::{self, HEADER, Instant};
 use super::{Session, say};
-use crate::table::{Row, Style, text};
+use crate::table::{Row, Style, color, text};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
 use leasehold_host::CommandError;
@@ -81,10 +81,4 @@ pub(super) async fn await_renewals(
         };
         observed.apply(event);
     }
-}
-
-/// Returns true if standard output is a terminal and NO_COLOR is unset or empty.
-pub(super) fn color() -> bool {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !unwanted
 }

@@ -14,10 +14,9 @@ use tracing::warn;
 
 use self::screen::{PressedKey, Screen};
 use super::Session;
-use super::leases::color;
 use super::observed::{Liveness, Observed, ObservedDocument, lease};
 use super::render::{self, HEADER, Instant};
-use crate::table::{Row, Style, lines};
+use crate::table::{Row, Style, color, lines};
 use leasehold_cli::unwritable;
 use leasehold_clock as clock;
 use leasehold_core::election::BootTime;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::judge::{Verdict, judge};
+use super::judge::{FileVerdict, judge};
 use leasehold_core::election::{
     Authority, BootTime, HolderView, Identity, Reason, Role, Session, Status, Token,
 };
@@ -53,8 +53,8 @@ fn who() -> Identification {
 fn no_file_of_the_corpus_says_leader() {
     for input in leasehold_testbed::corpus::inputs("status") {
         let text = String::from_utf8_lossy(&input);
-        let judged = judge(&text, Some("orders"), Some("b"), BootTime::default());
-        assert_ne!(judged.verdict, Verdict::Leader, "{text}");
+        let judged = judge(&text, Some("orders"), Some("b"), None, BootTime::default());
+        assert_ne!(judged.verdict, FileVerdict::Leader, "{text}");
     }
 }
 
@@ -69,17 +69,17 @@ proptest! {
         let wall = UNIX_EPOCH + Duration::from_secs(wall);
         let (json, _) = render(&status, &who(), ClockPair { boot, wall, time_namespace: None });
         let read = BootTime::from_nanos(written + later);
-        let judged = judge(&json, Some("orders"), Some("b"), read);
-        prop_assert_eq!(judged.verdict == Verdict::Leader, status.leads_at(read));
-        prop_assert!(judged.verdict != Verdict::CannotTell);
-        let elsewhere = judge(&json, Some("orders"), Some("c"), read);
-        prop_assert_eq!(elsewhere.verdict, Verdict::CannotTell);
+        let judged = judge(&json, Some("orders"), Some("b"), None, read);
+        prop_assert_eq!(judged.verdict == FileVerdict::Leader, status.leads_at(read));
+        prop_assert!(judged.verdict != FileVerdict::CannotTell);
+        let elsewhere = judge(&json, Some("orders"), Some("c"), None, read);
+        prop_assert_eq!(elsewhere.verdict, FileVerdict::CannotTell);
     }
 
     #[test]
     fn any_text_is_judged(text in prop_oneof!["\\PC{0,60}", any::<String>()], now in any::<u64>()) {
-        let judged = judge(&text, None, None, BootTime::from_nanos(now));
-        prop_assert!(judged.verdict != Verdict::Leader);
+        let judged = judge(&text, None, None, None, BootTime::from_nanos(now));
+        prop_assert!(judged.verdict != FileVerdict::Leader);
     }
 
     #[test]
@@ -90,9 +90,9 @@ proptest! {
         // A file without the newline at the end is still valid, so the newline is left alone.
         let index = at % (bytes.len() - 1);
         bytes[index] = byte;
-        let _ = judge(&String::from_utf8_lossy(&bytes), Some("orders"), Some("b"), clocks.boot);
+        let _ = judge(&String::from_utf8_lossy(&bytes), Some("orders"), Some("b"), None, clocks.boot);
         bytes.truncate(index);
-        let cut = judge(&String::from_utf8_lossy(&bytes), None, None, clocks.boot);
-        prop_assert_eq!(cut.verdict, Verdict::CannotTell);
+        let cut = judge(&String::from_utf8_lossy(&bytes), None, None, None, clocks.boot);
+        prop_assert_eq!(cut.verdict, FileVerdict::CannotTell);
     }
 }

@@ -36,8 +36,14 @@ fn judged(
     boot: Option<&str>,
     now: u64,
 ) -> (u8, bool) {
-    let judgement = judge(&document.to_json(), lease, boot, BootTime::from_nanos(now));
-    (judgement.verdict.exit_code(), judgement.fresh)
+    let judgement = judge(
+        &document.to_json(),
+        lease,
+        boot,
+        None,
+        BootTime::from_nanos(now),
+    );
+    (judgement.verdict.exit_code(), judgement.is_fresh())
 }
 
 #[test]
@@ -67,8 +73,8 @@ fn a_file_of_another_kind_gives_unknown() {
         ..document("leader", Some(u64::MAX))
     };
     for text in ["", "{", "[]", "null", &newer.to_json()] {
-        let judgement = judge(text, None, Some("b1"), BootTime::default());
-        assert_eq!(judgement.verdict, Verdict::CannotTell, "{text}");
+        let judgement = judge(text, None, Some("b1"), None, BootTime::default());
+        assert_eq!(judgement.verdict, FileVerdict::CannotTell, "{text}");
         assert!(judgement.why.is_some());
     }
     let place = tempfile::tempdir().unwrap();
@@ -82,7 +88,7 @@ fn a_file_of_another_kind_gives_unknown() {
 fn the_text_is_aligned_and_complete() {
     let text = document("leader", Some(118_000_000_000)).to_json();
     let now = BootTime::from_nanos(100_000_000_000);
-    let judgement = judge(&text, None, Some("b1"), now);
+    let judgement = judge(&text, None, Some("b1"), None, now);
     assert_eq!(
         to_text(&judgement, now, UNIX_EPOCH + Duration::from_secs(100)),
         "lease      orders\n\
@@ -98,7 +104,7 @@ fn the_text_is_aligned_and_complete() {
          fresh      yes\n"
     );
     let later = BootTime::from_nanos(120_500_000_000);
-    let judgement = judge(&text, None, Some("b1"), later);
+    let judgement = judge(&text, None, Some("b1"), None, later);
     let text = to_text(&judgement, later, UNIX_EPOCH);
     assert!(
         text.contains("verdict    not leader: stale: its deadline passed 2.5 s ago\n"),
@@ -118,10 +124,10 @@ fn the_leader_is_not_known_while_the_store_is_unread_and_the_error_is_shown() {
         ..document("unknown", None)
     };
     let now = BootTime::from_nanos(1);
-    let judgement = judge(&unread.to_json(), None, Some("b1"), now);
+    let judgement = judge(&unread.to_json(), None, Some("b1"), None, now);
     assert_eq!(
         judgement.verdict,
-        Verdict::NotLeader,
+        FileVerdict::NotLeader,
         "this one does not lead"
     );
     let text = to_text(&judgement, now, UNIX_EPOCH + Duration::from_secs(100));
@@ -139,14 +145,15 @@ fn json_is_the_file_with_the_judged_leader_and_freshness() {
         &document.to_json(),
         None,
         Some("b1"),
+        None,
         BootTime::from_nanos(2_000),
     );
-    let value: serde_json::Value = serde_json::from_str(&to_json(&judgement).unwrap()).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&to_json(&judgement)).unwrap();
     assert_eq!(value["leader"], false);
     assert_eq!(value["fresh"], false);
     assert_eq!(value["lease"], "orders");
     let nothing = Judgement::cannot_tell("no file".to_owned());
-    let value: serde_json::Value = serde_json::from_str(&to_json(&nothing).unwrap()).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&to_json(&nothing)).unwrap();
     assert_eq!(
         (&value["fresh"], &value["error"]),
         (&false.into(), &"no file".into())
@@ -161,8 +168,15 @@ fn a_line_of_watch_does_not_change_with_a_renewal() {
         reason: Some("acquired".to_owned()),
         ..document("leader", Some(2_000))
     };
-    let at =
-        |d: &StatusDocument, now| line(&judge(&d.to_json(), None, None, BootTime::from_nanos(now)));
+    let at = |d: &StatusDocument, now| {
+        line(&judge(
+            &d.to_json(),
+            None,
+            None,
+            None,
+            BootTime::from_nanos(now),
+        ))
+    };
     assert_eq!(at(&first, 1), at(&renewed, 2));
     assert_eq!(at(&first, 1), "orders: leader, token 7");
     assert!(at(&first, 1_000).starts_with("orders: not leader, stale"));
@@ -199,7 +213,13 @@ fn a_line_of_watch_does_not_change_with_the_age_of_a_stale_file() {
     };
     for document in [leader, overdue] {
         let at = |now: u64| {
-            let judged = judge(&document.to_json(), None, None, BootTime::from_nanos(now));
+            let judged = judge(
+                &document.to_json(),
+                None,
+                None,
+                None,
+                BootTime::from_nanos(now),
+            );
             (line(&judged), judged.explanation().unwrap())
         };
         let (soon, later) = (at(1_000_000_000), at(9_000_000_000));
@@ -212,16 +232,16 @@ fn a_line_of_watch_does_not_change_with_the_age_of_a_stale_file() {
 #[test]
 fn a_file_without_a_writer_is_not_fresh() {
     let now = BootTime::from_nanos(5_000);
-    let judged = |document: &StatusDocument| judge(&document.to_json(), None, None, now);
+    let judged = |document: &StatusDocument| judge(&document.to_json(), None, None, None, now);
     let due = |at| StatusDocument {
         rewrite_due_boottime_ns: Some(at),
         ..document("follower", None)
     };
-    assert!(judged(&due(5_000)).fresh);
+    assert!(judged(&due(5_000)).is_fresh());
     let overdue = judged(&due(4_999));
     assert_eq!(
-        (overdue.verdict, overdue.fresh),
-        (Verdict::NotLeader, false)
+        (overdue.verdict, overdue.is_fresh()),
+        (FileVerdict::NotLeader, false)
     );
     let stopped = StatusDocument {
         stopped: true,
@@ -241,7 +261,7 @@ fn a_file_without_a_writer_is_not_fresh() {
         rewrite_due_boottime_ns: Some(1),
         ..document("leader", Some(6_000))
     };
-    assert_eq!(judged(&leader).verdict, Verdict::Leader);
+    assert_eq!(judged(&leader).verdict, FileVerdict::Leader);
 }
 
 #[test]
@@ -267,12 +287,11 @@ fn only_regular_files_are_read() {
 fn a_deadline_of_another_time_namespace_is_of_another_clock() {
     let judged = |ours| {
         let text = document("leader", Some(100)).to_json();
-        let judgement = judge(&text, None, Some("b1"), BootTime::default());
-        let judgement = judgement.in_time_namespace(ours);
-        (judgement.verdict, judgement.fresh)
+        let judgement = judge(&text, None, Some("b1"), ours, BootTime::default());
+        (judgement.verdict, judgement.is_fresh())
     };
-    let as_it_says = (Verdict::Leader, true);
+    let as_it_says = (FileVerdict::Leader, true);
     assert_eq!(judged(Some(7)), as_it_says);
     assert_eq!(judged(None), as_it_says, "it cannot be read here");
-    assert_eq!(judged(Some(8)), (Verdict::CannotTell, false));
+    assert_eq!(judged(Some(8)), (FileVerdict::CannotTell, false));
 }
