@@ -38,7 +38,7 @@ async fn a_directory_that_cannot_be_written_is_named_and_left_as_it_is() {
     answer.says(
         "status-directory",
         "failed",
-        "Set status.directory to a place",
+        "set status.directory to a place",
     );
     assert_eq!(fs::read_dir(&closed).unwrap().count(), 0);
 }
@@ -65,7 +65,7 @@ async fn a_port_that_another_program_has_is_named_with_that_program() {
         .await;
     let by = format!("process {} (", std::process::id());
     answer.says("http-port", "failed", &by);
-    answer.says("http-port", "failed", "Set http.listen to a free address");
+    answer.says("http-port", "failed", "set http.listen to a free address");
     let privileged = alone(&scene).flag("--http-listen=127.0.0.1:80");
     let privileged = privileged.without_privileges().run().await;
     privileged.says("http-port", "failed", "CAP_NET_BIND_SERVICE");
