@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_clock::boot_now;
-use leasehold_core::election::{BootTime, Role, Status};
+use leasehold_core::election::{Authority, BootTime, Role, Status};
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_status::render::{ClockPair, Identification, authority_at, leader_name_at};
 use prometheus::core::{Collector, Desc};
@@ -29,21 +29,87 @@ impl LastWrite {
 
 /// The gauges that are computed from the status at each scrape. Their values are not state; only
 /// this collector has the gauges, and each scrape sets them before it reads them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ComputedGauges {
     who: Identification,
     status: watch::Receiver<Status>,
     store: watch::Receiver<Option<StoreInfo>>,
     status_files: LastWrite,
-    leader: Gauge,
-    leader_alias: Gauge,
-    paused: Gauge,
-    authority_seconds: Gauge,
-    token: Gauge,
-    last_renewal: Gauge,
-    status_file_age: Gauge,
+    /// The gauges of [`GAUGES`], in their order.
+    numbers: Vec<Gauge>,
     holder_info: GaugeVec,
     store_info: GaugeVec,
+}
+
+/// The status at the time of a scrape.
+struct Scrape {
+    status: Status,
+    authority: Option<Authority>,
+    clocks: ClockPair,
+    status_file_age: Duration,
+}
+
+/// Name, label of the lease, help and value of each gauge.
+type NumberGauge = (&'static str, &'static str, &'static str, fn(&Scrape) -> f64);
+
+const GAUGES: [NumberGauge; 7] = [
+    (
+        "leasehold_leader",
+        "lease",
+        "1 if this candidate leads at the time of the scrape, else 0.",
+        leads,
+    ),
+    (
+        "leader_election_master_status",
+        "name",
+        "Equals leasehold_leader; Kubernetes dashboards know this name.",
+        leads,
+    ),
+    (
+        "leasehold_paused",
+        "lease",
+        "1 while this candidate knows that the lease is paused, so that no candidate leads, else 0.",
+        |scrape| f64::from(u8::from(scrape.status.role == Role::Paused)),
+    ),
+    (
+        "leasehold_authority_seconds",
+        "lease",
+        "How long the authority of this candidate still lasts, 0 without any.",
+        |scrape| {
+            let left = scrape
+                .authority
+                .map(|a| a.valid_until.since(scrape.clocks.boot));
+            left.unwrap_or_default().as_secs_f64()
+        },
+    ),
+    (
+        "leasehold_token",
+        "lease",
+        "The highest fencing token that this candidate has seen.",
+        // Exact up to 2^53. A lease that changes hands every millisecond reaches this after 285,000
+        // years.
+        |scrape| scrape.status.token_highest.get() as f64,
+    ),
+    (
+        "leasehold_last_renewal_timestamp_seconds",
+        "lease",
+        "When the last acknowledged renewal was sent, 0 before the first.",
+        |scrape| {
+            let renewed_at = scrape.status.renewed_at;
+            renewed_at.map_or(0.0, |at| timestamp_seconds(at, scrape.clocks))
+        },
+    ),
+    (
+        "leasehold_status_file_age_seconds",
+        "lease",
+        "Time since status.json and status.env were last written; they are rewritten \
+         at least every 1.5 renew_intervals.",
+        |scrape| scrape.status_file_age.as_secs_f64(),
+    ),
+];
+
+fn leads(scrape: &Scrape) -> f64 {
+    f64::from(u8::from(scrape.authority.is_some()))
 }
 
 impl ComputedGauges {
@@ -54,56 +120,26 @@ impl ComputedGauges {
         status_files: LastWrite,
     ) -> Result<Self, prometheus::Error> {
         let lease = who.lease.as_str();
-        let opts = |name: &str, help: &str| Opts::new(name, help).const_label("lease", lease);
+        let info = |name: &str, help: &str, labels: &[&str]| {
+            GaugeVec::new(Opts::new(name, help).const_label("lease", lease), labels)
+        };
+        let numbers = GAUGES.iter().map(|(name, label, help, _)| {
+            Gauge::with_opts(Opts::new(*name, *help).const_label(*label, lease))
+        });
         Ok(Self {
             who: who.clone(),
             status,
             store,
             status_files,
-            leader: Gauge::with_opts(opts(
-                "leasehold_leader",
-                "1 if this candidate leads at the time of the scrape, else 0.",
-            ))?,
-            leader_alias: Gauge::with_opts(
-                Opts::new(
-                    "leader_election_master_status",
-                    "Equals leasehold_leader; Kubernetes dashboards know this name.",
-                )
-                .const_label("name", lease),
-            )?,
-            paused: Gauge::with_opts(opts(
-                "leasehold_paused",
-                "1 while this candidate knows that the lease is paused, so that no candidate leads, else 0.",
-            ))?,
-            authority_seconds: Gauge::with_opts(opts(
-                "leasehold_authority_seconds",
-                "How long the authority of this candidate still lasts, 0 without any.",
-            ))?,
-            token: Gauge::with_opts(opts(
-                "leasehold_token",
-                "The highest fencing token that this candidate has seen.",
-            ))?,
-            last_renewal: Gauge::with_opts(opts(
-                "leasehold_last_renewal_timestamp_seconds",
-                "When the last acknowledged renewal was sent, 0 before the first.",
-            ))?,
-            status_file_age: Gauge::with_opts(opts(
-                "leasehold_status_file_age_seconds",
-                "Time since status.json and status.env were last written; they are rewritten \
-                 at least every 1.5 renew_intervals.",
-            ))?,
-            holder_info: GaugeVec::new(
-                opts(
-                    "leasehold_holder_info",
-                    "1, with the identity of the leader; absent while none is known.",
-                ),
+            numbers: numbers.collect::<Result<_, _>>()?,
+            holder_info: info(
+                "leasehold_holder_info",
+                "1, with the identity of the leader; absent while none is known.",
                 &["identity"],
             )?,
-            store_info: GaugeVec::new(
-                opts(
-                    "leasehold_store_info",
-                    "1, with the MongoDB set, database and collection of the lease; absent until MongoDB was reached.",
-                ),
+            store_info: info(
+                "leasehold_store_info",
+                "1, with the MongoDB set, database and collection of the lease; absent until MongoDB was reached.",
                 &["kind", "set", "database", "collection"],
             )?,
         })
@@ -111,25 +147,17 @@ impl ComputedGauges {
 
     fn compute(&self, clocks: ClockPair) {
         let status = self.status.borrow().clone();
-        let authority = authority_at(&status, clocks.boot);
-        let leads = if authority.is_some() { 1.0 } else { 0.0 };
-        self.leader.set(leads);
-        self.leader_alias.set(leads);
-        let paused = status.role == Role::Paused;
-        self.paused.set(f64::from(u8::from(paused)));
-        let left = authority.map(|a| a.valid_until.since(clocks.boot));
-        self.authority_seconds
-            .set(left.unwrap_or_default().as_secs_f64());
-        // Exact up to 2^53. A lease that changes hands every millisecond reaches this after 285,000
-        // years.
-        self.token.set(status.token_highest.get() as f64);
-        let renewed = status.renewed_at.map(|at| timestamp_seconds(at, clocks));
-        self.last_renewal.set(renewed.unwrap_or(0.0));
-        let age = self.status_files.age(clocks.boot);
-        self.status_file_age.set(age.as_secs_f64());
-
+        let scrape = Scrape {
+            authority: authority_at(&status, clocks.boot),
+            status,
+            clocks,
+            status_file_age: self.status_files.age(clocks.boot),
+        };
+        for (gauge, (.., value)) in self.numbers.iter().zip(GAUGES) {
+            gauge.set(value(&scrape));
+        }
         self.holder_info.reset();
-        if let Some(name) = leader_name_at(&status, &self.who.identity, clocks.boot) {
+        if let Some(name) = leader_name_at(&scrape.status, &self.who.identity, clocks.boot) {
             self.holder_info.with_label_values(&[name]).set(1.0);
         }
         self.store_info.reset();
@@ -140,29 +168,20 @@ impl ComputedGauges {
         }
     }
 
-    fn collectors(&self) -> [&dyn Collector; 9] {
-        [
-            &self.leader,
-            &self.leader_alias,
-            &self.paused,
-            &self.authority_seconds,
-            &self.token,
-            &self.last_renewal,
-            &self.status_file_age,
-            &self.holder_info,
-            &self.store_info,
-        ]
+    fn collectors(&self) -> impl Iterator<Item = &dyn Collector> {
+        let numbers = self.numbers.iter().map(|gauge| gauge as &dyn Collector);
+        numbers.chain([&self.holder_info as &dyn Collector, &self.store_info])
     }
 }
 
 impl Collector for ComputedGauges {
     fn desc(&self) -> Vec<&Desc> {
-        self.collectors().iter().flat_map(|c| c.desc()).collect()
+        self.collectors().flat_map(|c| c.desc()).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         self.compute(ClockPair::now());
-        self.collectors().iter().flat_map(|c| c.collect()).collect()
+        self.collectors().flat_map(|c| c.collect()).collect()
     }
 }
 

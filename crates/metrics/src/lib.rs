@@ -1,8 +1,8 @@
 //! The metrics for Prometheus.
 //!
 //! Gauges about leadership are not stored but computed from the deadline at the time of the scrape,
-//! so a daemon that was frozen past its deadline never reports that it leads. Metrics decide nothing, and
-//! contain no name of a user or host except those that the status has.
+//! so a daemon that was frozen past its deadline never reports that it leads. Metrics decide nothing. The
+//! only names of users and hosts in them are the names in the status.
 
 #![forbid(unsafe_code)]
 
@@ -126,72 +126,77 @@ impl Metrics {
         store: watch::Receiver<Option<StoreInfo>>,
     ) -> Result<Self, prometheus::Error> {
         let lease = who.lease.as_str();
+        let registry = Registry::new();
         let opts = |name: &str, help: &str| Opts::new(name, help).const_label("lease", lease);
+        let counter = |name, help| registered(&registry, IntCounter::with_opts(opts(name, help)));
+        let counters = |name, help, labels: &[&str]| {
+            registered(&registry, IntCounterVec::new(opts(name, help), labels))
+        };
+        let gauge = |name, help| registered(&registry, IntGauge::with_opts(opts(name, help)));
+        let histogram = |name, help, buckets: &[f64]| {
+            HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec())
+        };
+        let status_files = LastWrite::now();
+        let computed = ComputedGauges::new(who, status, store, status_files.clone());
+        registered(&registry, computed)?;
+        registry.register(Box::new(ProcessCollector::for_self()))?;
         let metrics = Self {
-            registry: Registry::new(),
-            transitions: IntCounterVec::new(
-                opts(
-                    "leasehold_transitions_total",
-                    "Changes of role since the start.",
-                ),
+            transitions: counters(
+                "leasehold_transitions_total",
+                "Changes of role since the start.",
                 &["to", "reason"],
             )?,
-            store_operations: IntCounterVec::new(
-                opts(
-                    "leasehold_store_operations_total",
-                    "Calls of the store by outcome; unknown means that the write may or may not have been applied.",
-                ),
+            store_operations: counters(
+                "leasehold_store_operations_total",
+                "Calls of the store by outcome; unknown means that the write may or may not have been applied.",
                 &["operation", "outcome"],
             )?,
-            store_durations: HistogramVec::new(
-                HistogramOpts::new(
+            store_durations: {
+                let options = histogram(
                     "leasehold_store_operation_duration_seconds",
                     "Time from sending a call to its answer or timeout.",
-                )
-                .const_label("lease", lease)
-                .buckets(DURATION_BUCKETS.to_vec()),
-                &["operation"],
-            )?,
-            publish_failures: IntCounterVec::new(
-                opts(
-                    "leasehold_publish_failures_total",
-                    "Failed attempts to show the status on a surface; each is retried.",
-                ),
+                    &DURATION_BUCKETS,
+                );
+                registered(&registry, HistogramVec::new(options, &["operation"]))?
+            },
+            publish_failures: counters(
+                "leasehold_publish_failures_total",
+                "Failed attempts to show the status on a surface; each is retried.",
                 &["surface"],
             )?,
-            watch_connected: IntGauge::with_opts(opts(
+            watch_connected: gauge(
                 "leasehold_watch_connected",
                 "1 while a change stream or a cursor on hints is open; without one the store is \
                  polled.",
-            ))?,
-            workload_up: IntGauge::with_opts(opts(
+            )?,
+            workload_up: gauge(
                 "leasehold_workload_up",
                 "1 while the command of leasehold run -- CMD runs.",
-            ))?,
-            workload_stops: Histogram::with_opts(
-                HistogramOpts::new(
+            )?,
+            workload_stops: {
+                let options = histogram(
                     "leasehold_workload_stop_duration_seconds",
                     "Time from the request to stop until the workload was confirmed gone.",
-                )
-                .const_label("lease", lease)
-                .buckets(STOP_BUCKETS.to_vec()),
-            )?,
-            log_lines_lost: IntCounter::with_opts(opts(
+                    &STOP_BUCKETS,
+                );
+                registered(&registry, Histogram::with_opts(options))?
+            },
+            log_lines_lost: counter(
                 "leasehold_log_lines_lost_total",
                 "Log lines that were dropped because standard error was not read fast enough.",
-            ))?,
-            http_evictions: IntCounter::with_opts(opts(
+            )?,
+            http_evictions: counter(
                 "leasehold_http_connections_evicted_total",
                 "HTTP connections that were closed to make room for new ones.",
-            ))?,
-            http_streams_refused: IntCounter::with_opts(opts(
+            )?,
+            http_streams_refused: counter(
                 "leasehold_http_streams_refused_total",
                 "Requests for an event stream or a wait that found all places taken; each was \
                  refused, or another stream was closed for it.",
-            ))?,
-            status_files: LastWrite::now(),
+            )?,
+            status_files,
+            registry,
         };
-        metrics.register(who, status, store)?;
         metrics.create_series();
         Ok(metrics)
     }
@@ -298,37 +303,6 @@ impl Metrics {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
-    fn register(
-        &self,
-        who: &Identification,
-        status: watch::Receiver<Status>,
-        store: watch::Receiver<Option<StoreInfo>>,
-    ) -> Result<(), prometheus::Error> {
-        let collectors: [Box<dyn Collector>; 12] = [
-            Box::new(self.transitions.clone()),
-            Box::new(self.store_operations.clone()),
-            Box::new(self.store_durations.clone()),
-            Box::new(self.publish_failures.clone()),
-            Box::new(self.watch_connected.clone()),
-            Box::new(self.workload_up.clone()),
-            Box::new(self.workload_stops.clone()),
-            Box::new(self.log_lines_lost.clone()),
-            Box::new(self.http_evictions.clone()),
-            Box::new(self.http_streams_refused.clone()),
-            Box::new(ProcessCollector::for_self()),
-            Box::new(ComputedGauges::new(
-                who,
-                status,
-                store,
-                self.status_files.clone(),
-            )?),
-        ];
-        for collector in collectors {
-            self.registry.register(collector)?;
-        }
-        Ok(())
-    }
-
     fn create_series(&self) {
         for (to, reasons) in TRANSITIONS {
             for reason in reasons {
@@ -347,4 +321,14 @@ impl Metrics {
             self.publish_failures.with_label_values(&[surface.as_str()]);
         }
     }
+}
+
+/// Registers a new metric.
+fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: Result<C, prometheus::Error>,
+) -> Result<C, prometheus::Error> {
+    let metric = metric?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
 }
