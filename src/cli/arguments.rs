@@ -2,7 +2,6 @@
 
 #[cfg(test)]
 mod tests;
-mod tips;
 mod unexpected;
 mod usage_error;
 
@@ -12,7 +11,6 @@ use clap::error::{Error, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 
-use self::tips::with_tip;
 pub use self::usage_error::UsageError;
 use super::Invocation;
 use leasehold_operate::operators::OperatorCommand;
@@ -42,10 +40,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
 
 fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     let matches = command().try_get_matches_from(arguments);
-    let mut matches = matches.map_err(|error| {
-        let error = unexpected::explained(error, arguments);
-        with_tip(error, arguments)
-    })?;
+    let mut matches = matches.map_err(|error| unexpected::explained(error, arguments))?;
     if arguments.last().is_some_and(|last| last == "--") {
         // Typically an empty variable in a script. Without this check, nothing would be supervised.
         return Err(command().error(
