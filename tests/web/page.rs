@@ -248,9 +248,7 @@ async fn the_page_says_since_when_it_is_old() {
     browser.until(&format!("{line} === 'Live.'")).await;
     server.child.kill().await.unwrap();
     browser
-        .until(&format!(
-            "{line}.startsWith('What is shown is old, since ')"
-        ))
+        .until(&format!("{line}.startsWith('Data is stale since ')"))
         .await;
     browser
         .until(&format!("{line}.includes('this server cannot be reached')"))

@@ -4,14 +4,14 @@
 //! None of these commands contends for a lease. They read and write the documents, as a shell for
 //! MongoDB would, but only from the state that they have seen.
 
-mod arguments;
+pub(crate) mod arguments;
 mod candidates;
 mod describe;
 mod leases;
 mod live;
 mod observed;
 mod outcome;
-mod render;
+pub(crate) mod render;
 mod repair;
 mod request;
 mod web;
@@ -19,130 +19,94 @@ mod web;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use leasehold_cli::keys::Selection;
 use leasehold_clock as clock;
 use leasehold_config::{LockConfig, nearest};
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
+use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_host::log;
 use leasehold_host::signals::Exit;
-use leasehold_mongodb::store::mongo::StoreOptions;
+use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::mongo::operators::{
-    CollectionEntry, Content, LeaseRecord, LiveView, MongoCollection, Scope, ViewEvent,
+    ActionId, ActionKind, CollectionEntry, Content, LeaseRecord, LiveView, MongoCollection,
+    OperatorAction, Scope, ViewEvent,
 };
 use leasehold_mongodb::store::{Failure, RetryPolicy};
 
-pub use self::arguments::OperatorCommand;
-pub use self::web::WebArgs;
+use self::arguments::ConnectionArgs;
+pub use self::arguments::{OperatorCommand, WebArgs};
+use self::observed::Observed;
 use leasehold_cli::store_options::of_locks;
 use leasehold_cli::{run_to_end, say};
-use leasehold_host::CommandError;
 
-/// Arguments of a request to a leader.
+/// A request to a leader.
 #[derive(Debug)]
-pub struct RequestArgs {
-    /// The lease.
-    pub name: ResourceName,
-    /// The request.
-    pub kind: OperatorRequest,
+struct RequestArgs {
+    name: ResourceName,
+    action: OperatorAction,
+    /// Does not check that a transfer is to a candidate.
+    force: bool,
     /// The token that the operator has seen; any if `None`.
-    pub seen: Option<Token>,
-    /// The author of the request.
-    pub author: Author,
-    /// Wait for its effect.
-    pub wait: bool,
+    seen: Option<Token>,
+    /// Waits for the effect.
+    wait: bool,
 }
 
-/// The author of a write and the reason for it, recorded in the lease.
-#[derive(Debug, Clone)]
-pub struct Author {
-    /// The operator's name.
-    pub by: Identity,
-    /// The reason.
-    pub reason: Option<String>,
+/// Returns a new action.
+fn action(kind: ActionKind, by: &Identity, reason: Option<String>) -> OperatorAction {
+    OperatorAction {
+        id: ActionId::random(&mut KernelRandomness),
+        kind,
+        by: by.to_string(),
+        reason,
+    }
 }
 
-/// Maximum length of a reason, in bytes. The document keeps the reasons of twenty actions.
-pub(crate) const REASON_MAX: usize = 500;
-
-/// Returns true if this may be recorded as a reason.
-pub(crate) fn is_reason(text: &str) -> bool {
-    (1..=REASON_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
-}
-
-/// Requests of operators.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OperatorRequest {
-    /// The leader steps down.
-    StepDown,
-    /// The leader steps down in favor of a candidate.
-    Transfer {
-        /// The candidate.
-        to: Identity,
-        /// How long other candidates leave the lease to it.
-        reserve: Duration,
-        /// Do not check that it is a candidate.
-        force: bool,
-    },
-    /// No candidate leads until it is resumed.
-    Pause,
-    /// Candidates may lead again.
-    Resume,
-    /// The standing request is withdrawn.
-    Cancel,
-}
-
-/// Reason why a command failed.
+/// Reason why a command on leases or locks failed.
 #[derive(Debug, thiserror::Error)]
-pub enum OperatorError {
+pub(crate) enum OperatorError {
     /// MongoDB does not respond, or rejected the operation.
     #[error("cannot {doing}: {failure}")]
     Store {
-        /// The failed operation.
         doing: &'static str,
-        /// The cause.
         failure: Failure,
     },
-    /// MongoDB did not respond in time.
     #[error(
-        "cannot {doing}: no answer within {timeout}: MongoDB is overloaded, blocks writes or has no majority, or the \
-         network is down; run leasehold check, or set --timeout for longer"
-    )]
-    TimedOut {
-        /// The operation.
-        doing: &'static str,
-        /// The time limit.
-        timeout: humantime::FormattedDuration,
-    },
-    /// The outcome of a write is not known.
-    #[error(
-        "the outcome is not known, because MongoDB did not acknowledge the write: {failure}; \
-         leasehold describe {name} shows whether it was recorded"
+        "{document}: the outcome is not known, because MongoDB did not acknowledge the write: {failure}; \
+         {command} shows whether it was applied"
     )]
     Unknown {
-        /// The lease.
-        name: ResourceName,
-        /// The last failure.
-        failure: Failure,
+        document: String,
+        failure: Box<Failure>,
+        /// The command that shows the document.
+        command: String,
     },
-    /// There is no lease of this name.
     #[error("lease {name} does not exist{hint}")]
     Missing {
-        /// The name.
         name: ResourceName,
         /// A similar name, or how to list the names.
         hint: String,
     },
-    /// The document of this name is a lock.
     #[error("{0} is a lock, not a lease: leasehold locks shows it")]
     Lock(ResourceName),
-    /// The document of this name is neither a lease nor a lock.
-    #[error("lease {name}: the document of this name is not a lease: {why}")]
+    /// The document of this name is not of this kind: "lease" or "lock".
+    #[error("{kind} {name}: the document of this name is not a {kind}: {why}")]
     Foreign {
-        /// The name.
+        kind: &'static str,
         name: ResourceName,
-        /// The reason.
         why: String,
     },
+}
+
+impl OperatorError {
+    fn unknown_lease(name: &ResourceName, failure: Failure) -> Self {
+        Self::Unknown {
+            document: format!("lease {name}"),
+            failure: Box::new(failure),
+            command: format!("leasehold describe {name}"),
+        }
+    }
 }
 
 impl From<OperatorError> for CommandError {
@@ -151,9 +115,7 @@ impl From<OperatorError> for CommandError {
             OperatorError::Missing { .. }
             | OperatorError::Lock(_)
             | OperatorError::Foreign { .. } => exit::CONFIGURATION,
-            OperatorError::Store { .. }
-            | OperatorError::TimedOut { .. }
-            | OperatorError::Unknown { .. } => exit::STORE_UNREACHABLE,
+            OperatorError::Store { .. } | OperatorError::Unknown { .. } => exit::STORE_UNREACHABLE,
         };
         Self::new(exit, error.to_string())
     }
@@ -170,45 +132,47 @@ fn system(operation: &str) -> impl Fn(std::io::Error) -> CommandError {
 /// [`CommandError`], not yet printed.
 pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let (connection, json) = command.connection();
-    let config = connection.configuration.load().lock_config()?;
-    log::start(config.log.level.filter(), config.log.format.json());
-    let session = Session::open(&config, connection.timeout, json);
-    let answered = run_to_end(exit::NEGATIVE, async {
+    let timeout = connection.timeout();
+    configured(&connection.clone(), async |config| {
+        let session = Session {
+            collection: MongoCollection::new(of_locks(&config, config.timings)),
+            json,
+            timeout,
+            deadline: clock::boot_now() + timeout,
+        };
         let code = execute(&session, command).await;
         session.collection.shut_down().await;
         code
-    });
-    answered?.map(Exit::take)
+    })
+}
+
+/// Runs a command with the configuration of its connection.
+pub(crate) fn configured<S: Selection>(
+    connection: &ConnectionArgs<S>,
+    command: impl AsyncFnOnce(LockConfig) -> Result<Exit, CommandError>,
+) -> Result<ExitCode, CommandError> {
+    let config = connection.configuration.load().lock_config()?;
+    log::start(config.log.level.filter(), config.log.format.json());
+    run_to_end(exit::NEGATIVE, command(config))?.map(Exit::take)
 }
 
 async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, CommandError> {
     let request = match command {
         OperatorCommand::Leases(args) if args.watch => return live::run(session).await,
-        OperatorCommand::Leases(args) => {
-            let code = leases::run(session, args.observe.observe).await?;
-            return Ok(code.into());
-        }
-        OperatorCommand::Describe(args) => {
-            let observe = args.observe.observe;
-            let code = describe::run(session, &args.name, observe, args.candidates).await?;
-            return Ok(code.into());
-        }
-        OperatorCommand::Repair(args) => {
-            let (name, author) = (&args.write.name, args.write.author());
-            let code = repair::run(session, name, args.token_at_least, args.create, author).await?;
-            return Ok(code.into());
-        }
+        OperatorCommand::Leases(args) => return leases::run(session, args.observe.observe).await,
+        OperatorCommand::Describe(args) => return describe::run(session, args).await,
+        OperatorCommand::Repair(args) => return repair::run(session, args).await,
         OperatorCommand::Web(args) => return web::run(session, args).await,
-        OperatorCommand::StepDown(args) => args.request(OperatorRequest::StepDown),
+        OperatorCommand::StepDown(args) => args.request(ActionKind::StepDown),
         OperatorCommand::Transfer(args) => args.request(),
-        OperatorCommand::Pause(args) => args.request(OperatorRequest::Pause),
-        OperatorCommand::Resume(args) => args.request(OperatorRequest::Resume),
-        OperatorCommand::Cancel(args) => args.request(OperatorRequest::Cancel),
+        OperatorCommand::Pause(args) => args.request(ActionKind::Pause),
+        OperatorCommand::Resume(args) => args.request(ActionKind::Resume),
+        OperatorCommand::Cancel(args) => args.request(ActionKind::Cancel),
     };
     request::run(session, request).await
 }
 
-/// One run of a command: the collection, and how the answer is wanted.
+/// One run of a command: the collection, and the form of the answer.
 #[derive(Clone)]
 struct Session {
     collection: MongoCollection,
@@ -219,43 +183,33 @@ struct Session {
 }
 
 impl Session {
-    fn open(config: &LockConfig, timeout: Duration, json: bool) -> Self {
-        Self {
-            collection: MongoCollection::new(store_options(config)),
-            json,
-            timeout,
-            deadline: clock::boot_now() + timeout,
-        }
-    }
-
-    /// Waits for the first listing of a view.
-    async fn listed(
+    /// Opens a live view, and waits for its first listing.
+    async fn follow(
         &self,
-        view: &mut LiveView,
+        scope: Scope,
         doing: &'static str,
-    ) -> Result<(Vec<CollectionEntry>, BootTime), OperatorError> {
+    ) -> Result<(LiveView, Observed), OperatorError> {
+        let mut view = self.collection.follow(scope);
         let mut last = None;
-        loop {
-            match self.next(view, self.deadline).await {
-                Some(ViewEvent::Listed { entries, at }) => return Ok((entries, at)),
-                Some(ViewEvent::Failed(failure)) if failure.retry == RetryPolicy::Reconfigure => {
+        while let Some(event) = self.next(&mut view, self.deadline).await {
+            match event {
+                ViewEvent::Listed { .. } => {
+                    let mut observed = Observed::default();
+                    observed.apply(event);
+                    return Ok((view, observed));
+                }
+                ViewEvent::Failed(failure) if failure.retry == RetryPolicy::Reconfigure => {
                     return Err(OperatorError::Store { doing, failure });
                 }
-                Some(ViewEvent::Failed(failure)) => last = Some(failure),
-                Some(_) => {}
-                None => {
-                    // Without a reachable server, the driver retries for longer than this, so its
-                    // calls have not failed yet.
-                    return Err(match last.or_else(|| self.collection.trouble()) {
-                        Some(failure) => OperatorError::Store { doing, failure },
-                        None => OperatorError::TimedOut {
-                            doing,
-                            timeout: humantime::format_duration(self.timeout),
-                        },
-                    });
-                }
+                ViewEvent::Failed(failure) => last = Some(failure),
+                _ => {}
             }
         }
+        // Without a reachable server, the driver retries for longer than this, so its calls have not
+        // failed yet.
+        let failure = last.or_else(|| self.collection.trouble());
+        let failure = failure.unwrap_or_else(|| Failure::no_answer(self.timeout));
+        Err(OperatorError::Store { doing, failure })
     }
 
     /// Returns the next event, or `None` at the deadline.
@@ -264,18 +218,19 @@ impl Session {
         tokio::time::timeout(left, view.next()).await.ok().flatten()
     }
 
-    /// Returns the lease in a listing of this name.
+    /// Returns the lease in the document of this name.
     async fn lease(
         &self,
         name: &ResourceName,
-        entries: Vec<CollectionEntry>,
+        entry: Option<&CollectionEntry>,
     ) -> Result<Box<LeaseRecord>, OperatorError> {
-        match entries.into_iter().next().map(|entry| entry.content) {
-            Some(Content::Lease(lease)) => Ok(lease),
+        match entry.map(|entry| &entry.content) {
+            Some(Content::Lease(lease)) => Ok(lease.clone()),
             Some(Content::Lock(_)) => Err(OperatorError::Lock(name.clone())),
             Some(Content::Foreign(why)) => Err(OperatorError::Foreign {
+                kind: "lease",
                 name: name.clone(),
-                why,
+                why: why.clone(),
             }),
             None => Err(self.missing(name).await),
         }
@@ -294,8 +249,4 @@ impl Session {
             hint,
         }
     }
-}
-
-fn store_options(config: &LockConfig) -> StoreOptions {
-    of_locks(config, config.timings)
 }

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use leasehold_cli::keys::{Configuration, LocksKeys};
-use leasehold_cli::values::{Output, between, name, timeout};
-use leasehold_config::Sources;
+use crate::operators::arguments::ConnectionArgs;
+use leasehold_cli::keys::LocksKeys;
+use leasehold_cli::values::{Output, between, name};
 use leasehold_core::election::ResourceName;
 
 /// Maximum of `--unused-for`: ten years.
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
-/// Default of `--timeout`.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 const HELP: &str = "\
 Examples:
@@ -30,8 +28,9 @@ write was applied, 78 configuration, or the name is a lease's.";
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct LocksArgs {
+    // May be given before or after the subcommand.
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectionArgs<LocksKeys>,
     #[command(flatten)]
     pub(super) output: Output,
     #[command(subcommand)]
@@ -51,7 +50,7 @@ pub(super) enum LocksCommand {
 #[derive(Debug, Args)]
 pub(super) struct BreakArgs {
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectionArgs<LocksKeys>,
     /// Name of the lock
     #[arg(value_parser = name)]
     pub(super) name: ResourceName,
@@ -67,25 +66,14 @@ pub(super) struct BreakArgs {
 #[derive(Debug, Args)]
 pub(super) struct PruneArgs {
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectionArgs<LocksKeys>,
     /// Only locks whose last holder ended this long ago, such as 30d
     #[arg(long, value_name = "DURATION", value_parser = between(Duration::ZERO, UNUSED_MAX))]
     pub(super) unused_for: Duration,
 }
 
-/// The connection, which may be given before or after the subcommand.
-#[derive(Debug, Args)]
-#[group(skip)]
-struct Connection {
-    #[command(flatten)]
-    configuration: Configuration<LocksKeys>,
-    /// Maximum time to wait for each answer of MongoDB [default: 30s]
-    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = timeout)]
-    timeout: Option<Duration>,
-}
-
 impl LocksArgs {
-    fn inner(&self) -> Option<(&'static str, &Connection)> {
+    fn inner(&self) -> Option<(&'static str, &ConnectionArgs<LocksKeys>)> {
         Some(match self.command.as_ref()? {
             LocksCommand::Break(args) => ("break", &args.connection),
             LocksCommand::Prune(args) => ("prune", &args.connection),
@@ -96,37 +84,35 @@ impl LocksArgs {
     pub fn contradiction(&self) -> Option<String> {
         let outer = &self.connection;
         let (subcommand, inner) = self.inner()?;
-        let mut keys = inner.configuration.flags.iter().map(|(key, _)| *key);
-        let twice = keys.find(|key| {
+        let is_given = |key| {
             outer
                 .configuration
                 .flags
                 .iter()
-                .any(|(other, _)| other == key)
-        });
-        let flag = match twice {
+                .any(|(other, _)| *other == key)
+        };
+        let mut keys = inner.configuration.flags.iter().map(|(key, _)| *key);
+        let flag = match keys.find(|key| is_given(*key)) {
             Some(key) => key.flag(),
-            None if outer.timeout.is_some() && inner.timeout.is_some() => "timeout".to_owned(),
-            None => return None,
+            None => outer
+                .timeout
+                .and(inner.timeout)
+                .map(|_| "timeout".to_owned())?,
         };
         Some(format!(
             "--{flag} is given before and after {subcommand}: give it once"
         ))
     }
 
-    /// Returns the sources of the configuration.
-    pub(super) fn sources(&self) -> Sources {
-        let mut sources = self.connection.configuration.clone().into_sources();
+    /// Returns the connection from both sides of the subcommand.
+    pub(super) fn connection(&self) -> ConnectionArgs<LocksKeys> {
+        let mut connection = self.connection.clone();
         if let Some((_, inner)) = self.inner() {
+            let sources = &mut connection.configuration;
             sources.files.extend_from_slice(&inner.configuration.files);
             sources.flags.extend_from_slice(&inner.configuration.flags);
+            connection.timeout = connection.timeout.or(inner.timeout);
         }
-        sources
-    }
-
-    /// Returns the maximum time to wait for each answer of MongoDB.
-    pub(super) fn timeout(&self) -> Duration {
-        let inner = self.inner().and_then(|(_, inner)| inner.timeout);
-        inner.or(self.connection.timeout).unwrap_or(TIMEOUT)
+        connection
     }
 }

@@ -3,15 +3,16 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::LocksError;
+use crate::operators::OperatorError;
 use leasehold_clock as clock;
 use leasehold_config::LockConfig;
 use leasehold_core::election::{BootTime, ResourceName};
-use leasehold_core::lock::{FoundLock, LockOperation, LockOutcome};
+use leasehold_core::lock::{
+    Entry, EntryVersion, FoundLock, LockDocument, LockOperation, LockOutcome,
+};
 use leasehold_mongodb::store::mongo::lock::{Listed, MongoLockStore, MongoLocks};
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy, Store as _};
 
-/// The calls of one command.
 pub(super) struct Calls<'a> {
     locks: &'a MongoLocks,
     /// Maximum time of one attempt: MongoDB selects a server within one `operation_timeout` and
@@ -19,6 +20,13 @@ pub(super) struct Calls<'a> {
     attempt_max: Duration,
     retry_interval: Duration,
     timeout: Duration,
+}
+
+/// One lock, and the calls for it.
+pub(super) struct LockCalls<'a> {
+    pub(super) calls: &'a Calls<'a>,
+    pub(super) store: MongoLockStore,
+    pub(super) name: ResourceName,
 }
 
 /// The result of a write.
@@ -53,107 +61,43 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// Deadline of a call that begins now.
-    pub(super) fn deadline(&self) -> BootTime {
+    pub(super) fn of(&'a self, name: ResourceName) -> LockCalls<'a> {
+        LockCalls {
+            calls: self,
+            store: self.locks.lock(name.clone()),
+            name,
+        }
+    }
+
+    fn deadline(&self) -> BootTime {
         clock::boot_now() + self.timeout
     }
 
-    /// Lists the locks.
-    pub(super) async fn list(&self) -> Result<Vec<Listed>, LocksError> {
-        self.read("list the locks", self.deadline(), || self.locks.list())
-            .await
-    }
-
-    /// Reads one lock as a majority has it. The result of a `confirm`ed read includes each write
-    /// that was acknowledged before.
-    pub(super) async fn lock(
-        &self,
-        lock: &MongoLockStore,
-        confirm: bool,
-        deadline: BootTime,
-    ) -> Result<FoundLock, LocksError> {
-        let read = async || {
-            let answer = lock.perform(LockOperation::Read { confirm }).await;
-            match answer {
-                Answer {
-                    outcome: LockOutcome::Applied(found),
-                    ..
-                } => Ok(found),
-                Answer { failure, .. } => Err(failure.unwrap_or_else(|| self.unanswered())),
-            }
-        };
-        self.read("read the lock", deadline, read).await
+    pub(super) async fn list(&self) -> Result<Vec<Listed>, OperatorError> {
+        let list = || self.locks.list();
+        self.read("list the locks", self.deadline(), list).await
     }
 
     /// Repeats a read until it is answered, a retry cannot succeed, or the deadline has passed.
-    pub(super) async fn read<T>(
+    async fn read<T>(
         &self,
         doing: &'static str,
         deadline: BootTime,
         read: impl AsyncFn() -> Result<T, Failure>,
-    ) -> Result<T, LocksError> {
+    ) -> Result<T, OperatorError> {
         let mut last = None;
         loop {
             match tokio::time::timeout(self.attempt_within(deadline), read()).await {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(failure)) if failure.retry == RetryPolicy::Reconfigure => {
-                    return Err(LocksError::Store { doing, failure });
+                    return Err(OperatorError::Store { doing, failure });
                 }
                 Ok(Err(failure)) => last = Some(failure),
                 Err(_) => last = self.locks.trouble().or(last),
             }
             if !self.pause(deadline).await {
                 let failure = last.unwrap_or_else(|| self.unanswered());
-                return Err(LocksError::Store { doing, failure });
-            }
-        }
-    }
-
-    /// Repeats a write that was not sent. After a write whose outcome is unknown, the lock is read
-    /// again, which decides whether the write is repeated.
-    pub(super) async fn write<F>(
-        &self,
-        (doing, name): (&'static str, &ResourceName),
-        send: impl Fn() -> F,
-        reread: impl AsyncFn(BootTime) -> Result<Reread, LocksError>,
-    ) -> Result<WriteResult, LocksError>
-    where
-        F: Future<Output = Answer<LockOutcome>> + Send + 'static,
-    {
-        let deadline = self.deadline();
-        let mut may_be_applied = None;
-        loop {
-            let (outcome, failure) = self.attempted(send(), deadline).await;
-            let is_final = failure.retry == RetryPolicy::Reconfigure;
-            match (outcome, &may_be_applied) {
-                (LockOutcome::Applied(_), _) => return Ok(WriteResult::Applied),
-                (LockOutcome::Rejected, None) => return Ok(WriteResult::Rejected),
-                // A server that refused this write does not apply it later.
-                (LockOutcome::Failed | LockOutcome::Unknown, None) if is_final => {
-                    return Err(LocksError::Store { doing, failure });
-                }
-                (LockOutcome::Failed, None) => {
-                    if !self.pause(deadline).await {
-                        return Err(LocksError::Store { doing, failure });
-                    }
-                    continue;
-                }
-                (LockOutcome::Unknown, _) => may_be_applied = Some(failure),
-                (LockOutcome::Rejected | LockOutcome::Failed, Some(_)) => {}
-            }
-            let unknown = |failure: &Option<Failure>| LocksError::Unknown {
-                name: name.clone(),
-                failure: failure.clone().unwrap_or_else(|| self.unanswered()),
-            };
-            match reread(deadline).await {
-                Ok(Reread::Done) => return Ok(WriteResult::Shown),
-                Ok(Reread::Changed) => return Ok(WriteResult::Rejected),
-                Ok(Reread::Unchanged) if !self.pause(deadline).await => {
-                    return Err(unknown(&may_be_applied));
-                }
-                Ok(Reread::Unchanged) => {}
-                Err(LocksError::Store { .. }) => return Err(unknown(&may_be_applied)),
-                Err(error) => return Err(error),
+                return Err(OperatorError::Store { doing, failure });
             }
         }
     }
@@ -188,5 +132,120 @@ impl<'a> Calls<'a> {
 
     fn unanswered(&self) -> Failure {
         Failure::no_answer(self.attempt_max.min(self.timeout))
+    }
+}
+
+impl LockCalls<'_> {
+    /// Reads the lock as a majority has it; `None` if it does not exist.
+    pub(super) async fn read(&self) -> Result<Option<LockDocument>, OperatorError> {
+        self.document(false, self.calls.deadline()).await
+    }
+
+    /// Reads the lock. The result of a `confirm`ed read includes each write that was acknowledged
+    /// before.
+    async fn document(
+        &self,
+        confirm: bool,
+        deadline: BootTime,
+    ) -> Result<Option<LockDocument>, OperatorError> {
+        let read = async || {
+            let answer = self.store.perform(LockOperation::Read { confirm }).await;
+            match answer.outcome {
+                LockOutcome::Applied(found) => Ok(found),
+                _ => Err(answer.failure.unwrap_or_else(|| self.calls.unanswered())),
+            }
+        };
+        match self.calls.read("read the lock", deadline, read).await? {
+            FoundLock::Lock(lock) => Ok(Some(lock)),
+            FoundLock::Missing => Ok(None),
+            FoundLock::Foreign(why) => Err(OperatorError::Foreign {
+                kind: "lock",
+                name: self.name.clone(),
+                why,
+            }),
+        }
+    }
+
+    /// Returns when the last holder ended, in milliseconds by the server's clock; `None` without a
+    /// history.
+    pub(super) async fn last_end(&self) -> Result<Option<i64>, OperatorError> {
+        let history = || self.store.history();
+        let deadline = self.calls.deadline();
+        let history = self.calls.read("read the history", deadline, history);
+        Ok(history.await?.iter().map(|end| end.ended_at.0).max())
+    }
+
+    /// Sends an operation as [`write`](Self::write) does.
+    pub(super) async fn perform(
+        &self,
+        doing: &'static str,
+        operation: &LockOperation,
+        reread: impl AsyncFn(Option<LockDocument>) -> Result<Reread, OperatorError>,
+    ) -> Result<WriteResult, OperatorError> {
+        let send = || {
+            let (store, operation) = (self.store.clone(), operation.clone());
+            async move { store.perform(operation).await }
+        };
+        self.write(doing, send, reread).await
+    }
+
+    /// Repeats a write that was not sent. After a write whose outcome is unknown, the lock is read
+    /// again, and `reread` decides whether the write is repeated.
+    pub(super) async fn write<F>(
+        &self,
+        doing: &'static str,
+        send: impl Fn() -> F,
+        reread: impl AsyncFn(Option<LockDocument>) -> Result<Reread, OperatorError>,
+    ) -> Result<WriteResult, OperatorError>
+    where
+        F: Future<Output = Answer<LockOutcome>> + Send + 'static,
+    {
+        let deadline = self.calls.deadline();
+        let mut may_be_applied = None;
+        loop {
+            let (outcome, failure) = self.calls.attempted(send(), deadline).await;
+            let is_final = failure.retry == RetryPolicy::Reconfigure;
+            let unknown = match (outcome, may_be_applied.take()) {
+                (LockOutcome::Applied(_), _) => return Ok(WriteResult::Applied),
+                (LockOutcome::Rejected, None) => return Ok(WriteResult::Rejected),
+                // A server that refused this write does not apply it later.
+                (LockOutcome::Failed | LockOutcome::Unknown, None) if is_final => {
+                    return Err(OperatorError::Store { doing, failure });
+                }
+                (LockOutcome::Failed, None) => {
+                    if !self.calls.pause(deadline).await {
+                        return Err(OperatorError::Store { doing, failure });
+                    }
+                    continue;
+                }
+                (LockOutcome::Unknown, _) => failure,
+                (LockOutcome::Rejected | LockOutcome::Failed, Some(unknown)) => unknown,
+            };
+            let reread = match self.document(true, deadline).await {
+                Ok(lock) => reread(lock).await,
+                Err(error) => Err(error),
+            };
+            match reread {
+                Ok(Reread::Done) => return Ok(WriteResult::Shown),
+                Ok(Reread::Changed) => return Ok(WriteResult::Rejected),
+                Ok(Reread::Unchanged) if self.calls.pause(deadline).await => {}
+                Ok(Reread::Unchanged) | Err(OperatorError::Store { .. }) => {
+                    return Err(OperatorError::Unknown {
+                        document: format!("lock {}", self.name),
+                        failure: Box::new(unknown),
+                        command: "leasehold locks".to_owned(),
+                    });
+                }
+                Err(error) => return Err(error),
+            }
+            may_be_applied = Some(unknown);
+        }
+    }
+}
+
+pub(super) fn version(entry: &Entry) -> EntryVersion {
+    EntryVersion {
+        claim: entry.claim,
+        revision: entry.revision,
     }
 }

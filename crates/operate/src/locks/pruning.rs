@@ -2,40 +2,29 @@
 
 use std::time::Duration;
 
-use super::LocksError;
-use super::calls::{Calls, Reread, WriteResult};
+use super::calls::{Calls, LockCalls, Reread, WriteResult, version};
+use crate::operators::OperatorError;
+use crate::operators::render::short;
 use leasehold_cli::{answer, say};
-use leasehold_core::election::{BootTime, ResourceName};
-use leasehold_core::lock::{Ending, Entry, EntryVersion, FoundLock, LockDocument, LockOperation};
+use leasehold_core::election::ResourceName;
+use leasehold_core::lock::{Ending, Entry, FoundLock, LockDocument, LockOperation};
 use leasehold_host::CommandError;
 use leasehold_host::exit;
-use leasehold_mongodb::store::Store as _;
-use leasehold_mongodb::store::mongo::lock::{MongoLockStore, MongoLocks};
 
 /// Shrinks the documents of locks that have had no holder for this long.
-pub(super) async fn run(
-    locks: &MongoLocks,
-    calls: &Calls<'_>,
-    unused_for: Duration,
-) -> Result<u8, CommandError> {
-    let unused_millis = i64::try_from(unused_for.as_millis()).unwrap_or(i64::MAX);
+pub(super) async fn run(calls: &Calls<'_>, unused_for: Duration) -> Result<u8, CommandError> {
+    let at_least = i64::try_from(unused_for.as_millis()).unwrap_or(i64::MAX);
     let mut pruned = false;
     for listed in calls.list().await? {
-        let FoundLock::Lock(document) = listed.found else {
-            continue;
-        };
-        if let (true, Ok(name)) = (is_idle(&document), ResourceName::new(listed.name)) {
-            let idle = Idle {
-                calls,
-                store: locks.lock(name.clone()),
-                name,
-                unused_millis,
-            };
-            pruned |= idle.prune(document).await?;
+        if let (FoundLock::Lock(document), Ok(name)) =
+            (listed.found, ResourceName::new(listed.name))
+            && is_idle(&document)
+        {
+            pruned |= prune(&calls.of(name), document, at_least).await?;
         }
     }
     if !pruned {
-        let unused_for = humantime::format_duration(unused_for);
+        let unused_for = short(unused_for);
         say(&format!("no lock has been unused for {unused_for}"));
         return Ok(exit::NEGATIVE);
     }
@@ -48,105 +37,70 @@ fn is_idle(document: &LockDocument) -> bool {
     document.holders.iter().all(ended) && document.queue.is_empty()
 }
 
-fn seen(entry: &Entry) -> EntryVersion {
-    EntryVersion {
-        claim: entry.claim,
-        revision: entry.revision,
+/// Prunes a lock that has been unused for `at_least` milliseconds; returns true if it was pruned.
+async fn prune(
+    lock: &LockCalls<'_>,
+    document: LockDocument,
+    at_least: i64,
+) -> Result<bool, CommandError> {
+    if !document.holders.is_empty() {
+        evict(lock, &document).await?;
     }
-}
-
-/// The age of an idle lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Age {
-    /// The document has no history: it was pruned before, or never held.
-    Unknown,
-    Recent,
-    Old,
-}
-
-/// A lock without a holder.
-struct Idle<'a> {
-    calls: &'a Calls<'a>,
-    store: MongoLockStore,
-    name: ResourceName,
-    unused_millis: i64,
-}
-
-impl Idle<'_> {
-    /// Returns true if the lock was pruned.
-    async fn prune(&self, document: LockDocument) -> Result<bool, CommandError> {
-        if !document.holders.is_empty() {
-            self.evict(&document).await?;
-        }
-        if self.age(&document, self.calls.deadline()).await? != Age::Old {
-            return Ok(false);
-        }
-        let send = || {
-            let store = self.store.clone();
-            async move { store.prune().await }
-        };
-        let doing = ("prune a lock", &self.name);
-        let written = self.calls.write(doing, send, async |deadline| {
-            let FoundLock::Lock(document) = self.calls.lock(&self.store, true, deadline).await?
-            else {
-                return Ok(Reread::Changed);
-            };
-            Ok(match self.age(&document, deadline).await? {
-                _ if !is_idle(&document) => Reread::Changed,
-                Age::Unknown => Reread::Done,
-                Age::Recent => Reread::Changed,
-                Age::Old => Reread::Unchanged,
-            })
-        });
-        // Rejected if the lock came into use again just now.
-        let pruned = written.await? != WriteResult::Rejected;
-        if pruned {
-            answer(format!("pruned {}\n", self.name).as_bytes())?;
-        }
-        Ok(pruned)
+    let unused = unused_millis(lock, &document).await?;
+    if unused.is_none_or(|unused| unused < at_least) {
+        return Ok(false);
     }
+    let send = || {
+        let store = lock.store.clone();
+        async move { store.prune().await }
+    };
+    let written = lock.write("prune a lock", send, async |document| {
+        let Some(document) = document.filter(is_idle) else {
+            return Ok(Reread::Changed);
+        };
+        Ok(match unused_millis(lock, &document).await? {
+            None => Reread::Done,
+            Some(unused) if unused < at_least => Reread::Changed,
+            Some(_) => Reread::Unchanged,
+        })
+    });
+    // Rejected if the lock came into use again just now.
+    let pruned = written.await? != WriteResult::Rejected;
+    if pruned {
+        answer(format!("pruned {}\n", lock.name).as_bytes())?;
+    }
+    Ok(pruned)
+}
 
-    /// Removes the places of work that ended before its minimum hold.
-    async fn evict(&self, document: &LockDocument) -> Result<(), LocksError> {
-        let entries: Vec<_> = document.holders.iter().map(seen).collect();
-        let evict = LockOperation::Evict {
-            entries: entries.clone(),
-            me: None,
-            ending: Ending::Expired,
-            seen: document.token,
-        };
-        let send = || {
-            let (store, evict) = (self.store.clone(), evict.clone());
-            async move { store.perform(evict).await }
-        };
-        let doing = ("remove an ended holder", &self.name);
-        let written = self.calls.write(doing, send, async |deadline| {
-            let found = self.calls.lock(&self.store, true, deadline).await?;
-            let FoundLock::Lock(lock) = found else {
-                return Ok(Reread::Changed);
-            };
-            let is_left = |entry: &Entry| entries.contains(&seen(entry));
-            Ok(match lock.holders.iter().any(is_left) {
+/// Removes the places of work that ended before its minimum hold.
+async fn evict(lock: &LockCalls<'_>, document: &LockDocument) -> Result<(), OperatorError> {
+    let entries: Vec<_> = document.holders.iter().map(version).collect();
+    let evict = LockOperation::Evict {
+        entries: entries.clone(),
+        me: None,
+        ending: Ending::Expired,
+        seen: document.token,
+    };
+    let written = lock.perform("remove an ended holder", &evict, async |found| {
+        let mut holders = found.iter().flat_map(|lock| &lock.holders);
+        Ok(
+            match holders.any(|entry| entries.contains(&version(entry))) {
                 true => Reread::Unchanged,
                 false => Reread::Done,
-            })
-        });
-        written.await.map(drop)
-    }
+            },
+        )
+    });
+    written.await.map(drop)
+}
 
-    async fn age(&self, document: &LockDocument, deadline: BootTime) -> Result<Age, LocksError> {
-        let history = || self.store.history();
-        let history = self.calls.read("read the history", deadline, history);
-        let history = history.await?;
-        let Some(last) = history.iter().map(|end| end.ended_at.0).max() else {
-            return Ok(Age::Unknown);
-        };
-        // The server dates the end of each holder, each success, and this reply.
-        let successes = document.successes.iter().map(|success| success.at.0);
-        let oldest = document.store_now.0.saturating_sub(self.unused_millis);
-        Ok(match successes.fold(last, i64::max) <= oldest {
-            true => Age::Old,
-            false => Age::Recent,
-        })
-    }
+/// Returns how long the lock has been unused, by the server's clock; `None` without a history, if it
+/// was pruned before or never held.
+async fn unused_millis(
+    lock: &LockCalls<'_>,
+    document: &LockDocument,
+) -> Result<Option<i64>, OperatorError> {
+    let successes = document.successes.iter().map(|success| success.at.0);
+    let last_end = lock.last_end().await?;
+    let last = last_end.map(|last_end| successes.fold(last_end, i64::max));
+    Ok(last.map(|last| document.store_now.0.saturating_sub(last)))
 }

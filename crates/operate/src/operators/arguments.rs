@@ -1,21 +1,30 @@
 //! Arguments of the operators' commands.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 
-use super::web::arguments::{self as web, WebArgs};
-use super::{Author, OperatorRequest, REASON_MAX, RequestArgs, is_reason};
-use leasehold_cli::keys::{Configuration, LeasesKeys};
-use leasehold_cli::values::{Output, between, identity, name, timeout};
+use super::{RequestArgs, action};
+use leasehold_cli::keys::{Configuration, LeasesKeys, Selection};
+use leasehold_cli::values::{Output, between, expected, identity, name, timeout, whole};
 use leasehold_core::election::{Identity, RESERVATION_MAX, ResourceName, Token};
+use leasehold_mongodb::store::mongo::operators::{ActionKind, OperatorAction};
 
+/// Default of `--timeout`.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum length of a reason, in bytes. The document keeps the reasons of twenty actions.
+const REASON_MAX: usize = 500;
+/// Appended to the author of the page's actions, so that the history shows where they came from.
+const FROM_PAGE: &str = " (web)";
 /// Maximum of `--observe`: the longest lease duration.
 const OBSERVE_MAX: Duration = Duration::from_secs(3600);
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, or already so; 1 refused, or an outcome other than requested; 3 not done within --timeout, still under way; 64 usage, 69 MongoDB unreachable or refusing, 78 configuration, or there is no such lease; 128 + the number of a \
-signal that ended it, after the line that says how to withdraw the request.";
+Exit codes: 0 done, or nothing to do; 1 refused, or another outcome than requested; 3 still under way after --timeout; \
+64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or no such lease; 128 + number of the signal that \
+interrupted the command. The last line then says how to withdraw the request.";
 
 const LEASES_HELP: &str = "\
 RENEWED is observed by this command on its own clock; \"> 4s\" means that no renewal was seen in that time.
@@ -23,7 +32,7 @@ RENEWED is observed by this command on its own clock; \"> 4s\" means that no ren
 Examples:
   leasehold leases --mongodb-uri-file /etc/leasehold/uri
   leasehold leases --watch
-                             a live table on a terminal; else one JSON line per change, renewals excepted
+                             live table on a terminal; otherwise one JSON line per change except renewals
   leasehold leases --observe 0s --output json | jq -r '.[] | select(.state == \"free\").lease'";
 
 const DESCRIBE_HELP: &str = "\
@@ -32,15 +41,30 @@ Examples:
   leasehold describe orders --candidates --output json";
 
 const REPAIR_HELP: &str = "\
-A restored document may have a token that was used before. Stop all candidates, find the highest token that \
-a log, a dashboard (leasehold_token) or a receiver of effects has seen, and raise it before they \
-start. For the lease duration of the holder in the document (24s if there is none), the command verifies that no candidate writes to it.
+After a restore, a lease may hand out tokens that were used before. Stop all candidates. Find the highest token in logs, \
+dashboards (leasehold_token) and receivers of effects, and raise the token of the lease to it. Then start the \
+candidates. The command verifies for one lease duration (24s if the lease is free) that no candidate writes to the lease.
 
 Examples:
   leasehold repair orders --token-at-least 4711
 
-Exit codes: 0 done, or it was not lower; 1 a candidate writes to the lease, or it was deleted; 64 usage, \
-69 MongoDB unreachable or refusing, 78 configuration, or there is no such lease.";
+Exit codes: 0 done, or the token was high enough; 1 a candidate writes to the lease, or the lease was deleted; \
+64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or no such lease.";
+
+const WEB_HELP: &str = "\
+The page shows leaders, renewals, tokens, queues of locks, requests and the reasons of changes. It is read-only without \
+--allow-actions. On a loopback address all local users can see it. Any other address requires a token, which visitors \
+type in or send as a bearer token. The page is served over HTTP: put a TLS proxy in front of it.
+
+Examples:
+  leasehold web --mongodb-uri-file /etc/leasehold/uri
+                             then open http://127.0.0.1:9403/
+  leasehold web --allow-actions --by olga
+                             the page can step down, transfer, pause, resume and cancel
+  leasehold web --listen 0.0.0.0:9403 --token-file /etc/leasehold/web-token
+                             for other machines; other users must not be able to read the file, which is reloaded when it changes
+
+Exit codes: 0 stopped by a signal, 64 usage, 78 configuration, address or token file.";
 
 fn examples(examples: &str) -> String {
     format!("Examples:\n{examples}\n\n{EXIT_CODES}")
@@ -55,12 +79,12 @@ pub enum OperatorCommand {
     /// Show a lease with its history, and whether a pending request will be carried out
     #[command(after_help = DESCRIBE_HELP)]
     Describe(DescribeArgs),
-    /// Request the leader to step down, and wait for the next leader
+    /// Ask the leader to step down, and wait for the next leader
     #[command(after_help = examples("\
   leasehold step-down orders --reason 'node maintenance'
-                             another candidate leads; this one only after that, or one lease duration later"))]
+                             the former leader may lead again after the next leader, or one lease duration later"))]
     StepDown(AwaitedArgs),
-    /// Request the leader to hand over to a candidate, and wait until that leads
+    /// Ask the leader to hand over to a candidate, and wait until that candidate leads
     #[command(after_help = examples("\
   leasehold transfer orders --to orders-2
                              the lease is kept for orders-2 for 5s; then any candidate may lead"))]
@@ -80,20 +104,25 @@ pub enum OperatorCommand {
     #[command(after_help = REPAIR_HELP)]
     Repair(RepairArgs),
     /// Serve a live page of all leases and locks of a collection
-    #[command(after_help = web::HELP)]
+    #[command(after_help = WEB_HELP)]
     Web(WebArgs),
 }
 
 /// The connection of a command.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[group(skip)]
-pub(super) struct Connection {
+pub(crate) struct ConnectionArgs<S: Selection> {
     #[command(flatten)]
-    pub(super) configuration: Configuration<LeasesKeys>,
-    /// Maximum time to wait for MongoDB, and then for the leader
-    #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
-          default_value = "30s", value_parser = timeout)]
-    pub(super) timeout: Duration,
+    pub(crate) configuration: Configuration<S>,
+    /// Maximum time to wait for MongoDB, and then for the effect of a request [default: 30s]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = timeout)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl<S: Selection> ConnectionArgs<S> {
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or(TIMEOUT)
+    }
 }
 
 /// The connection of a command that answers on standard output.
@@ -101,9 +130,9 @@ pub(super) struct Connection {
 #[group(skip)]
 pub(super) struct Query {
     #[command(flatten)]
-    pub(super) connection: Connection,
+    connection: ConnectionArgs<LeasesKeys>,
     #[command(flatten)]
-    pub(super) output: Output,
+    output: Output,
 }
 
 /// `--observe`.
@@ -137,7 +166,7 @@ pub struct DescribeArgs {
     /// Name of the lease
     #[arg(value_parser = name)]
     pub(super) name: ResourceName,
-    /// Ask all candidates to report; takes 3s and the right to update
+    /// List the candidates: ask each to report (takes 3s, requires the right to update)
     #[arg(long)]
     pub(super) candidates: bool,
     #[command(flatten)]
@@ -178,11 +207,11 @@ pub struct TransferArgs {
     /// Candidate to hand over to
     #[arg(long, value_name = "IDENTITY", value_parser = identity)]
     to: Identity,
-    /// How long the other candidates leave the lease to it, up to 60s
+    /// How long the lease stays reserved for the candidate, up to 60s
     #[arg(long, value_name = "DURATION", default_value = "5s",
           value_parser = between(Duration::ZERO, RESERVATION_MAX))]
     reserve: Duration,
-    /// Do not check that it is a candidate with a healthy workload, which takes up to 3s if it is not
+    /// Do not check that the candidate exists and its workload is healthy (takes up to 3s)
     #[arg(long)]
     force: bool,
 }
@@ -200,9 +229,28 @@ pub struct RepairArgs {
     pub(super) create: bool,
 }
 
+/// Arguments of `leasehold web`.
+#[derive(Debug, Args)]
+pub struct WebArgs {
+    #[command(flatten)]
+    connection: ConnectionArgs<LeasesKeys>,
+    /// Address and port of the page
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9403")]
+    pub(super) listen: SocketAddr,
+    /// File with the token that visitors need; required beyond a loopback address
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) token_file: Option<PathBuf>,
+    /// Let visitors step down, transfer, pause, resume and cancel; requires the right to update
+    #[arg(long)]
+    allow_actions: bool,
+    /// Author of the actions on the page, recorded in the lease [default: USER@HOST], followed by " (web)"
+    #[arg(long, value_name = "WHO", value_parser = page_author, requires = "allow_actions")]
+    by: Option<Identity>,
+}
+
 impl OperatorCommand {
     /// Returns the connection, and true if the answer is JSON.
-    pub(super) fn connection(&self) -> (&Connection, bool) {
+    pub(super) fn connection(&self) -> (&ConnectionArgs<LeasesKeys>, bool) {
         let query = match self {
             Self::Leases(args) => &args.query,
             Self::Describe(args) => &args.query,
@@ -217,20 +265,15 @@ impl OperatorCommand {
 }
 
 impl WriteArgs {
-    /// Returns the author of the write.
-    pub(super) fn author(&self) -> Author {
-        Author {
-            by: by(self.by.as_ref()),
-            reason: self.reason.clone(),
-        }
+    pub(super) fn action(&self, kind: ActionKind) -> OperatorAction {
+        action(kind, &author(self.by.as_ref()), self.reason.clone())
     }
 
-    /// Returns the request of this kind.
-    pub(super) fn request(self, kind: OperatorRequest) -> RequestArgs {
+    pub(super) fn request(self, kind: ActionKind) -> RequestArgs {
         RequestArgs {
-            author: self.author(),
+            action: self.action(kind),
             name: self.name,
-            kind,
+            force: false,
             seen: None,
             wait: true,
         }
@@ -238,8 +281,7 @@ impl WriteArgs {
 }
 
 impl AwaitedArgs {
-    /// Returns the request of this kind.
-    pub(super) fn request(self, kind: OperatorRequest) -> RequestArgs {
+    pub(super) fn request(self, kind: ActionKind) -> RequestArgs {
         RequestArgs {
             wait: !self.no_wait,
             ..self.write.request(kind)
@@ -248,52 +290,74 @@ impl AwaitedArgs {
 }
 
 impl TransferArgs {
-    /// Returns the request.
     pub(super) fn request(self) -> RequestArgs {
-        let Self {
-            awaited,
-            to,
-            reserve,
-            force,
-        } = self;
-        awaited.request(OperatorRequest::Transfer { to, reserve, force })
+        let (to, reserve) = (self.to, self.reserve);
+        RequestArgs {
+            force: self.force,
+            ..self.awaited.request(ActionKind::Transfer { to, reserve })
+        }
     }
 }
 
-fn reason(text: &str) -> Result<String, String> {
-    match is_reason(text) {
-        true => Ok(text.to_owned()),
-        false => Err(format!(
+impl WebArgs {
+    /// Returns the author of the page's actions, or `None` if the page is read-only.
+    pub(super) fn actions_by(&self) -> Option<Identity> {
+        self.allow_actions.then(|| {
+            let author = format!("{}{FROM_PAGE}", author(self.by.as_ref()));
+            Identity::new(author).expect("names of operators have room for it")
+        })
+    }
+
+    /// Returns the error for an address that others can reach without a token.
+    pub fn contradiction(&self) -> Option<String> {
+        let listen = self.listen;
+        let open = self.token_file.is_none() && !listen.ip().to_canonical().is_loopback();
+        open.then(|| {
+            format!(
+                "--listen {listen} is not a loopback address: it needs --token-file, with the token that visitors need"
+            )
+        })
+    }
+}
+
+/// Parses the reason of a write.
+pub(super) fn reason(text: &str) -> Result<String, String> {
+    let is_valid = (1..=REASON_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+    is_valid.then(|| text.to_owned()).ok_or_else(|| {
+        format!(
             "expected 1 to {REASON_MAX} bytes without control characters, not {}",
             text.len()
-        )),
-    }
+        )
+    })
 }
 
 fn token(text: &str) -> Result<Token, String> {
     // The next acquisition needs a higher token.
-    let token = text.parse().ok().and_then(Token::new);
-    token.filter(|token| *token < Token::MAX).ok_or_else(|| {
-        let max = Token::MAX.get() - 1;
-        format!("expected a whole number from 0 to {max}")
-    })
+    let number = whole(0, Token::MAX.get() - 1)(text)?;
+    Token::new(number).ok_or_else(|| "expected a token".to_owned())
 }
 
-/// Returns the author that is given, or USER@HOST.
-pub(super) fn by(given: Option<&Identity>) -> Identity {
-    given.cloned().unwrap_or_else(operator)
+/// Parses `--by`, which has to leave room for the addition.
+fn page_author(text: &str) -> Result<Identity, String> {
+    let author = identity(text)?;
+    match Identity::new(format!("{author}{FROM_PAGE}")) {
+        Ok(_) => Ok(author),
+        Err(error) => Err(format!("with \"{FROM_PAGE}\" {}", expected(error))),
+    }
 }
 
-/// Returns true for a name of a user that fits into an identity, together with a host's.
-fn is_plain(user: &str) -> bool {
-    (1..=64).contains(&user.len()) && !user.chars().any(char::is_control)
-}
-
-/// Returns USER@HOST.
-fn operator() -> Identity {
-    let user = ["USER", "LOGNAME"]
+/// Returns the given author of a write, or USER@HOST.
+fn author(given: Option<&Identity>) -> Identity {
+    if let Some(given) = given {
+        return given.clone();
+    }
+    // Longer names do not fit into an identity, together with a host's.
+    let is_plain =
+        |user: &String| (1..=64).contains(&user.len()) && !user.chars().any(char::is_control);
+    let mut users = ["USER", "LOGNAME"]
         .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|user| is_plain(user)));
+        .filter_map(|name| std::env::var(name).ok());
+    let user = users.find(is_plain);
     let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
     let system = rustix::system::uname();
     let host = system.nodename().to_string_lossy();

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::observed::lease;
+use super::observed::shown;
 use super::{OperatorError, Session};
 use leasehold_clock as clock;
 use leasehold_core::election::ResourceName;
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::Failure;
-use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, LiveView, Present, ViewEvent};
+use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, LiveView, Present};
 
 /// Time for candidates to answer. Candidates with a change stream take milliseconds; the others
 /// poll, by default each second.
@@ -38,20 +38,15 @@ pub(super) async fn candidates(
         let Some(event) = session.next(view, until).await else {
             break;
         };
-        let entry = match event {
-            ViewEvent::Changed { entry, .. } => Some(entry),
-            ViewEvent::Listed { entries, .. } => entries.into_iter().next(),
-            _ => None,
-        };
-        let lease = entry.as_ref().and_then(lease);
+        let lease = shown(&event).flatten();
         let Some(roll_call) = lease.and_then(|lease| lease.roll_call.as_ref()) else {
             continue;
         };
         // Another operator's roll call may replace this one. Its answers are as good, unless they
         // are older than this one.
         called_now |= roll_call.id == call.bytes();
-        let is_new = |candidate: &&Present| !present.contains(candidate);
         if called_now {
+            let is_new = |candidate: &&Present| !present.contains(candidate);
             let new: Vec<_> = roll_call.present.iter().filter(is_new).cloned().collect();
             present.extend(new);
         }
@@ -62,14 +57,13 @@ pub(super) async fn candidates(
     Ok(present)
 }
 
-/// Names candidates.
 pub(super) fn names(present: &[Present]) -> String {
-    if present.is_empty() {
-        return "none".to_owned();
-    }
     let names = present.iter().map(|candidate| match candidate.healthy {
         Some(false) => format!("{} (unhealthy)", candidate.identity),
         Some(true) | None => candidate.identity.to_string(),
     });
-    names.collect::<Vec<_>>().join(", ")
+    match present {
+        [] => "none".to_owned(),
+        _ => names.collect::<Vec<_>>().join(", "),
+    }
 }

@@ -2,226 +2,208 @@
 //! has an effect.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::Session;
+use super::arguments::DescribeArgs;
 use super::candidates::{candidates, names};
 use super::leases::await_renewals;
-use super::observed::{Liveness, Observed, ObservedDocument, lease};
-use super::render::{self, Instant, because, renewed, short};
+use super::observed::{Liveness, ObservedDocument};
+use super::render::{self, ineffective, renewed, short};
 use crate::table::{color, text};
 use leasehold_cli::answer;
-use leasehold_core::election::ResourceName;
+use leasehold_clock as clock;
+use leasehold_core::election::BootTime;
 use leasehold_host::CommandError;
 use leasehold_host::exit;
-use leasehold_mongodb::store::mongo::operators::{
-    LeaseRecord, Present, RequestEffect, Scope, ViewEvent,
-};
+use leasehold_host::signals::Exit;
+use leasehold_mongodb::store::StoreInfo;
+use leasehold_mongodb::store::mongo::operators::{LeaseRecord, Present, Scope};
 use leasehold_status::render::date;
 
-pub(super) async fn run(
-    session: &Session,
-    name: &ResourceName,
-    observe: Duration,
-    with_candidates: bool,
-) -> Result<u8, CommandError> {
-    let scope = Scope::One(name.clone());
-    let mut view = session.collection.follow(scope.clone());
-    let (entries, at) = session.listed(&mut view, "read the lease").await?;
-    session.lease(name, entries.clone()).await?;
-    let mut observed = Observed::default();
-    observed.apply(ViewEvent::Listed { entries, at });
-    let candidates = match with_candidates {
+pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {
+    let (name, scope) = (&args.name, Scope::One(args.name.clone()));
+    let (mut view, mut observed) = session.follow(scope.clone(), "read the lease").await?;
+    session
+        .lease(name, observed.one().map(|seen| &seen.entry))
+        .await?;
+    let present = match args.candidates {
         true => Some(candidates(session, &mut view, name, |_| false).await?),
         false => None,
     };
-    await_renewals(session, &mut view, &scope, &mut observed, observe).await;
-    let now = Instant::now();
-    let seen = observed.get(name.as_str());
-    let Some((seen, lease)) = seen.and_then(|seen| Some((seen, lease(&seen.entry)?))) else {
+    await_renewals(
+        session,
+        &mut view,
+        &scope,
+        &mut observed,
+        args.observe.observe,
+    )
+    .await;
+    let Some((seen, lease)) = observed.lease() else {
         // Deleted, or replaced by something else, while renewals were awaited.
         return Err(session.missing(name).await.into());
     };
-    let description = match session.json {
-        true => format!(
-            "{:#}\n",
-            object(session, seen, lease, candidates.as_deref(), now)
-        ),
-        false => description(session, seen, lease, candidates.as_deref(), now),
+    let description = LeaseDescription {
+        store: session.collection.info().unwrap_or_default(),
+        seen,
+        lease,
+        present,
+        now: clock::boot_now(),
     };
-    answer(description.as_bytes())?;
-    Ok(exit::DONE)
+    let described = match session.json {
+        true => format!("{:#}\n", description.object()),
+        false => description.text(),
+    };
+    answer(described.as_bytes())?;
+    Ok(exit::DONE.into())
 }
 
-fn object(
-    session: &Session,
-    seen: &ObservedDocument,
-    lease: &LeaseRecord,
-    candidates: Option<&[Present]>,
-    now: Instant,
-) -> Value {
-    let mut object = render::object(seen, now.boot);
-    let info = session.collection.info().unwrap_or_default();
-    object["store"] = json!({
-        "kind": info.kind.as_str(), "set": info.set,
-        "database": info.database, "collection": info.collection,
-    });
-    if let Some(candidates) = candidates {
-        let candidate = |candidate: &Present| {
-            json!({
-                "identity": candidate.identity.as_str(),
-                "version": candidate.version,
-                "healthy": candidate.healthy,
-            })
+struct LeaseDescription<'a> {
+    store: StoreInfo,
+    seen: &'a ObservedDocument,
+    lease: &'a LeaseRecord,
+    /// The candidates, if they were asked.
+    present: Option<Vec<Present>>,
+    now: BootTime,
+}
+
+impl LeaseDescription<'_> {
+    fn object(&self) -> Value {
+        let mut object = render::object(self.seen, self.now);
+        object["store"] = json!({
+            "kind": self.store.kind.as_str(), "set": self.store.set,
+            "database": self.store.database, "collection": self.store.collection,
+        });
+        if let Some(present) = &self.present {
+            let candidate = |candidate: &Present| {
+                json!({
+                    "identity": candidate.identity.as_str(),
+                    "version": candidate.version,
+                    "healthy": candidate.healthy,
+                })
+            };
+            object["candidates"] = present.iter().map(candidate).collect();
+        }
+        render::add_past(&mut object, self.lease);
+        object
+    }
+
+    fn text(&self) -> String {
+        let (store, lease) = (&self.store, self.lease);
+        let mut fields = vec![
+            ("Lease", self.seen.entry.name.clone()),
+            (
+                "Store",
+                format!(
+                    "{}.{}, {}",
+                    store.database,
+                    store.collection,
+                    store.describe()
+                ),
+            ),
+        ];
+        fields.extend(self.holder());
+        fields.push(("Token", lease.lease.token.to_string()));
+        if let Some(present) = &self.present {
+            fields.push(("Present", names(present)));
+        }
+        if lease.held_by().is_some() {
+            fields.push(("Standby", render::standby(lease)));
+        }
+        fields.push(("Paused", paused(lease)));
+        fields.push(("Request", request(lease)));
+        if let Some(reserved) = render::reserved(lease).filter(|_| lease.held_by().is_none()) {
+            let (to, until) = (&reserved.identity, short(reserved.duration));
+            fields.push((
+                "Reserved",
+                format!("for {to}; other candidates wait for {until}"),
+            ));
+        }
+        let mut described = String::new();
+        for (name, value) in fields {
+            let _ = writeln!(described, "{:<10} {value}", format!("{name}:"));
+        }
+        for (heading, rows) in [
+            ("History, newest first", render::history(lease)),
+            ("Actions of operators, newest first", render::actions(lease)),
+        ] {
+            let _ = match rows.len() {
+                1 => writeln!(described, "\n{heading}: none"),
+                _ => write!(described, "\n{heading}:\n{}", text(&rows, color())),
+            };
+        }
+        described
+    }
+
+    fn holder(&self) -> Vec<(&'static str, String)> {
+        let Some((holder, shown)) = self.lease.held_by().zip(self.lease.holder.as_ref()) else {
+            return vec![("Holder", "none".to_owned())];
         };
-        object["candidates"] = candidates.iter().map(candidate).collect();
-    }
-    object["history"] = lease.history.iter().map(render::ended_object).collect();
-    object["actions"] = lease.actions.iter().map(render::action_object).collect();
-    object
-}
-
-fn description(
-    session: &Session,
-    seen: &ObservedDocument,
-    lease: &LeaseRecord,
-    candidates: Option<&[Present]>,
-    now: Instant,
-) -> String {
-    let info = session.collection.info().unwrap_or_default();
-    let kind = info.describe();
-    let mut fields = vec![
-        ("Lease", seen.entry.name.clone()),
-        (
-            "Store",
-            format!("{}.{}, {kind}", info.database, info.collection),
-        ),
-    ];
-    fields.extend(holder(seen, lease, now));
-    fields.push(("Token", lease.lease.token.to_string()));
-    if let Some(candidates) = candidates {
-        fields.push(("Present", names(candidates)));
-    }
-    if lease.held_by().is_some() {
-        fields.push(("Standby", render::standby(lease)));
-    }
-    fields.push(("Paused", paused(lease)));
-    fields.push(("Request", request(lease)));
-    if let Some(reserved) = lease
-        .lease
-        .reserved_for
-        .as_ref()
-        .filter(|reserved| lease.held_by().is_none() && !reserved.is_head_start())
-    {
-        let until = short(reserved.duration);
-        fields.push((
-            "Reserved",
-            format!(
-                "for {}, which others leave it to for {until}",
-                reserved.identity
-            ),
-        ));
-    }
-    let mut text_of_all = String::new();
-    for (name, value) in fields {
-        let _ = writeln!(text_of_all, "{:<10} {value}", format!("{name}:"));
-    }
-    for (heading, rows) in [
-        ("History, newest first", render::history(lease)),
-        ("Actions of operators, newest first", render::actions(lease)),
-    ] {
-        let _ = match rows.len() {
-            1 => writeln!(text_of_all, "\n{heading}: none"),
-            _ => write!(text_of_all, "\n{heading}:\n{}", text(&rows, color())),
+        let address = shown
+            .address
+            .as_ref()
+            .map(|address| format!(" at {address}"));
+        let (silence, now) = (self.seen.silence, self.now);
+        let lasts = holder.lease_duration.duration();
+        let duration = short(lasts);
+        let renewal = match silence.liveness(lasts, now) {
+            Liveness::Expired => ": expired, another candidate may take over".to_owned(),
+            Liveness::Late => format!(": late; it expires {duration} after the last one"),
+            Liveness::Renews if silence.renewal_seen => String::new(),
+            Liveness::Renews => ", since this command started".to_owned(),
         };
+        vec![
+            (
+                "Holder",
+                format!(
+                    "{}{}, token {}, since {} (by its clock)",
+                    shown.identity,
+                    address.unwrap_or_default(),
+                    self.lease.holder_token().unwrap_or(self.lease.lease.token),
+                    date(holder.acquired_at),
+                ),
+            ),
+            ("Renewed", format!("{}{renewal}", renewed(silence, now))),
+            (
+                "Duration",
+                format!("{duration} (lease duration that the holder declared)"),
+            ),
+        ]
     }
-    text_of_all
 }
 
-fn holder(
-    seen: &ObservedDocument,
-    lease: &LeaseRecord,
-    now: Instant,
-) -> Vec<(&'static str, String)> {
-    let Some((holder, shown)) = lease.held_by().zip(lease.holder.as_ref()) else {
-        return vec![("Holder", "none".to_owned())];
-    };
-    let address = shown
-        .address
-        .as_ref()
-        .map(|address| format!(" at {address}"));
-    let token = lease.holder_token().unwrap_or(lease.lease.token);
-    let duration = holder.lease_duration.duration();
-    let renewal = renewed(seen.silence, now.boot);
-    let renewal = match (
-        seen.silence.liveness(duration, now.boot),
-        seen.silence.renewal_seen,
-    ) {
-        (Liveness::Expired, _) => format!("{renewal}: expired, another candidate may take over"),
-        (Liveness::Late, _) => format!(
-            "{renewal}: late; it expires {} after the last one",
-            short(duration)
-        ),
-        (Liveness::Renews, true) => renewal,
-        (Liveness::Renews, false) => format!("{renewal}, since this command started"),
-    };
-    vec![
-        (
-            "Holder",
-            format!(
-                "{}{}, token {token}, since {} (by its clock)",
-                shown.identity,
-                address.unwrap_or_default(),
-                date(holder.acquired_at),
-            ),
-        ),
-        ("Renewed", renewal),
-        (
-            "Duration",
-            format!(
-                "{} (lease duration that the holder declared)",
-                short(duration)
-            ),
-        ),
-    ]
+/// Returns a reason as the end of a line.
+fn ending(reason: Option<&String>) -> String {
+    reason
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default()
 }
 
 fn paused(lease: &LeaseRecord) -> String {
     if !lease.lease.paused {
         return "no".to_owned();
     }
-    let last = lease
-        .actions
-        .iter()
-        .rev()
-        .find(|action| action.action == "pause");
-    let Some(pause) = last else {
+    let mut latest = lease.actions.iter().rev();
+    let Some(pause) = latest.find(|action| action.action == "pause") else {
         return "yes".to_owned();
     };
-    let by = pause.by.as_deref().unwrap_or("?");
-    let reason = pause.reason.as_ref().map(|reason| format!(": {reason}"));
-    format!(
-        "yes, by {by} at {}{}",
-        date(pause.at),
-        reason.unwrap_or_default()
-    )
+    let (by, at) = (pause.by.as_deref().unwrap_or("?"), date(pause.at));
+    format!("yes, by {by} at {at}{}", ending(pause.reason.as_ref()))
 }
 
 fn request(lease: &LeaseRecord) -> String {
     let Some(request) = &lease.request else {
         return "none".to_owned();
     };
-    let effect = match lease.effect() {
-        Some(RequestEffect::Effective) | None => "the holder applies it".to_owned(),
-        Some(effect) => format!("no effect: {}", because(effect)),
+    let effect = match ineffective(lease) {
+        None => "the holder applies it".to_owned(),
+        Some(why) => format!("no effect: {why}"),
     };
-    let reason = request.reason.as_ref().map(|reason| format!(": {reason}"));
     format!(
         "{} at {}{}; {effect}",
         render::request(request),
         date(request.at),
-        reason.unwrap_or_default()
+        ending(request.reason.as_ref())
     )
 }

@@ -2,24 +2,23 @@
 
 mod screen;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
 use self::screen::{PressedKey, Screen};
 use super::Session;
-use super::observed::{Liveness, Observed, ObservedDocument, lease};
-use super::render::{self, HEADER, Instant};
+use super::observed::Observed;
+use super::render;
 use crate::table::{Row, Style, color, lines};
 use leasehold_cli::unwritable;
 use leasehold_clock as clock;
-use leasehold_core::election::BootTime;
 use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
@@ -35,19 +34,13 @@ pub(super) async fn run(session: &Session) -> Result<Exit, CommandError> {
         exit::CANNOT_TELL,
         "register the signal handlers",
     ))?;
-    let mut view = session.collection.follow(Scope::Leases);
-    let mut observed = Observed::default();
     // At the start an unreachable MongoDB is an error, as in other commands; later the command
     // waits for it.
-    let (entries, at) = session.listed(&mut view, "list the leases").await?;
-    observed.apply(ViewEvent::Listed { entries, at });
-    let terminal = io::stdout().is_terminal() && !session.json;
+    let (mut view, mut observed) = session.follow(Scope::Leases, "list the leases").await?;
     let ended = async {
-        match terminal {
+        match io::stdout().is_terminal() && !session.json {
             true => table(session, &mut view, &mut observed).await,
-            false => changes(&mut view, &mut observed)
-                .await
-                .map(|()| exit::DONE.into()),
+            false => changes(&mut view, &mut observed).await,
         }
     };
     tokio::select! {
@@ -80,82 +73,56 @@ fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Prints one line per change until the output is closed.
-async fn changes(view: &mut LiveView, observed: &mut Observed) -> io::Result<()> {
-    let mut liveness = BTreeMap::new();
+async fn changes(view: &mut LiveView, observed: &mut Observed) -> io::Result<Exit> {
     for seen in observed.documents() {
-        line("present", seen)?;
+        line("present", render::object(seen, clock::boot_now()))?;
     }
-    note_expired(observed, &mut liveness);
+    let mut expired = expired_leases(observed);
     let mut next_check = clock::boot_now() + FRAME_MAX;
     loop {
         let left = next_check.since(clock::boot_now());
-        match tokio::time::timeout(left, view.next()).await {
-            Ok(None) => return Ok(()),
-            Ok(Some(ViewEvent::Failed(failure) | ViewEvent::Polling(failure))) => {
-                warn!(why = %failure, "MongoDB reports no changes, retrying");
-                observed.apply(ViewEvent::Failed(failure));
-            }
+        let event = tokio::time::timeout(left, view.next()).await;
+        let changed: Vec<String> = match event {
+            Ok(None) => return Ok(exit::DONE.into()),
             Ok(Some(event)) => {
-                for name in observed.apply(event) {
-                    match observed.get(&name) {
-                        Some(seen) => line("changed", seen)?,
-                        None => removed(&name)?,
-                    }
+                if let ViewEvent::Failed(failure) | ViewEvent::Polling(failure) = &event {
+                    warn!(why = %failure, "MongoDB reports no changes, retrying");
                 }
+                let documents = observed.apply(event).into_iter();
+                documents
+                    .filter_map(|(name, differs)| differs.then_some(name))
+                    .collect()
             }
             Err(_) => {
-                for name in note_expired(observed, &mut liveness) {
-                    if let Some(seen) = observed.get(&name) {
-                        line("changed", seen)?;
-                    }
-                }
                 next_check = clock::boot_now() + FRAME_MAX;
+                let before = std::mem::replace(&mut expired, expired_leases(observed));
+                let changed = before.symmetric_difference(&expired);
+                // Deletions have been printed.
+                changed
+                    .filter(|name| observed.get(name).is_some())
+                    .cloned()
+                    .collect()
+            }
+        };
+        for name in changed {
+            match observed.get(&name) {
+                Some(seen) => line("changed", render::object(seen, clock::boot_now()))?,
+                None => line("removed", json!({ "lease": name }))?,
             }
         }
     }
 }
 
-/// Returns the leases that have expired, or no longer are expired, since the last call.
-fn note_expired(observed: &Observed, before: &mut BTreeMap<String, bool>) -> Vec<String> {
+fn expired_leases(observed: &Observed) -> BTreeSet<String> {
     let now = clock::boot_now();
-    let expired: BTreeMap<_, _> = observed
-        .documents()
-        .map(|seen| {
-            (
-                seen.entry.name.clone(),
-                liveness(seen, now) == Some(Liveness::Expired),
-            )
-        })
-        .collect();
-    let changed = |(name, expired): (&String, &bool)| {
-        (before.get(name).copied().unwrap_or(false) != *expired).then(|| name.clone())
-    };
-    let changed = expired.iter().filter_map(changed).collect();
-    *before = expired;
-    changed
+    let expired = observed.documents().filter(|seen| seen.has_expired(now));
+    expired.map(|seen| seen.entry.name.clone()).collect()
 }
 
-fn liveness(seen: &ObservedDocument, now: BootTime) -> Option<Liveness> {
-    let duration = lease(&seen.entry)?.lease_duration()?;
-    Some(seen.silence.liveness(duration, now))
-}
-
-fn line(event: &str, seen: &ObservedDocument) -> io::Result<()> {
-    let now = Instant::now();
-    let mut object = render::object(seen, now.boot);
+fn line(event: &str, mut object: Value) -> io::Result<()> {
+    let at = humantime::format_rfc3339_millis(clock::wall_now());
     object["event"] = event.into();
-    object["at"] = humantime::format_rfc3339_millis(now.wall)
-        .to_string()
-        .into();
-    write_line(&object)
-}
-
-fn removed(name: &str) -> io::Result<()> {
-    let at = humantime::format_rfc3339_millis(clock::wall_now()).to_string();
-    write_line(&json!({ "lease": name, "event": "removed", "at": at }))
-}
-
-fn write_line(object: &serde_json::Value) -> io::Result<()> {
+    object["at"] = at.to_string().into();
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{object}")?;
     stdout.flush()
@@ -171,43 +138,38 @@ async fn table(
     let mut resizes = Resizes::register()?;
     let mut first_row = 0;
     let mut trouble = None;
-    let mut drawn = clock::boot_now();
-    draw(session, observed, &mut first_row, trouble.as_deref())?;
-    let mut dirty = false;
     loop {
-        let pause = if dirty { FRAME_MIN } else { FRAME_MAX };
-        let left = (drawn + pause).since(clock::boot_now());
-        tokio::select! {
-            event = view.next() => match event {
-                None => return Ok(exit::DONE.into()),
-                Some(ViewEvent::Failed(failure) | ViewEvent::Polling(failure)) => {
-                    trouble = Some(failure.to_string());
-                    observed.apply(ViewEvent::Failed(failure));
-                    dirty = true;
-                    continue;
-                }
-                Some(event) => {
-                    if matches!(event, ViewEvent::Streaming) {
-                        trouble = None;
+        draw(session, observed, &mut first_row, trouble.as_deref())?;
+        let drawn = clock::boot_now();
+        let mut pause = FRAME_MAX;
+        loop {
+            let left = (drawn + pause).since(clock::boot_now());
+            tokio::select! {
+                event = view.next() => {
+                    let Some(event) = event else {
+                        return Ok(exit::DONE.into());
+                    };
+                    match &event {
+                        ViewEvent::Failed(failure) | ViewEvent::Polling(failure) => {
+                            trouble = Some(failure.to_string());
+                        }
+                        ViewEvent::Streaming => trouble = None,
+                        _ => {}
                     }
                     observed.apply(event);
-                    dirty = true;
+                    pause = FRAME_MIN;
                     continue;
                 }
-            },
-            key = screen.key() => match key {
-                PressedKey::Quit => return Ok(exit::DONE.into()),
-                PressedKey::Interrupt => return Ok(Exit::Key(StopSignal::INTERRUPT)),
-                PressedKey::Scroll(rows) => first_row = usize::saturating_add_signed(first_row, rows),
-                PressedKey::Top => first_row = 0,
-                PressedKey::Other => {}
-            },
-            () = resizes.next() => {}
-            () = tokio::time::sleep(left) => {}
+                key = screen.key() => match key {
+                    PressedKey::Quit => return Ok(exit::DONE.into()),
+                    PressedKey::Interrupt => return Ok(Exit::Key(StopSignal::INTERRUPT)),
+                    PressedKey::Scroll(rows) => first_row = usize::saturating_add_signed(first_row, rows),
+                },
+                () = resizes.next() => {}
+                () = tokio::time::sleep(left) => {}
+            }
+            break;
         }
-        draw(session, observed, &mut first_row, trouble.as_deref())?;
-        drawn = clock::boot_now();
-        dirty = false;
     }
 }
 
@@ -218,55 +180,38 @@ fn draw(
     first_row: &mut usize,
     trouble: Option<&str>,
 ) -> io::Result<()> {
-    let now = Instant::now();
     let (width, height) = screen::size();
     let info = session.collection.info().unwrap_or_default();
-    let rows: Vec<_> = observed
-        .documents()
-        .map(|seen| render::row(seen, now))
-        .collect();
-    let troubled = rows
-        .iter()
-        .filter(|row| matches!(row.style, Style::Warning | Style::Bad))
-        .count();
+    let rows = render::rows(observed, clock::boot_now());
+    let (header, rows) = rows.split_at(1);
+    let needs_attention = |row: &&Row| matches!(row.style, Style::Warning | Style::Bad);
+    let troubled = rows.iter().filter(needs_attention).count();
     // Two lines above and one below the rows.
     let visible = height.saturating_sub(3).max(1);
-    *first_row = (*first_row).min(rows.len().saturating_sub(visible));
     let total = rows.len();
+    *first_row = (*first_row).min(total.saturating_sub(visible));
+    let last_row = (*first_row + visible).min(total);
     let title = format!(
         "leasehold leases  {}.{}{}  {total} leases, {troubled} need attention  {}",
         info.database,
         info.collection,
         info.set.map(|set| format!(" ({set})")).unwrap_or_default(),
-        humantime::format_rfc3339_millis(now.wall),
+        humantime::format_rfc3339_millis(clock::wall_now()),
     );
-    let header = Row::new(HEADER).styled(Style::Header);
-    let shown: Vec<_> = std::iter::once(header)
-        .chain(rows.into_iter().skip(*first_row).take(visible))
-        .collect();
-    let footer = match trouble {
-        Some(trouble) => format!("MongoDB reports no changes: {trouble}"),
+    let (footer, style) = match trouble {
+        Some(trouble) => (format!("MongoDB reports no changes: {trouble}"), Style::Bad),
         None if total > visible => {
-            let last = (*first_row + visible).min(total);
-            format!(
-                "{}-{last} of {total}; arrows, PgUp and PgDn scroll, q quits",
-                *first_row + 1
-            )
+            let first = *first_row + 1;
+            let keys = "arrows, PgUp and PgDn scroll, q quits";
+            (format!("{first}-{last_row} of {total}; {keys}"), Style::Dim)
         }
-        None => "q quits".to_owned(),
+        None => ("q quits".to_owned(), Style::Dim),
     };
-    let style = if trouble.is_some() {
-        Style::Bad
-    } else {
-        Style::Dim
-    };
+    let footer = Row::new([footer]).styled(style);
+    let shown = [header, &rows[*first_row..last_row]].concat();
     let mut frame = lines(&[Row::new([title])], Some(width), false);
     frame.extend(lines(&shown, Some(width), color()));
     frame.resize(height.saturating_sub(1), String::new());
-    frame.extend(lines(
-        &[Row::new([footer]).styled(style)],
-        Some(width),
-        color(),
-    ));
+    frame.extend(lines(&[footer], Some(width), color()));
     screen::show(&frame)
 }

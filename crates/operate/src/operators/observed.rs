@@ -17,13 +17,14 @@ use leasehold_mongodb::store::mongo::operators::{
 /// The documents of a collection, and when each holder's renewals were seen.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
-    leases: BTreeMap<String, ObservedDocument>,
+    documents: BTreeMap<String, ObservedDocument>,
 }
 
 /// A document, and what was seen of it.
 #[derive(Debug)]
 pub(super) struct ObservedDocument {
     pub(super) entry: CollectionEntry,
+    /// The time without a renewal; of a lock, the time without a change.
     pub(super) silence: Silence,
     /// The time without a renewal of each holder and waiter of a lock.
     pub(super) claims: BTreeMap<Claim, Silence>,
@@ -43,19 +44,49 @@ pub(super) struct Silence {
 pub(super) enum Liveness {
     /// The holder renews, as far as was seen.
     Renews,
-    /// It has not renewed for more than a quarter of its lease duration.
+    /// No renewal for more than a quarter of the lease duration.
     Late,
-    /// It has not renewed for its lease duration: another candidate may take over.
+    /// No renewal for the lease duration: another candidate may take over.
     Expired,
 }
 
 impl Silence {
+    /// Begins with a revision that may have been written long before.
+    pub(super) fn new(revision: Option<Revision>, since: BootTime) -> Self {
+        Self {
+            revision,
+            since,
+            renewal_seen: false,
+        }
+    }
+
+    /// Records the revision of a document that was read at this time.
+    pub(super) fn observe(&mut self, revision: Option<Revision>, at: BootTime) {
+        if self.revision != revision {
+            *self = Self {
+                revision,
+                since: at,
+                renewal_seen: true,
+            };
+        }
+    }
+
+    /// Records that renewals before this time may not have been seen.
+    pub(super) fn lose_sight(&mut self, now: BootTime) {
+        *self = Self::new(self.revision, now);
+    }
+
     /// Returns the time without a renewal, at least.
     pub(super) fn lasts(self, now: BootTime) -> Duration {
         now.since(self.since)
     }
 
-    /// Returns what the silence of a holder of this lease duration means.
+    /// Returns when a holder with this lease duration expires without a renewal.
+    pub(super) fn expires(self, lease_duration: Duration) -> BootTime {
+        self.since + lease_duration
+    }
+
+    /// Returns what the silence of a holder with this lease duration means.
     pub(super) fn liveness(self, lease_duration: Duration, now: BootTime) -> Liveness {
         match self.lasts(now) {
             silence if silence >= lease_duration => Liveness::Expired,
@@ -65,62 +96,73 @@ impl Silence {
     }
 }
 
+impl ObservedDocument {
+    /// Returns true if the holder of a lease has not renewed for its lease duration.
+    pub(super) fn has_expired(&self, now: BootTime) -> bool {
+        let duration = lease(&self.entry).and_then(LeaseRecord::lease_duration);
+        duration.is_some_and(|it| self.silence.liveness(it, now) == Liveness::Expired)
+    }
+}
+
 impl Observed {
-    /// Applies an event; returns the names of the documents that changed other than by a renewal.
-    pub(super) fn apply(&mut self, event: ViewEvent) -> Vec<String> {
+    /// Applies an event. Returns the documents that it contains, or whose deletion it shows, each
+    /// with true if it changed other than by a renewal.
+    pub(super) fn apply(&mut self, event: ViewEvent) -> BTreeMap<String, bool> {
         match event {
             ViewEvent::Listed { entries, at } => {
-                let mut before = std::mem::take(&mut self.leases);
-                let mut changed = Vec::new();
+                let mut before = std::mem::take(&mut self.documents);
+                let mut changes = BTreeMap::new();
                 for entry in entries {
                     let known = before.remove(&entry.name);
-                    changed.extend(self.put(entry, known, at));
+                    changes.insert(entry.name.clone(), self.put(entry, known, at));
                 }
-                changed.extend(before.into_keys());
-                changed
+                changes.extend(before.into_keys().map(|name| (name, true)));
+                changes
             }
             ViewEvent::Changed { entry, at } => {
-                let known = self.leases.remove(&entry.name);
-                self.put(entry, known, at).into_iter().collect()
+                let (name, known) = (entry.name.clone(), self.documents.remove(&entry.name));
+                BTreeMap::from([(name, self.put(entry, known, at))])
             }
             ViewEvent::Removed { name } => {
-                let removed = self.leases.remove(&name);
-                removed.map(|seen| seen.entry.name).into_iter().collect()
+                let removed = self.documents.remove(&name).is_some();
+                BTreeMap::from([(name, removed)])
             }
             ViewEvent::Failed(_) | ViewEvent::Polling(_) => {
-                self.lose_sight(clock::boot_now());
-                Vec::new()
+                let now = clock::boot_now();
+                for seen in self.documents.values_mut() {
+                    seen.silence.lose_sight(now);
+                    seen.claims
+                        .values_mut()
+                        .for_each(|silence| silence.lose_sight(now));
+                }
+                BTreeMap::new()
             }
-            ViewEvent::Streaming => Vec::new(),
+            ViewEvent::Streaming => BTreeMap::new(),
         }
     }
 
-    /// Records that renewals before this time may not have been seen.
-    fn lose_sight(&mut self, now: BootTime) {
-        for seen in self.leases.values_mut() {
-            for silence in std::iter::once(&mut seen.silence).chain(seen.claims.values_mut()) {
-                silence.since = now;
-                silence.renewal_seen = false;
-            }
-        }
-    }
-
+    /// Stores a document; returns true if it differs from the known one other than by a renewal.
     fn put(
         &mut self,
         entry: CollectionEntry,
         known: Option<ObservedDocument>,
         at: BootTime,
-    ) -> Option<String> {
-        let is_known = known.is_some();
-        let after = |before: Option<Silence>, revision| match before {
-            Some(silence) if silence.revision == revision => silence,
-            _ => Silence {
+    ) -> bool {
+        let after = |before: Option<Silence>, revision| {
+            let mut silence = before.unwrap_or(Silence {
                 revision,
                 since: at,
-                renewal_seen: is_known,
-            },
+                renewal_seen: known.is_some(),
+            });
+            silence.observe(revision, at);
+            silence
         };
-        let silence = after(known.as_ref().map(|known| known.silence), revision(&entry));
+        let is_lock = matches!(entry.content, Content::Lock(_));
+        let before = known
+            .as_ref()
+            .filter(|known| !is_lock || known.entry == entry);
+        let revision = lease(&entry).map(|lease| lease.lease.revision);
+        let silence = after(before.map(|known| known.silence), revision);
         let claims = claims(&entry).map(|claim| {
             let before = known
                 .as_ref()
@@ -128,48 +170,57 @@ impl Observed {
             (claim.claim, after(before.copied(), Some(claim.revision)))
         });
         let claims = claims.collect();
-        let changed = known.is_none_or(|known| !differs_by_renewal(&known.entry, &entry));
+        let differs = known.is_none_or(|known| !differs_by_renewal(&known.entry, &entry));
         let name = entry.name.clone();
-        let changed = changed.then(|| name.clone());
         let seen = ObservedDocument {
             entry,
             silence,
             claims,
         };
-        self.leases.insert(name, seen);
-        changed
+        self.documents.insert(name, seen);
+        differs
     }
 
-    /// Returns the documents, sorted by name.
     pub(super) fn documents(&self) -> impl Iterator<Item = &ObservedDocument> {
-        self.leases.values()
+        self.documents.values()
     }
 
-    /// Returns a document.
     pub(super) fn get(&self, name: &str) -> Option<&ObservedDocument> {
-        self.leases.get(name)
+        self.documents.get(name)
     }
 
-    /// Returns true if a holder has not renewed for its lease duration, as far as was seen.
-    pub(super) fn has_expired(&self, now: BootTime) -> bool {
-        self.leases.values().any(|seen| {
-            let duration = lease(&seen.entry).and_then(LeaseRecord::lease_duration);
-            duration
-                .is_some_and(|duration| seen.silence.liveness(duration, now) == Liveness::Expired)
-        })
+    /// Returns the document in a view of one document.
+    pub(super) fn one(&self) -> Option<&ObservedDocument> {
+        self.documents().next()
+    }
+
+    /// Returns the lease in a view of one document.
+    pub(super) fn lease(&self) -> Option<(&ObservedDocument, &LeaseRecord)> {
+        let seen = self.one()?;
+        Some((seen, lease(&seen.entry)?))
     }
 
     /// Returns true once a renewal of each holder has been seen.
     pub(super) fn is_complete(&self) -> bool {
-        let mut held = self
-            .leases
-            .values()
-            .filter(|seen| lease(&seen.entry).is_some_and(|lease| lease.held_by().is_some()));
-        held.all(|seen| seen.silence.renewal_seen)
+        let is_held = |seen: &ObservedDocument| {
+            lease(&seen.entry).is_some_and(|lease| lease.held_by().is_some())
+        };
+        self.documents()
+            .all(|seen| seen.silence.renewal_seen || !is_held(seen))
     }
 }
 
-/// Returns the lease in an entry.
+/// Returns the lease that an event of a view of one document shows: `None` if the event shows no
+/// state, and `Some(None)` if there is no lease.
+pub(super) fn shown(event: &ViewEvent) -> Option<Option<&LeaseRecord>> {
+    match event {
+        ViewEvent::Changed { entry, .. } => Some(lease(entry)),
+        ViewEvent::Listed { entries, .. } => Some(entries.first().and_then(lease)),
+        ViewEvent::Removed { .. } => Some(None),
+        ViewEvent::Failed(_) | ViewEvent::Polling(_) | ViewEvent::Streaming => None,
+    }
+}
+
 pub(super) fn lease(entry: &CollectionEntry) -> Option<&LeaseRecord> {
     match &entry.content {
         Content::Lease(lease) => Some(lease),
@@ -187,20 +238,28 @@ fn claims(entry: &CollectionEntry) -> impl Iterator<Item = &lock::Entry> {
         .flat_map(|lock| lock.holders.iter().chain(&lock.queue))
 }
 
-fn revision(entry: &CollectionEntry) -> Option<Revision> {
-    lease(entry).map(|lease| lease.lease.revision)
-}
-
-/// Returns true if at most revision and date of the last renewal, or a roll call, differ.
+/// Returns true if at most revisions and dates of the last renewals, or a roll call, differ.
 fn differs_by_renewal(before: &CollectionEntry, after: &CollectionEntry) -> bool {
-    let (Some(before), Some(after)) = (lease(before), lease(after)) else {
-        return before == after;
-    };
-    let mut renewed = before.clone();
-    renewed.lease.revision = after.lease.revision;
-    renewed.roll_call.clone_from(&after.roll_call);
-    if let (Some(renewed), Some(after)) = (&mut renewed.holder, &after.holder) {
-        renewed.renewed_at = after.renewed_at;
+    match (&before.content, &after.content) {
+        (Content::Lease(before), Content::Lease(after)) => {
+            let mut renewed = before.clone();
+            renewed.lease.revision = after.lease.revision;
+            renewed.roll_call.clone_from(&after.roll_call);
+            if let (Some(renewed), Some(after)) = (&mut renewed.holder, &after.holder) {
+                renewed.renewed_at = after.renewed_at;
+            }
+            renewed == *after
+        }
+        (Content::Lock(before), Content::Lock(of_after)) => {
+            let mut renewed = before.clone();
+            let lock = &mut renewed.lock;
+            let entries = lock.holders.iter_mut().chain(&mut lock.queue);
+            for (entry, after) in entries.zip(claims(after)) {
+                entry.revision = after.revision;
+                entry.owner.renewed_at = after.owner.renewed_at;
+            }
+            renewed == *of_after
+        }
+        _ => before == after,
     }
-    renewed == *after
 }

@@ -1,12 +1,14 @@
 //! Leases as text and as JSON.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::observed::{Liveness, ObservedDocument, Silence};
+use super::observed::{Liveness, Observed, ObservedDocument, Silence};
 use crate::table::{Row, Style};
-use leasehold_core::election::{BootTime, RequestKind, WallMillis};
+use leasehold_clock as clock;
+use leasehold_core::election::{BootTime, RequestKind, Reservation, WallMillis};
+use leasehold_core::lock::Entry;
 use leasehold_host::log::millis;
 use leasehold_mongodb::store::mongo::PastHolder;
 use leasehold_mongodb::store::mongo::operators::{
@@ -14,33 +16,21 @@ use leasehold_mongodb::store::mongo::operators::{
 };
 use leasehold_status::render::date;
 
-/// The header of the table of leases.
-pub(super) const HEADER: [&str; 9] = [
+const HEADER: [&str; 9] = [
     "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
 ];
 
-/// The current instant on both clocks: one for observations, one for dates of documents.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Instant {
-    pub(super) boot: BootTime,
-    pub(super) wall: SystemTime,
+/// Returns the time since a date of a document, by this machine's wall clock; `None` for a date in
+/// the future or without a value.
+fn since(at: WallMillis) -> Option<Duration> {
+    let at = Duration::from_millis(u64::try_from(at.0).ok().filter(|at| *at > 0)?);
+    let now = clock::wall_now().duration_since(UNIX_EPOCH).ok()?;
+    now.checked_sub(at)
 }
 
-impl Instant {
-    pub(super) fn now() -> Self {
-        Self {
-            boot: leasehold_clock::boot_now(),
-            wall: leasehold_clock::wall_now(),
-        }
-    }
-
-    /// Returns the time since a date of a document, by this machine's wall clock; `None` for a date
-    /// in the future or without a value.
-    fn since(self, at: WallMillis) -> Option<Duration> {
-        let at = Duration::from_millis(u64::try_from(at.0).ok().filter(|at| *at > 0)?);
-        let now = self.wall.duration_since(UNIX_EPOCH).ok()?;
-        now.checked_sub(at)
-    }
+/// Formats a value, or a dash.
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 /// The state of a lease in one word.
@@ -53,84 +43,88 @@ fn state(lease: &LeaseRecord, silence: Silence, now: BootTime) -> &'static str {
     }
 }
 
-/// Returns the row of a document in the table of leases.
-pub(super) fn row(seen: &ObservedDocument, now: Instant) -> Row {
-    let name = seen.entry.name.clone();
+/// Returns the rows of a table, with its header.
+pub(crate) fn table<const N: usize>(
+    header: [&str; N],
+    rows: impl Iterator<Item = Row>,
+) -> Vec<Row> {
+    let header = Row::new(header).styled(Style::Header);
+    std::iter::once(header).chain(rows).collect()
+}
+
+/// Returns the table of leases.
+pub(super) fn rows(observed: &Observed, now: BootTime) -> Vec<Row> {
+    table(HEADER, observed.documents().map(|seen| row(seen, now)))
+}
+
+fn row(seen: &ObservedDocument, now: BootTime) -> Row {
+    let dash = || "-".to_owned();
+    let mut cells = HEADER.map(|_| dash());
+    let [
+        name,
+        state,
+        holder,
+        token,
+        since,
+        renewed,
+        lasts,
+        standby,
+        notes,
+    ] = &mut cells;
+    name.clone_from(&seen.entry.name);
     let lease = match &seen.entry.content {
         Content::Lease(lease) => lease,
-        Content::Lock(_) => return Row::new([name, "lock".to_owned()]).styled(Style::Dim),
+        Content::Lock(_) => {
+            *state = "lock".to_owned();
+            return Row::new(cells).styled(Style::Dim);
+        }
         Content::Foreign(why) => {
-            let dash = || "-".to_owned();
-            let why = format!("not a lease: {why}");
-            let cells = [
-                name,
-                "foreign".to_owned(),
-                dash(),
-                dash(),
-                dash(),
-                dash(),
-                dash(),
-                dash(),
-                why,
-            ];
+            *state = "foreign".to_owned();
+            *notes = format!("not a lease: {why}");
             return Row::new(cells).styled(Style::Dim);
         }
     };
-    let state = state(lease, seen.silence, now.boot);
-    let (token, notes) = (lease.lease.token.to_string(), notes(lease).join("; "));
-    let Some((holder, shown)) = lease.held_by().zip(lease.holder.as_ref()) else {
-        let dash = || "-".to_owned();
-        let cells = [
-            name,
-            state.to_owned(),
-            dash(),
-            token,
-            dash(),
-            dash(),
-            dash(),
-            dash(),
-            notes,
-        ];
-        let style = if lease.lease.paused {
-            Style::Warning
-        } else {
-            Style::Plain
-        };
-        return Row::new(cells).styled(style);
-    };
-    let duration = holder.lease_duration.duration();
-    let style = match seen.silence.liveness(duration, now.boot) {
+    *state = self::state(lease, seen.silence, now).to_owned();
+    *token = lease
+        .holder_token()
+        .unwrap_or(lease.lease.token)
+        .to_string();
+    *notes = self::notes(lease).join("; ");
+    let mut liveness = Liveness::Renews;
+    if let Some((held, shown)) = lease.held_by().zip(lease.holder.as_ref()) {
+        let duration = held.lease_duration.duration();
+        liveness = seen.silence.liveness(duration, now);
+        *holder = shown.identity.to_string();
+        *since = or_dash(self::since(held.acquired_at).map(short));
+        *renewed = self::renewed(seen.silence, now);
+        *lasts = short(duration);
+        *standby = self::standby(lease);
+    }
+    Row::new(cells).styled(match liveness {
         Liveness::Expired => Style::Bad,
         Liveness::Late => Style::Warning,
         Liveness::Renews if lease.lease.paused => Style::Warning,
         Liveness::Renews => Style::Plain,
-    };
-    let token = lease.holder_token().unwrap_or(lease.lease.token);
-    Row::new([
-        name,
-        state.to_owned(),
-        shown.identity.to_string(),
-        token.to_string(),
-        now.since(holder.acquired_at).map_or("-".to_owned(), short),
-        renewed(seen.silence, now.boot),
-        short(duration),
-        standby(lease),
-        notes,
-    ])
-    .styled(style)
+    })
 }
 
 /// Returns the candidate that goes first after the holder, with its priority if it has one.
 pub(super) fn standby(lease: &LeaseRecord) -> String {
-    match (&lease.standby, priority(lease)) {
-        (None, _) => "-".to_owned(),
-        (Some(standby), None | Some(0)) => standby.to_string(),
+    let priority = priority(lease).filter(|priority| *priority > 0);
+    match (&lease.standby, priority) {
         (Some(standby), Some(priority)) => format!("{standby} (priority {priority})"),
+        (standby, _) => or_dash(standby.as_ref()),
     }
 }
 
 fn priority(lease: &LeaseRecord) -> Option<u32> {
     lease.lease.standby.as_ref().map(|standby| standby.priority)
+}
+
+/// Returns the candidate that the lease is kept for after a transfer.
+pub(super) fn reserved(lease: &LeaseRecord) -> Option<&Reservation> {
+    let reserved = lease.lease.reserved_for.as_ref();
+    reserved.filter(|reserved| !reserved.is_head_start())
 }
 
 /// Returns when the last renewal was seen.
@@ -148,32 +142,22 @@ fn notes(lease: &LeaseRecord) -> Vec<String> {
         notes.push("paused".to_owned());
     }
     if let Some(request) = &lease.request {
-        notes.push(match lease.effect() {
-            Some(RequestEffect::Effective) | None => self::request(request),
-            Some(effect) => format!("{}, no effect: {}", self::request(request), because(effect)),
+        let request = self::request(request);
+        notes.push(match ineffective(lease) {
+            None => request,
+            Some(why) => format!("{request}, no effect: {why}"),
         });
     }
-    if let Some(reservation) = lease
-        .lease
-        .reserved_for
-        .as_ref()
-        .filter(|reserved| lease.held_by().is_none() && !reserved.is_head_start())
-    {
-        notes.push(format!("reserved for {}", reservation.identity));
+    if let Some(reserved) = reserved(lease).filter(|_| lease.held_by().is_none()) {
+        notes.push(format!("reserved for {}", reserved.identity));
     }
-    if let Some(token) = lease
-        .holder_token()
-        .filter(|token| *token != lease.lease.token)
-    {
-        notes.push(format!(
-            "token raised to {} (the holder has {token})",
-            lease.lease.token
-        ));
+    let raised = lease.lease.token;
+    if let Some(token) = lease.holder_token().filter(|token| *token != raised) {
+        notes.push(format!("token raised to {raised} (the holder has {token})"));
     }
     notes
 }
 
-/// Describes a request in a few words.
 pub(super) fn request(request: &RequestRecord) -> String {
     let kind = match &request.request {
         Ok(valid) => match &valid.kind {
@@ -191,22 +175,22 @@ pub(super) fn request(request: &RequestRecord) -> String {
     }
 }
 
-/// Describes why a request has no effect.
-pub(super) fn because(effect: RequestEffect) -> String {
-    match effect {
-        RequestEffect::Effective => "the holder applies it".to_owned(),
-        RequestEffect::OtherToken { named, leader } => {
-            format!("it is for token {named}, and the holder has token {leader}")
-        }
+/// Describes why the standing request has no effect; `None` if it has one.
+pub(super) fn ineffective(lease: &LeaseRecord) -> Option<String> {
+    match lease.effect()? {
+        RequestEffect::Effective => None,
+        RequestEffect::OtherToken { named, leader } => Some(format!(
+            "it is for token {named}, and the holder has token {leader}"
+        )),
         RequestEffect::Free => {
-            "nobody holds the lease, and the next acquisition removes it".to_owned()
+            Some("nobody holds the lease, and the next acquisition removes it".to_owned())
         }
-        RequestEffect::Invalid(why) => why.to_owned(),
+        RequestEffect::Invalid(why) => Some(why.to_owned()),
     }
 }
 
 /// Formats a duration with at most two units, and with tenths of a second below ten seconds.
-pub(super) fn short(duration: Duration) -> String {
+pub(crate) fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let two = |first: u64, unit: &str, second: u64, lesser: &str| match second {
         0 => format!("{first}{unit}"),
@@ -246,9 +230,7 @@ pub(super) fn object(seen: &ObservedDocument, now: BootTime) -> Value {
             "renewal_seen": seen.silence.renewal_seen,
         })
     });
-    let reserved = lease.lease.reserved_for.as_ref();
-    let reserved = reserved.filter(|reserved| !reserved.is_head_start());
-    let reserved = reserved.map(|reserved| {
+    let reserved = reserved(lease).map(|reserved| {
         json!({ "identity": reserved.identity.as_str(), "for_ms": millis(reserved.duration) })
     });
     json!({
@@ -257,14 +239,14 @@ pub(super) fn object(seen: &ObservedDocument, now: BootTime) -> Value {
         "token": lease.lease.token.get(),
         "holder": holder,
         "paused": lease.lease.paused,
-        "request": lease.request.as_ref().map(|request| request_object(request, lease.effect())),
+        "request": lease.request.as_ref().map(|request| request_object(request, lease)),
         "reserved_for": reserved,
         "standby": holder.as_ref().and(lease.standby.as_ref()).map(|standby| standby.as_str()),
         "standby_priority": holder.and(priority(lease)),
     })
 }
 
-fn request_object(request: &RequestRecord, effect: Option<RequestEffect>) -> Value {
+fn request_object(request: &RequestRecord, lease: &LeaseRecord) -> Value {
     let valid = request.request.as_ref().ok();
     let kind = valid.map(|request| match request.kind {
         RequestKind::StepDown => "step_down",
@@ -277,12 +259,25 @@ fn request_object(request: &RequestRecord, effect: Option<RequestEffect>) -> Val
         "by": request.by,
         "reason": request.reason,
         "at": date(request.at),
-        "effective": effect == Some(RequestEffect::Effective),
-        "why_not": effect.filter(|effect| *effect != RequestEffect::Effective).map(because),
+        "effective": lease.effect() == Some(RequestEffect::Effective),
+        "why_not": ineffective(lease),
     })
 }
 
-/// Returns a former holder as JSON.
+pub(crate) fn entry_object(entry: &Entry) -> Value {
+    json!({
+        "identity": entry.owner.identity.as_str(),
+        "mode": entry.mode.as_str(),
+        "token": entry.token.map(|token| token.get()),
+        "slot": entry.slot,
+        "at_least_ms": millis(entry.min_hold),
+        "over": entry.work_done,
+        "since": date(entry.owner.acquired_at),
+        "renewed_at": date(entry.owner.renewed_at),
+        "lease_duration_ms": entry.lease_duration.millis,
+    })
+}
+
 pub(super) fn ended_object(ended: &PastHolder) -> Value {
     json!({
         "token": ended.token.map(|token| token.get()),
@@ -293,8 +288,13 @@ pub(super) fn ended_object(ended: &PastHolder) -> Value {
     })
 }
 
-/// Returns an operator's action as JSON.
-pub(super) fn action_object(action: &ActionRecord) -> Value {
+/// Adds the past of a lease to its JSON.
+pub(super) fn add_past(object: &mut Value, lease: &LeaseRecord) {
+    object["history"] = lease.history.iter().map(ended_object).collect();
+    object["actions"] = lease.actions.iter().map(action_object).collect();
+}
+
+fn action_object(action: &ActionRecord) -> Value {
     json!({
         "action": action.action,
         "token": action.token.map(|token| token.get()),
@@ -307,33 +307,22 @@ pub(super) fn action_object(action: &ActionRecord) -> Value {
 
 /// Returns the table of former holders, newest first.
 pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
-    let header = Row::new(["TOKEN", "IDENTITY", "LED FOR", "ENDED", "REASON"]);
     let ends = lease.history.iter().rev().map(|ended| {
         let led = ended.ended_at.0.checked_sub(ended.acquired_at.0);
-        let led = led
-            .and_then(|ms| u64::try_from(ms).ok())
-            .map(Duration::from_millis);
+        let led = led.and_then(|millis| u64::try_from(millis).ok());
         Row::new([
-            ended
-                .token
-                .map_or("-".to_owned(), |token| token.to_string()),
-            ended
-                .identity
-                .as_ref()
-                .map_or("-".to_owned(), |identity| identity.to_string()),
-            led.map_or("-".to_owned(), short),
+            or_dash(ended.token),
+            or_dash(ended.identity.as_ref()),
+            or_dash(led.map(|millis| short(Duration::from_millis(millis)))),
             date(ended.ended_at),
-            ended.reason.clone().unwrap_or_else(|| "-".to_owned()),
+            or_dash(ended.reason.as_ref()),
         ])
     });
-    std::iter::once(header.styled(Style::Header))
-        .chain(ends)
-        .collect()
+    table(["TOKEN", "IDENTITY", "LED FOR", "ENDED", "REASON"], ends)
 }
 
 /// Returns the table of operators' actions, newest first.
 pub(super) fn actions(lease: &LeaseRecord) -> Vec<Row> {
-    let header = Row::new(["AT", "ACTION", "TOKEN", "BY", "REASON"]);
     let actions = lease.actions.iter().rev().map(|action| {
         let kind = match &action.to {
             Some(to) => format!("{} to {to}", action.action),
@@ -342,16 +331,12 @@ pub(super) fn actions(lease: &LeaseRecord) -> Vec<Row> {
         Row::new([
             date(action.at),
             kind,
-            action
-                .token
-                .map_or("-".to_owned(), |token| token.to_string()),
-            action.by.clone().unwrap_or_else(|| "-".to_owned()),
+            or_dash(action.token),
+            or_dash(action.by.as_ref()),
             action.reason.clone().unwrap_or_default(),
         ])
     });
-    std::iter::once(header.styled(Style::Header))
-        .chain(actions)
-        .collect()
+    table(["AT", "ACTION", "TOKEN", "BY", "REASON"], actions)
 }
 
 #[cfg(test)]

@@ -3,13 +3,11 @@
 //! One view follows the collection, however many browsers there are.
 
 mod access;
-pub(super) mod arguments;
 mod board;
 mod document;
 mod feed;
 mod guesses;
 mod page;
-mod policy;
 mod site;
 
 use std::pin::pin;
@@ -20,10 +18,9 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use self::access::VisitorAccess;
-pub use self::arguments::WebArgs;
-use self::board::{Link, Snapshot};
+use self::board::{LinkState, Snapshot};
 use self::site::Web;
-use super::{Session, system};
+use super::{Session, WebArgs, system};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
 use leasehold_host::CommandError;
@@ -83,39 +80,32 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     Ok(exit)
 }
 
-/// Keeps the board up to date.
+/// Keeps the board up to date, and logs the state of the connection.
 async fn follow(collection: &MongoCollection, board: &watch::Sender<Snapshot>) {
     let mut view = collection.follow(Scope::All);
-    let mut link = Link::default();
     loop {
+        let before = board.borrow().link.clone();
         match timeout(CHECK, view.next()).await {
             Ok(None) => return,
             Ok(Some(event)) => board.send_modify(|board| board.apply(event, clock::boot_now())),
             Err(_) => {
-                if let Some(failure) = collection.trouble() {
+                let failure = collection.trouble();
+                if let Some(failure) = failure.filter(|_| !board.borrow().is_listed()) {
                     board.send_if_modified(|board| {
-                        let before = board.link.clone();
-                        if !board.is_listed() {
-                            board.lost(&failure, clock::boot_now());
-                        }
+                        board.lost(&failure, clock::boot_now());
                         board.link != before
                     });
                 }
             }
         }
-        let now = board.borrow().link.clone();
-        if now != link {
-            report(&now);
-            link = now;
+        let board = board.borrow();
+        let (link, why) = (&board.link, &board.link.why);
+        match link.state {
+            _ if *link == before => {}
+            LinkState::Connecting => {}
+            LinkState::Current => info!("following the collection"),
+            LinkState::Polling => warn!(why, "MongoDB reports no changes, reading at intervals"),
+            LinkState::Lost => warn!(why, "MongoDB cannot be read, retrying"),
         }
-    }
-}
-
-fn report(link: &Link) {
-    match link {
-        Link::Connecting => {}
-        Link::Current => info!("following the collection"),
-        Link::Polling(why) => warn!(why, "MongoDB reports no changes, reading at intervals"),
-        Link::Lost { why, .. } => warn!(why, "MongoDB cannot be read, retrying"),
     }
 }

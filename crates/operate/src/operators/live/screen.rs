@@ -7,7 +7,7 @@ use rustix::termios::{
 };
 use tokio::sync::mpsc;
 
-/// Size of a terminal that does not report its size.
+/// Columns and rows of a terminal that does not report its size.
 const SIZE: (usize, usize) = (80, 24);
 /// Capacity of the channel of keys: the keys pressed during one frame.
 const KEYS_MAX: usize = 16;
@@ -15,7 +15,6 @@ const KEYS_MAX: usize = 16;
 const PAGE: isize = 20;
 /// Alternate screen, hidden cursor, no line wrap.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[2J";
-/// The opposite of [`ENTER`].
 const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 
 /// A key that was pressed.
@@ -25,12 +24,8 @@ pub(super) enum PressedKey {
     Quit,
     /// Ctrl-C, which the terminal does not turn into a signal here.
     Interrupt,
-    /// Down by this number of rows.
+    /// Down by this number of rows; 0 for a key without a meaning.
     Scroll(isize),
-    /// To the first row.
-    Top,
-    /// Without a meaning.
-    Other,
 }
 
 /// The terminal; dropping this restores its former state.
@@ -50,7 +45,6 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Waits for a key.
     pub(super) async fn key(&mut self) -> PressedKey {
         match &mut self.keyboard {
             Some((keys, _)) => keys.recv().await.unwrap_or(PressedKey::Quit),
@@ -61,7 +55,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If the terminal is gone there is nothing to restore.
+        // A closed terminal needs no restoration.
         let _ = write(LEAVE);
         if let Some((_, before)) = &self.keyboard {
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
@@ -109,9 +103,9 @@ fn key(bytes: &[u8]) -> PressedKey {
         b"\x1b[B" | b"\x1bOB" | b"j" => PressedKey::Scroll(1),
         b"\x1b[5~" | b"b" => PressedKey::Scroll(-PAGE),
         b"\x1b[6~" | b" " => PressedKey::Scroll(PAGE),
-        b"\x1b[H" | b"\x1b[1~" | b"g" => PressedKey::Top,
+        b"\x1b[H" | b"\x1b[1~" | b"g" => PressedKey::Scroll(isize::MIN),
         b"\x1b[F" | b"\x1b[4~" | b"G" => PressedKey::Scroll(isize::MAX),
-        _ => PressedKey::Other,
+        _ => PressedKey::Scroll(0),
     }
 }
 
@@ -125,7 +119,7 @@ pub(super) fn size() -> (usize, usize) {
     }
 }
 
-/// Replaces what the screen shows, without a blank frame between.
+/// Replaces the contents of the screen without flicker.
 pub(super) fn show(lines: &[String]) -> io::Result<()> {
     let mut frame = String::from("\u{1b}[H");
     for (index, line) in lines.iter().enumerate() {
@@ -157,10 +151,10 @@ mod tests {
             (b"\x03", PressedKey::Interrupt),
             (b"\x1b[A", PressedKey::Scroll(-1)),
             (b"\x1b[6~", PressedKey::Scroll(PAGE)),
-            (b"g", PressedKey::Top),
+            (b"g", PressedKey::Scroll(isize::MIN)),
             (b"\x03\x03", PressedKey::Interrupt),
             (b"jjq", PressedKey::Quit),
-            (b"x", PressedKey::Other),
+            (b"x", PressedKey::Scroll(0)),
         ] {
             assert_eq!(key(bytes), expected, "{bytes:?}");
         }

@@ -1,20 +1,17 @@
 //! Checks a request against the current lease. A request that makes no sense is answered, and
 //! nothing is written.
 
-use super::super::OperatorRequest;
-use super::super::outcome::CommandOutcome;
-use super::super::render::because;
+use super::super::outcome::{CommandOutcome, RequestResult};
+use super::super::render::ineffective;
 use leasehold_core::election::{Identity, RequestKind as Requested, Token};
-use leasehold_host::exit;
-use leasehold_mongodb::store::mongo::operators::{LeaseRecord, RequestEffect};
+use leasehold_mongodb::store::mongo::operators::{ActionKind, LeaseRecord, RequestEffect};
 
-/// The decision on a request.
 pub(super) enum RequestDecision {
     /// Write it.
     Write,
-    /// The same request stands already: only wait for its effect.
+    /// An equal request stands already: only wait for its effect.
     Await,
-    /// The candidate that a transfer names holds it in the document: find out if it renews.
+    /// The candidate of a transfer holds the lease in the document: find out if the candidate renews.
     Observe(Identity),
     /// Answer, without a write.
     Answer(CommandOutcome),
@@ -23,92 +20,74 @@ pub(super) enum RequestDecision {
 /// Decides on a request. Refuses it if the operator has `seen` a token other than the current
 /// token.
 pub(super) fn decide(
-    kind: &OperatorRequest,
+    kind: &ActionKind,
     seen: Option<Token>,
     lease: &LeaseRecord,
 ) -> RequestDecision {
-    let holder = lease.holder.as_ref().map(|holder| holder.identity.as_str());
-    let paused = lease.lease.paused;
-    let refused = |message: String| {
+    let (is_held, paused) = (lease.holder.is_some(), lease.lease.paused);
+    let answer = |result, message: String| {
         let message = format!("{message}; nothing written");
-        RequestDecision::Answer(CommandOutcome::plain("refused", exit::NEGATIVE, message))
+        RequestDecision::Answer(CommandOutcome::new(result, message))
     };
-    let already = |message: String| {
-        let message = format!("{message}; nothing written");
-        RequestDecision::Answer(CommandOutcome::plain("already", exit::DONE, message))
-    };
+    let refused = |message: String| answer(RequestResult::Refused, message);
+    let already = |message: &str| answer(RequestResult::Already, message.to_owned());
     let token = lease.lease.token;
     if let Some(seen) = seen.filter(|seen| *seen != token) {
         return refused(format!("its token is now {token}, not {seen}"));
     }
-    match (kind, holder) {
-        (OperatorRequest::StepDown | OperatorRequest::Transfer { .. }, None) if paused => {
+    match kind {
+        ActionKind::StepDown | ActionKind::Transfer { .. } if !is_held && paused => {
             refused("it is paused, so nobody leads".to_owned())
         }
-        (OperatorRequest::StepDown, None) => refused("nobody leads".to_owned()),
-        (OperatorRequest::Transfer { to, .. }, None) => refused(format!(
-            "nobody leads, so there is nobody to hand over to {to}"
-        )),
-        (OperatorRequest::Transfer { to, .. }, Some(_)) if is_holder(lease, to.as_str()) => {
+        ActionKind::StepDown if !is_held => refused("nobody leads".to_owned()),
+        ActionKind::Transfer { to, .. } if !is_held => {
+            refused(format!("nobody leads, so no leader can hand over to {to}"))
+        }
+        ActionKind::Transfer { to, .. } if is_holder(lease, to) => {
             RequestDecision::Observe(to.clone())
         }
-        (OperatorRequest::StepDown | OperatorRequest::Transfer { .. }, Some(_)) => {
-            match is_standing(kind, lease) {
-                true => RequestDecision::Await,
-                false => RequestDecision::Write,
-            }
-        }
-        (OperatorRequest::Pause, None) if paused => already("it is paused already".to_owned()),
-        (OperatorRequest::Pause, Some(_)) if paused => RequestDecision::Await,
-        (OperatorRequest::Pause, _) => RequestDecision::Write,
-        (OperatorRequest::Resume, _) if !paused => already("it is not paused".to_owned()),
-        (OperatorRequest::Resume, _) => RequestDecision::Write,
-        (OperatorRequest::Cancel, _) if lease.request.is_none() => {
-            refused("no request to cancel".to_owned())
-        }
-        (OperatorRequest::Cancel, _) => RequestDecision::Write,
+        ActionKind::Pause if paused && !is_held => already("it is paused already"),
+        ActionKind::Pause if paused => RequestDecision::Await,
+        ActionKind::Resume if !paused => already("it is not paused"),
+        ActionKind::Cancel if lease.request.is_none() => refused("no request to cancel".to_owned()),
+        _ if is_standing(kind, lease) => RequestDecision::Await,
+        _ => RequestDecision::Write,
     }
 }
 
-/// Returns true if this candidate holds the lease.
-pub(super) fn is_holder(lease: &LeaseRecord, identity: &str) -> bool {
+pub(super) fn is_holder(lease: &LeaseRecord, identity: &Identity) -> bool {
     let holder = lease.held_by();
-    holder.is_some_and(|holder| holder.identity.as_str() == identity)
+    holder.is_some_and(|holder| holder.identity == *identity)
 }
 
-/// Returns true if the same request stands and has an effect.
-pub(super) fn is_standing(kind: &OperatorRequest, lease: &LeaseRecord) -> bool {
-    if lease.effect() != Some(RequestEffect::Effective) {
-        return false;
-    }
+/// Returns true if an equal request stands and has an effect.
+pub(super) fn is_standing(kind: &ActionKind, lease: &LeaseRecord) -> bool {
     let standing = lease
         .request
         .as_ref()
-        .and_then(|request| request.request.as_ref().ok());
-    match (kind, standing.map(|request| &request.kind)) {
-        (OperatorRequest::StepDown, Some(Requested::StepDown)) => true,
-        (OperatorRequest::Transfer { to, .. }, Some(Requested::Transfer(reservation))) => {
+        .and_then(|it| it.request.as_ref().ok());
+    let is_same = match (kind, standing.map(|request| &request.kind)) {
+        (ActionKind::StepDown, Some(Requested::StepDown)) => true,
+        (ActionKind::Transfer { to, .. }, Some(Requested::Transfer(reservation))) => {
             reservation.identity == *to
         }
         _ => false,
-    }
+    };
+    is_same && lease.effect() == Some(RequestEffect::Effective)
 }
 
-/// Names a request.
-pub(super) fn words(kind: &OperatorRequest) -> String {
+pub(super) fn words(kind: &ActionKind) -> String {
     match kind {
-        OperatorRequest::StepDown => "step-down".to_owned(),
-        OperatorRequest::Transfer { to, .. } => format!("transfer to {to}"),
-        OperatorRequest::Pause => "pause".to_owned(),
-        OperatorRequest::Resume => "resumption".to_owned(),
-        OperatorRequest::Cancel => "cancellation".to_owned(),
+        ActionKind::Transfer { to, .. } => format!("transfer to {to}"),
+        ActionKind::Resume => "resumption".to_owned(),
+        ActionKind::Cancel => "cancellation".to_owned(),
+        kind => kind.as_str().replace('_', "-"),
     }
 }
 
-/// Describes a request that was withdrawn.
 pub(super) fn withdrawn(lease: &LeaseRecord) -> String {
-    match lease.effect() {
-        Some(RequestEffect::Effective) | None => "the holder may have begun to apply it".to_owned(),
-        Some(effect) => format!("it had no effect: {}", because(effect)),
+    match ineffective(lease) {
+        None => "the holder may have begun to apply it".to_owned(),
+        Some(why) => format!("it had no effect: {why}"),
     }
 }

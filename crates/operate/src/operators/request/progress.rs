@@ -4,25 +4,16 @@
 
 use std::time::Duration;
 
-use super::super::OperatorRequest;
-use super::super::outcome::{CommandOutcome, Leader};
-use super::super::render::request;
+use super::super::observed::{Liveness, Silence};
+use super::super::outcome::{CommandOutcome, Leader, RequestResult};
+use super::super::render::{request, short};
 use super::decide::{is_standing, withdrawn, words};
-use leasehold_core::election::{BootTime, Claim, Revision, Token};
-use leasehold_host::exit;
+use leasehold_core::election::{BootTime, Claim, Token};
 use leasehold_mongodb::store::mongo::operators::{ActionId, ActionKind, ActionRecord, LeaseRecord};
-
-/// The progress of a request.
-pub(super) enum RequestProgress {
-    /// No effect yet.
-    Pending,
-    /// The effect, or the reason why there will be none.
-    Done(CommandOutcome),
-}
 
 /// A request that was sent.
 pub(super) struct Progress {
-    kind: OperatorRequest,
+    kind: ActionKind,
     sent: BootTime,
     /// The holder at the time of the request.
     former: Option<Former>,
@@ -42,10 +33,8 @@ struct Former {
     claim: Claim,
     token: Option<Token>,
     identity: String,
-    revision: Revision,
-    /// True once a renewal was seen after the request.
-    renewed: bool,
-    unchanged_since: BootTime,
+    /// The time without a renewal, since the request at most.
+    silence: Silence,
     lease_duration: Duration,
 }
 
@@ -53,12 +42,13 @@ impl Progress {
     /// A request that was sent at this time to a lease in this state, as this action; `None`
     /// if the document contains it already.
     pub(super) fn new(
-        kind: &OperatorRequest,
+        kind: &ActionKind,
         lease: &LeaseRecord,
         sent: BootTime,
         action: Option<ActionId>,
     ) -> Self {
         let holder = lease.held_by().zip(lease.holder.as_ref());
+        let last = lease.actions.last();
         Self {
             kind: kind.clone(),
             sent,
@@ -66,82 +56,77 @@ impl Progress {
                 claim: holder.claim,
                 token: lease.holder_token(),
                 identity: shown.identity.to_string(),
-                revision: lease.lease.revision,
-                renewed: false,
-                unchanged_since: sent,
+                silence: Silence::new(Some(lease.lease.revision), sent),
                 lease_duration: holder.lease_duration.duration(),
             }),
             awaited: action,
-            latest: match action {
-                Some(action) => Some(action.bytes()),
-                None => lease.actions.last().and_then(|action| action.id),
-            },
+            latest: action.map(ActionId::bytes).or_else(|| last?.id),
             released: false,
             blind: false,
             withdrawn: withdrawn(lease),
         }
     }
 
-    /// Records the lease at this time; `None` if it was deleted.
-    pub(super) fn observe(&mut self, lease: Option<&LeaseRecord>, at: BootTime) -> RequestProgress {
+    /// Records the lease at this time; `None` if it was deleted. Returns the outcome, once there is
+    /// one.
+    pub(super) fn observe(
+        &mut self,
+        lease: Option<&LeaseRecord>,
+        at: BootTime,
+    ) -> Option<CommandOutcome> {
         let Some(lease) = lease else {
-            return self.failed("deleted", at, "the lease was deleted");
+            return self.failed(RequestResult::Deleted, at, "the lease was deleted");
         };
         self.blind = false;
         if let Some(awaited) = self.awaited {
             let mut actions = lease.actions.iter();
             if !actions.any(|action| action.id == Some(awaited.bytes())) {
-                return RequestProgress::Pending;
+                return None;
             }
             self.awaited = None;
         }
-        if let Some(former) = &mut self.former
-            && former.revision != lease.lease.revision
-        {
-            former.revision = lease.lease.revision;
-            former.renewed = true;
-            former.unchanged_since = at;
+        if let Some(former) = &mut self.former {
+            former.silence.observe(Some(lease.lease.revision), at);
         }
         let holder = lease.held_by();
         let former = self.former.as_ref().map(|former| former.claim);
         let successor = holder.filter(|holder| Some(holder.claim) != former);
         self.released |= former.is_some() && holder.is_none_or(|h| Some(h.claim) != former);
         // A holder that led before the pause may have exited meanwhile, so a renewal is awaited.
-        let renews = self.former.as_ref().is_some_and(|former| former.renewed);
-        let resumes = self.kind == OperatorRequest::Resume && renews;
+        let leads = match (&self.kind, &self.former) {
+            (ActionKind::Resume, Some(former)) if former.silence.renewal_seen => holder,
+            _ => successor,
+        };
         match &self.kind {
-            OperatorRequest::Cancel => {
+            ActionKind::Cancel => {
                 let message = format!("request withdrawn; {}", self.withdrawn);
-                RequestProgress::Done(CommandOutcome::plain("done", exit::DONE, message))
+                Some(CommandOutcome::new(RequestResult::Done, message))
             }
-            OperatorRequest::Pause if !lease.lease.paused => {
+            ActionKind::Pause if !lease.lease.paused => {
                 let by = self.author(lease, &ActionKind::Resume);
-                self.failed("superseded", at, &format!("it was resumed meanwhile{by}"))
+                self.superseded(at, &format!("it was resumed meanwhile{by}"))
             }
-            OperatorRequest::Pause if holder.is_none() => match &self.former {
-                Some(former) => self.done(
-                    at,
-                    format!("paused; {} stepped down", former.identity),
-                    None,
-                ),
-                None => self.done(at, "paused; nobody led".to_owned(), None),
-            },
-            OperatorRequest::Resume if lease.lease.paused => {
+            ActionKind::Pause if holder.is_none() => {
+                let how = match &self.former {
+                    Some(former) => format!("{} stepped down", former.identity),
+                    None => "nobody led".to_owned(),
+                };
+                self.done(at, format!("paused; {how}"), None)
+            }
+            ActionKind::Resume if lease.lease.paused => {
                 let by = self.author(lease, &ActionKind::Pause);
-                self.failed(
-                    "superseded",
-                    at,
-                    &format!("it was paused again meanwhile{by}"),
-                )
+                self.superseded(at, &format!("it was paused again meanwhile{by}"))
             }
-            OperatorRequest::StepDown | OperatorRequest::Transfer { .. }
+            ActionKind::StepDown | ActionKind::Transfer { .. }
                 if self.released && holder.is_none() && lease.lease.paused =>
             {
                 let by = self.author(lease, &ActionKind::Pause);
-                let message = format!("it was paused meanwhile{by}, so no candidate leads");
-                self.failed("superseded", at, &message)
+                self.superseded(
+                    at,
+                    &format!("it was paused meanwhile{by}, so no candidate leads"),
+                )
             }
-            OperatorRequest::StepDown | OperatorRequest::Transfer { .. }
+            ActionKind::StepDown | ActionKind::Transfer { .. }
                 if !self.released && !is_standing(&self.kind, lease) =>
             {
                 let how = match (self.overruled(lease), &lease.request) {
@@ -152,28 +137,25 @@ impl Progress {
                     (None, None) => "the request was withdrawn meanwhile".to_owned(),
                 };
                 let message = format!("{how}; the leader may have begun to apply it before");
-                self.failed("superseded", at, &message)
+                self.superseded(at, &message)
             }
-            OperatorRequest::Transfer { to, .. }
+            ActionKind::Transfer { to, .. }
                 if successor.is_some_and(|holder| holder.identity != *to) =>
             {
-                let leader = leader(lease);
-                let leads = leads(leader.as_ref());
+                let leads = self::leads(leader(lease).as_ref());
                 let message = match self.overruled(lease) {
                     Some(how) => format!("{how}; {leads}"),
                     None => format!("{leads}, since {to} did not acquire it in time"),
                 };
-                self.failed("superseded", at, &message)
+                self.superseded(at, &message)
             }
-            OperatorRequest::Resume
-            | OperatorRequest::StepDown
-            | OperatorRequest::Transfer { .. }
-                if successor.is_some() || (resumes && holder.is_some()) =>
+            ActionKind::Resume | ActionKind::StepDown | ActionKind::Transfer { .. }
+                if leads.is_some() =>
             {
                 let leader = leader(lease);
-                self.done(at, leads(leader.as_ref()), leader)
+                self.done(at, self::leads(leader.as_ref()), leader)
             }
-            _ => RequestProgress::Pending,
+            _ => None,
         }
     }
 
@@ -188,27 +170,20 @@ impl Progress {
     /// Returns how another operator has cancelled or replaced the request, if that is recorded.
     fn overruled(&self, lease: &LeaseRecord) -> Option<String> {
         let former = self.former.as_ref()?;
-        let (step_down, transfer) = (ActionKind::StepDown.as_str(), "transfer");
         for action in self.later(lease) {
             let by = action.by.as_deref().unwrap_or("another operator");
-            match action.action.as_str() {
-                kind if kind == ActionKind::Cancel.as_str() => {
-                    return Some(format!("{by} cancelled the request"));
-                }
-                // A request to the next leader.
-                kind if kind == step_down || kind == transfer => {
-                    if action.token != former.token {
-                        return None;
-                    }
-                    let other = match &action.to {
-                        Some(to) => format!("transfer to {to}"),
-                        None => "step-down".to_owned(),
-                    };
-                    if other != words(&self.kind) {
-                        return Some(format!("{by} replaced the request with a {other}"));
-                    }
-                }
-                _ => {}
+            let other = match (action.action.as_str(), &action.to) {
+                ("cancel", _) => return Some(format!("{by} cancelled the request")),
+                ("step_down" | "transfer", Some(to)) => format!("transfer to {to}"),
+                ("step_down" | "transfer", None) => "step-down".to_owned(),
+                _ => continue,
+            };
+            // A request to the next leader does not concern this one.
+            if action.token != former.token {
+                return None;
+            }
+            if other != words(&self.kind) {
+                return Some(format!("{by} replaced the request with a {other}"));
             }
         }
         None
@@ -227,7 +202,7 @@ impl Progress {
     pub(super) fn lose_sight(&mut self, now: BootTime) {
         self.blind = true;
         if let Some(former) = &mut self.former {
-            former.unchanged_since = now;
+            former.silence.lose_sight(now);
         }
     }
 
@@ -236,11 +211,10 @@ impl Progress {
         let former = self
             .former
             .as_ref()
-            .filter(|_| self.kind == OperatorRequest::Pause)?;
-        Some(former.unchanged_since + former.lease_duration)
+            .filter(|_| self.kind == ActionKind::Pause)?;
+        Some(former.silence.expires(former.lease_duration))
     }
 
-    /// Returns true once the holder has released the lease.
     pub(super) fn is_released(&self) -> bool {
         self.released
     }
@@ -248,82 +222,82 @@ impl Progress {
     /// Returns true if the holder has not renewed for its lease duration, as far as was seen.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
         let former = self.former.as_ref().filter(|_| !self.released);
-        former.is_some_and(|former| now.since(former.unchanged_since) >= former.lease_duration)
+        former.is_some_and(|it| it.silence.liveness(it.lease_duration, now) == Liveness::Expired)
     }
 
-    /// Records that time has passed without a change.
-    pub(super) fn tick(&mut self, now: BootTime) -> RequestProgress {
-        match (self.expires(), &self.former) {
-            (Some(expires), Some(former)) if expires <= now => {
-                let message = format!(
-                    "paused; {} has not renewed for its lease duration, and no candidate takes over",
-                    former.identity
-                );
-                self.done(now, message, None)
-            }
-            _ => RequestProgress::Pending,
+    /// Returns the outcome of a pause whose holder has expired by now without a change.
+    pub(super) fn tick(&mut self, now: BootTime) -> Option<CommandOutcome> {
+        let former = self.former.as_ref()?;
+        if self.expires()? > now {
+            return None;
         }
+        let message = format!(
+            "paused; {} has not renewed for its lease duration, and no candidate takes over",
+            former.identity
+        );
+        self.done(now, message, None)
     }
 
     /// Returns the outcome of a request without an effect so far.
     pub(super) fn under_way(&self, waited: Duration, now: BootTime) -> CommandOutcome {
-        let expired = self.has_expired(now);
-        let waited = humantime::format_duration(waited);
-        let message = match (&self.former, self.released, &self.kind) {
-            (_, _, kind) if self.blind => format!(
-                "{} under way: the lease cannot be read, so no change was seen within {waited}; leasehold \
-                 describe shows it",
-                words(kind)
+        let (waited, words) = (short(waited), words(&self.kind));
+        let message = match &self.former {
+            _ if self.blind => format!(
+                "{words} under way: the lease cannot be read, so no change was seen within {waited}; leasehold \
+                 describe shows it"
             ),
-            (_, _, OperatorRequest::Resume) => {
+            _ if self.kind == ActionKind::Resume => {
                 format!("resumed; no candidate has acquired it within {waited}")
             }
-            (Some(former), false, kind) if expired => format!(
-                "{} under way: {} has not renewed for its lease duration and has expired, and no \
-                 candidate has taken over within {waited}",
-                words(kind),
-                former.identity
-            ),
-            (Some(former), true, _) => format!(
+            Some(former) if self.released => format!(
                 "{} stepped down; no candidate has acquired it within {waited}",
                 former.identity
             ),
-            (Some(former), false, kind) => format!(
-                "{} under way: {} still holds it after {waited}. It releases the lease when its \
-                 workload has ended; leasehold describe shows whether it renews",
-                words(kind),
+            Some(former) if self.has_expired(now) => format!(
+                "{words} under way: {} has not renewed for its lease duration and has expired, and no \
+                 candidate has taken over within {waited}",
                 former.identity
             ),
-            (None, _, kind) => format!("{} under way", words(kind)),
+            Some(former) => format!(
+                "{words} under way: {} still holds it after {waited}. It releases the lease when its \
+                 workload has ended; leasehold describe shows whether it renews",
+                former.identity
+            ),
+            None => format!("{words} under way"),
         };
-        CommandOutcome::plain("under_way", exit::UNDER_WAY, message)
+        CommandOutcome::new(RequestResult::UnderWay, message)
     }
 
-    fn done(&self, at: BootTime, message: String, leader: Option<Leader>) -> RequestProgress {
+    fn done(
+        &self,
+        at: BootTime,
+        message: String,
+        leader: Option<Leader>,
+    ) -> Option<CommandOutcome> {
         let took = at.since(self.sent);
-        RequestProgress::Done(CommandOutcome {
-            result: "done",
-            message: format!("{message}, {} after the request", milliseconds(took)),
-            code: exit::DONE,
-            took: Some(took),
-            leader,
-        })
+        // With a tenth of a millisecond below a second.
+        let time = match took.as_secs() {
+            0 => format!("{:.1} ms", took.as_secs_f64() * 1e3),
+            _ => format!("{:.2} s", took.as_secs_f64()),
+        };
+        let message = format!("{message}, {time} after the request");
+        let outcome = CommandOutcome::new(RequestResult::Done, message).after(took);
+        Some(CommandOutcome { leader, ..outcome })
     }
 
-    fn failed(&self, result: &'static str, at: BootTime, message: &str) -> RequestProgress {
-        RequestProgress::Done(CommandOutcome {
-            took: Some(at.since(self.sent)),
-            ..CommandOutcome::plain(result, exit::NEGATIVE, message.to_owned())
-        })
+    fn superseded(&self, at: BootTime, message: &str) -> Option<CommandOutcome> {
+        self.failed(RequestResult::Superseded, at, message)
+    }
+
+    fn failed(&self, result: RequestResult, at: BootTime, message: &str) -> Option<CommandOutcome> {
+        Some(CommandOutcome::new(result, message).after(at.since(self.sent)))
     }
 }
 
-/// Returns the current holder.
 fn leader(lease: &LeaseRecord) -> Option<Leader> {
-    let holder = lease.holder.as_ref()?;
     Some(Leader {
-        identity: holder.identity.to_string(),
-        token: lease.holder_token()?,
+        identity: lease.holder.as_ref()?.identity.to_string(),
+        token: lease.holder_token()?.get(),
     })
 }
 
@@ -331,13 +305,5 @@ fn leads(leader: Option<&Leader>) -> String {
     match leader {
         Some(Leader { identity, token }) => format!("{identity} leads with token {token}"),
         None => "nobody leads".to_owned(),
-    }
-}
-
-/// Formats a time with a tenth of a millisecond below a second.
-fn milliseconds(took: Duration) -> String {
-    match took.as_secs() {
-        0 => format!("{:.1} ms", took.as_secs_f64() * 1e3),
-        _ => format!("{:.2} s", took.as_secs_f64()),
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 
-use super::decide::{RequestDecision, decide};
-use super::progress::{Progress, RequestProgress};
+use super::progress::Progress;
 use super::*;
-use leasehold_core::election::Randomness;
+use leasehold_core::election::{Randomness, Token};
+use leasehold_host::exit;
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content};
 
 fn uuid(number: u8) -> Bson {
@@ -67,11 +67,10 @@ fn all(parts: impl IntoIterator<Item = Document>) -> Document {
     parts.into_iter().flatten().collect()
 }
 
-fn transfer(to: &str) -> OperatorRequest {
-    OperatorRequest::Transfer {
+fn transfer(to: &str) -> ActionKind {
+    ActionKind::Transfer {
         to: Identity::new(to).expect("legal"),
         reserve: Duration::from_secs(5),
-        force: false,
     }
 }
 
@@ -81,18 +80,18 @@ fn at(seconds: u64) -> BootTime {
 
 /// The result and the message.
 fn shown(outcome: &CommandOutcome) -> String {
-    format!("{}: {}", outcome.result, outcome.message)
+    format!("{:?}: {}", outcome.result, outcome.message)
 }
 
 #[test]
 fn a_decision_depends_on_the_lease_as_it_is() {
-    use OperatorRequest::{Cancel, Pause, Resume, StepDown};
+    use ActionKind::{Cancel, Pause, Resume, StepDown};
     let paused = || doc! { "paused": true };
     let raised = || doc! { "token": 9_i64 };
     let cases = [
         (StepDown, doc! {}, "write"),
-        (StepDown, free(doc! {}), "refused: nobody leads"),
-        (StepDown, free(paused()), "refused: it is paused"),
+        (StepDown, free(doc! {}), "Refused: nobody leads"),
+        (StepDown, free(paused()), "Refused: it is paused"),
         (StepDown, requested("step_down", None, 7), "await"),
         (StepDown, requested("step_down", None, 6), "write"),
         (StepDown, requested("transfer", Some("b"), 7), "write"),
@@ -103,17 +102,17 @@ fn a_decision_depends_on_the_lease_as_it_is() {
         ),
         (transfer("b"), doc! {}, "write"),
         (transfer("a"), doc! {}, "observe a"),
-        (transfer("b"), free(doc! {}), "refused: nobody leads, so"),
-        (transfer("b"), free(paused()), "refused: it is paused"),
+        (transfer("b"), free(doc! {}), "Refused: nobody leads, so"),
+        (transfer("b"), free(paused()), "Refused: it is paused"),
         (transfer("b"), requested("transfer", Some("b"), 7), "await"),
         (transfer("b"), requested("transfer", Some("c"), 7), "write"),
         (Pause, doc! {}, "write"),
         (Pause, free(doc! {}), "write"),
         (Pause, paused(), "await"),
-        (Pause, free(paused()), "already: it is paused already"),
-        (Resume, doc! {}, "already: it is not paused"),
+        (Pause, free(paused()), "Already: it is paused already"),
+        (Resume, doc! {}, "Already: it is not paused"),
         (Resume, free(paused()), "write"),
-        (Cancel, doc! {}, "refused: no request to cancel"),
+        (Cancel, doc! {}, "Refused: no request to cancel"),
         (Cancel, requested("step_down", None, 6), "write"),
     ];
     for (kind, changes, expected) in cases {
@@ -139,7 +138,7 @@ impl Randomness for One {
 }
 
 /// The progress of a request that was sent at 0 s to a lease as in `before`.
-fn begun(kind: &OperatorRequest, before: Document) -> Progress {
+fn begun(kind: &ActionKind, before: Document) -> Progress {
     Progress::new(
         kind,
         &lease(before),
@@ -150,7 +149,7 @@ fn begun(kind: &OperatorRequest, before: Document) -> Progress {
 
 #[test]
 fn the_progress_depends_on_the_changes_of_the_lease() {
-    use OperatorRequest::{Cancel, Pause, Resume, StepDown};
+    use ActionKind::{Cancel, Pause, Resume, StepDown};
     let own = || actions([]);
     let paused = |changes| all([doc! { "paused": true }, own(), changes]);
     let stands = |kind, to| all([own(), requested(kind, to, 7)]);
@@ -173,25 +172,25 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             StepDown,
             no_change(),
             vec![free(own()), b_leads()],
-            "done: b leads with token 8",
+            "Done: b leads with token 8",
         ),
         (
             StepDown,
             no_change(),
             vec![paused(free(actions([action(2, "pause", None, 7)])))],
-            "superseded: it was paused meanwhile by ops, so no candidate leads",
+            "Superseded: it was paused meanwhile by ops, so no candidate leads",
         ),
         (
             StepDown,
             no_change(),
             vec![own()],
-            "superseded: the request was withdrawn",
+            "Superseded: the request was withdrawn",
         ),
         (
             StepDown,
             no_change(),
             vec![actions([action(2, "cancel", None, 7)])],
-            "superseded: ops cancelled the request",
+            "Superseded: ops cancelled the request",
         ),
         (
             StepDown,
@@ -200,25 +199,25 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
                 actions([action(2, "transfer", Some("c"), 7)]),
                 requested("transfer", Some("c"), 7),
             ])],
-            "superseded: ops replaced the request with a transfer to c",
+            "Superseded: ops replaced the request with a transfer to c",
         ),
         (
             StepDown,
             no_change(),
             vec![all([own(), requested("transfer", Some("c"), 7)])],
-            "superseded: another request replaced it: transfer of token 7 to c requested by ops",
+            "Superseded: another request replaced it: transfer of token 7 to c requested by ops",
         ),
         (
             transfer("b"),
             no_change(),
             vec![free(own()), b_leads()],
-            "done: b leads with token 8",
+            "Done: b leads with token 8",
         ),
         (
             transfer("c"),
             no_change(),
             vec![free(own()), b_leads()],
-            "superseded: b leads with token 8, since c did not acquire it in time",
+            "Superseded: b leads with token 8, since c did not acquire it in time",
         ),
         // The replacement itself was not seen.
         (
@@ -228,7 +227,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
                 b_leads(),
                 actions([action(2, "transfer", Some("b"), 7)]),
             ])],
-            "superseded: ops replaced the request with a transfer to b; b leads with token 8",
+            "Superseded: ops replaced the request with a transfer to b; b leads with token 8",
         ),
         // A request to the next leader, which was cancelled.
         (
@@ -241,33 +240,33 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
                     action(3, "cancel", None, 8),
                 ]),
             ])],
-            "superseded: b leads with token 8, since c did not",
+            "Superseded: b leads with token 8, since c did not",
         ),
         (Pause, no_change(), vec![paused(doc! {})], "pending"),
         (
             Pause,
             no_change(),
             vec![paused(free(doc! {}))],
-            "done: paused; a stepped down",
+            "Done: paused; a stepped down",
         ),
         (
             Pause,
             free(doc! {}),
             vec![paused(free(doc! {}))],
-            "done: paused; nobody led",
+            "Done: paused; nobody led",
         ),
         (
             Pause,
             no_change(),
             vec![actions([action(2, "resume", None, 7)])],
-            "superseded: it was resumed meanwhile by ops",
+            "Superseded: it was resumed meanwhile by ops",
         ),
         (Resume, free(doc! {}), vec![free(own())], "pending"),
         (
             Resume,
             free(doc! {}),
             vec![b_leads()],
-            "done: b leads with token 8",
+            "Done: b leads with token 8",
         ),
         // A holder of before the pause may have exited, until it renews.
         (Resume, no_change(), vec![own()], "pending"),
@@ -275,7 +274,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             Resume,
             no_change(),
             vec![all([own(), renewed()])],
-            "done: a leads with token 7",
+            "Done: a leads with token 7",
         ),
         (
             Resume,
@@ -284,44 +283,41 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
                 doc! { "paused": true },
                 actions([action(2, "pause", None, 7)]),
             ]))],
-            "superseded: it was paused again meanwhile by ops",
+            "Superseded: it was paused again meanwhile by ops",
         ),
         (
             Cancel,
             requested("step_down", None, 6),
             vec![own()],
-            "done: request withdrawn; it had no effect",
+            "Done: request withdrawn; it had no effect",
         ),
     ];
     for (kind, before, seen, expected) in cases {
         let mut progress = begun(&kind, before);
         let mut text = "pending".to_owned();
         for changes in &seen {
-            if let RequestProgress::Done(outcome) =
-                progress.observe(Some(&lease(changes.clone())), at(1))
-            {
+            if let Some(outcome) = progress.observe(Some(&lease(changes.clone())), at(1)) {
                 text = shown(&outcome);
             }
         }
         assert!(text.starts_with(expected), "{kind:?}, {seen:?}: {text}");
     }
     let mut deleted = begun(&Pause, doc! {});
-    assert!(
-        matches!(deleted.observe(None, at(1)), RequestProgress::Done(outcome) if outcome.result == "deleted")
-    );
+    let outcome = deleted.observe(None, at(1)).expect("an outcome");
+    assert_eq!(outcome.result, RequestResult::Deleted);
 }
 
 #[test]
 fn a_pause_of_an_unresponsive_holder_waits_for_its_lease_duration_of_sight() {
-    let done = |step| matches!(step, RequestProgress::Done(_));
-    let mut seen = begun(&OperatorRequest::Pause, doc! {});
+    let done = |outcome: Option<_>| outcome.is_some();
+    let mut seen = begun(&ActionKind::Pause, doc! {});
     assert_eq!(seen.expires(), Some(at(24)));
     assert!(!done(seen.tick(at(23))) && done(seen.tick(at(24))));
-    let mut blind = begun(&OperatorRequest::Pause, doc! {});
+    let mut blind = begun(&ActionKind::Pause, doc! {});
     blind.lose_sight(at(20));
     assert!(!done(blind.tick(at(24))) && !done(blind.tick(at(43))));
     assert!(done(blind.tick(at(44))));
-    let mut renewed = begun(&OperatorRequest::Pause, doc! {});
+    let mut renewed = begun(&ActionKind::Pause, doc! {});
     let paused = doc! { "paused": true, "revision": uuid(3) };
     let now = lease(all([actions([]), paused]));
     assert!(!done(renewed.observe(Some(&now), at(10))));
@@ -333,31 +329,26 @@ fn a_request_under_way_says_no_more_than_was_seen() {
     let message = |progress: &Progress, seconds| {
         let outcome = progress.under_way(Duration::from_secs(30), at(seconds));
         assert_eq!(
-            (outcome.result, outcome.code),
-            ("under_way", exit::UNDER_WAY)
+            (outcome.result, outcome.code()),
+            (RequestResult::UnderWay, exit::UNDER_WAY)
         );
         outcome.message
     };
     let expired = "a has not renewed for its lease duration and has expired";
-    let mut progress = begun(&OperatorRequest::StepDown, doc! {});
+    let mut progress = begun(&ActionKind::StepDown, doc! {});
     assert!(message(&progress, 23).contains("a still holds it after 30s"));
     assert!(message(&progress, 24).contains(expired));
     progress.lose_sight(at(23));
     let blind = message(&progress, 30);
     assert!(blind.contains("cannot be read, so") && !blind.contains(expired));
     let standing = all([actions([]), requested("step_down", None, 7)]);
-    assert!(matches!(
-        progress.observe(Some(&lease(standing)), at(31)),
-        RequestProgress::Pending
-    ));
+    let pending = progress.observe(Some(&lease(standing)), at(31)).is_none();
+    assert!(pending);
     assert!(message(&progress, 32).contains("a still holds it"));
     let released = lease(free(actions([])));
-    assert!(matches!(
-        progress.observe(Some(&released), at(33)),
-        RequestProgress::Pending
-    ));
+    assert!(progress.observe(Some(&released), at(33)).is_none());
     assert!(message(&progress, 34).contains("a stepped down; no candidate has acquired it"));
-    let resumed = begun(&OperatorRequest::Resume, free(doc! {}));
+    let resumed = begun(&ActionKind::Resume, free(doc! {}));
     assert!(message(&resumed, 30).contains("resumed; no candidate has acquired it within 30s"));
 }
 
@@ -365,42 +356,30 @@ fn a_request_under_way_says_no_more_than_was_seen() {
 fn an_interrupted_request_says_what_is_known_and_how_to_withdraw_it() {
     let name = ResourceName::new("orders").expect("legal");
     for (stage, kind, part) in [
-        (
-            Stage::Deciding,
-            OperatorRequest::StepDown,
-            "nothing written",
-        ),
+        (Stage::Deciding, ActionKind::StepDown, "nothing written"),
         (
             Stage::Writing,
-            OperatorRequest::StepDown,
+            ActionKind::StepDown,
             "may have been recorded",
         ),
-        (
-            Stage::Writing,
-            OperatorRequest::Pause,
-            "may have been written",
-        ),
+        (Stage::Writing, ActionKind::Pause, "may have been written"),
         (
             Stage::Recorded,
-            OperatorRequest::StepDown,
+            ActionKind::StepDown,
             "leasehold cancel orders withdraws it",
         ),
         (
             Stage::Recorded,
-            OperatorRequest::Pause,
+            ActionKind::Pause,
             "leasehold resume orders",
         ),
         (
             Stage::Recorded,
-            OperatorRequest::Resume,
+            ActionKind::Resume,
             "leasehold pause orders",
         ),
         (Stage::SteppedDown, transfer("b"), "cannot be withdrawn"),
-        (
-            Stage::Recorded,
-            OperatorRequest::Cancel,
-            "request withdrawn",
-        ),
+        (Stage::Recorded, ActionKind::Cancel, "request withdrawn"),
     ] {
         let text = interrupted(stage, &kind, &name);
         assert!(text.contains(part), "{stage:?}, {kind:?}: {text}");

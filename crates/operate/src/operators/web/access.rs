@@ -5,26 +5,26 @@
 //! system would block it.
 
 use std::collections::VecDeque;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::hint::black_box;
 use std::io::{self, Read as _};
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderValue};
-use rustix::fs::OFlags;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::warn;
 
+use super::super::render::short;
 use super::guesses::Guesses;
-use super::policy::nonce;
+use super::page::nonce;
 use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
+use leasehold_host::bounded_file::open_without_waiting;
 
 /// Maximum size of the token. Tokens of secret stores are shorter.
 const TOKEN_BYTES_MAX: u64 = 4 * 1024;
@@ -64,36 +64,21 @@ pub(super) enum Refused {
     Busy,
 }
 
-/// A proof that a request carries.
-enum VisitorProof<'a> {
-    /// A bearer token.
-    Token(&'a [u8]),
-    /// The id of a session.
-    Session(&'a [u8]),
-}
-
 #[derive(Debug)]
 struct TokenFile {
     path: PathBuf,
-    known: tokio::sync::Mutex<Known>,
-}
-
-/// The newest token, and the read in progress. There is one at a time, so that a hanging file system
-/// blocks one thread.
-#[derive(Debug, Default)]
-struct Known {
-    read: Option<Read>,
-    reading: Option<JoinHandle<Result<Read, TokenError>>>,
+    /// Locked during a read, so that a hanging file system blocks one thread.
+    newest: Arc<tokio::sync::Mutex<Option<StoredToken>>>,
 }
 
 /// A token, and the state of the file when it was read.
-#[derive(Debug, Clone)]
-struct Read {
+#[derive(Debug)]
+struct StoredToken {
     token: String,
-    state: State,
+    state: FileState,
 }
 
-type State = (u64, u64, i64, i64);
+type FileState = (u64, u64, i64, i64);
 
 #[derive(Debug)]
 struct VisitorSession {
@@ -108,7 +93,7 @@ impl VisitorAccess {
     pub(super) async fn new(file: Option<PathBuf>, port: u16) -> Result<Self, TokenError> {
         let file = file.map(|path| TokenFile {
             path,
-            known: tokio::sync::Mutex::default(),
+            newest: Arc::default(),
         });
         if let Some(file) = &file {
             file.token().await?;
@@ -126,59 +111,45 @@ impl VisitorAccess {
         self.file.is_some()
     }
 
-    /// Permits a request whose headers prove that the visitor has the token. A wrong token is
-    /// answered after a delay.
+    /// Permits a request whose headers prove that the visitor has the token.
     pub(super) async fn permit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Refused> {
-        if !self.needs_token() {
+        let Some(token) = self.token().await? else {
             return Ok(());
-        }
-        let token = self.token().await.ok_or(Refused::Wrong)?;
-        match self.proof(headers) {
-            Some(VisitorProof::Token(given)) => self.compare(given, &token, peer).await,
-            Some(VisitorProof::Session(id)) if self.has_session(id, &token) => Ok(()),
-            Some(VisitorProof::Session(_)) | None => Err(Refused::Wrong),
+        };
+        match bearer_token(headers) {
+            Some(given) => self.compare(given, &token, peer).await,
+            None if self.has_session(headers, &token) => Ok(()),
+            None => Err(Refused::Wrong),
         }
     }
 
     /// Returns true if a request that was permitted still would be. It does not wait for wrong tokens
     /// of others, because only a replaced token can differ here.
     pub(super) async fn still_permits(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = self.token().await else {
-            return !self.needs_token();
-        };
-        match self.proof(headers) {
-            Some(VisitorProof::Token(given)) => is_same(given, token.as_bytes()),
-            Some(VisitorProof::Session(id)) => self.has_session(id, &token),
-            None => false,
+        match (self.token().await, bearer_token(headers)) {
+            (Err(_), _) => false,
+            (Ok(None), _) => true,
+            (Ok(Some(token)), Some(given)) => is_same(given, token.as_bytes()),
+            (Ok(Some(token)), None) => self.has_session(headers, &token),
         }
     }
 
-    /// Returns the proof that a request carries: its bearer token, or else its session.
-    fn proof<'a>(&self, headers: &'a HeaderMap) -> Option<VisitorProof<'a>> {
-        let bearer = headers.get(header::AUTHORIZATION);
-        let bearer = bearer.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        let session = || self.session_id(headers).map(VisitorProof::Session);
-        bearer.map(VisitorProof::Token).or_else(session)
-    }
-
-    fn has_session(&self, id: &[u8], token: &str) -> bool {
-        let now = boot_now();
+    fn has_session(&self, headers: &HeaderMap, token: &str) -> bool {
+        let (now, id) = (boot_now(), self.session_id(headers));
         let sessions = locked(&self.sessions);
-        sessions.iter().any(|session| {
-            let is_valid =
-                session.until > now && is_same(session.token.as_bytes(), token.as_bytes());
-            is_same(id, session.id.as_bytes()) && is_valid
+        id.is_some_and(|id| {
+            sessions.iter().any(|session| {
+                let is_valid =
+                    session.until > now && is_same(session.token.as_bytes(), token.as_bytes());
+                is_same(id, session.id.as_bytes()) && is_valid
+            })
         })
     }
 
-    /// Compares the token of a visitor.
+    /// Compares the token of a visitor. A wrong token is answered after a delay.
     async fn compare(&self, given: &[u8], token: &str, peer: IpAddr) -> Result<(), Refused> {
-        let guess = self.guesses.begin(peer).await.ok_or(Refused::Busy)?;
-        if is_same(given, token.as_bytes()) {
-            return Ok(());
-        }
-        guess.wrong().await;
-        Err(Refused::Wrong)
+        let is_right = || is_same(given, token.as_bytes());
+        self.guesses.check(peer, is_right).await
     }
 
     /// Returns the cookie of a new session; `None` if the browser cannot be sent one.
@@ -187,7 +158,7 @@ impl VisitorAccess {
         given: &str,
         peer: IpAddr,
     ) -> Result<Option<HeaderValue>, Refused> {
-        let token = self.token().await.ok_or(Refused::Wrong)?;
+        let token = self.token().await?.ok_or(Refused::Wrong)?;
         self.compare(given.as_bytes(), &token, peer).await?;
         let id = nonce();
         let cookie = self.set_cookie(&id, SESSION_TIME);
@@ -210,13 +181,16 @@ impl VisitorAccess {
         self.set_cookie("", Duration::ZERO)
     }
 
-    /// Returns the current token; `None` if the file is no longer usable, so that no visitor is
-    /// permitted.
-    async fn token(&self) -> Option<String> {
-        let token = self.file.as_ref()?.token().await;
-        token
-            .inspect_err(|error| warn!(%error, "visitors' token unusable, refusing all visitors"))
-            .ok()
+    /// Returns the current token; `None` if visitors need no token. No visitor is permitted while
+    /// the file is not usable.
+    async fn token(&self) -> Result<Option<String>, Refused> {
+        let Some(file) = &self.file else {
+            return Ok(None);
+        };
+        file.token().await.map(Some).map_err(|error| {
+            warn!(%error, "visitors' token unusable, refusing all visitors");
+            Refused::Wrong
+        })
     }
 
     fn session_id<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
@@ -238,72 +212,60 @@ impl VisitorAccess {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Returns the bearer token of a request.
+fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(header::AUTHORIZATION)?;
+    value.as_bytes().strip_prefix(b"Bearer ")
 }
 
-fn state(found: &fs::Metadata) -> State {
-    let changed = (found.ctime(), found.ctime_nsec());
-    (found.ino(), found.size(), changed.0, changed.1)
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TokenFile {
     /// Returns the token, read again if the file has changed.
     async fn token(&self) -> Result<String, TokenError> {
-        let newest = async { self.known.lock().await.newest(&self.path).await };
-        let newest = timeout(READ_MAX, newest).await;
-        newest.unwrap_or_else(|_| Err(TokenError::late(&self.path)))
-    }
-}
-
-impl Known {
-    async fn newest(&mut self, path: &Path) -> Result<String, TokenError> {
-        // An abandoned read began before this request.
-        if let Some(earlier) = &mut self.reading {
-            let _ = earlier.await;
-        }
-        let reading = self.reading.insert(spawn(path, self.read.clone()));
-        let read = reading.await;
-        self.reading = None;
-        // It does not return if it panics, or if the process exits.
-        let read = read.unwrap_or_else(|_| Err(TokenError::late(path)))?;
-        Ok(self.read.insert(read).token.clone())
-    }
-}
-
-impl TokenError {
-    fn late(path: &Path) -> Self {
-        let why = format!(
-            "its file system did not answer within {}",
-            humantime::format_duration(READ_MAX)
-        );
-        Self {
-            path: path.to_owned(),
-            why,
+        let (path, newest) = (self.path.clone(), Arc::clone(&self.newest));
+        let newest = async {
+            let mut known = newest.lock_owned().await;
+            #[allow(clippy::disallowed_methods, reason = "it ends with the file read")]
+            let read = tokio::task::spawn_blocking(move || refreshed(&path, &mut known));
+            read.await
+        };
+        match timeout(READ_MAX, newest).await {
+            Ok(Ok(token)) => token,
+            // The file system hangs, or the process exits.
+            Ok(Err(_)) | Err(_) => Err(TokenError {
+                path: self.path.clone(),
+                why: format!("its file system did not answer within {}", short(READ_MAX)),
+            }),
         }
     }
 }
 
-/// Reads the file outside the event loop, unless it is in the state in which it was read before.
-fn spawn(path: &Path, known: Option<Read>) -> JoinHandle<Result<Read, TokenError>> {
-    let path = path.to_owned();
-    #[allow(clippy::disallowed_methods, reason = "it ends with the file read")]
-    tokio::task::spawn_blocking(move || match known.zip(fs::metadata(&path).ok()) {
-        Some((known, found)) if known.state == state(&found) => Ok(known),
-        _ => read(&path),
-    })
+fn state(found: &fs::Metadata) -> FileState {
+    let changed = (found.ctime(), found.ctime_nsec());
+    (found.ino(), found.size(), changed.0, changed.1)
 }
 
-fn read(path: &Path) -> Result<Read, TokenError> {
+/// Returns the token of the file, which is read unless its state is the known one.
+fn refreshed(path: &Path, known: &mut Option<StoredToken>) -> Result<String, TokenError> {
+    let found = fs::metadata(path).ok();
+    match known {
+        Some(known) if found.is_some_and(|found| known.state == state(&found)) => {
+            Ok(known.token.clone())
+        }
+        _ => Ok(known.insert(read(path)?).token.clone()),
+    }
+}
+
+fn read(path: &Path) -> Result<StoredToken, TokenError> {
     let error = |why: String| TokenError {
         path: path.to_owned(),
         why,
     };
     let failed = |failed: io::Error| error(leasehold_host::cause::cause(&failed));
-    // The open of a FIFO without a writer does not block.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    let file = file.map_err(failed)?;
+    let file = open_without_waiting(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     if found.mode() & OTHERS != 0 {
         return Err(error("other users may access it: chmod o= it".to_owned()));
@@ -319,7 +281,7 @@ fn read(path: &Path) -> Result<Read, TokenError> {
     if token.is_empty() {
         return Err(error("it is empty".to_owned()));
     }
-    Ok(Read {
+    Ok(StoredToken {
         token: token.to_owned(),
         state: state(&found),
     })

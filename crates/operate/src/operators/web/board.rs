@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::super::observed::{Observed, ObservedDocument, Silence, lease};
 use super::document::{self, RenewalAge};
 use leasehold_core::election::BootTime;
 use leasehold_mongodb::store::Failure;
-use leasehold_mongodb::store::mongo::operators::{Content, LockRecord, RollCall, ViewEvent};
+use leasehold_mongodb::store::mongo::operators::{RollCall, ViewEvent};
 
 /// Maximum number of documents in one event, 30 to 200 KB. The list of a large collection is sent in
 /// several events, each made when the browser has taken the one before.
@@ -25,7 +26,17 @@ const RENEWALS_MAX: usize = 1_000;
 const REMOVED_MAX: usize = 1_000;
 
 /// The number of a change.
-pub(super) type Version = u64;
+type Version = u64;
+
+/// How far a browser is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Position {
+    /// The last change that it has received; 0 if it has received nothing.
+    seen: Version,
+    /// The newest change when it began to receive all documents. It cannot have documents that were
+    /// deleted before.
+    begun: Version,
+}
 
 /// The documents, and their changes.
 #[derive(Debug, Default)]
@@ -40,7 +51,8 @@ pub(super) struct Snapshot {
     newest: Version,
     /// Deleted documents in `changes`.
     removed: usize,
-    /// A browser at an earlier change may not know of all deletions.
+    /// The newest deletion that is not in `changes`. A browser that began earlier, and is at an earlier
+    /// change, may not know of it.
     forgotten: Version,
     /// True once all documents have been read.
     listed: bool,
@@ -65,45 +77,42 @@ struct Change {
     silence: Option<Silence>,
 }
 
-/// The difference that an event makes to a document, apart from the renewals of a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ChangeKind {
-    None,
-    /// Owners of a lock have renewed.
-    Renewal,
-    /// The document differs otherwise.
-    Content,
-}
-
 /// The connection to MongoDB.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Link {
-    /// Nothing has been read yet, for this reason if it is known.
+pub(super) struct Link {
+    pub(super) state: LinkState,
+    /// The reason why changes are not reported, or nothing is read.
+    pub(super) why: Option<String>,
+    /// When the shown data was last current; `None` if it is current, or nothing is shown.
+    pub(super) stale_since: Option<BootTime>,
+}
+
+/// The state of the connection to MongoDB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LinkState {
+    /// Nothing has been read yet.
     #[default]
     Connecting,
     /// Changes are reported.
     Current,
     /// Changes are not reported; the collection is read at intervals.
-    Polling(String),
+    Polling,
     /// The collection cannot be read.
-    Lost {
-        /// The reason.
-        why: String,
-        /// When the shown data was last current; `None` if nothing is shown.
-        since: Option<BootTime>,
-    },
+    Lost,
 }
 
 /// The changes that a browser has not received.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Delta {
     pub(super) documents: Vec<Value>,
     pub(super) renewed: Vec<(String, Vec<RenewalAge>)>,
     pub(super) removed: Vec<String>,
     /// True if the browser shall forget what it knows once it has received all documents.
     pub(super) reset: bool,
-    /// The last change that it contains.
-    pub(super) at: Version,
+    /// How far a browser is that has received it.
+    #[serde(skip)]
+    pub(super) at: Position,
     /// True if it contains all that has changed.
     pub(super) complete: bool,
 }
@@ -116,70 +125,38 @@ impl Delta {
 }
 
 impl Link {
-    /// Returns true if the shown data is current.
-    fn is_up(&self) -> bool {
-        matches!(self, Self::Current | Self::Polling(_))
+    /// Returns the age of the shown data, if it is stale.
+    pub(super) fn age(&self, now: BootTime) -> Option<Duration> {
+        self.stale_since.map(|since| now.since(since))
     }
 }
 
 impl Snapshot {
-    /// Applies an event of the view.
     pub(super) fn apply(&mut self, event: ViewEvent, now: BootTime) {
-        match &event {
-            ViewEvent::Failed(failure) => self.lost(failure, now),
-            ViewEvent::Polling(failure) if self.link.is_up() => {
-                self.link = Link::Polling(failure.to_string());
+        match (&event, self.link.state) {
+            (ViewEvent::Polling(failure), LinkState::Current | LinkState::Polling) => {
+                self.link = Link {
+                    state: LinkState::Polling,
+                    why: Some(failure.to_string()),
+                    stale_since: None,
+                };
             }
-            ViewEvent::Polling(failure) => self.lost(failure, now),
-            ViewEvent::Listed { .. } if matches!(self.link, Link::Polling(_)) => {}
-            ViewEvent::Streaming if !self.listed => {}
-            ViewEvent::Listed { .. } | ViewEvent::Changed { .. } | ViewEvent::Streaming => {
-                self.link = Link::Current;
+            (ViewEvent::Failed(failure) | ViewEvent::Polling(failure), _) => {
+                self.lost(failure, now);
             }
-            ViewEvent::Removed { .. } => {}
+            (ViewEvent::Listed { .. }, LinkState::Polling) | (ViewEvent::Removed { .. }, _) => {}
+            (ViewEvent::Streaming, _) if !self.listed => {}
+            (ViewEvent::Listed { .. } | ViewEvent::Changed { .. } | ViewEvent::Streaming, _) => {
+                self.link = Link {
+                    state: LinkState::Current,
+                    ..Link::default()
+                };
+            }
         }
-        let names = match &event {
-            ViewEvent::Changed { entry, .. } => vec![entry.name.clone()],
-            ViewEvent::Removed { name } => vec![name.clone()],
-            ViewEvent::Listed { entries, .. } => {
-                let present = entries.iter().map(|entry| &entry.name);
-                let known = self.changes.iter().filter(|(_, c)| c.silence.is_some());
-                let gone = known.map(|(name, _)| name);
-                let mut names: Vec<_> = present.chain(gone).cloned().collect();
-                names.sort_unstable();
-                names.dedup();
-                names
-            }
-            ViewEvent::Failed(_) | ViewEvent::Polling(_) | ViewEvent::Streaming => Vec::new(),
-        };
         self.listed |= matches!(event, ViewEvent::Listed { .. });
-        let before = names.iter().map(|name| self.lock(name).cloned());
-        let before: Vec<_> = before.collect();
-        let changed = self.observed.apply(event);
-        for (name, before) in names.into_iter().zip(before) {
-            let news = match (
-                before.as_ref().zip(self.lock(&name)),
-                changed.contains(&name),
-            ) {
-                (Some((before, after)), true) if document::differs_by_renewal(before, after) => {
-                    ChangeKind::Renewal
-                }
-                (_, true) => ChangeKind::Content,
-                (_, false) => ChangeKind::None,
-            };
-            let news = if self.answered(&name, now) {
-                ChangeKind::Content
-            } else {
-                news
-            };
-            self.record(name, news);
-        }
-    }
-
-    fn lock(&self, name: &str) -> Option<&LockRecord> {
-        match &self.observed.get(name)?.entry.content {
-            Content::Lock(lock) => Some(lock),
-            Content::Lease(_) | Content::Foreign(_) => None,
+        for (name, differs) in self.observed.apply(event) {
+            let answered = self.answered(&name, now);
+            self.record(name, differs || answered);
         }
     }
 
@@ -189,12 +166,9 @@ impl Snapshot {
             self.roll_calls.remove(name);
             return false;
         };
-        let answered = lease
-            .roll_call
-            .as_ref()
-            .filter(|call| !call.present.is_empty());
         let known = self.roll_calls.get(name).map(|known| &known.roll_call);
-        let Some(roll_call) = answered.filter(|call| known != Some(call)).cloned() else {
+        let is_new = |call: &&RollCall| !call.present.is_empty() && known != Some(call);
+        let Some(roll_call) = lease.roll_call.as_ref().filter(is_new).cloned() else {
             return false;
         };
         let answered = AnsweredRollCall { roll_call, at: now };
@@ -204,26 +178,27 @@ impl Snapshot {
 
     /// Records that the collection cannot be read.
     pub(super) fn lost(&mut self, failure: &Failure, now: BootTime) {
-        let since = match &self.link {
-            Link::Lost { since, .. } => *since,
-            Link::Connecting => None,
-            Link::Current | Link::Polling(_) => Some(now),
+        let stale_since = match self.link.state {
+            LinkState::Connecting | LinkState::Lost => self.link.stale_since,
+            LinkState::Current | LinkState::Polling => Some(now),
         };
-        let why = failure.to_string();
-        self.link = Link::Lost { why, since };
+        self.link = Link {
+            state: LinkState::Lost,
+            why: Some(failure.to_string()),
+            stale_since,
+        };
     }
 
-    /// Records a change of a document.
-    fn record(&mut self, name: String, news: ChangeKind) {
+    /// Records a change of a document; `differs` if it changed other than by a renewal.
+    fn record(&mut self, name: String, differs: bool) {
         let silence = self.observed.get(&name).map(|seen| seen.silence);
         let before = self.changes.get(&name);
-        let known = before.and_then(|change| change.silence);
-        if silence == known && news == ChangeKind::None {
+        if silence == before.and_then(|change| change.silence) && !differs {
             return;
         }
         self.newest += 1;
         let content = match before {
-            Some(change) if news != ChangeKind::Content => change.content,
+            Some(change) if !differs => change.content,
             _ => self.newest,
         };
         if let Some(before) = before {
@@ -238,57 +213,59 @@ impl Snapshot {
             silence,
         };
         self.changes.insert(name, change);
-        self.forget();
-    }
-
-    /// Forgets the oldest deletions.
-    fn forget(&mut self) {
-        while self.removed > REMOVED_MAX {
-            let is_removed = |name: &String| self.changes[name].silence.is_none();
-            let Some((version, name)) = self.order.iter().find(|(_, name)| is_removed(name)) else {
-                return;
-            };
-            let (version, name) = (*version, name.clone());
-            self.order.remove(&version);
-            self.changes.remove(&name);
-            self.removed -= 1;
-            self.forgotten = version;
+        if self.removed > REMOVED_MAX {
+            self.forget_oldest_deletion();
         }
     }
 
-    /// Returns what has changed since `seen`; 0 is a browser that has seen nothing.
-    pub(super) fn since(&self, seen: Version, now: BootTime) -> Delta {
-        let seen = if seen < self.forgotten { 0 } else { seen };
-        let mut piece = Delta {
+    fn forget_oldest_deletion(&mut self) {
+        let is_removed = |(_, name): &(&Version, &String)| self.changes[*name].silence.is_none();
+        if let Some((version, name)) = self.order.iter().find(is_removed) {
+            (self.forgotten, self.removed) = (*version, self.removed - 1);
+            self.changes.remove(name);
+            self.order.remove(&self.forgotten);
+        }
+    }
+
+    /// Returns what has changed since a browser was at `position`.
+    pub(super) fn since(&self, position: Position, now: BootTime) -> Delta {
+        let Position {
+            mut seen,
+            mut begun,
+        } = position;
+        if seen.max(begun) < self.forgotten || seen == 0 {
+            (seen, begun) = (0, self.newest);
+        }
+        let mut delta = Delta {
             reset: seen == 0,
-            at: seen,
+            at: Position { seen, begun },
             complete: true,
             ..Delta::default()
         };
         for (version, name) in self.order.range((Bound::Excluded(seen), Bound::Unbounded)) {
-            if piece.documents.len() >= DOCUMENTS_MAX || piece.renewed.len() >= RENEWALS_MAX {
-                piece.complete = false;
+            if delta.documents.len() >= DOCUMENTS_MAX || delta.renewed.len() >= RENEWALS_MAX {
+                delta.complete = false;
                 break;
             }
-            piece.at = *version;
+            delta.at.seen = *version;
             match self.observed.get(name) {
                 None if seen == 0 => {}
-                None => piece.removed.push(name.clone()),
+                None => delta.removed.push(name.clone()),
                 Some(known) if self.changes[name].content > seen => {
-                    piece.documents.push(document::row(known, now));
+                    delta.documents.push(document::row(known, now));
                 }
                 Some(known) => {
                     let renewed = document::renewal(known, now);
-                    piece.renewed.push((name.clone(), renewed));
+                    delta.renewed.push((name.clone(), renewed));
                 }
             }
         }
-        piece
+        delta
     }
 
-    /// Returns true if something has changed since `seen`.
-    pub(super) fn is_ahead_of(&self, seen: Version) -> bool {
-        self.newest > seen
+    /// Returns true if something has changed since a browser was at this position.
+    pub(super) fn is_ahead_of(&self, position: Position) -> bool {
+        self.newest > position.seen
     }
 
     /// Returns a document, and the last roll call of its candidates.
@@ -300,14 +277,6 @@ impl Snapshot {
     /// Returns true once all documents have been read.
     pub(super) const fn is_listed(&self) -> bool {
         self.listed
-    }
-
-    /// Returns the age of the shown data, if it is stale.
-    pub(super) fn age(&self, now: BootTime) -> Option<Duration> {
-        match &self.link {
-            Link::Lost { since, .. } => since.map(|since| now.since(since)),
-            Link::Connecting | Link::Current | Link::Polling(_) => None,
-        }
     }
 }
 
@@ -342,7 +311,7 @@ mod tests {
         for (name, why) in [("a", "1"), ("b", "1"), ("a", "2"), ("a", "3")] {
             board.apply(changed(name, why), at(1));
         }
-        let first = board.since(0, at(2));
+        let first = board.since(Position::default(), at(2));
         assert_eq!(names(&first), ["b", "a"]);
         assert!(first.reset && first.complete);
         assert!(board.since(first.at, at(2)).is_empty());
@@ -353,7 +322,20 @@ mod tests {
         let second = board.since(first.at, at(3));
         assert_eq!(second.removed, ["a"]);
         assert!(!second.reset);
-        assert_eq!(names(&board.since(0, at(3))), ["b"]);
+        assert_eq!(names(&board.since(Position::default(), at(3))), ["b"]);
+    }
+
+    /// Returns the numbers of documents that a new browser receives at a time.
+    fn sizes(board: &Snapshot) -> Vec<usize> {
+        let (mut position, mut sizes) = (Position::default(), Vec::new());
+        loop {
+            let delta = board.since(position, at(2));
+            sizes.push(delta.documents.len());
+            position = delta.at;
+            if delta.complete {
+                return sizes;
+            }
+        }
     }
 
     #[test]
@@ -361,31 +343,34 @@ mod tests {
         let entries: Vec<_> = (0..150).map(|n| entry(&format!("{n:03}"), "x")).collect();
         let mut board = Snapshot::default();
         board.apply(ViewEvent::Listed { entries, at: at(1) }, at(1));
-        let (mut seen, mut sizes) = (0, Vec::new());
-        loop {
-            let piece = board.since(seen, at(2));
-            sizes.push(piece.documents.len());
-            seen = piece.at;
-            if piece.complete {
-                break;
-            }
+        assert_eq!(sizes(&board), [64, 64, 22]);
+        delete_many(&mut board);
+        assert_eq!(
+            sizes(&board),
+            [64, 64, 22],
+            "although deletions are forgotten"
+        );
+    }
+
+    /// Deletes one document more than are remembered.
+    fn delete_many(board: &mut Snapshot) {
+        for number in 0..=REMOVED_MAX {
+            let name = format!("deleted-{number}");
+            board.apply(changed(&name, "x"), at(1));
+            board.apply(ViewEvent::Removed { name }, at(1));
         }
-        assert_eq!(sizes, [64, 64, 22]);
     }
 
     #[test]
     fn forgotten_deletions_make_a_browser_start_again() {
         let mut board = Snapshot::default();
         board.apply(changed("stays", "x"), at(1));
-        let seen = board.since(0, at(1)).at;
-        for number in 0..=REMOVED_MAX {
-            let name = number.to_string();
-            board.apply(changed(&name, "x"), at(1));
-            board.apply(ViewEvent::Removed { name }, at(1));
-        }
+        let seen = board.since(Position::default(), at(1)).at;
+        delete_many(&mut board);
         let again = board.since(seen, at(2));
         assert!(again.reset);
         assert_eq!(names(&again), ["stays"]);
+        assert!(!board.since(again.at, at(2)).reset, "once");
         assert_eq!(board.changes.len(), REMOVED_MAX + 1);
     }
 
@@ -396,14 +381,14 @@ mod tests {
         board.apply(ViewEvent::Failed(failure.clone()), at(1));
         assert!(!board.is_listed());
         board.apply(ViewEvent::Streaming, at(2));
-        assert!(!board.is_listed() && board.link != Link::Current);
+        assert!(!board.is_listed() && board.link.state != LinkState::Current);
         let entries = vec![entry("a", "x")];
         board.apply(ViewEvent::Listed { entries, at: at(2) }, at(2));
-        assert!(board.is_listed() && board.link == Link::Current);
+        assert!(board.is_listed() && board.link.state == LinkState::Current);
         board.apply(ViewEvent::Failed(failure.clone()), at(3));
         board.apply(ViewEvent::Failed(failure), at(5));
-        assert_eq!(board.age(at(7)), Some(Duration::from_secs(4)));
+        assert_eq!(board.link.age(at(7)), Some(Duration::from_secs(4)));
         board.apply(ViewEvent::Streaming, at(8));
-        assert_eq!(board.age(at(9)), None);
+        assert_eq!(board.link.age(at(9)), None);
     }
 }

@@ -60,7 +60,7 @@ async function loadDetails() {
   const name = details.name;
   try {
     const answer = await fetch(`/document?name=${encodeURIComponent(name)}`);
-    if (answer.status === 404) byId("facts").replaceChildren(element("dd", "This document is deleted."));
+    if (answer.status === 404) byId("facts").replaceChildren(element("dd", "This document was deleted."));
     if (answer.ok) {
       details.doc = await answer.json();
       details.at = performance.now();
@@ -190,7 +190,7 @@ async function act(button) {
   const action = button.dataset.action;
   const to = byId("to").value.trim();
   if (action === "transfer" && !to) {
-    outcome("Transfer to whom?", "bad");
+    outcome("Enter the candidate to transfer to.", "bad");
     byId("to").focus();
     return;
   }
@@ -223,7 +223,7 @@ async function act(button) {
     }
     if (details.name === asked.name) outcome(message, answer.ok ? "good" : "bad");
   } catch {
-    outcome("This server did not answer. The history shows whether it has happened.", "bad");
+    outcome("No answer from this server. The history shows if the action was carried out.", "bad");
   }
   button.dataset.running = "false";
   loadDetails();

@@ -7,10 +7,9 @@ use super::super::observed::{ObservedDocument, Silence};
 use super::super::render;
 use super::board::AnsweredRollCall;
 use leasehold_core::election::BootTime;
-use leasehold_core::lock;
+use leasehold_core::lock::Entry;
 use leasehold_host::log::millis;
 use leasehold_mongodb::store::mongo::operators::{Content, LockRecord};
-use leasehold_status::render::date;
 
 /// Maximum number of holders, and of waiters, of a lock in the list. All are in its details.
 const CLAIMS_MAX: usize = 8;
@@ -44,19 +43,6 @@ pub(super) fn renewal(seen: &ObservedDocument, now: BootTime) -> Vec<RenewalAge>
     silences.map(renewed).collect()
 }
 
-/// Returns true if two states of a lock differ in renewals at most.
-pub(super) fn differs_by_renewal(before: &LockRecord, after: &LockRecord) -> bool {
-    let mut renewed = before.clone();
-    let entries = renewed.lock.holders.iter_mut();
-    let entries = entries.chain(&mut renewed.lock.queue);
-    let after_entries = after.lock.holders.iter().chain(&after.lock.queue);
-    for (entry, after) in entries.zip(after_entries) {
-        entry.revision = after.revision;
-        entry.owner.renewed_at = after.owner.renewed_at;
-    }
-    renewed == *after
-}
-
 /// Returns a document with its past, and the last roll call of its candidates.
 pub(super) fn details(
     seen: &ObservedDocument,
@@ -71,8 +57,7 @@ pub(super) fn details(
         }
         Content::Lease(lease) => {
             let mut object = row(seen, now);
-            object["history"] = lease.history.iter().map(render::ended_object).collect();
-            object["actions"] = lease.actions.iter().map(render::action_object).collect();
+            render::add_past(&mut object, lease);
             if let Some(AnsweredRollCall { roll_call, at }) = roll_call {
                 let present = roll_call.present.iter();
                 let mut identities: Vec<_> = present.map(|one| one.identity.as_str()).collect();
@@ -94,7 +79,7 @@ fn named(seen: &ObservedDocument, kind: &str, mut object: Value) -> Value {
 
 fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTime) -> Value {
     let lock = &record.lock;
-    let claims = |entries: &[lock::Entry]| -> Vec<Value> {
+    let claims = |entries: &[Entry]| -> Value {
         let entries = entries.iter().take(max);
         entries.map(|entry| claim(seen, entry, now)).collect()
     };
@@ -111,17 +96,10 @@ fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTi
     named(seen, "lock", object)
 }
 
-fn claim(seen: &ObservedDocument, entry: &lock::Entry, now: BootTime) -> Value {
+fn claim(seen: &ObservedDocument, entry: &Entry, now: BootTime) -> Value {
     let silence = seen.claims.get(&entry.claim);
-    json!({
-        "identity": entry.owner.identity.as_str(),
-        "mode": entry.mode.as_str(),
-        "token": entry.token.map(|token| token.get()),
-        "over": entry.work_done,
-        "at_least_ms": millis(entry.min_hold),
-        "since": date(entry.owner.acquired_at),
-        "lease_duration_ms": entry.lease_duration.millis,
-        "silent_ms": silence.map(|silence| millis(silence.lasts(now))),
-        "renewal_seen": silence.is_some_and(|silence| silence.renewal_seen),
-    })
+    let mut object = render::entry_object(entry);
+    object["silent_ms"] = silence.map(|silence| millis(silence.lasts(now))).into();
+    object["renewal_seen"] = silence.is_some_and(|silence| silence.renewal_seen).into();
+    object
 }

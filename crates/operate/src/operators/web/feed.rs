@@ -3,18 +3,20 @@
 //! A stream queues nothing. An event is made when the connection can take it, from the newest
 //! documents, so a slow browser skips states.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use hyper::HeaderMap;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::board::{Link, Snapshot, Version};
+use super::board::{Link, Position, Snapshot};
+use super::site::Shared;
 use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
 use leasehold_host::log::millis;
-use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
+use leasehold_http::{Feed, StreamPlace};
 use leasehold_mongodb::store::StoreInfo;
 
 /// Minimum time between two events about changes, once a browser has all documents.
@@ -22,13 +24,14 @@ const BATCH: Duration = Duration::from_millis(100);
 /// Maximum time between two events. After three missing events the page assumes a lost connection.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// A stream of events to one browser.
-struct Events {
+/// A stream of events to one browser. It ends when the visitor is no longer permitted to see it.
+pub(super) struct Events {
+    shared: Arc<Shared>,
+    /// The headers that prove that the visitor is permitted.
+    headers: HeaderMap,
     board: watch::Receiver<Snapshot>,
-    info: Box<dyn Fn() -> StoreInfo + Send>,
-    is_permitted: Box<dyn Fn() -> BoxFuture<'static, bool> + Send>,
     place: StreamPlace,
-    seen: Version,
+    position: Position,
     /// The last event; `None` before the first.
     written: Option<LastFrame>,
     ended: bool,
@@ -40,36 +43,14 @@ struct LastFrame {
     complete: bool,
 }
 
-/// Opens a stream. It ends when the visitor is no longer permitted to see it.
-pub(super) fn events(
-    board: watch::Receiver<Snapshot>,
-    info: impl Fn() -> StoreInfo + Send + 'static,
-    is_permitted: impl Fn() -> BoxFuture<'static, bool> + Send + 'static,
-    place: StreamPlace,
-) -> EventBody {
-    event_body(Events {
-        board,
-        info: Box::new(info),
-        is_permitted: Box::new(is_permitted),
-        place,
-        seen: 0,
-        written: None,
-        ended: false,
-    })
-}
-
 impl Feed for Events {
-    /// Waits for the next event; `None` after the last one.
     async fn next(&mut self) -> Option<String> {
-        loop {
-            if self.ended {
-                return None;
-            }
+        while !self.ended {
             let now = boot_now();
             let due = self.due(now);
             if due <= now {
-                let is_permitted = (self.is_permitted)();
-                return is_permitted.await.then(|| self.event(boot_now()));
+                let is_permitted = self.shared.access.still_permits(&self.headers).await;
+                return is_permitted.then(|| self.event(boot_now()));
             }
             tokio::select! {
                 changed = self.board.changed() => self.ended = changed.is_err(),
@@ -80,58 +61,62 @@ impl Feed for Events {
                 }
             }
         }
+        None
     }
 }
 
 impl Events {
+    pub(super) fn new(shared: Arc<Shared>, headers: HeaderMap, place: StreamPlace) -> Self {
+        Self {
+            board: shared.board.clone(),
+            shared,
+            headers,
+            place,
+            position: Position::default(),
+            written: None,
+            ended: false,
+        }
+    }
+
     /// Returns when the next event is due.
     fn due(&mut self, now: BootTime) -> BootTime {
         let board = self.board.borrow_and_update();
         let Some(written) = self.written.as_ref().filter(|written| written.complete) else {
             return now;
         };
-        let is_new = board.is_ahead_of(self.seen) || board.link != written.link;
+        let is_new = board.is_ahead_of(self.position) || board.link != written.link;
         written.at + if is_new { BATCH } else { HEARTBEAT }
     }
 
     fn event(&mut self, now: BootTime) -> String {
         let board = self.board.borrow();
-        let piece = board.since(self.seen, now);
-        let data = json!({
-            // Before the collection has been read, nothing is known to be missing.
-            "reset": piece.reset && board.is_listed(),
-            "complete": piece.complete && board.is_listed(),
-            "store": store(&board, (self.info)(), now),
-            "documents": piece.documents,
-            "renewed": piece.renewed,
-            "removed": piece.removed,
-        });
-        self.seen = piece.at;
+        let mut delta = board.since(self.position, now);
+        self.position = delta.at;
         self.written = Some(LastFrame {
             at: now,
             link: board.link.clone(),
-            complete: piece.complete,
+            complete: delta.complete,
         });
+        // Before the collection has been read, nothing is known to be missing.
+        delta.reset &= board.is_listed();
+        delta.complete &= board.is_listed();
+        let info = self.shared.session.collection.info().unwrap_or_default();
+        let mut data = json!(delta);
+        data["store"] = store(&board, info, now);
         format!("data: {data}\n\n")
     }
 }
 
 /// Describes the connection to MongoDB.
 fn store(board: &Snapshot, info: StoreInfo, now: BootTime) -> Value {
-    let (state, why) = match &board.link {
-        Link::Connecting => ("connecting", None),
-        Link::Current => ("current", None),
-        Link::Polling(why) => ("polling", Some(why)),
-        Link::Lost { why, .. } => ("lost", Some(why)),
-    };
     json!({
         "kind": info.kind.as_str(),
         "set": info.set,
         "database": info.database,
         "collection": info.collection,
-        "state": state,
-        "why": why,
+        "state": board.link.state,
+        "why": board.link.why,
         "listed": board.is_listed(),
-        "old_ms": board.age(now).map(millis),
+        "old_ms": board.link.age(now).map(millis),
     })
 }

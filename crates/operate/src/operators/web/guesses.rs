@@ -1,4 +1,4 @@
-//! The tokens that visitors try. Wrong tokens are answered after a delay, so that few can be tried.
+//! Limits how many tokens visitors can try: wrong tokens are answered after a delay.
 //!
 //! Each peer address has a limit of its own, so wrong tokens from one address delay no visitor from
 //! another one.
@@ -8,8 +8,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
+
+use super::access::Refused;
 
 /// Maximum number of tokens of one peer that are compared at the same time. A wrong token takes
 /// [`WRONG_TOKEN`].
@@ -28,16 +30,28 @@ pub(super) struct Guesses {
     peers: Mutex<HashMap<Option<IpAddr>, Arc<Semaphore>>>,
 }
 
-/// A token that is being compared.
-#[derive(Debug)]
-pub(super) struct Guess(OwnedSemaphorePermit);
-
 impl Guesses {
-    /// Waits until a token of this peer may be compared; `None` if the peer gives too many wrong ones.
-    pub(super) async fn begin(&self, peer: IpAddr) -> Option<Guess> {
-        let permit = self.of(peer).acquire_owned();
-        let permit = timeout(GUESS_WAIT_MAX, permit).await.ok()?.ok()?;
-        Some(Guess(permit))
+    /// Checks a token of this peer, once the peer may try another one.
+    pub(super) async fn check(
+        &self,
+        peer: IpAddr,
+        is_right: impl FnOnce() -> bool,
+    ) -> Result<(), Refused> {
+        let permit = timeout(GUESS_WAIT_MAX, self.of(peer).acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
+            return Err(Refused::Busy);
+        };
+        if is_right() {
+            return Ok(());
+        }
+        // A task of its own, because a visitor may close the connection and try again.
+        let slowed = tokio::spawn(async move {
+            sleep(WRONG_TOKEN).await;
+            drop(permit);
+        });
+        // The task does not panic.
+        let _ = slowed.await;
+        Err(Refused::Wrong)
     }
 
     fn of(&self, peer: IpAddr) -> Arc<Semaphore> {
@@ -49,19 +63,6 @@ impl Guesses {
         let guesses = peers.entry(peer.filter(|_| has_own));
         let guesses = guesses.or_insert_with(|| Arc::new(Semaphore::new(GUESSES_MAX)));
         Arc::clone(guesses)
-    }
-}
-
-impl Guess {
-    /// Waits before a wrong token is answered.
-    pub(super) async fn wrong(self) {
-        // A task of its own, because a visitor may close the connection and try again.
-        let slowed = tokio::spawn(async move {
-            sleep(WRONG_TOKEN).await;
-            drop(self.0);
-        });
-        // The task does not panic.
-        let _ = slowed.await;
     }
 }
 
@@ -82,6 +83,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use futures_util::FutureExt;
+    use tokio::sync::OwnedSemaphorePermit;
 
     use super::*;
     use leasehold_clock::boot_now;
@@ -92,14 +94,11 @@ mod tests {
     }
 
     /// Takes all permits of a peer.
-    async fn exhaust(guesses: &Guesses, peer: IpAddr) -> Vec<Guess> {
-        let mut taken = Vec::new();
-        for _ in 0..GUESSES_MAX {
-            taken.extend(guesses.begin(peer).await);
-        }
-        assert_eq!(taken.len(), GUESSES_MAX);
+    fn exhaust(guesses: &Guesses, peer: IpAddr) -> OwnedSemaphorePermit {
+        let permits = u32::try_from(GUESSES_MAX).expect("a small number");
+        let taken = guesses.of(peer).try_acquire_many_owned(permits);
         assert!(!is_free(guesses, peer));
-        taken
+        taken.expect("all are free")
     }
 
     fn is_free(guesses: &Guesses, peer: IpAddr) -> bool {
@@ -110,39 +109,40 @@ mod tests {
     async fn a_wrong_token_takes_its_time_even_if_the_visitor_does_not_wait() {
         let guesses = Guesses::default();
         let begun = boot_now();
-        for guess in exhaust(&guesses, peer(1)).await {
-            assert!(guess.wrong().now_or_never().is_none(), "answered at once");
+        for _ in 0..GUESSES_MAX {
+            let wrong = guesses.check(peer(1), || false).now_or_never();
+            assert_eq!(wrong, None, "answered at once");
         }
         // The next token waits for its turn instead of being refused.
-        assert!(guesses.begin(peer(1)).await.is_some());
+        assert_eq!(guesses.check(peer(1), || true).await, Ok(()));
         assert!(boot_now().since(begun) >= WRONG_TOKEN);
     }
 
-    #[tokio::test]
-    async fn tokens_delay_their_own_address_only() {
+    #[test]
+    fn tokens_delay_their_own_address_only() {
         let guesses = Guesses::default();
-        let _taken = exhaust(&guesses, peer(1)).await;
+        let _taken = exhaust(&guesses, peer(1));
         let mapped = Ipv4Addr::from_bits(0x0a00_0001).to_ipv6_mapped();
         assert!(!is_free(&guesses, mapped.into()));
         assert!(is_free(&guesses, peer(2)));
     }
 
-    #[tokio::test]
-    async fn a_network_of_ipv6_is_one_peer() {
+    #[test]
+    fn a_network_of_ipv6_is_one_peer() {
         let guesses = Guesses::default();
         let peer = |text: &str| text.parse().expect("an address");
-        let _taken = exhaust(&guesses, peer("2001:db8::1")).await;
+        let _taken = exhaust(&guesses, peer("2001:db8::1"));
         assert!(!is_free(&guesses, peer("2001:db8::ffff:2")));
         assert!(is_free(&guesses, peer("2001:db8:0:1::1")));
     }
 
-    #[tokio::test]
-    async fn peers_without_a_limit_of_their_own_share_one() {
+    #[test]
+    fn peers_without_a_limit_of_their_own_share_one() {
         let guesses = Guesses::default();
         let known = || guesses.peers.lock().expect("not poisoned").len();
         let mut taken = Vec::new();
         for number in 0..=PEERS_MAX {
-            taken.push(exhaust(&guesses, peer(number)).await);
+            taken.push(exhaust(&guesses, peer(number)));
         }
         assert!(!is_free(&guesses, peer(PEERS_MAX + 1)));
         assert_eq!(known(), PEERS_MAX + 1);

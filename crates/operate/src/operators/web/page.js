@@ -43,12 +43,12 @@ function renderConnection() {
   line.classList.toggle("old", isOld);
   if (!found) {
     const polled = store && store.state === "polling";
-    setText(line, polled ? `Read at intervals, since changes are not reported: ${store.why}.` : "Live.");
+    setText(line, polled ? `Polling, because MongoDB reports no changes: ${store.why}.` : "Live.");
     return;
   }
   const [why, age] = found;
   // Without the seconds, a screen reader announces this once.
-  setText(line, age == null ? `Nothing is known yet: ${why}.` : `What is shown is old, since ${clockTime(age)}: ${why}.`);
+  setText(line, age == null ? `No data yet: ${why}.` : `Data is stale since ${clockTime(age)}: ${why}.`);
 }
 
 function sortValue(name, key, now) {
@@ -90,7 +90,7 @@ function arrange() {
   byId("documents").setAttribute("aria-rowcount", String(order.length + 1));
   const listed = store && store.listed;
   byId("nothing").hidden = order.length > 0 || !listed;
-  setText(byId("nothing"), total ? "Nothing matches." : "The collection is empty.");
+  setText(byId("nothing"), total ? "No document matches." : "The collection is empty.");
 }
 
 function makeRow(name) {

@@ -3,8 +3,9 @@
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 
-use super::policy;
+use leasehold_core::election::Randomness;
 use leasehold_http::{Answer, HTML, respond};
+use leasehold_mongodb::randomness::KernelRandomness;
 
 const PAGE: &str = include_str!("page.html");
 const LOGIN: &str = include_str!("login.html");
@@ -21,26 +22,54 @@ pub(super) fn page(secret: Option<&str>, has_login: bool) -> Answer {
     let page = PAGE
         .replace("{{secret}}", secret.unwrap_or_default())
         .replace("{{login}}", if has_login { "" } else { "hidden" });
-    answer(StatusCode::OK, &page, "'self'")
+    answer(StatusCode::OK, &page)
 }
 
-/// Returns the form to log in, with a message.
 pub(super) fn login(code: StatusCode, message: &'static str) -> Answer {
-    answer(code, &LOGIN.replace("{{message}}", message), "'self'")
+    answer(code, &LOGIN.replace("{{message}}", message))
 }
 
-fn answer(code: StatusCode, page: &str, forms: &str) -> Answer {
-    let nonce = policy::nonce();
+/// Returns a random value that cannot be guessed.
+pub(super) fn nonce() -> String {
+    format!("{:032x}", KernelRandomness.bits())
+}
+
+/// Answers with a page, which a browser restricts to the style and script with the answer's nonce.
+fn answer(code: StatusCode, page: &str) -> Answer {
+    let nonce = nonce();
     let page = page
         .replace("{{nonce}}", &nonce)
         .replace("{{style}}", STYLE)
         .replace("{{script}}", &SCRIPT.concat());
     let mut answer = respond(code, HTML, page);
-    policy::restrict(&mut answer, &nonce, forms);
+    let headers = answer.headers_mut();
+    if let Ok(policy) = HeaderValue::from_str(&policy(&nonce)) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
     // The form's request would have no origin without a referrer.
-    answer.headers_mut().insert(
-        header::REFERRER_POLICY,
-        HeaderValue::from_static("same-origin"),
-    );
+    let referrer = HeaderValue::from_static("same-origin");
+    headers.insert(header::REFERRER_POLICY, referrer);
     answer
+}
+
+fn policy(nonce: &str) -> String {
+    format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_answers_style_and_script_are_allowed() {
+        let nonces = [nonce(), nonce()];
+        assert_ne!(nonces[0], nonces[1]);
+        for nonce in &nonces {
+            assert_eq!(nonce.len(), 32);
+            assert!(policy(nonce).contains(&format!("script-src 'nonce-{nonce}';")));
+        }
+    }
 }
