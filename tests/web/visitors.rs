@@ -314,7 +314,7 @@ async fn an_address_for_others_or_a_bad_token_file_is_refused_at_the_start() {
     let taken = taken.local_addr().unwrap().to_string();
     let (code, said) = web(&["--listen", &taken]).await;
     assert!(
-        code == 78 && said.contains("Set --listen to a free address"),
+        code == 78 && said.contains("to fix: set --listen to a free address"),
         "{code} {said}"
     );
     let (code, said) = web(&["--by", "x"]).await;
