@@ -37,7 +37,7 @@ use self::options::options;
 use self::reload::Reloader;
 use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
-use self::surfaces::DaemonSurfaces;
+use self::surfaces::{DaemonSurfaces, StatusFollower};
 use self::workload::{Plan, Workload, WorkloadEvent};
 use super::{CommandError, trace};
 use crate::admin::{Admin, AdminState, Bound, Streams};
@@ -259,8 +259,6 @@ impl PreparedDaemon {
             metrics,
             store_errors,
             reporter,
-            leader_token: Token::ZERO,
-            published: None,
             rest: Arc::clone(&self.rest),
         };
         let pings = systemd.ping_interval();
@@ -313,6 +311,7 @@ impl Daemon {
         tokio::pin!(serving);
         let mut stops = StopRequests::default();
         let mut ping = self.systemd.ping_interval().map(tokio::time::interval);
+        let mut follower = StatusFollower::new(self.who.lease.clone(), Arc::clone(&self.files));
         let mut said_ready = false;
         let mut exit = Exit::Code(exit::DONE);
         loop {
@@ -390,12 +389,13 @@ impl Daemon {
                     }
                 }
                 Ok(()) = self.status.changed() => {
-                    let status = self.status.borrow_and_update().clone();
+                    let (status, now) = (self.status.borrow_and_update().clone(), clock::boot_now());
+                    follower.changed(&status, now);
                     if status.store_reached && !said_ready {
                         said_ready = true;
                         self.systemd.ready();
                     }
-                    self.systemd.show(&status, &self.who.lease, &self.who.identity, clock::boot_now());
+                    self.systemd.show(&status, &self.who.lease, &self.who.identity, now);
                 }
                 _ = pinged => self.systemd.ping(),
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold::election::ResourceName;
 use leasehold::elector::{Elector, ElectorOptions};
 use leasehold::lock::{LockOperation, WorkKey};
-use leasehold::locker::{Lock, LockGuard, Locker, LockerOptions, NoLockSurfaces};
+use leasehold::locker::{Lock, LockGuard, Locker, LockerOptions};
 use leasehold_testbed::Stage;
 use mongodb::bson::{Document, doc};
 use tokio::runtime::Runtime;
@@ -128,7 +128,7 @@ async fn a_dropped_wait_is_repeated() {
     applied(&store(&stage), LockOperation::Create { seen: token(0) }).await;
     for polls in 1..POLLS_MAX {
         let options = LockerOptions::new(store_options(&stage, "a"), name());
-        let mut locker = Locker::start(options, NoLockSurfaces).expect("legal options");
+        let mut locker = Locker::start(options, ()).expect("legal options");
         locker.give_up().await;
         let done = dropped_after(polls, locker.wait()).await;
         let end = tokio::time::timeout(LONG, locker.wait())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::election::ResourceName;
 use leasehold::lock::{LockOperation, Loss, WorkKey};
-use leasehold::locker::{Lock, LockError, Locker, LockerOptions, NoLockSurfaces};
+use leasehold::locker::{Lock, LockError, Locker, LockerOptions};
 use leasehold_testbed::Stage;
 
 use crate::fixture::{
@@ -91,7 +91,7 @@ async fn work_and_a_loss_are_awaited_together() {
 async fn the_end_of_a_contender_can_be_asked_for_twice() {
     let stage = shared_stage().await;
     let options = LockerOptions::new(store_options(&stage, "a"), name());
-    let mut locker = Locker::start(options, NoLockSurfaces).expect("legal options");
+    let mut locker = Locker::start(options, ()).expect("legal options");
     locker.give_up().await;
     let first = locker.wait().await.expect("no fault");
     assert_eq!(locker.wait().await.expect("no fault"), first);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use leasehold::calls::AnsweredCall;
 use leasehold::lock::{LockStatus, Standing};
-use leasehold::locker::{LockSurfaces, Locker, LockerOptions};
+use leasehold::locker::{LockSurfaces, Locker, LockerOptions, StoreHealth};
 use leasehold_testbed::Stage;
 use mongodb::bson::{Bson, Document};
 
@@ -26,7 +26,7 @@ const TRIES: u16 = 20;
 struct Operations(Arc<Mutex<Vec<&'static str>>>);
 
 impl LockSurfaces for Operations {
-    fn answered(&mut self, answered: &AnsweredCall) {
+    fn answered(&mut self, answered: &AnsweredCall, _: &StoreHealth) {
         self.0.lock().expect("no panic").push(answered.operation);
     }
 }

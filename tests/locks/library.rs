@@ -8,7 +8,7 @@ use leasehold::election::{ResourceName, TimingSettings, Timings, Token};
 use leasehold::lock::{
     LockMode, LockOperation, LockStatus, Loss, MinHold, Slots, Standing, WorkKey, scaled,
 };
-use leasehold::locker::{Lock, LockError, LockGuard, Locker, LockerOptions, NoLockSurfaces};
+use leasehold::locker::{Lock, LockError, LockGuard, Locker, LockerOptions};
 use leasehold_testbed::Stage;
 use mongodb::bson::doc;
 
@@ -301,7 +301,7 @@ async fn abandoned_slot(stage: &Stage, timings: Timings) {
     let name = ResourceName::new(NAME).expect("legal");
     let mut options = LockerOptions::new(store, name);
     options.mode = LockMode::Slot(slots(2));
-    let locker = Locker::start(options, NoLockSurfaces).expect("legal options");
+    let locker = Locker::start(options, ()).expect("legal options");
     let held = |status: &LockStatus| matches!(status.standing, Standing::Held(_));
     locker.status().wait_for(held).await.expect("it runs");
     locker.abandon();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::election::ResourceName;
 use leasehold::lock::{End, LockOperation, LockStatus, Loss, MinHold, Standing};
-use leasehold::locker::{Lock, Locker, LockerOptions, NoLockSurfaces};
+use leasehold::locker::{Lock, Locker, LockerOptions};
 
 use crate::fixture::{NAME, applied, eventually, read, shared_stage, store, store_options, token};
 use crate::library::short;
@@ -28,7 +28,7 @@ async fn a_lock_that_is_lost_before_the_work_begins_keeps_no_place() {
     options.timings = short();
     let mut options = LockerOptions::new(options, name());
     options.min_hold = hour();
-    let mut locker = Locker::start(options, NoLockSurfaces).expect("legal options");
+    let mut locker = Locker::start(options, ()).expect("legal options");
     let mut status = locker.status();
     let held = |status: &LockStatus| matches!(status.standing, Standing::Held(_));
     status.wait_for(held).await.expect("it runs");

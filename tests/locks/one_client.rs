@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use leasehold::election::{ResourceName, Timings};
 use leasehold::elector::{Elector, ElectorOptions};
 use leasehold::lock::{LockMode, OncePer, WorkKey};
-use leasehold::locker::{Lock, LockError, Locker, LockerOptions, NoLockSurfaces};
+use leasehold::locker::{Lock, LockError, Locker, LockerOptions};
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::MongoLocks;
 use leasehold::store::{DeploymentId, KnownHome};
@@ -272,6 +272,6 @@ async fn work_once_per_period_requires_an_exclusive_lock() {
         period: Duration::from_secs(60),
         key: WorkKey::default(),
     });
-    let started = Locker::start(options, NoLockSurfaces);
+    let started = Locker::start(options, ());
     assert!(matches!(started, Err(LockError::NotExclusive)));
 }

@@ -86,6 +86,7 @@ pub fn of_guard(watched: &Watched) -> Option<Box<dyn PolicyObserver>> {
         daemon,
         guarded,
     };
-    let started = MachineTrace::started(trace, Kind::Guard, clock::boot_now(), &options);
-    Some(Box::new(GuardTrace(started)))
+    let mut trace = MachineTrace::new(Some(trace));
+    trace.started((Kind::Guard, String::new()), clock::boot_now(), &options);
+    Some(Box::new(GuardTrace(trace)))
 }

@@ -1,4 +1,5 @@
-//! The log of a contender for a lock: its acquisition, its loss, and what it notices.
+//! The log of a contender for a lock: its acquisition, its loss, its notices, and the responses of
+//! MongoDB.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,30 +8,41 @@ use std::time::Duration;
 use tracing::{debug, error, info, warn};
 
 use super::observation_cache::ObservationCache;
-use super::store_answers::{StoreAnswers, seconds};
 use leasehold_cli::UNSUPPORTED;
+use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
 use leasehold_core::lock::{EntryState, LockNotice, Loss, QUEUE_MAX};
-use leasehold_host::log::millis;
+use leasehold_host::log::{ErrorThrottle, millis, shown};
 use leasehold_mongodb::calls::AnsweredCall;
-use leasehold_mongodb::locker::{Finished, LockSurfaces};
-use leasehold_mongodb::store::Failure;
+use leasehold_mongodb::locker::{Finished, LockSurfaces, StoreHealth};
+use leasehold_mongodb::store::mongo::lock::ClaimHint;
+use leasehold_mongodb::store::{RetryPolicy, StoreEvent};
+
+/// The reports of the wait, on which the log depends.
+pub(super) struct WaitReports {
+    /// True if the acquisition is logged at level info, because the user requested it or because
+    /// the wait was reported.
+    pub(super) announced: AtomicBool,
+    /// True if the command has reported why it gives up, so that later failures are not logged.
+    pub(super) given_up: AtomicBool,
+}
 
 /// Logs the events of a contender.
 pub(super) struct ContenderLog {
     pub(super) lock: ResourceName,
     pub(super) identity: Identity,
+    pub(super) retry_interval: Duration,
     pub(super) cache: ObservationCache,
-    /// True if the acquisition is logged at level info.
-    pub(super) announced: Arc<AtomicBool>,
-    pub(super) store: StoreAnswers,
+    pub(super) reported: Arc<WaitReports>,
+    pub(super) reads: ErrorThrottle,
+    pub(super) writes: ErrorThrottle,
 }
 
 impl LockSurfaces for ContenderLog {
     fn acquired(&mut self, (token, slot): (Token, Option<u32>), _: BootTime, waited: Duration) {
         let (lock, identity, token) = (&self.lock, &self.identity, token.get());
         let waited_ms = millis(waited);
-        if self.announced.load(Ordering::Relaxed) {
+        if self.reported.announced.load(Ordering::Relaxed) {
             info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", seconds(waited));
         } else {
             // At level info, this would be noise in the mail of a successful cron job.
@@ -42,14 +54,12 @@ impl LockSurfaces for ContenderLog {
         self.cache.keep(finished);
     }
 
-    fn lost(&mut self, loss: Loss) {
-        let why = self.store.failed_write();
-        let why = why.as_ref().map(tracing::field::display);
+    fn lost(&mut self, loss: Loss, health: &StoreHealth) {
+        let why = health.failed_write().map(tracing::field::display);
         warn!(lock = %self.lock, reason = loss.as_str(), why, "lost the lock");
     }
 
     fn notice(&mut self, notice: &LockNotice) {
-        self.store.notice(notice);
         let lock = &self.lock;
         match notice {
             LockNotice::Evicted {
@@ -97,17 +107,84 @@ impl LockSurfaces for ContenderLog {
         }
     }
 
-    fn answered(&mut self, answered: &AnsweredCall) {
-        self.store.answered(answered);
-    }
-
-    fn lookalike(&mut self, product: &str) {
-        error!(lock = %self.lock, product, "{UNSUPPORTED}");
-    }
-
-    fn watching(&mut self, failure: Option<&Failure>) {
-        if let Some(failure) = failure {
-            debug!(lock = %self.lock, %failure, "no change stream, polling");
+    /// Logs the first failure, later ones at growing intervals, and the first success after them.
+    fn answered(&mut self, answered: &AnsweredCall, health: &StoreHealth) {
+        let AnsweredCall {
+            operation,
+            outcome,
+            failure,
+            late,
+            ..
+        } = answered;
+        if *late || self.reported.given_up.load(Ordering::Relaxed) {
+            return;
         }
+        let now = clock::boot_now();
+        let (lock, identity) = (&self.lock, &self.identity);
+        let errors = match *operation {
+            "read" => &mut self.reads,
+            _ => &mut self.writes,
+        };
+        match failure {
+            Some(failure) => {
+                if errors.failed_with(failure.kind, failure.code, now) {
+                    let (failing_for, failures) = errors.so_far(now);
+                    // A refusal is final for a contender without a place.
+                    let retry = match (*operation, failure.retry) {
+                        ("try" | "join" | "create" | "read", RetryPolicy::Reconfigure) => {
+                            String::new()
+                        }
+                        _ => format!(", retrying in {}", shown(self.retry_interval)),
+                    };
+                    let what = match *operation {
+                        "try" => "join",
+                        "sweep" => "eviction",
+                        other => other,
+                    };
+                    warn!(
+                        %lock, %identity, operation, outcome, why = %failure, failures,
+                        failing_for_ms = millis(failing_for),
+                        "MongoDB {what} failed (attempt {failures}){retry}"
+                    );
+                }
+            }
+            None if health.is_unchanged_by(answered) => {}
+            None => {
+                if let Some((since, failures)) = errors.over() {
+                    let after_ms = millis(now.since(since));
+                    info!(%lock, %identity, operation, after_ms, failures, "MongoDB answers again");
+                }
+            }
+        }
+    }
+
+    fn store_event(&mut self, event: &StoreEvent<ClaimHint>) {
+        let lock = &self.lock;
+        match event {
+            StoreEvent::Lookalike(product) => error!(%lock, product, "{UNSUPPORTED}"),
+            StoreEvent::WatchFailed(failure) => {
+                debug!(%lock, %failure, "no change stream, polling");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Formats a duration for humans: with tenths up to ten seconds, in whole seconds above.
+pub(super) fn seconds(duration: Duration) -> String {
+    match duration.as_secs() {
+        0..10 => format!("{:.1}s", duration.as_secs_f64()),
+        whole => humantime::format_duration(Duration::from_secs(whole)).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        assert_eq!(seconds(Duration::from_millis(1_234)), "1.2s");
+        assert_eq!(seconds(Duration::from_millis(75_900)), "1m 15s");
     }
 }

@@ -43,16 +43,9 @@ pub(super) struct Work<'a> {
     pub(super) slot: Option<u32>,
 }
 
-/// Result of the work.
-pub(super) enum Worked {
-    /// The work is over, and this process ends with this result.
-    Over(Exit),
-    /// The authority ended before the command was executed.
-    NeverBegan,
-}
-
 impl Work<'_> {
-    /// Runs the command until it is gone, and releases the lock.
+    /// Runs the command until it is gone, and releases the lock. Returns the result of this process;
+    /// `None` if the authority ended before the command was executed.
     ///
     /// # Errors
     /// If a system call fails.
@@ -61,21 +54,21 @@ impl Work<'_> {
         command: &mut StandbyCommand,
         mut locker: Locker,
         (stops, relays): (&mut Stops, &mut Relays),
-    ) -> io::Result<Worked> {
+    ) -> io::Result<Option<Exit>> {
         // Drops signals from before there was a command to handle them.
         relays.discard();
         let mut status = locker.status();
         let timings = &self.job.timings;
         let terms = terms(&status.borrow_and_update().at(clock::boot_now()), timings);
         let Some(terms) = terms else {
-            give_back(&mut locker).await;
-            return Ok(Worked::NeverBegan);
+            locker.withdraw(RELEASE_MAX).await;
+            return Ok(None);
         };
         let (mut command, deadline, mut orphans) = match self.start(command, terms) {
             Ok(started) => started,
             Err(not_started) => {
-                give_back(&mut locker).await;
-                return not_started.map(|code| Worked::Over(code.into()));
+                locker.withdraw(RELEASE_MAX).await;
+                return not_started.map(|code| Some(code.into()));
             }
         };
         let mut requests = StopRequests::default();
@@ -116,7 +109,7 @@ impl Work<'_> {
                         );
                         // Dropping it would release the lock while the command runs (I6).
                         locker.abandon();
-                        return Ok(Worked::Over(exit::LOCK_LOST.into()));
+                        return Ok(Some(exit::LOCK_LOST.into()));
                     }
                     CommandEvent::Gone(finished) => break finished,
                 },
@@ -130,16 +123,15 @@ impl Work<'_> {
             true => LOST_RELEASE_MAX,
             false => RELEASE_MAX,
         };
-        let code = self.exit_code(&finished, stopped);
+        let mut code = self.exit_code(&finished, stopped);
         // A command that was asked to stop may have left its work undone.
         let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
         // All of the command has ended, so others may hold the lock from here on (I6).
-        let mut code = code;
         match finished.ended.end {
             CommandEnd::Refused | CommandEnd::NotExecuted(_) | CommandEnd::NotSpawned(_) => {
-                give_back(&mut locker).await;
+                locker.withdraw(RELEASE_MAX).await;
                 if never_began(&finished, stopped.is_some()) && fault.is_none() {
-                    return Ok(Worked::NeverBegan);
+                    return Ok(None);
                 }
             }
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Unknown => {
@@ -158,7 +150,7 @@ impl Work<'_> {
             }
         }
         let exit = of_terminal(&finished, code, stopped);
-        fault.map_or(Ok(Worked::Over(exit)), Err)
+        fault.map_or(Ok(Some(exit)), Err)
     }
 
     /// Reports a release that was not confirmed. Returns false if another contender or an operator had
@@ -171,40 +163,35 @@ impl Work<'_> {
     ) -> bool {
         let args = self.job.args;
         let (lock, token) = (&args.name, self.token.get());
-        let success = match succeeded && args.once_per().is_some() {
-            true => "; its success is not recorded",
-            false => "",
-        };
+        let records = succeeded && args.once_per().is_some();
+        let success = |text| if records { text } else { "" };
         match end {
             // The loss was reported when it was noticed.
             Some(LockEnd::Lost(_)) | None if was_lost => {
-                if !success.is_empty() {
-                    warn!(%lock, token, "the command ended after the lock was lost{success}");
+                if records {
+                    warn!(%lock, token, "command ended after the lock was lost; its success is not recorded");
                 }
-                true
             }
             Some(LockEnd::Lost(loss)) => {
+                let success = success("; its success is not recorded");
                 warn!(
                     %lock, token, reason = loss.as_str(),
                     "lock lost while the command ran: another holder may have run at the same time{success}"
                 );
-                false
+                return false;
             }
             Some(LockEnd::Unconfirmed) | None => {
-                let success = match success.is_empty() {
-                    true => "",
-                    false => "; its success may not be recorded",
-                };
+                let success = success("; its success may not be recorded");
                 let lease_duration = self.job.timings.lease_duration();
                 let expires_in = humantime::format_duration(lease_duration);
                 warn!(
                     %lock, token,
                     "MongoDB did not confirm the release: the lock expires in up to {expires_in}{success}"
                 );
-                true
             }
-            Some(_) => true,
+            Some(_) => {}
         }
+        true
     }
 
     /// Starts the command; an error is the exit code, or the system call that failed.
@@ -245,16 +232,14 @@ impl Work<'_> {
     }
 
     fn exit_code(&self, finished: &SupervisedEnd, stopped: Option<StopSignal>) -> u8 {
-        let ended = finished.ended;
+        let (ended, messages) = (finished.ended, self.job.messages);
         // Applies whether the guard or this process sent the signal: on busy cores the guard may be
         // late.
         if finished.killed && (ended.by_us || finished.cut_off) {
             return exit::KILLED;
         }
         if ended.guard_lost {
-            self.job
-                .voice
-                .say("lost the guard of the command; killed the command");
+            messages.say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
         // A command that ended by itself in time has completed its work, unless a filter that it left
@@ -263,17 +248,13 @@ impl Work<'_> {
             return exit::LOCK_LOST;
         }
         if let Some(error) = ended.end.not_executed() {
-            self.job
-                .voice
-                .cannot_execute(&self.job.args.command, &error);
+            messages.cannot_execute(&self.job.args.command, &error);
             if process_limit(&error).is_some() {
                 return exit::SYSTEM;
             }
         }
         if finished.is_incomplete() {
-            self.job
-                .voice
-                .say("the command exited with 0, but processes that it left were stopped");
+            messages.say("the command exited with 0, but processes that it left were stopped");
             return exit::INCOMPLETE;
         }
         // A stop signal just before the start prevents the start.
@@ -357,16 +338,17 @@ pub(super) fn run_within(
     command: &[OsString],
     lock: &ResourceName,
     held: &Held,
-    voice: &JobMessages,
+    messages: &JobMessages,
 ) -> u8 {
     let Some((program, arguments)) = command.split_first() else {
         let line = held_line(lock, held.token, held.slot);
         if !print_line(&line) {
-            voice.say("standard output cannot be written; the outer command still holds the lock");
+            messages
+                .say("standard output cannot be written; the outer command still holds the lock");
             return exit::CANNOT_TELL;
         }
         if io::stdin().is_terminal() {
-            voice.print(HELD_AT_TERMINAL);
+            messages.print(HELD_AT_TERMINAL);
         }
         standard_input::read_to_end();
         return exit::DONE;
@@ -379,7 +361,7 @@ pub(super) fn run_within(
         .args(arguments)
         .envs(variables(lock, held.token, held.slot))
         .exec();
-    voice.cannot_execute(command, &error);
+    messages.cannot_execute(command, &error);
     match error.kind() {
         _ if process_limit(&error).is_some() => exit::SYSTEM,
         io::ErrorKind::NotFound => exit::NOT_FOUND,
@@ -387,13 +369,13 @@ pub(super) fn run_within(
     }
 }
 
-/// Releases the lock. Returns the end of the contender, if MongoDB responds within `patience`.
-pub(super) async fn release(locker: &mut Locker, patience: Duration) -> Option<LockEnd> {
-    conclude(locker, false, patience).await
-}
-
-/// Releases the lock after work that may have succeeded, like [`release`].
-async fn conclude(locker: &mut Locker, succeeded: bool, patience: Duration) -> Option<LockEnd> {
+/// Releases the lock after work that may have succeeded. Returns the end of the contender, if MongoDB
+/// responds within `patience`.
+pub(super) async fn conclude(
+    locker: &mut Locker,
+    succeeded: bool,
+    patience: Duration,
+) -> Option<LockEnd> {
     let began = clock::boot_now();
     let requested = async {
         match succeeded {
@@ -410,15 +392,6 @@ async fn conclude(locker: &mut Locker, succeeded: bool, patience: Duration) -> O
 async fn finish(locker: &mut Locker, patience: Duration) -> Option<LockEnd> {
     let finished = tokio::time::timeout(patience, locker.wait()).await.ok()?;
     finished.ok().map(|finished| finished.end)
-}
-
-/// Releases a lock before any work has begun, so its place is not kept.
-pub(super) async fn give_back(locker: &mut Locker) {
-    let given_back = async {
-        locker.give_up().await;
-        locker.wait().await
-    };
-    let _ = tokio::time::timeout(RELEASE_MAX, given_back).await;
 }
 
 #[cfg(test)]

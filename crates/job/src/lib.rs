@@ -18,7 +18,6 @@ mod messages;
 mod observation_cache;
 mod piped;
 mod standard_input;
-mod store_answers;
 mod waiting;
 
 use std::io;
@@ -28,12 +27,12 @@ use std::sync::Arc;
 use tracing::warn;
 
 pub use self::arguments::LockArgs;
-use self::held::{Work, Worked};
+use self::held::Work;
 use self::inherited::{Held, Inherited};
 use self::messages::JobMessages;
 use self::observation_cache::ObservationCache;
-use self::piped::StandardInput;
-use self::waiting::{WaitLimits, Waited, Watcher};
+use self::standard_input::StandardInput;
+use self::waiting::{LockAttempt, WaitLimits, Waited};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{self, stopping};
 use leasehold_cli::trace;
@@ -48,7 +47,7 @@ use leasehold_host::exit;
 use leasehold_host::log;
 use leasehold_host::privacy::hide_from_the_user;
 use leasehold_host::signals::{Exit, Relays, Stops};
-use leasehold_mongodb::locker::{Locker, LockerOptions};
+use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
 use leasehold_mongodb::trace::Trace;
 use leasehold_supervisor::command::StandbyCommand;
 
@@ -69,7 +68,7 @@ pub fn run(args: LockArgs) -> Result<ExitCode, CommandError> {
             Ok(exit) => exit.code(),
             Err(error) => error.exit,
         };
-        // A parent that closed the pipe does not want to know.
+        // The parent may have closed the pipe.
         piped::print_line(&piped::exit_line(&name, code));
     }
     ended.map(Exit::take)
@@ -92,8 +91,8 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let stderr = Arc::new(log::Stderr::open());
-        let voice = JobMessages::new(args.name.clone(), false, stderr);
-        return Ok(run_under_outer_lock(&args, held, &voice).into());
+        let messages = JobMessages::new(args.name.clone(), false, args.quiet, stderr);
+        return Ok(run_under_outer_lock(&args, held, &messages).into());
     }
     let config = loaded.lock_config().map_err(|error| {
         let error = CommandError::from(error);
@@ -116,10 +115,10 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     let trace = trace::from_environment()?;
     let log = log::start(config.log.level.filter(), config.log.format.json());
     hide_from_the_user();
-    let voice = JobMessages::new(args.name.clone(), log.is_json(), log.stderr()).quiet(args.quiet);
+    let messages = JobMessages::new(args.name.clone(), log.is_json(), args.quiet, log.stderr());
     let store = inherited::store(&config.mongodb);
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
-        return Ok(run_under_outer_lock(&args, held, &voice).into());
+        return Ok(run_under_outer_lock(&args, held, &messages).into());
     }
     if !args.command.is_empty() {
         prerequisites()?;
@@ -129,7 +128,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
         config: &config,
         timings,
         store: &store,
-        voice: &voice,
+        messages: &messages,
         trace: trace.as_ref(),
     };
     run_to_end(exit::SYSTEM, job.contend())?
@@ -144,7 +143,7 @@ fn is_inside() -> bool {
 
 /// Runs the command under a lock that an outer command already holds. Nothing is written to the
 /// store. The guard of the outer command ends this command together with its own authority.
-fn run_under_outer_lock(args: &LockArgs, held: &Held, voice: &JobMessages) -> u8 {
+fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) -> u8 {
     let may = match (held.mode(), args.want()) {
         (Some(EntryMode::Exclusive), LockMode::Exclusive | LockMode::Shared)
         | (Some(EntryMode::Shared), LockMode::Shared) => true,
@@ -152,7 +151,7 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, voice: &JobMessages) -> u8
         (_, LockMode::Exclusive | LockMode::Shared | LockMode::Slot(_)) => false,
     };
     if !may {
-        voice.say(&format!(
+        messages.say(&format!(
             "already held as {} by an outer command; it cannot be held as {} at the same time \
              (deadlock). Take it that way in the outer command",
             held.mode,
@@ -165,16 +164,16 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, voice: &JobMessages) -> u8
         ("--once-per", args.once_per().is_some()),
     ];
     if let Some((flag, _)) = outer.iter().find(|(_, given)| *given) {
-        voice.say(&format!(
+        messages.say(&format!(
             "already held by an outer command: give {flag} to the outer command"
         ));
         return exit::CONFIGURATION;
     }
     if held.is_valid() != Some(true) {
-        voice.say("the outer command has lost the lock");
+        messages.say("the outer command has lost the lock");
         return exit::LOCK_LOST;
     }
-    held::run_within(&args.command, &args.name, held, voice)
+    held::run_within(&args.command, &args.name, held, messages)
 }
 
 /// Returns the command to run under the lock; `None` if the lock is only held.
@@ -209,7 +208,7 @@ struct Job<'a> {
     timings: Timings,
     /// Location of the lock.
     store: &'a str,
-    voice: &'a JobMessages,
+    messages: &'a JobMessages,
     trace: Option<&'a Trace>,
 }
 
@@ -235,29 +234,30 @@ impl Job<'_> {
         mut input: StandardInput,
         (mut stops, mut relays): (Stops, Relays),
     ) -> Result<Exit, CommandError> {
-        let Self { args, config, .. } = self;
-        let mut patience = WaitLimits::of(args, &self.timings);
+        let Self { args, timings, .. } = self;
+        let limits = || WaitLimits {
+            wait: args.limit(),
+            timings,
+        };
+        let mut patience = limits();
         // An attempt without a wait often fails, so its command is not prepared in advance.
         let waits = args.limit().is_none_or(|wait| !wait.is_zero());
         let mut tries = args.retries;
         loop {
             let began = clock::boot_now();
-            let retry_interval = self.timings.retry_interval();
-            let (identity, voice) = (config.identity.clone(), self.voice.clone());
-            let watcher = Watcher::new(args, identity, voice, retry_interval);
+            let attempt = LockAttempt::new(self);
             let cache = ObservationCache::of(&args.name, self.store);
-            let options = self.options(&cache);
-            let mut locker = Locker::start(options, watcher.surfaces(cache))
-                .map_err(|error| CommandError::new(exit::CONFIGURATION, error.to_string()))?;
+            let started = Locker::start(self.options(&cache), attempt.log(cache));
+            let refused =
+                |error: LockError| CommandError::new(exit::CONFIGURATION, error.to_string());
+            let mut locker = started.map_err(refused)?;
             if waits && let Some(command) = &mut command {
                 // Prepared while the store connects.
                 tokio::task::yield_now().await;
                 command.prepare();
             }
-            let status = locker.status();
-            let waited = watcher.wait(&mut locker, status, &patience, &mut input, &mut stops);
-            let contend_again = "lock lost before the command began, contending again";
-            match waited.await {
+            let waited = attempt.wait(&mut locker, &patience, &mut input, &mut stops);
+            let exit = match waited.await.map_err(system("contend for the lock"))? {
                 Waited::Held(authority) => {
                     if let Some(before) = locker.slots_before() {
                         warn_of_slots(args, before);
@@ -267,49 +267,38 @@ impl Job<'_> {
                         token: authority.token,
                         slot: locker.status().borrow().slot,
                     };
-                    let worked = match &mut command {
+                    match &mut command {
                         Some(command) => work.run(command, locker, (&mut stops, &mut relays)).await,
-                        None => Ok(Worked::Over(
-                            work.hold(locker, &mut input, &mut stops).await,
-                        )),
-                    };
-                    match worked.map_err(system("hold the lock"))? {
-                        Worked::Over(exit) => return Ok(exit),
-                        // Nothing ran, so nothing was interrupted.
-                        Worked::NeverBegan => {
-                            warn!(lock = %args.name, "{contend_again}");
-                            patience.spend(clock::boot_now().since(began));
-                        }
+                        None => Ok(Some(work.hold(locker, &mut input, &mut stops).await)),
                     }
+                    .map_err(system("hold the lock"))?
                 }
-                Waited::NeverHeld => {
-                    warn!(lock = %args.name, "{contend_again}");
-                    patience.spend(clock::boot_now().since(began));
-                }
+                Waited::NeverHeld => None,
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;
-                    patience = WaitLimits::of(args, &self.timings);
+                    patience = limits();
                     // Leave the current holders some time, even with --no-wait.
                     tokio::select! {
-                        () = tokio::time::sleep(self.timings.retry_interval()) => {}
-                        stop = stops.next() => return Ok(stop.into()),
-                        () = input.closed() => return Ok(self.abandoned().into()),
+                        () = tokio::time::sleep(timings.retry_interval()) => continue,
+                        stop = stops.next() => Some(stop.into()),
+                        () = input.closed() => Some(self.abandoned().into()),
                     }
                 }
-                Waited::NotAcquired => return Ok(args.conflict_exit_code.into()),
-                Waited::Skipped => return Ok(args.skipped_exit_code.into()),
-                Waited::Unreachable => return Ok(exit::STORE_UNREACHABLE.into()),
-                Waited::Wrong => return Ok(exit::CONFIGURATION.into()),
-                Waited::Abandoned => return Ok(self.abandoned().into()),
-                Waited::Stopped(stop) => return Ok(stop.into()),
-                Waited::Broken(error) => return Err(system("contend for the lock")(error)),
+                Waited::NotAcquired => Some(args.conflict_exit_code.into()),
+                Waited::Over(exit) => Some(exit),
+            };
+            if let Some(exit) = exit {
+                return Ok(exit);
             }
+            // Nothing ran, so nothing was interrupted.
+            warn!(lock = %args.name, "lock lost before the command began, contending again");
+            patience.spend(clock::boot_now().since(began));
         }
     }
 
     /// Reports that the program at the other end of standard input no longer waits for the lock.
     fn abandoned(&self) -> u8 {
-        self.voice
+        self.messages
             .say("not acquired: standard input was closed during the wait");
         exit::USAGE
     }

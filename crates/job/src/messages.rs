@@ -10,12 +10,11 @@ use leasehold_core::election::ResourceName;
 use leasehold_host::cause::not_executable;
 use leasehold_host::log::Stderr;
 
-/// Reports the fate of one lock on standard error: as text, or through the log if the log is JSON,
-/// so that a log collector finds only JSON lines.
+/// Messages about one lock on standard error: as text, or through the log if the log is JSON, so that
+/// a log collector finds only JSON lines.
 ///
 /// Lines that would block on standard error are dropped, as in the log. A reader that has stopped
 /// must not stop a wait or a held lock.
-#[derive(Clone)]
 pub(super) struct JobMessages {
     lock: ResourceName,
     json: bool,
@@ -24,22 +23,17 @@ pub(super) struct JobMessages {
 }
 
 impl JobMessages {
-    /// Creates a voice. `json` means that the log was started and writes JSON.
-    pub(super) fn new(lock: ResourceName, json: bool, stderr: Arc<Stderr>) -> Self {
+    /// `json` means that the log was started and writes JSON; `quiet`, that a lock that others hold
+    /// is not reported.
+    pub(super) fn new(lock: ResourceName, json: bool, quiet: bool, stderr: Arc<Stderr>) -> Self {
         Self {
             lock,
             json,
-            quiet: false,
+            quiet,
             stderr,
         }
     }
 
-    /// Sets if a lock that others hold is not reported.
-    pub(super) fn quiet(self, quiet: bool) -> Self {
-        Self { quiet, ..self }
-    }
-
-    /// Returns true if a lock that others hold is not reported.
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet
     }

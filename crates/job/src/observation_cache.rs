@@ -97,29 +97,22 @@ impl ObservationCache {
     }
 
     fn read(&self) -> (Token, Observations) {
-        let nothing = (Token::ZERO, Observations::default());
-        let Some(text) = self
-            .path
-            .as_ref()
-            .and_then(|path| read_regular(path, BYTES_MAX).ok())
-        else {
-            return nothing;
-        };
-        // A damaged record proves nothing, and is overwritten.
-        let Ok(record) = serde_json::from_slice::<CachedObservations>(&text) else {
-            return nothing;
-        };
+        self.record().unwrap_or_default()
+    }
+
+    /// Returns the content of the record. A damaged record proves nothing, and is overwritten.
+    fn record(&self) -> Option<(Token, Observations)> {
+        let text = read_regular(self.path.as_ref()?, BYTES_MAX).ok()?;
+        let record: CachedObservations = serde_json::from_slice(&text).ok()?;
         let here = Some(&record.boot_id) == self.boot_id.as_ref() && record.store == self.store;
-        let token = Token::new(record.token).filter(|token| token.get() <= TOKEN_MAX);
-        let Some(token) = token.filter(|_| here && record.schema == 1) else {
-            return nothing;
-        };
+        if !here || record.schema != 1 || record.token > TOKEN_MAX {
+            return None;
+        }
         let now = clock::boot_now();
-        let lines = record.entries.into_iter();
-        let entries = lines
-            .filter_map(Line::observation)
-            .filter(|(_, s)| s.since <= now);
-        (token, Observations::remembered(entries))
+        let entries = record.entries.into_iter().filter_map(Line::observation);
+        let entries = entries.filter(|(_, observation)| observation.since <= now);
+        let token = Token::new(record.token)?;
+        Some((token, Observations::remembered(entries)))
     }
 
     /// Saves the observations for the next job. A job without them waits as if it were the

@@ -9,11 +9,10 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, give_back, held_line, release, renewed};
-use super::standard_input;
+use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, conclude, held_line, renewed};
+use super::standard_input::StandardInput;
 use leasehold_clock as clock;
 use leasehold_core::election::ResourceName;
 use leasehold_host::exit;
@@ -31,24 +30,13 @@ const READ_WITHIN: Duration = Duration::from_secs(5);
 /// Interval between attempts to write that line.
 const UNREAD_POLL: Duration = Duration::from_millis(20);
 
-/// Result of the line that says that the lock is held.
-enum Announced {
-    Held,
-    /// The line was not written, for this reason.
-    Failed(String),
-    /// The lock was lost before the line was written.
-    Lost,
-    Stopped(StopSignal),
-}
-
 /// Reason why the lock is no longer held.
 enum Over {
     /// Standard input was closed, possibly because the program exited.
     Closed,
-    /// Standard input was not closed within `workload.stop_grace` after a stop signal.
-    TimeUp,
-    /// A second stop signal arrived.
-    Impatient,
+    /// Standard input is still open, after a second stop signal or for longer than
+    /// `workload.stop_grace` after the first.
+    StillOpen,
     /// The lock was lost.
     Lost,
 }
@@ -61,76 +49,69 @@ impl Work<'_> {
         input: &mut StandardInput,
         stops: &mut Stops,
     ) -> Exit {
-        match self.announce(&locker, stops).await {
-            Announced::Held => {}
+        if let Err(exit) = self.announce(&locker, stops).await {
             // The program was not informed that the lock is held.
-            Announced::Failed(why) => {
-                self.job.voice.say(&format!("given back: {why}"));
-                give_back(&mut locker).await;
-                return exit::CANNOT_TELL.into();
-            }
-            Announced::Lost => {
-                give_back(&mut locker).await;
-                return exit::LOCK_LOST.into();
-            }
-            Announced::Stopped(stop) => {
-                give_back(&mut locker).await;
-                return stop.into();
-            }
+            locker.withdraw(RELEASE_MAX).await;
+            return exit;
         }
         if io::stdin().is_terminal() {
-            self.job.voice.print(HELD_AT_TERMINAL);
+            self.job.messages.print(HELD_AT_TERMINAL);
         }
         input.watch();
         let (over, stopped) = self.wait(&locker, stops, input).await;
         let mut lost = matches!(over, Over::Lost);
         match over {
             Over::Closed => {
-                let end = release(&mut locker, RELEASE_MAX).await;
+                let end = conclude(&mut locker, false, RELEASE_MAX).await;
                 lost = !self.is_released(end, false, false);
             }
             Over::Lost if input.is_closed() => {
-                release(&mut locker, LOST_RELEASE_MAX).await;
+                conclude(&mut locker, false, LOST_RELEASE_MAX).await;
             }
             // The program may still work under the lock, so the entry is left to expire.
-            Over::Lost | Over::TimeUp | Over::Impatient => locker.abandon(),
+            Over::Lost | Over::StillOpen => locker.abandon(),
         }
-        if lost {
-            return exit::LOCK_LOST.into();
+        match stopped {
+            _ if lost => exit::LOCK_LOST.into(),
+            Some(stop) => stop.into(),
+            None => exit::DONE.into(),
         }
-        stopped.map_or(exit::DONE.into(), Exit::from)
     }
 
     /// Prints the line that tells the program that the lock is held. The lock is renewed until
-    /// the line is taken.
-    async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Announced {
+    /// the program takes the line.
+    ///
+    /// # Errors
+    /// The result of this process if the line was not written.
+    async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Result<(), Exit> {
         let line = held_line(&self.job.args.name, self.token.get(), self.slot);
-        let (status, output) = (locker.status(), Sink::output());
+        let output = Sink::output();
         let mut rest = line.as_bytes();
         let mut attempts = tokio::time::interval(UNREAD_POLL);
         let unread = tokio::time::sleep(READ_WITHIN);
         tokio::pin!(unread);
+        let failed = |why: &str| {
+            self.job.messages.say(&format!("given back: {why}"));
+            Err(exit::CANNOT_TELL.into())
+        };
         loop {
             tokio::select! {
                 biased;
-                stop = stops.next() => return Announced::Stopped(stop),
+                stop = stops.next() => return Err(stop.into()),
                 () = &mut unread => {
                     let limit = humantime::format_duration(READ_WITHIN);
-                    return Announced::Failed(format!("standard output was not read within {limit}"));
+                    return failed(&format!("standard output was not read within {limit}"));
                 }
                 _ = attempts.tick() => {}
             }
             // Read directly before the write: the program starts its work once it has the line.
-            let authority = status.borrow().authority_at(clock::boot_now());
-            if authority.is_none() {
-                return Announced::Lost;
+            if locker.authority().is_none() {
+                return Err(exit::LOCK_LOST.into());
             }
             match write(&output, &mut rest) {
-                Ok(true) => return Announced::Held,
+                Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(_) => {
-                    return Announced::Failed("standard output cannot be written".to_owned());
-                }
+                Err(_) => return failed("standard output cannot be written"),
             }
         }
     }
@@ -176,7 +157,7 @@ impl Work<'_> {
                             lock = %self.job.args.name, signal = %stop,
                             "second stop signal, exiting now; lock not released, it expires"
                         );
-                        return (Over::Impatient, stopped);
+                        return (Over::StillOpen, stopped);
                     }
                 },
                 () = &mut grace_over, if stopped.is_some() => {
@@ -184,55 +165,10 @@ impl Work<'_> {
                         lock = %self.job.args.name,
                         "standard input is still open after stop_grace, exiting now; lock not released, it expires"
                     );
-                    return (Over::TimeUp, stopped);
+                    return (Over::StillOpen, stopped);
                 }
             }
         }
-    }
-}
-
-/// Standard input of a lock without a command.
-pub(super) struct StandardInput {
-    /// Completes at the end of standard input; `None` until it is watched.
-    closes: Option<oneshot::Receiver<()>>,
-    closed: bool,
-}
-
-impl StandardInput {
-    /// Watches standard input from here on if it holds the lock. A terminal is watched later,
-    /// because a read would stop a process that waits in the background.
-    pub(super) fn of(holds_the_lock: bool) -> Self {
-        let mut input = Self {
-            closes: None,
-            closed: false,
-        };
-        if holds_the_lock && !io::stdin().is_terminal() {
-            input.watch();
-        }
-        input
-    }
-
-    fn watch(&mut self) {
-        self.closes.get_or_insert_with(standard_input::closes);
-    }
-
-    /// Waits for the end of standard input; indefinitely if it is not watched.
-    pub(super) async fn closed(&mut self) {
-        if self.closed {
-            return;
-        }
-        match &mut self.closes {
-            // The thread that reads standard input ends only with this process.
-            Some(closes) => drop(closes.await),
-            None => std::future::pending().await,
-        }
-        self.closed = true;
-    }
-
-    fn is_closed(&mut self) -> bool {
-        let ended = |closes: &mut oneshot::Receiver<()>| closes.try_recv().is_ok();
-        self.closed |= self.closes.as_mut().is_some_and(ended);
-        self.closed
     }
 }
 
@@ -243,7 +179,7 @@ fn write(output: &Sink, rest: &mut &[u8]) -> rustix::io::Result<bool> {
             Ok(written) => *rest = &rest[written..],
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(false),
-            // A program that closed the pipe does not want to know.
+            // The reader has closed the pipe, which is not an error.
             Err(Errno::PIPE) => return Ok(true),
             Err(error) => return Err(error),
         }

@@ -77,16 +77,60 @@ pub(super) fn read_to_end() {
     }
 }
 
-/// Returns a receiver that completes at the end of standard input. A thread reads it, since a
-/// terminal cannot be polled; the process exits without joining the thread.
-pub(super) fn closes() -> oneshot::Receiver<()> {
-    let (closed, closes) = oneshot::channel();
-    std::thread::spawn(move || {
-        read_to_end();
-        // Without a receiver, the command is already ending.
-        let _ = closed.send(());
-    });
-    closes
+/// Standard input of a lock without a command.
+pub(super) struct StandardInput {
+    /// Completes at the end of standard input; `None` until it is watched.
+    closes: Option<oneshot::Receiver<()>>,
+    closed: bool,
+}
+
+impl StandardInput {
+    /// Watches standard input from here on if it holds the lock. A terminal is watched later,
+    /// because a read would stop a process that waits in the background.
+    pub(super) fn of(holds_the_lock: bool) -> Self {
+        let mut input = Self {
+            closes: None,
+            closed: false,
+        };
+        if holds_the_lock && !io::stdin().is_terminal() {
+            input.watch();
+        }
+        input
+    }
+
+    /// Reads standard input to its end, on a thread, since a terminal cannot be polled. The process
+    /// exits without joining the thread.
+    pub(super) fn watch(&mut self) {
+        self.closes.get_or_insert_with(|| {
+            let (closed, closes) = oneshot::channel();
+            std::thread::spawn(move || {
+                read_to_end();
+                // Without a receiver, the command is already ending.
+                let _ = closed.send(());
+            });
+            closes
+        });
+    }
+
+    /// Waits for the end of standard input; indefinitely if it is not watched.
+    pub(super) async fn closed(&mut self) {
+        if self.closed {
+            return;
+        }
+        match &mut self.closes {
+            // The thread that reads standard input ends only with this process.
+            Some(closes) => drop(closes.await),
+            None => std::future::pending().await,
+        }
+        self.closed = true;
+    }
+
+    /// Returns true if standard input has ended.
+    pub(super) fn is_closed(&mut self) -> bool {
+        let ended = |closes: &mut oneshot::Receiver<()>| closes.try_recv().is_ok();
+        self.closed |= self.closes.as_mut().is_some_and(ended);
+        self.closed
+    }
 }
 
 /// Returns an unbuffered handle on standard input.

@@ -3,23 +3,22 @@
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tracing::info;
 
-use super::LockArgs;
-use super::contender_log::ContenderLog;
-use super::messages::JobMessages;
+use super::Job;
+use super::contender_log::{ContenderLog, WaitReports, seconds};
 use super::observation_cache::ObservationCache;
-use super::piped::StandardInput;
-use super::store_answers::{StoreAnswers, StoreState, seconds};
+use super::standard_input::StandardInput;
 use leasehold_clock as clock;
-use leasehold_core::election::{Authority, BootTime, Identity, ResourceName, Timings, WallMillis};
+use leasehold_core::election::{Authority, BootTime, Timings, WallMillis};
 use leasehold_core::lock::{Ahead, End, LockStatus, QUEUE_MAX, Standing};
-use leasehold_host::signals::{StopSignal, Stops};
-use leasehold_mongodb::locker::{Locker, waits_for_others};
+use leasehold_host::exit;
+use leasehold_host::log::ErrorThrottle;
+use leasehold_host::signals::{Exit, Stops};
+use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
 use leasehold_status::render::date;
 
 /// Maximum time that a stopped wait spends on leaving the queue. If the entry remains, other
@@ -44,37 +43,29 @@ const HOLDERS_NAMED_MAX: usize = 3;
 /// Limits of the wait.
 pub(super) struct WaitLimits {
     /// Limit of the wait for other holders; `None` if unlimited.
-    wait: Option<Duration>,
-    /// Limit for an unresponsive MongoDB with `--no-wait`.
-    store: Duration,
-    /// Limit for an unresponsive MongoDB if the wait for other holders is unlimited.
-    silence: Duration,
+    pub(super) wait: Option<Duration>,
+    pub(super) timings: Timings,
 }
 
 impl WaitLimits {
-    pub(super) fn of(args: &LockArgs, timings: &Timings) -> Self {
-        Self {
-            wait: args.limit(),
-            // A set without a primary often has one again within this time.
-            store: timings.renew_deadline(),
-            silence: timings.lease_duration() * SILENCE_MAX_LEASES,
-        }
-    }
-
     /// Reduces a wait for other holders by this time. The next attempt is made in any case.
     pub(super) fn spend(&mut self, time: Duration) {
-        let left = |wait: Duration| wait.saturating_sub(time).max(LEFT_MIN);
-        self.wait = self.wait.map(|wait| match wait.is_zero() {
-            true => wait,
-            false => left(wait),
-        });
+        if let Some(wait) = self.wait.as_mut().filter(|wait| !wait.is_zero()) {
+            *wait = wait.saturating_sub(time).max(LEFT_MIN);
+        }
     }
 
     fn limit(&self) -> Option<Duration> {
         match self.wait {
-            Some(Duration::ZERO) => Some(self.store),
+            // A set without a primary often has one again within this time.
+            Some(Duration::ZERO) => Some(self.timings.renew_deadline()),
             wait => wait,
         }
+    }
+
+    /// Returns the limit for an unresponsive MongoDB if the wait for other holders is unlimited.
+    fn silence(&self) -> Duration {
+        self.timings.lease_duration() * SILENCE_MAX_LEASES
     }
 }
 
@@ -84,127 +75,100 @@ pub(super) enum Waited {
     /// The lock was acquired and lost before this task saw it held, so nothing has run.
     NeverHeld,
     NotAcquired,
-    /// The work succeeded recently.
-    Skipped,
-    Unreachable,
-    /// Another attempt cannot succeed.
-    Wrong,
-    /// The program that asked for the lock closed our standard input.
-    Abandoned,
-    Stopped(StopSignal),
-    Broken(io::Error),
+    /// Another attempt is useless, and this process ends with this result.
+    Over(Exit),
 }
 
-/// Monitors one attempt, and reports it.
-pub(super) struct Watcher {
-    name: ResourceName,
-    identity: Identity,
-    voice: JobMessages,
-    /// True if the acquisition is logged at level info, because the user requested it or because
-    /// the wait was reported.
-    announced: Arc<AtomicBool>,
-    retry_interval: Duration,
-    store: watch::Sender<StoreState>,
+/// One attempt to acquire the lock.
+pub(super) struct LockAttempt<'a> {
+    job: Job<'a>,
+    reported: Arc<WaitReports>,
 }
 
-impl Watcher {
-    pub(super) fn new(
-        args: &LockArgs,
-        identity: Identity,
-        voice: JobMessages,
-        retry_interval: Duration,
-    ) -> Self {
-        Self {
-            name: args.name.clone(),
-            identity,
-            voice,
-            announced: Arc::new(AtomicBool::new(args.verbose)),
-            retry_interval,
-            store: watch::channel(StoreState::default()).0,
-        }
+impl<'a> LockAttempt<'a> {
+    pub(super) fn new(job: Job<'a>) -> Self {
+        let reported = Arc::new(WaitReports {
+            announced: job.args.verbose.into(),
+            given_up: false.into(),
+        });
+        Self { job, reported }
     }
 
-    pub(super) fn surfaces(&self, cache: ObservationCache) -> ContenderLog {
-        let (lock, identity) = (self.name.clone(), self.identity.clone());
+    /// Returns the log of the contender of this attempt.
+    pub(super) fn log(&self, cache: ObservationCache) -> ContenderLog {
         ContenderLog {
-            store: StoreAnswers::new(
-                lock.clone(),
-                identity.clone(),
-                self.retry_interval,
-                self.store.clone(),
-            ),
-            lock,
-            identity,
+            lock: self.job.args.name.clone(),
+            identity: self.job.config.identity.clone(),
+            retry_interval: self.job.timings.retry_interval(),
             cache,
-            announced: Arc::clone(&self.announced),
+            reported: Arc::clone(&self.reported),
+            reads: ErrorThrottle::default(),
+            writes: ErrorThrottle::default(),
         }
     }
 
     /// Waits until the lock is held, or until the wait is over.
+    ///
+    /// # Errors
+    /// If the contender failed.
     pub(super) async fn wait(
         &self,
         locker: &mut Locker,
-        mut status: watch::Receiver<LockStatus>,
-        patience: &WaitLimits,
+        limits: &WaitLimits,
         input: &mut StandardInput,
         stops: &mut Stops,
-    ) -> Waited {
+    ) -> io::Result<Waited> {
         let began = clock::boot_now();
-        let mut store = self.store.subscribe();
-        let mut limit = patience.limit().map(|limit| began + limit);
+        let (mut status, mut health) = (locker.status(), locker.health());
+        let mut limit = limits.limit().map(|limit| began + limit);
         let mut over = false;
         let mut said = String::new();
         loop {
             let now = status.borrow_and_update().clone();
-            if let Some(authority) = now.authority_at(clock::boot_now()) {
-                return Waited::Held(authority);
-            }
-            if let Standing::Lost(_) = now.at(clock::boot_now()).standing {
-                locker.give_up().await;
-                let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
-                return Waited::NeverHeld;
-            }
-            let answers = store.borrow_and_update().clone();
-            if let Some(refusal) = answers.health.refusal(&now) {
-                let why = refusal.to_string();
-                return self.unanswered(locker, began, &why).await;
-            }
             if over && waits_for_others(&now) {
-                return self.give_up(locker, patience, &now, began).await;
+                return Ok(self.give_up(locker, limits, &now, began).await);
             }
             self.log_holders(&now, &mut said);
-            let silent = answers.health.unreachable_until(patience.silence);
+            let silent = health
+                .borrow_and_update()
+                .unreachable_until(limits.silence());
             let silent = until(silent.filter(|_| limit.is_none()));
             tokio::select! {
                 biased;
                 stop = stops.next() => {
-                    locker.give_up().await;
-                    let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
-                    return Waited::Stopped(stop);
+                    locker.withdraw(LEAVE_MAX).await;
+                    return Ok(Waited::Over(stop.into()));
                 }
                 () = input.closed() => {
-                    locker.give_up().await;
-                    let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
-                    return Waited::Abandoned;
+                    locker.withdraw(LEAVE_MAX).await;
+                    return Ok(Waited::Over(self.job.abandoned().into()));
                 }
-                finished = locker.wait() => return match finished {
-                    Ok(finished) => self.ended(&finished.end),
-                    Err(error) => Waited::Broken(error),
-                },
+                decided = locker.decided() => return Ok(match decided? {
+                    LockDecision::Held(authority) => Waited::Held(authority),
+                    LockDecision::Lost(_) => {
+                        locker.withdraw(LEAVE_MAX).await;
+                        Waited::NeverHeld
+                    }
+                    LockDecision::Refused(failure) => {
+                        self.unanswered(locker, began, &failure.to_string()).await
+                    }
+                    LockDecision::Ended(end) => self.ended(&end),
+                }),
                 () = until(limit) => {
                     let first_answer = began + FIRST_ANSWER_MIN;
-                    if now.store_reached || answers.health.failed() || clock::boot_now() >= first_answer {
-                        return self.give_up(locker, patience, &now, began).await;
+                    let failed = health.borrow().failed();
+                    if now.store_reached || failed || clock::boot_now() >= first_answer {
+                        return Ok(self.give_up(locker, limits, &now, began).await);
                     }
                     (limit, over) = (Some(first_answer), true);
                 }
                 () = silent => {
-                    let why = answers.health.failure().map(ToString::to_string);
+                    let why = locker.failure().map(|failure| failure.to_string());
                     let why = why.unwrap_or_default();
-                    return self.unanswered(locker, began, &why).await;
+                    return Ok(self.unanswered(locker, began, &why).await);
                 }
                 Ok(()) = status.changed() => {}
-                Ok(()) = store.changed() => {}
+                Ok(()) = health.changed() => {}
             }
         }
     }
@@ -213,17 +177,13 @@ impl Watcher {
     async fn give_up(
         &self,
         locker: &mut Locker,
-        patience: &WaitLimits,
+        limits: &WaitLimits,
         last: &LockStatus,
         began: BootTime,
     ) -> Waited {
-        let answers = self.store.borrow().clone();
         // Only another holder or a full queue is a conflict.
-        if !(answers.health).is_kept_by_others(last, clock::boot_now(), patience.store) {
-            let failed_last = || locker.last_failure().map(|failure| failure.to_string());
-            let failed = answers.health.failure().map(ToString::to_string);
-            let why = failed.or_else(|| answers.doubt());
-            let why = why.or_else(failed_last);
+        if !locker.is_kept_by_others(last) {
+            let why = locker.failure().map(|failure| failure.to_string());
             let why = why.unwrap_or_else(|| match last.store_reached {
                 true => "MongoDB answers too slowly".to_owned(),
                 false => "MongoDB does not answer".to_owned(),
@@ -232,11 +192,10 @@ impl Watcher {
         }
         let whom = wait_reason(last).filter(|_| waits_for_others(last));
         let whom = whom.unwrap_or_else(|| format!("queue is full ({QUEUE_MAX} waiting)"));
-        locker.give_up().await;
-        let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
-        let wait = humantime::format_duration(patience.limit().unwrap_or_default());
-        self.voice
-            .held_by_others(&format!("not acquired within {wait}: {whom}"));
+        locker.withdraw(LEAVE_MAX).await;
+        let wait = humantime::format_duration(limits.limit().unwrap_or_default());
+        let messages = self.job.messages;
+        messages.held_by_others(&format!("not acquired within {wait}: {whom}"));
         Waited::NotAcquired
     }
 
@@ -244,14 +203,19 @@ impl Watcher {
     /// join was lost, its entry may still appear; the command does not wait for that.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = seconds(clock::boot_now().since(began));
-        self.store.send_modify(StoreState::give_up);
-        locker.give_up().await;
-        let _ = tokio::time::timeout(UNANSWERED_LEAVE_MAX, locker.wait()).await;
-        self.voice.say(&format!("gave up after {waited}: {why}"));
-        Waited::Unreachable
+        self.reported.given_up.store(true, Ordering::Relaxed);
+        locker.withdraw(UNANSWERED_LEAVE_MAX).await;
+        let messages = self.job.messages;
+        messages.say(&format!("gave up after {waited}: {why}"));
+        Waited::Over(exit::STORE_UNREACHABLE.into())
     }
 
     fn ended(&self, end: &End) -> Waited {
+        let Job { args, messages, .. } = self.job;
+        let wrong = |why: &str| {
+            messages.say(why);
+            Waited::Over(exit::CONFIGURATION.into())
+        };
         match end {
             End::Busy {
                 holding,
@@ -264,36 +228,23 @@ impl Watcher {
                     1 => "; 1 waits".to_owned(),
                     more => format!("; {more} wait"),
                 };
-                self.voice
-                    .held_by_others(&format!("not acquired: {holders}{waiters}"));
+                messages.held_by_others(&format!("not acquired: {holders}{waiters}"));
                 Waited::NotAcquired
             }
             End::WrongSlots { has: 0 } => {
-                self.voice
-                    .say("in use without slots: omit --slots, or use another name");
-                Waited::Wrong
+                wrong("in use without slots: omit --slots, or use another name")
             }
-            End::WrongSlots { has } => {
-                self.voice.say(&format!(
-                    "in use with --slots {has}; all users must pass the same value"
-                ));
-                Waited::Wrong
-            }
-            End::Foreign { why } => {
-                self.voice.say(&format!(
-                    "the document of this name is not a lock: {why}; use another name"
-                ));
-                Waited::Wrong
-            }
+            End::WrongSlots { has } => wrong(&format!(
+                "in use with --slots {has}; all users must pass the same value"
+            )),
+            End::Foreign { why } => wrong(&format!(
+                "the document of this name is not a lock: {why}; use another name"
+            )),
+            End::TokensExhausted => wrong("token exhausted; use another name"),
             End::Skipped { ago } => {
                 let ago = humantime::format_duration(Duration::from_secs(ago.as_secs()));
-                self.voice
-                    .done_before(&format!("skipped: it succeeded {ago} ago"));
-                Waited::Skipped
-            }
-            End::TokensExhausted => {
-                self.voice.say("token exhausted; use another name");
-                Waited::Wrong
+                messages.done_before(&format!("skipped: it succeeded {ago} ago"));
+                Waited::Over(args.skipped_exit_code.into())
             }
             // Nothing has run under it.
             End::Lost(_) => Waited::NeverHeld,
@@ -303,7 +254,13 @@ impl Watcher {
 
     /// Reports the holders: on a terminal after each change, otherwise once in the log.
     fn log_holders(&self, status: &LockStatus, said: &mut String) {
-        if self.voice.is_quiet() {
+        let Job {
+            args,
+            config,
+            messages,
+            ..
+        } = self.job;
+        if messages.is_quiet() {
             return;
         }
         // A contender with a minimum hold that was granted a free lock waits only for its own
@@ -312,11 +269,11 @@ impl Watcher {
         let Some(whom) = whom else {
             return;
         };
-        self.announced.store(true, Ordering::Relaxed);
-        if self.voice.at_terminal() {
-            self.voice.print(&format!("waiting: {whom}"));
+        self.reported.announced.store(true, Ordering::Relaxed);
+        if messages.at_terminal() {
+            messages.print(&format!("waiting: {whom}"));
         } else if said.is_empty() {
-            info!(lock = %self.name, identity = %self.identity, whom, "waiting for the lock");
+            info!(lock = %args.name, identity = %config.identity, whom, "waiting for the lock");
         }
         *said = whom;
     }
@@ -380,76 +337,22 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leasehold_core::election::{Claim, Session, Token};
-    use leasehold_core::lock::Loss;
-    use leasehold_mongodb::locker::{LockerOptions, NoLockSurfaces};
-    use leasehold_mongodb::store::mongo::StoreOptions;
 
     #[test]
     fn a_wait_is_spent_once() {
         let seconds = Duration::from_secs;
-        let of = |wait| WaitLimits {
-            wait,
-            store: seconds(18),
-            silence: seconds(240),
-        };
         let spent = |wait, times: &[u64]| {
-            let mut patience = of(wait);
-            times.iter().for_each(|time| patience.spend(seconds(*time)));
-            patience.limit()
+            let mut limits = WaitLimits {
+                wait,
+                timings: Timings::default(),
+            };
+            times.iter().for_each(|time| limits.spend(seconds(*time)));
+            limits.limit()
         };
         assert_eq!(spent(Some(seconds(10)), &[3, 4]), Some(seconds(3)));
         assert_eq!(spent(Some(seconds(10)), &[11]), Some(LEFT_MIN));
         assert_eq!(spent(None, &[11]), None);
         // Without a wait the store is still waited for.
         assert_eq!(spent(Some(Duration::ZERO), &[11]), Some(seconds(18)));
-    }
-
-    /// A machine that stops for a moment, for example, hides the moment at which the lock was held.
-    #[tokio::test]
-    async fn a_lock_that_is_lost_before_it_is_seen_to_be_held_ends_the_wait() {
-        let name = ResourceName::new("x").expect("legal");
-        let identity = Identity::new("me").expect("legal");
-        let nowhere = StoreOptions::new("mongodb://127.0.0.1:1/", identity.clone());
-        let mut locker = Locker::start(LockerOptions::new(nowhere, name.clone()), NoLockSurfaces)
-            .expect("legal options");
-        let watcher = Watcher {
-            voice: JobMessages::new(
-                name.clone(),
-                false,
-                Arc::new(leasehold_host::log::Stderr::open()),
-            ),
-            name,
-            identity,
-            announced: Arc::default(),
-            retry_interval: Duration::from_secs(1),
-            store: watch::channel(StoreState::default()).0,
-        };
-        let expired = Authority {
-            token: Token::ZERO,
-            valid_until: BootTime::default(),
-        };
-        let patience = WaitLimits {
-            wait: None,
-            store: Duration::MAX,
-            silence: Duration::MAX,
-        };
-        let mut stops = Stops::register().expect("signals");
-        for standing in [Standing::Lost(Loss::Deadline), Standing::Held(expired)] {
-            let (_sender, status) = watch::channel(LockStatus {
-                standing,
-                since: BootTime::default(),
-                claim: Claim::from_bytes([0; 16]),
-                session: Session::from_bytes([0; 16]),
-                provisional: false,
-                slot: None,
-                token_highest: Token::ZERO,
-                store_reached: true,
-            });
-            let mut input = StandardInput::of(false);
-            let waited = watcher.wait(&mut locker, status, &patience, &mut input, &mut stops);
-            let waited = tokio::time::timeout(Duration::from_secs(20), waited).await;
-            assert!(matches!(waited, Ok(Waited::NeverHeld)));
-        }
     }
 }

@@ -3,14 +3,14 @@
 //! This module makes no decisions. After the timeout a call is reported as unknown and continues;
 //! its true outcome is reported when it arrives.
 
-use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, Store, UNANSWERED};
-use leasehold_core::election::BootTime;
+use leasehold_core::election::CallId;
 
 /// Maximum number of calls in the driver, including those already reported as unknown. Attempts are
 /// at least one `operation_timeout` apart, so at the defaults a connection that hangs for a minute
@@ -43,172 +43,123 @@ impl AnsweredCall {
 }
 
 /// A call that was answered or has timed out.
-#[derive(Debug)]
-pub struct CallReply<I, O> {
-    /// The id of the call.
-    pub call: I,
-    /// The outcome of the call.
-    pub outcome: O,
+pub(crate) struct CallReply<O> {
+    pub(crate) call: CallId,
+    pub(crate) outcome: O,
     /// Details for humans; `None` if the driver panicked.
-    pub answered: Option<AnsweredCall>,
+    pub(crate) answered: Option<AnsweredCall>,
 }
 
-/// The calls in flight, identified by `I`.
-pub struct InFlight<I, O> {
+/// The calls in flight.
+pub(crate) struct InFlight<O> {
     timeout: Duration,
-    waits: JoinSet<Returned<I, O>>,
+    /// A call keeps its place until the loop has taken its last reply, so the queue of replies has at
+    /// most two for each place, and one for each call that was refused in a turn.
+    places: Arc<Semaphore>,
+    sender: mpsc::UnboundedSender<(CallReply<O>, Option<OwnedSemaphorePermit>)>,
+    replies: mpsc::UnboundedReceiver<(CallReply<O>, Option<OwnedSemaphorePermit>)>,
 }
 
-impl<I, O> fmt::Debug for InFlight<I, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calls")
-            .field("in_flight", &self.waits.len())
-            .finish_non_exhaustive()
-    }
-}
-
-enum Returned<I, O> {
-    Answered(CallReply<I, O>),
-    TimedOut(I, &'static str, Pending<O>),
-}
-
-/// A call that continues after its timeout.
-struct Pending<O> {
-    call: JoinHandle<Answer<O>>,
-    /// The server that it was most likely sent to, for messages.
-    server: Option<String>,
-    started: BootTime,
-}
-
-impl<I: Copy + Send + 'static, O: CallOutcome> InFlight<I, O> {
+impl<O: CallOutcome> InFlight<O> {
     /// Creates an empty set of calls, each of which is awaited up to `timeout`.
-    pub fn new(timeout: Duration) -> Self {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        let (sender, replies) = mpsc::unbounded_channel();
         Self {
             timeout,
-            waits: JoinSet::new(),
+            places: Arc::new(Semaphore::new(CALLS_MAX)),
+            sender,
+            replies,
         }
     }
 
-    /// Hands a call to the driver, which sends it to `server`, as far as known. Must be called
-    /// inside a tokio runtime.
-    pub fn begin(
+    /// Hands an operation to the driver. Must be called inside a tokio runtime.
+    pub(crate) fn perform<P: Send + 'static>(
         &mut self,
-        id: I,
-        operation: &'static str,
-        server: Option<String>,
-        call: impl Future<Output = Answer<O>> + Send + 'static,
-    ) {
-        if self.waits.len() >= CALLS_MAX {
-            let failure = Failure::new(
-                "too many calls hang in the driver",
-                "none of them was ever answered",
-            )
-            .with_retry(RetryPolicy::WaitForServer);
-            let answer = Answer {
-                outcome: O::FAILED,
-                failure: Some(failure),
-            };
-            let reply = reply(id, operation, answer, Duration::ZERO, false);
-            self.waits.spawn(async move { Returned::Answered(reply) });
-            return;
-        }
-        let timeout = self.timeout;
-        let started = leasehold_clock::boot_now();
-        let mut call = tokio::spawn(call);
-        self.waits.spawn(async move {
-            match tokio::time::timeout(timeout, &mut call).await {
-                Ok(Ok(answer)) => {
-                    let elapsed = leasehold_clock::boot_now().since(started);
-                    Returned::Answered(reply(id, operation, answer, elapsed, false))
-                }
-                Ok(Err(_)) => Returned::Answered(broken(id)),
-                Err(_) => {
-                    let pending = Pending {
-                        call,
-                        server,
-                        started,
-                    };
-                    Returned::TimedOut(id, operation, pending)
-                }
-            }
-        });
-    }
-
-    /// Hands an operation of this name to the driver of a store.
-    pub(crate) fn perform<P>(
-        &mut self,
-        id: I,
+        id: CallId,
         name: &'static str,
         store: impl Store<P, O>,
         operation: P,
-    ) where
-        P: Send + 'static,
-    {
+    ) {
         let server = store.server();
-        self.begin(
-            id,
-            name,
-            server,
-            async move { store.perform(operation).await },
-        );
+        let call = async move { store.perform(operation).await };
+        self.begin((id, name), server, call);
+    }
+
+    fn begin(
+        &mut self,
+        call: (CallId, &'static str),
+        server: Option<String>,
+        answer: impl Future<Output = Answer<O>> + Send + 'static,
+    ) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            let failure = Failure::new(
+                "too many calls hang in the driver",
+                "none of them was ever answered",
+            );
+            let reply = reply(call, failed(O::FAILED, failure), Duration::ZERO, false);
+            // `self` has a receiver.
+            let _ = self.sender.send((reply, None));
+            return;
+        };
+        let (timeout, sender) = (self.timeout, self.sender.clone());
+        let started = leasehold_clock::boot_now();
+        let mut answer = tokio::spawn(answer);
+        tokio::spawn(async move {
+            let elapsed = || leasehold_clock::boot_now().since(started);
+            let (answer, late) = match tokio::time::timeout(timeout, &mut answer).await {
+                Ok(answer) => (answer, false),
+                Err(_) => {
+                    let from = server.map(|server| format!(" from {server}"));
+                    let after = format!("({} ms)", timeout.as_millis());
+                    let failure = Failure::new("no answer within operation_timeout", UNANSWERED)
+                        .of(after + &from.unwrap_or_default());
+                    let unknown = reply(call, failed(O::UNKNOWN, failure), elapsed(), false);
+                    // Without a receiver, the loop has ended.
+                    let _ = sender.send((unknown, None));
+                    (answer.await, true)
+                }
+            };
+            let last = match answer {
+                Ok(answer) => reply(call, answer, elapsed(), late),
+                // The driver panicked.
+                Err(_) => CallReply {
+                    call: call.0,
+                    outcome: O::UNKNOWN,
+                    answered: None,
+                },
+            };
+            let _ = sender.send((last, Some(place)));
+        });
     }
 
     /// Returns the number of calls in flight.
-    pub fn in_flight(&self) -> usize {
-        self.waits.len()
+    pub(crate) fn in_flight(&self) -> usize {
+        CALLS_MAX - self.places.available_permits()
     }
 
-    /// Waits for the next reply; returns `None` if no call is in flight. Cancel-safe.
-    pub async fn next(&mut self) -> Option<CallReply<I, O>> {
-        loop {
-            // The task only waits for the call; it cannot panic and is never aborted.
-            if let Ok(returned) = self.waits.join_next().await? {
-                return Some(self.returned(returned));
-            }
+    /// Waits for the next reply; indefinitely if no call is in flight. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> CallReply<O> {
+        match self.replies.recv().await {
+            Some((reply, _place)) => reply,
+            // `self` has a sender.
+            None => std::future::pending().await,
         }
-    }
-
-    fn returned(&mut self, returned: Returned<I, O>) -> CallReply<I, O> {
-        let (id, operation, pending) = match returned {
-            Returned::Answered(reply) => return reply,
-            Returned::TimedOut(id, operation, pending) => (id, operation, pending),
-        };
-        let Pending {
-            call,
-            server,
-            started,
-        } = pending;
-        let from = server.map(|server| format!(" from {server}"));
-        let after = format!("({} ms)", self.timeout.as_millis());
-        let failure = Failure::new("no answer within operation_timeout", UNANSWERED)
-            .of(after + &from.unwrap_or_default())
-            .with_retry(RetryPolicy::WaitForServer);
-        let answer = Answer {
-            outcome: O::UNKNOWN,
-            failure: Some(failure),
-        };
-        let elapsed = leasehold_clock::boot_now().since(started);
-        self.waits.spawn(async move {
-            Returned::Answered(match call.await {
-                Ok(answer) => {
-                    let elapsed = leasehold_clock::boot_now().since(started);
-                    reply(id, operation, answer, elapsed, true)
-                }
-                Err(_) => broken(id),
-            })
-        });
-        reply(id, operation, answer, elapsed, false)
     }
 }
 
-fn reply<I, O: CallOutcome>(
-    call: I,
-    operation: &'static str,
-    answer: Answer<O>,
+fn failed<O>(outcome: O, failure: Failure) -> Answer<O> {
+    Answer {
+        outcome,
+        failure: Some(failure.with_retry(RetryPolicy::WaitForServer)),
+    }
+}
+
+fn reply<O: CallOutcome>(
+    (call, operation): (CallId, &'static str),
+    Answer { outcome, failure }: Answer<O>,
     elapsed: Duration,
     late: bool,
-) -> CallReply<I, O> {
-    let Answer { outcome, failure } = answer;
+) -> CallReply<O> {
     let answered = AnsweredCall {
         operation,
         outcome: outcome.as_str(),
@@ -220,15 +171,6 @@ fn reply<I, O: CallOutcome>(
         call,
         outcome,
         answered: Some(answered),
-    }
-}
-
-/// Returns the reply to a call in which the driver panicked.
-fn broken<I, O: CallOutcome>(call: I) -> CallReply<I, O> {
-    CallReply {
-        call,
-        outcome: O::UNKNOWN,
-        answered: None,
     }
 }
 
@@ -260,10 +202,11 @@ mod tests {
         run(async {
             let mut calls = InFlight::new(TIMEOUT);
             let (send, receive) = oneshot::channel();
-            calls.begin(1, "join", Some("a:1".to_owned()), async {
+            let call = (CallId(1), "join");
+            calls.begin(call, Some("a:1".to_owned()), async {
                 receive.await.expect("an answer")
             });
-            let unknown = calls.next().await.expect("under way");
+            let unknown = calls.next().await;
             assert_eq!(unknown.outcome, LockOutcome::Unknown);
             let answered = unknown.answered.expect("no panic");
             assert!(!answered.late);
@@ -277,23 +220,25 @@ mod tests {
             let applied = LockOutcome::Applied(FoundLock::Missing);
             send.send(answer(applied.clone()))
                 .expect("the call was not dropped");
-            let late = calls.next().await.expect("it goes on");
-            assert_eq!((late.call, late.outcome), (1, applied));
+            assert_eq!(calls.in_flight(), 1, "it goes on");
+            let late = calls.next().await;
+            assert_eq!((late.call, late.outcome), (CallId(1), applied));
             assert!(late.answered.expect("no panic").late);
-            assert!(calls.next().await.is_none());
+            assert_eq!(calls.in_flight(), 0);
         });
     }
 
     #[test]
     fn a_call_beyond_the_bound_fails_unsent() {
         run(async {
-            let mut calls = InFlight::<_, LockOutcome>::new(TIMEOUT);
-            for id in 0..CALLS_MAX {
-                calls.begin(id, "read", None, std::future::pending());
+            let mut calls = InFlight::<LockOutcome>::new(TIMEOUT);
+            for id in 0..CALLS_MAX as u64 {
+                calls.begin((CallId(id), "read"), None, std::future::pending());
             }
-            calls.begin(CALLS_MAX, "leave", None, async { panic!("it was sent") });
-            let refused = calls.next().await.expect("under way");
-            assert_eq!(refused.call, CALLS_MAX);
+            let beyond = CallId(CALLS_MAX as u64);
+            calls.begin((beyond, "leave"), None, async { panic!("it was sent") });
+            let refused = calls.next().await;
+            assert_eq!(refused.call, beyond);
             assert_eq!(refused.outcome, LockOutcome::Failed);
         });
     }
@@ -301,10 +246,13 @@ mod tests {
     #[test]
     fn a_panic_of_the_driver_leaves_the_outcome_unknown() {
         run(async {
-            let mut calls = InFlight::<_, LockOutcome>::new(Duration::from_secs(60));
-            calls.begin(7, "renew", None, async { panic!("planted") });
-            let reply = calls.next().await.expect("under way");
-            assert_eq!((reply.call, reply.outcome), (7, LockOutcome::Unknown));
+            let mut calls = InFlight::<LockOutcome>::new(Duration::from_secs(60));
+            calls.begin((CallId(7), "renew"), None, async { panic!("planted") });
+            let reply = calls.next().await;
+            assert_eq!(
+                (reply.call, reply.outcome),
+                (CallId(7), LockOutcome::Unknown)
+            );
             assert_eq!(reply.answered, None);
         });
     }

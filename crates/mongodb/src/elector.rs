@@ -2,7 +2,6 @@
 
 mod host;
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-pub use self::host::{NoSurfaces, Surfaces};
+pub use self::host::Surfaces;
 
 use self::host::ElectionHost;
 use crate::event_loop::{LoopHandle, PreparedLoop};
@@ -53,19 +52,14 @@ pub struct ElectorOptions {
 impl ElectorOptions {
     /// A candidate for `lease` that remembers nothing.
     pub fn new(store: StoreOptions, lease: ResourceName) -> Self {
-        let Tunables {
-            timings: _,
-            handoff_delay,
-            workload_ends_first,
-            prefer_interval,
-        } = Tunables::default();
+        let defaults = Tunables::default();
         Self {
             store,
             lease,
-            handoff_delay,
-            workload_ends_first,
+            handoff_delay: defaults.handoff_delay,
+            workload_ends_first: defaults.workload_ends_first,
             priority: 0,
-            prefer_interval,
+            prefer_interval: defaults.prefer_interval,
             token_remembered: Token::ZERO,
             lease_longest_remembered: None,
             predecessor_claim: None,
@@ -74,12 +68,12 @@ impl ElectorOptions {
 }
 
 /// A candidate that has not started, so that its channels can be handed out first.
+#[derive(Debug)]
 #[must_use = "it contends once it is started"]
 pub struct ElectorBuilder {
     candidate: PreparedLoop<Election, Watch>,
     store: MongoStore,
     store_info: watch::Receiver<Option<StoreInfo>>,
-    operation_timeout: Duration,
 }
 
 /// A running candidate for one lease.
@@ -89,66 +83,26 @@ pub struct ElectorBuilder {
 /// receiver can compare it.
 ///
 /// The [crate] documentation has an example.
+#[derive(Debug)]
 #[must_use = "dropping it steps down and releases the lease"]
 pub struct Elector {
-    candidate: LoopHandle<Election, ReleaseOutcome>,
+    candidate: LoopHandle<Election, bool>,
     store: MongoStore,
     watcher: JoinHandle<()>,
 }
 
-/// The end of a candidate.
-#[derive(Debug, Clone, Copy)]
-enum ReleaseOutcome {
-    /// The store has no claim of the candidate.
-    Released,
-    /// The store may have a claim of the candidate.
-    Unconfirmed,
-}
-
 /// Reason why a candidate did not end as requested.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectorError {
     /// The candidate has ended and does not lead, but the store did not confirm that the lease is
     /// released, or a stuck workload or status file did not permit a release. The lease expires by
     /// itself.
+    #[error("release of the lease not confirmed; the lease expires by itself")]
     Unconfirmed,
     /// The candidate failed.
-    Fault(io::Error),
-}
-
-impl fmt::Display for ElectorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unconfirmed => "release of the lease not confirmed; the lease expires by itself",
-            Self::Fault(_) => "the candidate for the lease failed",
-        })
-    }
-}
-
-impl std::error::Error for ElectorError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Fault(error) => Some(error),
-            Self::Unconfirmed => None,
-        }
-    }
-}
-
-impl fmt::Debug for Elector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Elector")
-            .field("status", &*self.candidate.status.borrow())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ElectorBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ElectorBuilder")
-            .field("status", self.candidate.machine.status())
-            .finish_non_exhaustive()
-    }
+    #[error("the candidate for the lease failed")]
+    Fault(#[source] io::Error),
 }
 
 impl ElectorBuilder {
@@ -187,22 +141,19 @@ impl ElectorBuilder {
         candidate.lease_longest_remembered = lease_longest_remembered;
         candidate.supervises = supervises;
         candidate.predecessor_claim = predecessor_claim;
-        let operation_timeout = store.timings.operation_timeout();
-        let traced = (Kind::Election, store.document(lease.as_str()));
-        let (candidate, events) =
-            PreparedLoop::new(store.trace.clone(), traced, &candidate, Election::new);
+        let traced = (Kind::Election, lease.as_str());
+        let (candidate, events) = PreparedLoop::new(&store, traced, &candidate, Election::new);
         let (store, store_info) = MongoStore::new(store, lease, events);
         Self {
             candidate,
             store,
             store_info,
-            operation_timeout,
         }
     }
 
     /// Returns a receiver of the candidate's status.
     pub fn status(&self) -> watch::Receiver<Status> {
-        self.candidate.status.subscribe()
+        self.candidate.status()
     }
 
     /// Returns a receiver of the deployment that keeps the lease; `None` until it is known.
@@ -227,11 +178,11 @@ impl ElectorBuilder {
     }
 
     /// Starts contending. Must be called inside a tokio runtime.
-    pub fn start(self, surfaces: impl Surfaces + 'static) -> Elector {
+    pub fn start(self, surfaces: impl Surfaces) -> Elector {
         let watcher = tokio::spawn(self.store.clone().watch());
         let host = ElectionHost::new(self.store.clone(), surfaces);
         Elector {
-            candidate: self.candidate.start(host, self.operation_timeout),
+            candidate: self.candidate.start(host),
             store: self.store,
             watcher,
         }
@@ -242,7 +193,7 @@ impl Elector {
     /// Starts contending with this handle as the only output. Must be called inside a tokio
     /// runtime.
     pub fn start(options: ElectorOptions) -> Self {
-        ElectorBuilder::new(options).start(NoSurfaces)
+        ElectorBuilder::new(options).start(())
     }
 
     /// Returns a receiver of the candidate's status. Use [`Status::at`] to check its authority.
@@ -295,12 +246,8 @@ impl Elector {
     /// panicked.
     pub async fn wait(&mut self) -> Result<(), ElectorError> {
         match self.candidate.wait().await.map_err(ElectorError::Fault)? {
-            Some(ReleaseOutcome::Released) => Ok(()),
-            Some(ReleaseOutcome::Unconfirmed) => Err(ElectorError::Unconfirmed),
-            None => {
-                let before = io::Error::other("the candidate has failed before");
-                Err(ElectorError::Fault(before))
-            }
+            true => Ok(()),
+            false => Err(ElectorError::Unconfirmed),
         }
     }
 

@@ -1,36 +1,38 @@
 //! The loop that drives a state machine: the election, or a contender for a lock.
 //!
-//! The loop makes no decisions: inputs are passed on one at a time, and it publishes the status before
-//! the effects of a turn are carried out, so nothing is released while a surface still shows the
-//! authority that went with it. Store calls are left to [`calls`](crate::calls), which never drops
-//! one.
-
-mod handle;
+//! The loop makes no decisions. It passes on inputs one at a time, and publishes the status before it
+//! carries out the effects of a turn, so nothing is released while a surface still shows the
+//! authority. [`calls`](crate::calls) never drops a store call.
 
 use std::borrow::Cow;
+use std::fmt::{self, Debug};
 use std::future::Future;
 use std::io;
-
-use tokio::sync::{mpsc, watch};
+use std::time::Duration;
 
 use serde::Serialize;
-
-pub(crate) use self::handle::{LoopHandle, PreparedLoop};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
 use crate::calls::{AnsweredCall, InFlight};
+use crate::store::mongo::StoreOptions;
 use crate::store::{CallOutcome, StoreEvent};
-use crate::trace::Tracer;
+use crate::trace::MachineTrace;
 use leasehold_clock::BootTimer;
 use leasehold_core::election::{BootTime, CallId, Randomness};
+use leasehold_core::trace::Kind;
+
+/// Capacity of the queue of requests: operators and one workload send fewer in one turn of the
+/// event loop.
+const INPUTS_MAX: usize = 16;
+/// Capacity of the queue of store events: a burst of changes of one document on one stream.
+const STORE_EVENTS_MAX: usize = 64;
 
 /// A state machine without IO.
-pub(crate) trait Machine {
-    /// An event or a request.
+pub(crate) trait Machine: Send + 'static {
     type Input: Send + Serialize;
-    /// An action to carry out.
     type Effect: Send + Serialize;
-    /// The published state.
-    type Status: Clone + PartialEq + Send + Sync + 'static;
+    type Status: Clone + Debug + PartialEq + Send + Sync + 'static;
     /// The outcome of a store call.
     type Outcome: CallOutcome;
 
@@ -43,13 +45,9 @@ pub(crate) trait Machine {
     fn call(effect: &Self::Effect) -> Option<CallId>;
     /// Returns the input of a store call that was answered or has timed out.
     fn reply(call: CallId, outcome: Self::Outcome) -> Self::Input;
-    /// Handles one input.
     fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness);
-    /// Takes the next effect of the turn.
     fn next_effect(&mut self) -> Option<Self::Effect>;
-    /// The instant at which the machine needs a tick.
     fn next_wakeup(&self) -> Option<BootTime>;
-    /// The current status.
     fn status(&self) -> Cow<'_, Self::Status>;
 }
 
@@ -97,19 +95,16 @@ macro_rules! state_machine {
 pub(crate) use state_machine;
 
 /// The IO of a machine.
-pub(crate) trait Host {
-    /// The machine.
+pub(crate) trait Host: Send + 'static {
     type Machine: Machine;
     /// The content of an event of the change stream.
-    type Hint;
+    type Hint: Send + 'static;
     /// The content of the last effect.
     type End: Send;
     /// The result of the loop.
     type Result: Send + 'static;
 
-    /// Reports a new status.
-    fn published(&mut self, status: &Status<Self>);
-    /// Carries out an effect; returns the result if it was the last one.
+    /// Carries out an effect; returns its content if it was the last one.
     fn carry_out(
         &mut self,
         effect: <Self::Machine as Machine>::Effect,
@@ -119,7 +114,7 @@ pub(crate) trait Host {
     fn calls_in_flight(&mut self, _: usize) {}
     /// Reports a store call that was answered.
     fn answered(&mut self, answered: &AnsweredCall);
-    /// Converts a store event to an input, if the machine needs it.
+    /// Reports a store event, and converts it to an input if the machine needs it.
     fn news(&mut self, news: StoreEvent<Self::Hint>) -> Option<Input<Self>>;
     /// Reports an input of the program, before the machine handles it.
     fn received(&mut self, _: &Input<Self>) {}
@@ -127,104 +122,212 @@ pub(crate) trait Host {
     fn event(&mut self) -> impl Future<Output = Input<Self>> + Send {
         std::future::pending()
     }
-    /// Ends the IO after the last effect, or after a fault of the loop.
+    /// Ends the IO after the last effect.
     fn finish(
-        &mut self,
+        self,
         machine: &Self::Machine,
-        end: io::Result<Self::End>,
-    ) -> impl Future<Output = io::Result<Self::Result>> + Send;
+        end: Self::End,
+    ) -> impl Future<Output = Self::Result> + Send;
 }
 
 /// The input of a host's machine.
 pub(crate) type Input<H> = <<H as Host>::Machine as Machine>::Input;
-/// The status of a host's machine.
-pub(crate) type Status<H> = <<H as Host>::Machine as Machine>::Status;
 /// The store calls in flight of a host's machine.
-pub(crate) type CallsInFlight<H> = InFlight<CallId, <<H as Host>::Machine as Machine>::Outcome>;
+pub(crate) type CallsInFlight<H> = InFlight<<<H as Host>::Machine as Machine>::Outcome>;
 
-/// A machine, its host, and the loop between them.
-struct EventLoop<H: Host> {
-    machine: H::Machine,
-    host: H,
-    tracer: Tracer,
-    status: watch::Sender<Status<H>>,
-    requests: mpsc::Receiver<Input<H>>,
-    /// True once every sender of requests has been dropped.
-    abandoned: bool,
-    events: mpsc::Receiver<StoreEvent<H::Hint>>,
-    calls: CallsInFlight<H>,
+/// A loop that has not started.
+pub(crate) struct PreparedLoop<M: Machine, W> {
+    /// Requests of the program: signals, confirmations of the workload.
+    pub(crate) inputs: mpsc::Sender<M::Input>,
+    operation_timeout: Duration,
+    event_loop: EventLoop<M, W>,
 }
 
-impl<H: Host> EventLoop<H> {
+impl<M: Machine, W> Debug for PreparedLoop<M, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.event_loop.machine.status().fmt(f)
+    }
+}
+
+impl<M: Machine, W: Send + 'static> PreparedLoop<M, W> {
+    /// Creates a machine for a stored document. Returns also the sender of the store's events.
+    pub(crate) fn new<O: Clone + Serialize>(
+        store: &StoreOptions,
+        (kind, name): (Kind, &str),
+        options: &O,
+        create: impl FnOnce(O, BootTime, &mut dyn Randomness) -> M,
+    ) -> (Self, mpsc::Sender<StoreEvent<W>>) {
+        let now = leasehold_clock::boot_now();
+        let mut trace = MachineTrace::new(store.trace.clone());
+        let machine = create(options.clone(), now, &mut trace);
+        trace.started((kind, store.document(name)), now, options);
+        let (inputs, requests) = mpsc::channel(INPUTS_MAX);
+        let (sender, events) = mpsc::channel(STORE_EVENTS_MAX);
+        let event_loop = EventLoop {
+            status: watch::Sender::new(machine.status().into_owned()),
+            machine,
+            trace,
+            requests,
+            abandoned: false,
+            events,
+        };
+        let prepared = Self {
+            inputs,
+            operation_timeout: store.timings.operation_timeout(),
+            event_loop,
+        };
+        (prepared, sender)
+    }
+
+    /// Returns a receiver of the published status.
+    pub(crate) fn status(&self) -> watch::Receiver<M::Status> {
+        self.event_loop.status.subscribe()
+    }
+
+    /// Starts the loop. Must be called inside a tokio runtime.
+    pub(crate) fn start<H>(self, host: H) -> LoopHandle<M, H::Result>
+    where
+        H: Host<Machine = M, Hint = W>,
+    {
+        LoopHandle {
+            status: self.status(),
+            inputs: self.inputs,
+            task: Some(tokio::spawn(
+                self.event_loop.run(host, self.operation_timeout),
+            )),
+            result: None,
+        }
+    }
+}
+
+/// A loop that runs, or has ended.
+pub(crate) struct LoopHandle<M: Machine, R> {
+    pub(crate) status: watch::Receiver<M::Status>,
+    pub(crate) inputs: mpsc::Sender<M::Input>,
+    /// `None` after the loop has ended.
+    pub(crate) task: Option<JoinHandle<io::Result<R>>>,
+    /// The result of a loop that has ended without a fault.
+    result: Option<R>,
+}
+
+impl<M: Machine, R> Debug for LoopHandle<M, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.status.borrow().fmt(f)
+    }
+}
+
+impl<M: Machine, R: Clone> LoopHandle<M, R> {
+    /// Sends a request. A loop that has ended needs none.
+    pub(crate) async fn send(&self, input: M::Input) {
+        let _ = self.inputs.send(input).await;
+    }
+
+    /// Waits for the result. Cancel-safe; may be called again.
+    ///
+    /// # Errors
+    /// If the kernel provided no timer, or a task panicked, in this call or in an earlier one.
+    pub(crate) async fn wait(&mut self) -> io::Result<R> {
+        if let Some(task) = &mut self.task {
+            let ended = task.await;
+            self.task = None;
+            self.result = Some(ended.map_err(io::Error::other)??);
+        }
+        let failed = || io::Error::other("the event loop has failed before");
+        self.result.clone().ok_or_else(failed)
+    }
+}
+
+/// A machine with its channels and its trace.
+struct EventLoop<M: Machine, W> {
+    machine: M,
+    trace: MachineTrace,
+    status: watch::Sender<M::Status>,
+    requests: mpsc::Receiver<M::Input>,
+    /// True once every sender of requests has been dropped.
+    abandoned: bool,
+    events: mpsc::Receiver<StoreEvent<W>>,
+}
+
+impl<M: Machine, W> EventLoop<M, W> {
     /// Runs until the last effect.
     ///
     /// # Errors
     /// If the kernel provides no timer.
-    async fn run(&mut self) -> io::Result<H::End> {
+    async fn run<H>(mut self, mut host: H, operation_timeout: Duration) -> io::Result<H::Result>
+    where
+        H: Host<Machine = M, Hint = W>,
+    {
         let mut timer = BootTimer::new()?;
-        let mut input = H::Machine::TICK;
+        let mut calls = InFlight::new(operation_timeout);
+        let mut input = M::TICK;
         loop {
             let now = leasehold_clock::boot_now();
-            let begun = self.tracer.begin(&input);
-            self.machine.handle(now, input, self.tracer.random());
+            let traced = self.trace.copy(&input);
+            self.machine.handle(now, input, &mut self.trace);
             self.publish();
             let effects: Vec<_> = std::iter::from_fn(|| self.machine.next_effect()).collect();
-            self.tracer.turn(now, begun, &effects);
+            self.trace.turn(now, &traced, &effects);
             for effect in effects {
-                if let Some(call) = H::Machine::call(&effect) {
-                    self.tracer.sent(call);
+                if let Some(call) = M::call(&effect) {
+                    self.trace.sent(call);
                 }
-                if let Some(end) = self.host.carry_out(effect, &mut self.calls) {
-                    return Ok(end);
+                if let Some(end) = host.carry_out(effect, &mut calls) {
+                    return Ok(host.finish(&self.machine, end).await);
                 }
             }
             timer.arm(self.machine.next_wakeup())?;
-            self.host.calls_in_flight(self.calls.in_flight());
-            input = self.next_input(&mut timer).await?;
+            host.calls_in_flight(calls.in_flight());
+            input = self.next_input(&mut timer, &mut host, &mut calls).await?;
         }
     }
 
-    fn publish(&mut self) {
+    /// Puts a changed status into the watch channel, from which all surfaces read it.
+    fn publish(&self) {
         let status = self.machine.status();
-        let changed = self.status.send_if_modified(|published| {
+        self.status.send_if_modified(|published| {
             let changed = *published != *status;
             if changed {
                 published.clone_from(&*status);
             }
             changed
         });
-        if changed {
-            self.host.published(&status);
-        }
     }
 
     /// Waits for the next event. The timer has priority, so that deadlines are kept even under a
     /// flood of store events.
-    async fn next_input(&mut self, timer: &mut BootTimer) -> io::Result<Input<H>> {
+    async fn next_input<H>(
+        &mut self,
+        timer: &mut BootTimer,
+        host: &mut H,
+        calls: &mut CallsInFlight<H>,
+    ) -> io::Result<M::Input>
+    where
+        H: Host<Machine = M, Hint = W>,
+    {
         loop {
             tokio::select! {
                 biased;
                 fired = timer.fired() => {
                     fired?;
-                    return Ok(H::Machine::TICK);
+                    return Ok(M::TICK);
                 }
-                input = self.host.event() => return Ok(input),
+                input = host.event() => return Ok(input),
                 input = self.requests.recv(), if !self.abandoned => {
                     self.abandoned = input.is_none();
                     if let Some(input) = &input {
-                        self.host.received(input);
+                        host.received(input);
                     }
-                    return Ok(input.unwrap_or(H::Machine::ABANDONED));
+                    return Ok(input.unwrap_or(M::ABANDONED));
                 }
-                Some(reply) = self.calls.next() => {
+                reply = calls.next() => {
                     if let Some(answered) = reply.answered {
-                        self.tracer.answered(reply.call, answered.outcome, answered.late);
-                        self.host.answered(&answered);
+                        self.trace.answered(reply.call, answered.outcome, answered.late);
+                        host.answered(&answered);
                     }
-                    return Ok(H::Machine::reply(reply.call, reply.outcome));
+                    return Ok(M::reply(reply.call, reply.outcome));
                 }
                 Some(news) = self.events.recv() => {
-                    if let Some(input) = self.host.news(news) {
+                    if let Some(input) = host.news(news) {
                         return Ok(input);
                     }
                 }
@@ -235,31 +338,27 @@ impl<H: Host> EventLoop<H> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::election::Outcome;
-    use leasehold_core::trace::Kind;
-
-    use std::time::Duration;
+    use leasehold_core::election::{Identity, Outcome};
 
     use super::*;
-    use crate::event_loop::handle::INPUTS_MAX;
 
-    /// Records its inputs and ends when it is abandoned.
+    /// Records its inputs. Each turn has one effect, true once the machine is abandoned.
     #[derive(Default)]
     struct Recorder {
         inputs: Vec<&'static str>,
-        end: Option<()>,
+        effect: Option<bool>,
     }
 
     impl Machine for Recorder {
         type Input = &'static str;
-        type Effect = ();
+        type Effect = bool;
         type Status = usize;
         type Outcome = Outcome;
 
         const TICK: &'static str = "tick";
         const ABANDONED: &'static str = "abandoned";
 
-        fn call((): &()) -> Option<CallId> {
+        fn call(_: &bool) -> Option<CallId> {
             None
         }
 
@@ -269,11 +368,11 @@ mod tests {
 
         fn handle(&mut self, _: BootTime, input: &'static str, _: &mut dyn Randomness) {
             self.inputs.push(input);
-            self.end = (input == Self::ABANDONED).then_some(());
+            self.effect = Some(input == Self::ABANDONED);
         }
 
-        fn next_effect(&mut self) -> Option<()> {
-            self.end.take()
+        fn next_effect(&mut self) -> Option<bool> {
+            self.effect.take()
         }
 
         fn next_wakeup(&self) -> Option<BootTime> {
@@ -285,9 +384,8 @@ mod tests {
         }
     }
 
-    /// Records each status.
-    #[derive(Default)]
-    struct Surface(Vec<usize>);
+    /// Records the status that was published before each effect.
+    struct Surface(watch::Receiver<usize>, Vec<usize>);
 
     impl Host for Surface {
         type Machine = Recorder;
@@ -295,12 +393,9 @@ mod tests {
         type End = ();
         type Result = (Vec<&'static str>, Vec<usize>);
 
-        fn published(&mut self, status: &usize) {
-            self.0.push(*status);
-        }
-
-        fn carry_out(&mut self, (): (), _: &mut CallsInFlight<Self>) -> Option<()> {
-            Some(())
+        fn carry_out(&mut self, is_last: bool, _: &mut CallsInFlight<Self>) -> Option<()> {
+            self.1.push(*self.0.borrow());
+            is_last.then_some(())
         }
 
         fn answered(&mut self, _: &AnsweredCall) {}
@@ -309,12 +404,8 @@ mod tests {
             Some("news")
         }
 
-        async fn finish(
-            &mut self,
-            recorder: &Recorder,
-            end: io::Result<()>,
-        ) -> io::Result<Self::Result> {
-            end.map(|()| (recorder.inputs.clone(), self.0.clone()))
+        async fn finish(self, recorder: &Recorder, (): ()) -> Self::Result {
+            (recorder.inputs.clone(), self.1)
         }
     }
 
@@ -324,11 +415,13 @@ mod tests {
             .enable_all()
             .build();
         runtime.expect("a runtime").block_on(async {
-            let traced = (Kind::Election, String::new());
+            let store = StoreOptions::new("", Identity::new("me").expect("legal"));
             let create = |(), _, _: &mut dyn Randomness| Recorder::default();
-            let (prepared, _events) = PreparedLoop::new(None, traced, &(), create);
+            let traced = (Kind::Election, "x");
+            let (prepared, _events) = PreparedLoop::new(&store, traced, &(), create);
             while prepared.inputs.try_send("request").is_ok() {}
-            let started = prepared.start(Surface::default(), Duration::from_secs(1));
+            let surface = Surface(prepared.status(), Vec::new());
+            let started = prepared.start(surface);
             drop(started.inputs);
             let ended = started.task.expect("it runs").await.expect("no panic");
             let (inputs, published) = ended.expect("a timer");

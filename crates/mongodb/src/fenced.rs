@@ -7,8 +7,6 @@
 //! own. Use it with exclusive locks and leases only, because the tokens of readers and slots are
 //! not ordered relative to each other.
 
-use std::fmt;
-
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{
@@ -40,71 +38,37 @@ impl Fence {
 }
 
 /// Reason why a fenced write was not applied.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FencedError {
     /// A newer holder has written the document, so the caller no longer holds the lock. `None` if
     /// the stored fence is not a token.
+    #[error("fenced write: {}", .newest.map_or_else(
+        || format!("{FENCE} of the document is not a token"),
+        |newest| format!("token {newest} has written since"),
+    ))]
     Refused {
         /// The token of the newer holder.
         newest: Option<Token>,
     },
     /// The document is fenced by this other lease or lock, whose tokens are not comparable.
+    #[error("fenced write: the document is fenced by {name:?}; use one lock for it")]
     OtherName {
         /// The stored name.
         name: String,
     },
     /// No document matched the filter.
+    #[error("fenced write: no document matches")]
     NoDocument,
     /// The lock is not held at this instant, so nothing was sent.
+    #[error("fenced write: the lock is not held")]
     NotHeld,
     /// The lock is shared or has slots, so its tokens cannot fence.
+    #[error("fenced write: the lock is not exclusive")]
     NotExclusive,
     /// The driver failed; the write may have been applied nevertheless.
-    Driver(mongodb::error::Error),
-}
-
-impl fmt::Display for FencedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused {
-                newest: Some(newest),
-            } => {
-                write!(f, "fenced write: token {newest} has written since")
-            }
-            Self::Refused { newest: None } => {
-                write!(f, "fenced write: {FENCE} of the document is not a token")
-            }
-            Self::OtherName { name } => write!(
-                f,
-                "fenced write: the document is fenced by {:?}; use one lock for it",
-                name
-            ),
-            Self::NoDocument => f.write_str("fenced write: no document matches"),
-            Self::NotHeld => f.write_str("fenced write: the lock is not held"),
-            Self::NotExclusive => f.write_str("fenced write: the lock is not exclusive"),
-            Self::Driver(_) => f.write_str("fenced write: the driver failed"),
-        }
-    }
-}
-
-impl std::error::Error for FencedError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Driver(error) => Some(error),
-            Self::Refused { .. }
-            | Self::OtherName { .. }
-            | Self::NoDocument
-            | Self::NotHeld
-            | Self::NotExclusive => None,
-        }
-    }
-}
-
-impl From<mongodb::error::Error> for FencedError {
-    fn from(error: mongodb::error::Error) -> Self {
-        Self::Driver(error)
-    }
+    #[error("fenced write: the driver failed")]
+    Driver(#[from] mongodb::error::Error),
 }
 
 /// Returns `filter` restricted to documents that neither a newer token nor another lease or lock has

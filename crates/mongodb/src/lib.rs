@@ -12,10 +12,10 @@
 //! Errors, options, events and retry policies may get further variants and fields
 //! (`#[non_exhaustive]`). Three groups are complete on purpose, and change with an incompatible
 //! version only. The first is inputs, effects and the status of the state machines
-//! (`leasehold_core`), except [`Reason`](election::Reason) and [`Loss`](lock::Loss), because a
-//! program must decide about each new value. The second is records for observers
-//! ([`calls::AnsweredCall`], [`locker::Finished`], [`store::StoreInfo`]) and answers of a
-//! [`store::Store`], because tests of programs and other stores build them. The third is
+//! (`leasehold_core`), except [`Reason`](election::Reason) and [`Loss`](lock::Loss), and
+//! [`locker::LockDecision`], because a program must decide about each new value. The second is
+//! records for observers ([`calls::AnsweredCall`], [`locker::Finished`], [`store::StoreInfo`]) and
+//! answers of a [`store::Store`], because tests of programs and other stores build them. The third is
 //! [`store::mongo::operators`] and [`store::mongo::probe`], because an operator's command shows
 //! each of their values in its own way.
 //!
@@ -57,45 +57,6 @@ pub mod uri;
 
 pub use leasehold_core::{election, lock};
 
-/// A program ends its `match` with a wildcard, because the lists can grow.
-///
-/// ```
-/// use leasehold_mongodb::lock::Loss;
-/// use leasehold_mongodb::store::RetryPolicy;
-///
-/// fn shown(loss: Loss, retry: RetryPolicy) -> (&'static str, bool) {
-///     let lost = match loss {
-///         Loss::Deadline | Loss::Rejected | Loss::StoreRolledBack => "lost",
-///         _ => "lost for a new reason",
-///     };
-///     let is_retried = match retry {
-///         RetryPolicy::Retry | RetryPolicy::WaitForServer => true,
-///         RetryPolicy::Reconfigure => false,
-///         _ => true,
-///     };
-///     (lost, is_retried)
-/// }
-/// ```
-///
-/// ```compile_fail,E0004
-/// use leasehold_mongodb::lock::Loss;
-///
-/// fn shown(loss: Loss) -> &'static str {
-///     match loss {
-///         Loss::Deadline | Loss::Rejected | Loss::StoreRolledBack => "lost",
-///     }
-/// }
-/// ```
-///
-/// ```compile_fail,E0004
-/// use leasehold_mongodb::store::RetryPolicy;
-///
-/// fn is_retried(retry: RetryPolicy) -> bool {
-///     match retry {
-///         RetryPolicy::Retry | RetryPolicy::WaitForServer => true,
-///         RetryPolicy::Reconfigure => false,
-///     }
-/// }
-/// ```
 #[cfg(doctest)]
+#[doc = include_str!("../tests/lists_that_can_grow.md")]
 struct ListsThatCanGrow;

@@ -8,8 +8,8 @@ mod guard;
 mod host;
 mod store_health;
 
-use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -21,12 +21,12 @@ use self::host::LockHost;
 use crate::calls::AnsweredCall;
 use crate::event_loop::{LoopHandle, PreparedLoop};
 use crate::store::mongo::StoreOptions;
-use crate::store::mongo::lock::{LockClient, MongoLockStore};
-use crate::store::{Failure, StoreInfo};
-use leasehold_core::election::{Authority, BootTime, ResourceName, Token};
+use crate::store::mongo::lock::{ClaimHint, LockClient, MongoLockStore};
+use crate::store::{Failure, StoreEvent, StoreInfo};
+use leasehold_core::election::{Authority, BootTime, ResourceName, Timings, Token};
 use leasehold_core::lock::{
     End, LockContender, LockInput, LockMode, LockNotice, LockStatus, Loss, MinHold, Observations,
-    OncePer, Options,
+    OncePer, Options, Standing,
 };
 use leasehold_core::trace::Kind;
 
@@ -71,28 +71,23 @@ impl LockerOptions {
 
 /// Callbacks for the events of a contender that its status does not contain. Each does nothing by
 /// default.
-pub trait LockSurfaces: Send {
+pub trait LockSurfaces: Send + 'static {
     /// The lock was acquired with this token and slot, until this deadline, after this wait.
-    fn acquired(&mut self, _: (Token, Option<u32>), _: BootTime, _: std::time::Duration) {}
+    fn acquired(&mut self, _: (Token, Option<u32>), _: BootTime, _: Duration) {}
     /// The lock is no longer held; the work under it must end.
-    fn lost(&mut self, _: Loss) {}
+    fn lost(&mut self, _: Loss, _: &StoreHealth) {}
     /// An event worth reporting to humans.
     fn notice(&mut self, _: &LockNotice) {}
-    /// A store call was answered.
-    fn answered(&mut self, _: &AnsweredCall) {}
-    /// The change stream opened (`None`) or failed.
-    fn watching(&mut self, _: Option<&Failure>) {}
-    /// The server is not MongoDB but this product, which implements MongoDB's protocol.
-    fn lookalike(&mut self, _: &str) {}
+    /// A store call was answered. The health does not include the answer yet.
+    fn answered(&mut self, _: &AnsweredCall, _: &StoreHealth) {}
+    /// The store reported an event, before the contender handles it.
+    fn store_event(&mut self, _: &StoreEvent<ClaimHint>) {}
     /// The contender has finished.
     fn finished(&mut self, _: &Finished) {}
 }
 
 /// Ignores all events; for programs that query the handle.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoLockSurfaces;
-
-impl LockSurfaces for NoLockSurfaces {}
+impl LockSurfaces for () {}
 
 /// The end of a contender, and the state to remember for the next one on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,25 +100,46 @@ pub struct Finished {
     pub observations: Observations,
 }
 
+/// The result of a wait for a lock.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LockDecision {
+    /// The lock is held.
+    Held(Authority),
+    /// The lock was acquired and lost.
+    Lost(Loss),
+    /// The store refuses the calls of a contender without a place, so waiting is useless.
+    Refused(Failure),
+    /// The contender has finished.
+    Ended(End),
+}
+
+impl LockDecision {
+    /// Returns the decision about a contender that has not finished, if any.
+    fn of(status: &LockStatus, health: &StoreHealth, now: BootTime) -> Option<Self> {
+        match status.at(now).standing {
+            Standing::Held(authority) => Some(Self::Held(authority)),
+            Standing::Lost(loss) => Some(Self::Lost(loss)),
+            _ => health.refusal(status).cloned().map(Self::Refused),
+        }
+    }
+}
+
 /// A running contender for one lock.
 ///
 /// The contender waits, holds and renews until it is notified that the work is over. Authority can
 /// end at any instant, so call [`Locker::authority`] right before each external effect.
 ///
 /// Dropping the handle leaves the queue or releases the lock, provided that the runtime still runs.
+#[derive(Debug)]
 #[must_use = "dropping it leaves the queue or releases the lock"]
 pub struct Locker {
     contender: LoopHandle<LockContender, Finished>,
     store: MongoLockStore,
     store_info: watch::Receiver<Option<StoreInfo>>,
-}
-
-impl fmt::Debug for Locker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locker")
-            .field("status", &*self.contender.status.borrow())
-            .finish_non_exhaustive()
-    }
+    health: watch::Receiver<StoreHealth>,
+    name: ResourceName,
+    mode: LockMode,
+    timings: Timings,
 }
 
 impl Locker {
@@ -132,10 +148,7 @@ impl Locker {
     /// # Errors
     /// [`LockError::NotExclusive`] if [`LockerOptions::once_per`] is set for a shared lock or a
     /// lock with slots: several holders could begin before the first succeeds.
-    pub fn start(
-        options: LockerOptions,
-        surfaces: impl LockSurfaces + 'static,
-    ) -> Result<Self, LockError> {
+    pub fn start(options: LockerOptions, surfaces: impl LockSurfaces) -> Result<Self, LockError> {
         Self::start_with(options, None, surfaces)
     }
 
@@ -143,7 +156,7 @@ impl Locker {
     fn start_with(
         options: LockerOptions,
         client: Option<&LockClient>,
-        surfaces: impl LockSurfaces + 'static,
+        surfaces: impl LockSurfaces,
     ) -> Result<Self, LockError> {
         if options.once_per.is_some() && options.mode != LockMode::Exclusive {
             return Err(LockError::NotExclusive);
@@ -170,18 +183,27 @@ impl Locker {
             token_remembered,
             observations,
         };
-        let traced = (Kind::Lock, store.document(name.as_str()));
-        let (contender, events) =
-            PreparedLoop::new(store.trace.clone(), traced, &contender, LockContender::new);
+        let traced = (Kind::Lock, name.as_str());
+        let (contender, events) = PreparedLoop::new(&store, traced, &contender, LockContender::new);
         let (store, store_info) = match client {
-            Some(client) => client.store(name, events),
-            None => MongoLockStore::new(store, name, events),
+            Some(client) => client.store(name.clone(), events),
+            None => MongoLockStore::new(store, name.clone(), events),
         };
-        let host = LockHost::new(store.clone(), surfaces);
+        let (sender, health) = watch::channel(StoreHealth::default());
+        let host = LockHost {
+            store: store.clone(),
+            surfaces,
+            health: sender,
+            watching: None,
+        };
         Ok(Self {
-            contender: contender.start(host, timings.operation_timeout()),
+            contender: contender.start(host),
             store,
             store_info,
+            health,
+            name,
+            mode,
+            timings,
         })
     }
 
@@ -195,10 +217,26 @@ impl Locker {
         self.store_info.clone()
     }
 
-    /// Returns why the servers are unusable, if known; for a wait that ends before the first call
-    /// has failed.
-    pub fn last_failure(&self) -> Option<Failure> {
-        self.store.trouble()
+    /// Returns a receiver of the health of the store, as seen by this contender.
+    pub fn health(&self) -> watch::Receiver<StoreHealth> {
+        self.health.clone()
+    }
+
+    /// Returns the reason why the store keeps the lock from this contender, if known.
+    pub fn failure(&self) -> Option<Failure> {
+        let health = self.health.borrow();
+        let failure = health.failure().cloned();
+        let doubt = || health.doubt(leasehold_clock::boot_now());
+        failure.or_else(doubt).or_else(|| self.store.trouble())
+    }
+
+    /// Returns true if other contenders, and not the store, keep the lock from a contender with this
+    /// status.
+    pub fn is_kept_by_others(&self, status: &LockStatus) -> bool {
+        let (now, renew_deadline) = (leasehold_clock::boot_now(), self.timings.renew_deadline());
+        self.health
+            .borrow()
+            .is_kept_by_others(status, now, renew_deadline)
     }
 
     /// Returns the number of slots that the unused lock had before this contender changed it. 0
@@ -221,10 +259,13 @@ impl Locker {
         self.contender.send(LockInput::GiveUp).await;
     }
 
-    /// Requests [`Locker::give_up`] without waiting for its turn. Only for a contender that has had no
-    /// other request, so that its queue has room.
-    fn request_to_give_up(&self) {
-        let _ = self.contender.inputs.try_send(LockInput::GiveUp);
+    /// Ends the wait like [`Locker::give_up`], and waits for the end for at most `patience`.
+    pub async fn withdraw(&mut self, patience: Duration) {
+        let withdrawn = async {
+            self.give_up().await;
+            self.wait().await
+        };
+        let _ = tokio::time::timeout(patience, withdrawn).await;
     }
 
     /// Reports that the work under the lock is over and confirmed gone, and releases the lock.
@@ -247,13 +288,79 @@ impl Locker {
         }
     }
 
+    /// Waits until the lock is held, or further waiting is useless. Cancel-safe.
+    ///
+    /// # Errors
+    /// Same as [`Locker::wait`].
+    pub async fn decided(&mut self) -> io::Result<LockDecision> {
+        let (mut status, mut health) = (self.status(), self.health());
+        loop {
+            let now = leasehold_clock::boot_now();
+            let decided = LockDecision::of(
+                &status.borrow_and_update(),
+                &health.borrow_and_update(),
+                now,
+            );
+            if let Some(decided) = decided {
+                return Ok(decided);
+            }
+            tokio::select! {
+                Ok(()) = status.changed() => {}
+                Ok(()) = health.changed() => {}
+                finished = self.wait() => return Ok(LockDecision::Ended(finished?.end)),
+            }
+        }
+    }
+
     /// Waits until the contender has finished. Cancel-safe; may be called again, and then returns
     /// the same end.
     ///
     /// # Errors
     /// If the contender failed: the kernel provided no timer, or a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
-        let finished = self.contender.wait().await?;
-        finished.ok_or_else(|| io::Error::other("the contender has failed before"))
+        self.contender.wait().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::election::{Claim, Session};
+
+    use super::*;
+
+    /// A machine that stops for a moment, for example, hides the moment at which the lock was held.
+    #[test]
+    fn a_lock_that_is_lost_before_it_is_seen_to_be_held_is_lost() {
+        let now = leasehold_clock::boot_now();
+        let authority = |valid_until| Authority {
+            token: Token::ZERO,
+            valid_until,
+        };
+        let later = authority(now + Duration::from_secs(1));
+        for (standing, expected) in [
+            (Standing::Joining, None),
+            (Standing::Held(later), Some(LockDecision::Held(later))),
+            (
+                Standing::Held(authority(now)),
+                Some(LockDecision::Lost(Loss::Deadline)),
+            ),
+            (
+                Standing::Lost(Loss::Rejected),
+                Some(LockDecision::Lost(Loss::Rejected)),
+            ),
+        ] {
+            let status = LockStatus {
+                standing,
+                since: BootTime::default(),
+                claim: Claim::from_bytes([0; 16]),
+                session: Session::from_bytes([0; 16]),
+                provisional: false,
+                slot: None,
+                token_highest: Token::ZERO,
+                store_reached: true,
+            };
+            let decided = LockDecision::of(&status, &StoreHealth::default(), now);
+            assert_eq!(decided, expected, "{status:?}");
+        }
     }
 }

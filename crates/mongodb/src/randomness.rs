@@ -21,38 +21,30 @@ impl Randomness for KernelRandomness {
         // Linux fails here only before the pool is first filled, at boot, or if the system call is
         // forbidden. A panic is better than an id that repeats.
         getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
-        mixed(u128::from_be_bytes(bytes), Moment::now())
+        mixed(u128::from_be_bytes(bytes), moment())
     }
 }
 
-/// The moment of a draw. The wall clock makes ids different and decides nothing (I9).
-#[derive(Debug, Clone, Copy)]
-struct Moment {
-    wall_nanos: u128,
-    boot_nanos: u64,
-    /// Number of earlier draws in this process, since a clock may not advance between two draws.
-    drawn: u64,
-}
-
-impl Moment {
-    fn now() -> Self {
-        static DRAWN: AtomicU64 = AtomicU64::new(0);
-        let wall = leasehold_clock::wall_now().duration_since(UNIX_EPOCH);
-        Self {
-            wall_nanos: wall.unwrap_or_default().as_nanos(),
-            boot_nanos: leasehold_clock::boot_now().as_nanos(),
-            drawn: DRAWN.fetch_add(1, Ordering::Relaxed),
-        }
-    }
+/// Returns the nanoseconds of the wall clock and of the boot clock, and the number of earlier draws in
+/// this process, since a clock may not advance between two draws. The wall clock makes ids different
+/// and decides nothing (I9).
+fn moment() -> [u128; 3] {
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    let wall = leasehold_clock::wall_now().duration_since(UNIX_EPOCH);
+    [
+        wall.unwrap_or_default().as_nanos(),
+        leasehold_clock::boot_now().as_nanos().into(),
+        DRAWN.fetch_add(1, Ordering::Relaxed).into(),
+    ]
 }
 
 /// Mixes a moment into random bits. The exclusive or maps different random bits to different
 /// results, so the result has all the entropy of the bits even if the moment is known.
-fn mixed(random: u128, moment: Moment) -> u128 {
+fn mixed(random: u128, moment: [u128; 3]) -> u128 {
     let mut hash = Sha256::new();
-    hash.update(moment.wall_nanos.to_be_bytes());
-    hash.update(moment.boot_nanos.to_be_bytes());
-    hash.update(moment.drawn.to_be_bytes());
+    for part in moment {
+        hash.update(part.to_be_bytes());
+    }
     let mut half = [0; 16];
     half.copy_from_slice(&hash.finalize()[..16]);
     random ^ u128::from_be_bytes(half)
@@ -62,30 +54,14 @@ fn mixed(random: u128, moment: Moment) -> u128 {
 mod tests {
     use super::*;
 
-    const MOMENT: Moment = Moment {
-        wall_nanos: 1_790_000_000_000_000_000,
-        boot_nanos: 5_000_000_000,
-        drawn: 7,
-    };
+    const MOMENT: [u128; 3] = [1_790_000_000_000_000_000, 5_000_000_000, 7];
 
     /// Twins continue one generator. Each part of the moment alone makes their ids different.
     #[test]
     fn one_generator_gives_different_ids_at_different_moments() {
-        let others = [
-            Moment {
-                wall_nanos: MOMENT.wall_nanos + 1,
-                ..MOMENT
-            },
-            Moment {
-                boot_nanos: MOMENT.boot_nanos + 1,
-                ..MOMENT
-            },
-            Moment {
-                drawn: MOMENT.drawn + 1,
-                ..MOMENT
-            },
-        ];
-        for other in others {
+        for part in 0..MOMENT.len() {
+            let mut other = MOMENT;
+            other[part] += 1;
             assert_ne!(mixed(0, MOMENT), mixed(0, other), "{other:?}");
         }
     }
@@ -100,9 +76,9 @@ mod tests {
 
     #[test]
     fn the_moment_advances_with_each_draw() {
-        let (first, second) = (Moment::now(), Moment::now());
-        assert!(second.drawn > first.drawn);
-        assert!(second.boot_nanos >= first.boot_nanos);
-        assert!(first.wall_nanos > MOMENT.wall_nanos / 2);
+        let ([wall, boot, drawn], [_, later, next]) = (moment(), moment());
+        assert!(next > drawn);
+        assert!(later >= boot);
+        assert!(wall > MOMENT[0] / 2);
     }
 }

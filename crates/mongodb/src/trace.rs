@@ -4,7 +4,6 @@
 //! process has thus recorded everything that it did. The writes are synchronous: a trace is for
 //! tests and for reports of bugs.
 
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,7 +23,7 @@ pub use leasehold_core::trace::{GuardOptions, Guarded, Kind};
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
 /// A trace file; the machines of any number of processes append to it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Trace {
     /// `None` after a write has failed.
     file: Arc<Mutex<Option<File>>>,
@@ -61,129 +60,72 @@ impl Trace {
     }
 }
 
-impl fmt::Debug for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace").finish_non_exhaustive()
-    }
-}
-
-/// The trace of a machine that draws no random bits and makes no store calls.
+/// The trace of one machine, and the random source of that machine. Without a file, nothing is
+/// written.
 #[derive(Debug)]
-pub struct MachineTrace(Tracer);
-
-impl MachineTrace {
-    /// Writes the creation of a machine.
-    pub fn started(trace: Trace, kind: Kind, now: BootTime, options: &impl Serialize) -> Self {
-        let drawn = (now, Drawn::default());
-        Self(Tracer::started(
-            Some(trace),
-            kind,
-            String::new(),
-            drawn,
-            options,
-        ))
-    }
-
-    /// Writes a turn, before its effects are carried out.
-    pub fn turn<E: Serialize>(&mut self, now: BootTime, input: &impl Serialize, effects: &[E]) {
-        let begun = self.0.begin(input);
-        self.0.turn(now, begun, effects);
-    }
+pub struct MachineTrace {
+    file: Option<Trace>,
+    machine: String,
+    /// Records written so far.
+    number: u64,
+    /// Random bits drawn since the last record.
+    drawn: Vec<Bits>,
 }
 
-/// The random source of a machine; keeps what it draws if there is a trace.
-#[derive(Debug, Default)]
-pub(crate) struct Drawn {
-    kept: Option<Vec<Bits>>,
-}
-
-impl Drawn {
-    /// The source of a machine with or without a trace.
-    pub(crate) fn kept_for(trace: Option<&Trace>) -> Self {
-        Self {
-            kept: trace.map(|_| Vec::new()),
-        }
-    }
-
-    fn take(&mut self) -> Vec<Bits> {
-        self.kept.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-}
-
-impl Randomness for Drawn {
+impl Randomness for MachineTrace {
     fn bits(&mut self) -> u128 {
         let bits = KernelRandomness.bits();
-        if let Some(kept) = &mut self.kept {
-            kept.push(Bits(bits));
+        if self.file.is_some() {
+            self.drawn.push(Bits(bits));
         }
         bits
     }
 }
 
-/// The trace of one machine; without a file, nothing is done.
-#[derive(Debug)]
-pub(crate) struct Tracer {
-    random: Drawn,
-    machine: Option<(Trace, String)>,
-    /// Records written so far.
-    number: u64,
-}
-
-/// An input that is about to be handled, as JSON.
-pub(crate) struct SerializedInput(Option<serde_json::Value>);
-
-impl Tracer {
-    /// Writes the creation of a machine and the `random` bits drawn for it.
-    pub(crate) fn started(
-        trace: Option<Trace>,
-        kind: Kind,
-        document: String,
-        (now, mut random): (BootTime, Drawn),
-        options: &impl Serialize,
-    ) -> Self {
-        let number = MACHINES.fetch_add(1, Ordering::Relaxed);
-        let begun = now.as_nanos();
-        let id = format!("{}-{number}-{begun}", std::process::id());
-        let bits = random.take();
-        let mut tracer = Self {
-            random,
-            machine: trace.map(|trace| (trace, id)),
+impl MachineTrace {
+    /// Creates the trace of a machine that is about to be created.
+    pub fn new(file: Option<Trace>) -> Self {
+        Self {
+            file,
+            machine: String::new(),
             number: 0,
-        };
-        tracer.event(|| {
+            drawn: Vec::new(),
+        }
+    }
+
+    /// Writes the creation of a machine for a document.
+    pub fn started(
+        &mut self,
+        (kind, document): (Kind, String),
+        now: BootTime,
+        options: &impl Serialize,
+    ) {
+        let number = MACHINES.fetch_add(1, Ordering::Relaxed);
+        self.machine = format!("{}-{number}-{}", std::process::id(), now.as_nanos());
+        let random = std::mem::take(&mut self.drawn);
+        self.event(|| {
             Event::<_, (), ()>::Started(Started {
                 schema: SCHEMA,
                 kind,
                 document,
                 clock: leasehold_clock::boot_clock().ok().flatten(),
                 now,
-                random: bits,
+                random,
                 options,
             })
         });
-        tracer
     }
 
-    /// The source of random bits.
-    pub(crate) fn random(&mut self) -> &mut Drawn {
-        &mut self.random
-    }
-
-    /// Keeps an input for [`Tracer::turn`], because the machine consumes it.
-    pub(crate) fn begin(&self, input: &impl Serialize) -> SerializedInput {
-        let written = self.machine.as_ref().map(|_| serde_json::to_value(input));
+    /// Returns an input for [`MachineTrace::turn`], because the machine consumes the original.
+    pub(crate) fn copy(&self, input: &impl Serialize) -> Option<serde_json::Value> {
+        let copied = self.file.as_ref().map(|_| serde_json::to_value(input));
         // The types of inputs have no value that JSON cannot express.
-        SerializedInput(written.and_then(Result::ok))
+        copied.and_then(Result::ok)
     }
 
     /// Writes a turn, before its effects are carried out.
-    pub(crate) fn turn<E: Serialize>(
-        &mut self,
-        now: BootTime,
-        SerializedInput(input): SerializedInput,
-        effects: &[E],
-    ) {
-        let random = self.random.take();
+    pub fn turn<E: Serialize>(&mut self, now: BootTime, input: &impl Serialize, effects: &[E]) {
+        let random = std::mem::take(&mut self.drawn);
         self.event(|| {
             Event::<(), _, _>::Turn(TurnRecord {
                 now,
@@ -218,9 +160,9 @@ impl Tracer {
         &mut self,
         event: impl FnOnce() -> Event<O, I, E>,
     ) {
-        if let Some((trace, machine)) = &self.machine {
-            trace.write(&Record {
-                machine: machine.clone(),
+        if let Some(file) = &self.file {
+            file.write(&Record {
+                machine: self.machine.clone(),
                 number: self.number,
                 event: event(),
             });

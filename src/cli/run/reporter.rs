@@ -12,7 +12,7 @@ use crate::cli::UNSUPPORTED;
 use crate::cli::store_elections::Needed;
 use crate::clock;
 use crate::config::{Config, Watch};
-use crate::election::{HolderView, Notice, Reason, ResourceName, Status, Timings, Transition};
+use crate::election::{Notice, Reason, ResourceName, Status, Timings, Transition};
 use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
@@ -189,14 +189,6 @@ impl Reporter {
         } else {
             info!(%lease, from, to, token, reason, lasted_ms, "role changed");
         }
-    }
-
-    /// Logs another leader with a token that was not seen before.
-    pub(super) fn new_leader(&self, holder: &HolderView) {
-        let HolderView {
-            identity, token, ..
-        } = holder;
-        info!(lease = %self.lease, holder = %identity, token = token.get(), "new leader");
     }
 
     pub(super) fn notice(&self, notice: &Notice) {

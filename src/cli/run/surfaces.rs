@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tracing::info;
 
 use super::idle_timers::IdleTimers;
 use super::kubernetes::Kubernetes;
@@ -11,15 +12,17 @@ use super::reporter::Reporter;
 use super::store_errors::StoreErrors;
 use crate::calls::AnsweredCall;
 use crate::clock;
-use crate::election::{Claim, Notice, Order, OrderKind, Status, Token, Transition};
+use crate::election::{
+    BootTime, Claim, Notice, Order, OrderKind, ResourceName, Status, Token, Transition, Watch,
+};
 use crate::elector::Surfaces;
 use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::same_words;
-use crate::store::{FailoverSettings, Failure, StoreInfo};
+use crate::store::{Failure, StoreEvent};
 use crate::supervisor::Orders;
 
-/// Surfaces that the event loop notifies. HTTP and metrics read the status themselves.
+/// Surfaces that the event loop notifies. All of them read the status from its watch channel.
 pub(super) struct DaemonSurfaces {
     pub(super) files: Arc<StatusFileHandle>,
     pub(super) kubernetes: Option<Kubernetes>,
@@ -27,32 +30,27 @@ pub(super) struct DaemonSurfaces {
     pub(super) metrics: Metrics,
     pub(super) store_errors: StoreErrors,
     pub(super) reporter: Reporter,
-    /// Highest token of a leader that was seen.
-    pub(super) leader_token: Token,
-    /// The last published status.
-    pub(super) published: Option<Status>,
     pub(super) rest: Arc<IdleTimers>,
 }
 
-impl Surfaces for DaemonSurfaces {
-    fn published(&mut self, status: &Status) {
-        if let Some(holder) = &status.holder
-            && holder.token > self.leader_token
-        {
-            self.leader_token = holder.token;
-            if status.authority.is_none() {
-                self.reporter.new_leader(holder);
-            }
-        }
-        // Each renewal of the holder changes a follower's status, but not its files, which are
-        // rewritten at an interval of their own.
-        let now = clock::boot_now();
-        let before = self.published.replace(status.clone());
-        if before.is_none_or(|before| !same_words(&before.at(now), &status.at(now))) {
-            self.files.wake();
-        }
+impl DaemonSurfaces {
+    fn watching(&mut self, failure: Option<&Failure>) {
+        self.follows(failure.is_none());
+        self.reporter.watching(failure);
     }
 
+    fn hints(&mut self, failure: Option<&Failure>) {
+        self.follows(failure.is_none());
+        self.reporter.hints(failure);
+    }
+
+    fn follows(&self, connected: bool) {
+        self.rest.follows(connected);
+        self.metrics.watch_connected(connected);
+    }
+}
+
+impl Surfaces for DaemonSurfaces {
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, shown) = oneshot::channel();
         let flushed = self.files.flush();
@@ -136,31 +134,57 @@ impl Surfaces for DaemonSurfaces {
         self.reporter.answered(answered);
     }
 
-    fn watching(&mut self, failure: Option<&Failure>) {
-        self.rest.follows(failure.is_none());
-        self.metrics.watch_connected(failure.is_none());
-        self.reporter.watching(failure);
+    fn store_event(&mut self, event: &StoreEvent) {
+        match event {
+            StoreEvent::Watch(Watch::Opened | Watch::LateStreamOpened) => self.watching(None),
+            StoreEvent::Watch(Watch::HintsOpened) => self.hints(None),
+            StoreEvent::WatchFailed(failure) => self.watching(Some(failure)),
+            StoreEvent::HintsFailed(failure) => self.hints(Some(failure)),
+            StoreEvent::RequestIgnored(why) => self.reporter.request_ignored(why),
+            StoreEvent::Connected(store) => self.reporter.connected(store),
+            StoreEvent::Lookalike(product) => self.reporter.lookalike(product),
+            StoreEvent::Failover(settings) => self.reporter.failover(settings),
+            _ => {}
+        }
+    }
+}
+
+/// Notifies the surfaces that do not follow the published status themselves: the files and the log.
+pub(super) struct StatusFollower {
+    lease: ResourceName,
+    files: Arc<StatusFileHandle>,
+    /// Highest token of a leader that was seen.
+    leader_token: Token,
+    /// The status at the last call.
+    last: Option<Status>,
+}
+
+impl StatusFollower {
+    pub(super) fn new(lease: ResourceName, files: Arc<StatusFileHandle>) -> Self {
+        Self {
+            lease,
+            files,
+            leader_token: Token::ZERO,
+            last: None,
+        }
     }
 
-    fn hints(&mut self, failure: Option<&Failure>) {
-        self.rest.follows(failure.is_none());
-        self.metrics.watch_connected(failure.is_none());
-        self.reporter.hints(failure);
-    }
-
-    fn request_ignored(&mut self, why: &str) {
-        self.reporter.request_ignored(why);
-    }
-
-    fn connected(&mut self, store: &StoreInfo) {
-        self.reporter.connected(store);
-    }
-
-    fn lookalike(&mut self, product: &str) {
-        self.reporter.lookalike(product);
-    }
-
-    fn failover(&mut self, settings: &Result<FailoverSettings, Failure>) {
-        self.reporter.failover(settings);
+    /// Handles a change of the published status.
+    pub(super) fn changed(&mut self, status: &Status, now: BootTime) {
+        if let Some(holder) = &status.holder
+            && holder.token > self.leader_token
+        {
+            self.leader_token = holder.token;
+            if status.authority.is_none() {
+                let (holder, token) = (&holder.identity, holder.token.get());
+                info!(lease = %self.lease, %holder, token, "new leader");
+            }
+        }
+        // Each renewal of the holder changes a follower's status, but not its files, which are
+        // rewritten at an interval of their own.
+        let before = self.last.replace(status.clone());
+        if before.is_none_or(|before| !same_words(&before.at(now), &status.at(now))) {
+            self.files.wake();
+        }
     }
 }

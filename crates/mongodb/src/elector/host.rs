@@ -1,15 +1,13 @@
 //! The IO of an election: carries out its effects and reports to the program's surfaces.
 
 use std::borrow::Cow;
-use std::io;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::ReleaseOutcome;
 use crate::calls::AnsweredCall;
 use crate::event_loop::{CallsInFlight, Host, state_machine};
-use crate::store::{FailoverSettings, Failure, Store, StoreEvent, StoreInfo};
+use crate::store::{Store, StoreEvent};
 use leasehold_core::election::{
     BootTime, CallId, Claim, Effect, Election, Input, Notice, Order, Outcome, Randomness, Status,
     Token, Transition, Watch,
@@ -17,9 +15,10 @@ use leasehold_core::election::{
 
 /// Callbacks of a candidate to the rest of the program. Callbacks that matter for safety have no
 /// default; the others do nothing by default.
-pub trait Surfaces: Send {
-    /// A new status was published; files may be rewritten.
-    fn published(&mut self, status: &Status);
+///
+/// Surfaces read the status from [`ElectorBuilder::status`](super::ElectorBuilder::status), which
+/// has a turn's status before the first callback of that turn.
+pub trait Surfaces: Send + 'static {
     /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
     /// file that names a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
@@ -42,28 +41,12 @@ pub trait Surfaces: Send {
     fn calls_in_flight(&mut self, _: usize) {}
     /// A store call was answered.
     fn answered(&mut self, _: &AnsweredCall) {}
-    /// The change stream opened (`None`) or failed.
-    fn watching(&mut self, _: Option<&Failure>) {}
-    /// Hints are followed (`None`), or cannot be.
-    fn hints(&mut self, _: Option<&Failure>) {}
-    /// The request in the document is not valid, for the given reason.
-    fn request_ignored(&mut self, _: &str) {}
-    /// The server is this product, which only implements MongoDB's protocol.
-    fn lookalike(&mut self, _: &str) {}
-    /// A server described itself, once after the first connection.
-    fn connected(&mut self, _: &StoreInfo) {}
-    /// The settings of the set's elections, once after the first connection, or why they are not
-    /// known.
-    fn failover(&mut self, _: &Result<FailoverSettings, Failure>) {}
+    /// The store reported an event, before the candidate handles it.
+    fn store_event(&mut self, _: &StoreEvent) {}
 }
 
 /// Ignores all events; for programs that embed an elector and query its handle.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoSurfaces;
-
-impl Surfaces for NoSurfaces {
-    fn published(&mut self, _: &Status) {}
-
+impl Surfaces for () {
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, receiver) = oneshot::channel();
         // This function owns the receiver, so sending cannot fail.
@@ -103,11 +86,8 @@ impl<S: Store + Clone, F: Surfaces> Host for ElectionHost<S, F> {
     type Machine = Election;
     type Hint = Watch;
     type End = ();
-    type Result = ReleaseOutcome;
-
-    fn published(&mut self, status: &Status) {
-        self.surfaces.published(status);
-    }
+    /// True if the store has no claim of the candidate.
+    type Result = bool;
 
     fn carry_out(&mut self, effect: Effect, calls: &mut CallsInFlight<Self>) -> Option<()> {
         match effect {
@@ -141,24 +121,12 @@ impl<S: Store + Clone, F: Surfaces> Host for ElectionHost<S, F> {
     }
 
     fn news(&mut self, news: StoreEvent) -> Option<Input> {
+        self.surfaces.store_event(&news);
         match news {
-            StoreEvent::PrimaryChanged => return Some(Input::PrimaryChanged),
-            StoreEvent::Watch(watch) => {
-                match watch {
-                    Watch::Opened | Watch::LateStreamOpened => self.surfaces.watching(None),
-                    Watch::HintsOpened => self.surfaces.hints(None),
-                    _ => {}
-                }
-                return Some(Input::Watch(watch));
-            }
-            StoreEvent::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
-            StoreEvent::HintsFailed(failure) => self.surfaces.hints(Some(&failure)),
-            StoreEvent::RequestIgnored(why) => self.surfaces.request_ignored(why),
-            StoreEvent::Connected(info) => self.surfaces.connected(&info),
-            StoreEvent::Lookalike(product) => self.surfaces.lookalike(product),
-            StoreEvent::Failover(settings) => self.surfaces.failover(&settings),
+            StoreEvent::PrimaryChanged => Some(Input::PrimaryChanged),
+            StoreEvent::Watch(watch) => Some(Input::Watch(watch)),
+            _ => None,
         }
-        None
     }
 
     fn received(&mut self, input: &Input) {
@@ -169,15 +137,8 @@ impl<S: Store + Clone, F: Surfaces> Host for ElectionHost<S, F> {
         }
     }
 
-    async fn finish(
-        &mut self,
-        election: &Election,
-        end: io::Result<()>,
-    ) -> io::Result<ReleaseOutcome> {
-        end.map(|()| match election.is_left_to_expire() {
-            true => ReleaseOutcome::Unconfirmed,
-            false => ReleaseOutcome::Released,
-        })
+    async fn finish(self, election: &Election, (): ()) -> bool {
+        !election.is_left_to_expire()
     }
 
     async fn event(&mut self) -> Input {

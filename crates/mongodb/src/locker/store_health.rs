@@ -17,22 +17,22 @@ pub struct StoreHealth {
     writes: Option<ConsecutiveFailures>,
     /// True if the queue is full.
     queue_full: bool,
-    /// End of the wait that an older document than before has caused.
+    /// End of the wait after the document was older than before.
     doubt_until: Option<BootTime>,
 }
 
 /// Consecutive failures of one kind of call.
 #[derive(Debug, Clone)]
 struct ConsecutiveFailures {
-    /// Reason of the newest.
+    /// Failure of the newest call.
     failure: Failure,
-    /// Time of the first.
+    /// Time of the first failure.
     since: BootTime,
 }
 
 impl StoreHealth {
     /// Records a response.
-    pub fn answered(&mut self, answered: &AnsweredCall, now: BootTime) {
+    pub(super) fn answered(&mut self, answered: &AnsweredCall, now: BootTime) {
         if answered.late {
             return;
         }
@@ -54,7 +54,7 @@ impl StoreHealth {
     }
 
     /// Records a notice of the contender.
-    pub fn notice(&mut self, notice: &LockNotice, now: BootTime) {
+    pub(super) fn notice(&mut self, notice: &LockNotice, now: BootTime) {
         match notice {
             LockNotice::QueueFull => {
                 self.queue_full = true;
@@ -78,7 +78,7 @@ impl StoreHealth {
     /// Returns the failure if waiting is useless because MongoDB rejects the calls until an
     /// operator changes something. A waiter that is already in the queue continues, because it may
     /// have been admitted with credentials that are being replaced.
-    pub fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
+    pub(super) fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
         let lasts =
             |failing: &&ConsecutiveFailures| failing.failure.retry == RetryPolicy::Reconfigure;
@@ -92,7 +92,7 @@ impl StoreHealth {
     }
 
     /// Returns why calls fail; a reason named by a server has priority.
-    pub fn failure(&self) -> Option<&Failure> {
+    pub(super) fn failure(&self) -> Option<&Failure> {
         let named = self
             .failing()
             .find(|failing| failing.failure.code.is_some());
@@ -114,7 +114,7 @@ impl StoreHealth {
     /// Returns true if other contenders keep the lock from this one. If calls have failed for
     /// `renew_deadline`, the store does: a holder whose calls fail too has lost the lock by then, and
     /// the last known holders and the queue are out of date.
-    pub fn is_kept_by_others(
+    pub(super) fn is_kept_by_others(
         &self,
         status: &LockStatus,
         now: BootTime,
@@ -125,10 +125,15 @@ impl StoreHealth {
         known && (waits_for_others(status) || self.queue_full)
     }
 
-    /// Returns the remaining wait for holders that an older document does not show.
-    pub fn doubt(&self, now: BootTime) -> Option<Duration> {
+    /// Returns the failure to report during the wait after the document was older than before.
+    pub(super) fn doubt(&self, now: BootTime) -> Option<Failure> {
         let left = self.doubt_until?.since(now);
-        (!left.is_zero()).then_some(left)
+        let kind = "lock document is older than before (restored or rolled back)";
+        let detail = format!(
+            "holders that it does not show may exist for another {} s",
+            left.as_secs()
+        );
+        (!left.is_zero()).then(|| Failure::new(kind, detail))
     }
 
     fn failing(&self) -> impl Iterator<Item = &ConsecutiveFailures> {
@@ -142,4 +147,185 @@ pub fn waits_for_others(status: &LockStatus) -> bool {
         status.standing,
         Standing::Waiting { position, holding, .. } if position > 0 || holding > 0
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_clock::boot_now;
+    use leasehold_core::election::{Claim, Session, Token};
+
+    use super::*;
+
+    fn status(standing: Standing) -> LockStatus {
+        LockStatus {
+            standing,
+            since: BootTime::default(),
+            claim: Claim::from_bytes([0; 16]),
+            session: Session::from_bytes([0; 16]),
+            provisional: false,
+            slot: None,
+            token_highest: Token::ZERO,
+            store_reached: false,
+        }
+    }
+
+    impl StoreHealth {
+        fn now(&mut self, answered: &AnsweredCall) {
+            self.answered(answered, boot_now());
+        }
+
+        fn notices(&mut self, notice: &LockNotice) {
+            self.notice(notice, boot_now());
+        }
+    }
+
+    fn answered(failure: Option<Failure>) -> AnsweredCall {
+        AnsweredCall {
+            operation: "join",
+            outcome: "failed",
+            elapsed: Duration::ZERO,
+            failure,
+            late: false,
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_final_only_for_a_contender_without_a_place() {
+        let mut health = StoreHealth::default();
+        let refused =
+            Failure::new("authentication failed", "").with_retry(RetryPolicy::Reconfigure);
+        health.now(&answered(Some(refused)));
+        let waiting = Standing::Waiting {
+            position: 0,
+            holding: 0,
+            ahead: Vec::new(),
+        };
+        assert!(health.refusal(&status(Standing::Joining)).is_some());
+        assert!(health.refusal(&status(waiting)).is_none());
+        let away = Failure::new("no primary", "").with_retry(RetryPolicy::WaitForServer);
+        health.now(&answered(Some(away)));
+        assert!(health.refusal(&status(Standing::Joining)).is_none());
+    }
+
+    #[test]
+    fn an_outage_is_counted_from_the_first_failure_until_an_answer() {
+        let mut health = StoreHealth::default();
+        let patience = Duration::from_secs(240);
+        assert_eq!(health.unreachable_until(patience), None);
+        let away = || {
+            answered(Some(
+                Failure::new("no primary", "").with_retry(RetryPolicy::WaitForServer),
+            ))
+        };
+        health.now(&away());
+        let first = health.unreachable_until(patience);
+        health.now(&away());
+        assert!(first.is_some());
+        assert_eq!(health.unreachable_until(patience), first);
+        health.now(&answered(None));
+        assert_eq!(health.unreachable_until(patience), None);
+    }
+
+    #[test]
+    fn reads_that_succeed_do_not_end_an_outage_of_writes() {
+        let mut health = StoreHealth::default();
+        let patience = Duration::from_secs(240);
+        health.now(&answered(Some(Failure::new(
+            "MongoDB refused the write",
+            "",
+        ))));
+        let first = health.unreachable_until(patience);
+        assert!(first.is_some());
+        health.now(&AnsweredCall {
+            operation: "read",
+            ..answered(None)
+        });
+        assert_eq!(health.unreachable_until(patience), first);
+        assert!(health.failure().is_some());
+        health.now(&answered(None));
+        assert!(!health.failed());
+    }
+
+    #[test]
+    fn a_join_that_matches_no_document_does_not_end_an_outage_of_writes() {
+        let mut health = StoreHealth::default();
+        let patience = Duration::from_secs(240);
+        let refused = Failure::new("MongoDB refused the write", "");
+        health.now(&answered(Some(refused)));
+        let first = health.unreachable_until(patience);
+        let rejected = || AnsweredCall {
+            outcome: "rejected",
+            ..answered(None)
+        };
+        health.now(&rejected());
+        assert_eq!(health.unreachable_until(patience), first);
+        // A server that could not be reached is reached now.
+        health.now(&answered(Some(Failure::no_answer(Duration::ZERO))));
+        health.now(&rejected());
+        assert!(!health.failed());
+        // A full queue was read from the document.
+        health.now(&answered(Some(Failure::new(
+            "MongoDB refused the write",
+            "",
+        ))));
+        health.notices(&LockNotice::QueueFull);
+        assert!(!health.failed());
+    }
+
+    #[test]
+    fn others_keep_the_lock_unless_calls_fail_for_a_renew_deadline() {
+        let mut health = StoreHealth::default();
+        let renew_deadline = Duration::from_secs(18);
+        let waiting = status(Standing::Waiting {
+            position: 0,
+            holding: 1,
+            ahead: Vec::new(),
+        });
+        let kept = |health: &StoreHealth, status: &LockStatus, later: u64| {
+            let now = boot_now() + Duration::from_secs(later);
+            health.is_kept_by_others(status, now, renew_deadline)
+        };
+        assert!(kept(&health, &waiting, 3600));
+        assert!(!kept(&health, &status(Standing::Joining), 0));
+        health.notices(&LockNotice::QueueFull);
+        assert!(kept(&health, &status(Standing::Joining), 3600));
+        health.now(&answered(Some(Failure::new(
+            "MongoDB refused the write",
+            "",
+        ))));
+        for status in [waiting, status(Standing::Joining)] {
+            assert!(kept(&health, &status, 17), "{status:?}");
+            assert!(!kept(&health, &status, 18), "{status:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_no_longer_full_does_not_keep_the_lock() {
+        let mut health = StoreHealth::default();
+        let kept = |health: &StoreHealth| {
+            let joining = status(Standing::Joining);
+            health.is_kept_by_others(&joining, boot_now(), Duration::from_secs(18))
+        };
+        health.notices(&LockNotice::QueueFull);
+        health.now(&answered(Some(Failure::new("no primary", ""))));
+        assert!(kept(&health));
+        health.notices(&LockNotice::PlaceLost);
+        assert!(!kept(&health));
+    }
+
+    #[test]
+    fn the_wait_after_a_rollback_is_named_while_it_lasts() {
+        let rolled_back = |wait| LockNotice::StoreRolledBack {
+            seen: Token::ZERO,
+            found: None,
+            wait,
+        };
+        let mut health = StoreHealth::default();
+        assert_eq!(health.doubt(boot_now()), None);
+        health.notices(&rolled_back(Duration::from_secs(60)));
+        let doubt = health.doubt(boot_now()).expect("it lasts");
+        assert!(doubt.to_string().contains("older than before"), "{doubt}");
+        health.notices(&rolled_back(Duration::ZERO));
+        assert_eq!(health.doubt(boot_now()), None);
+    }
 }
