@@ -36,7 +36,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             .says("has the unknown option readPreferense: write readPreference, or remove it"),
         Situation::run("wrong value of an option", &with("directConnection=yes"), "a")
             .exits(78)
-            .says("has a wrong value of the option directConnection: expected true or false"),
+            .says("option must be a boolean): correct the value of directConnection, or remove what contradicts"),
         Situation::run("proxy", &with("proxyHost=proxy.example.net"), "a")
             .exits(78)
             .says("has the option proxyHost: connections through a SOCKS5 proxy are not supported"),

@@ -13,6 +13,7 @@ use std::fmt;
 use std::future::IntoFuture;
 
 use futures_util::FutureExt;
+use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{ClientOptions, ConnectionString};
 
 pub(crate) use self::options::APP_NAME_MAX;
@@ -84,8 +85,8 @@ impl ConnectionUri {
         if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(UriProblem::Whitespace);
         }
-        // Also a protection: if a character beyond ASCII follows a %, the driver (3.9.1) panics
-        // with a part of the text in the message.
+        // The driver (3.9.1) panics, with a part of the text in the message, if a character beyond
+        // ASCII follows a %.
         if !uri.is_ascii() {
             return Err(UriProblem::NotAscii);
         }
@@ -187,8 +188,11 @@ impl<'a> UriOptions<'a> {
         if !applies {
             return Ok(());
         }
-        if let Some(expected) = option.refused_value(value) {
-            return Err(UriProblem::Value(option.name, expected));
+        if option.name == "appName" {
+            let escapes = value.matches('%').count();
+            if value.len() - 2 * escapes.min(value.len() / 3) > APP_NAME_MAX {
+                return Err(UriProblem::Value(option.name, "at most 128 bytes"));
+            }
         }
         if option.name == "authMechanism" || option.name == "authMechanismProperties" {
             missing_login(value).map_or(Ok(()), Err)?;
@@ -222,31 +226,39 @@ impl<'a> UriOptions<'a> {
         }
     }
 
-    /// Checks that the driver accepts the options. Its error is dropped, because it quotes the text.
+    /// Checks that the driver accepts the options.
     fn check(&self, scheme: &str, servers: &str) -> Result<(), UriProblem> {
-        if is_accepted(&self.uri(scheme, servers, None)) {
+        let refused = |without| refused_by_driver(&self.uri(scheme, servers, without));
+        let Some(error) = refused(None) else {
             return Ok(());
-        }
+        };
         let names = || self.applied.iter().map(|(name, _)| *name);
         let causes: Vec<_> = names()
-            .filter(|name| is_accepted(&self.uri(scheme, servers, Some(name))))
+            .filter(|name| refused(Some(name)).is_none())
             .collect();
-        Err(UriProblem::Rejected(match causes.is_empty() {
+        let names = match causes.is_empty() {
             true => names().collect(),
             false => causes,
-        }))
+        };
+        // Other messages of the driver may quote the text.
+        let why = match *error.kind {
+            ErrorKind::InvalidArgument { message, .. } => Some(message),
+            _ => None,
+        };
+        let why = why.filter(|why| why.starts_with("connection string `"));
+        Err(UriProblem::Rejected(names, why))
     }
 }
 
-/// Returns true if the driver accepts a connection string.
-fn is_accepted(uri: &str) -> bool {
+/// Returns the error of the driver for a connection string, if the driver refuses it.
+fn refused_by_driver(uri: &str) -> Option<Error> {
     if uri.starts_with("mongodb+srv://") {
         // The rest is checked when the servers are known.
-        return ConnectionString::parse(uri).is_ok();
+        return ConnectionString::parse(uri).err();
     }
     // Waits for nothing, because there is no record of servers to resolve.
     let parsed = ClientOptions::parse(uri).into_future().now_or_never();
-    !matches!(parsed, Some(Err(_)))
+    parsed.and_then(Result::err)
 }
 
 /// Returns true if a text has the form of a name of an option, so that it may be shown.

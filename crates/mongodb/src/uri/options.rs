@@ -1,5 +1,8 @@
 //! The options of connection strings, and what leasehold does with each.
 
+use std::sync::LazyLock;
+
+use self::Treatment::{Applied, AppliedWithRisk, Ignored, Overridden, Refused};
 use super::UriNotice;
 
 /// Treatment of an option by leasehold.
@@ -18,18 +21,8 @@ pub enum Treatment {
     Refused(&'static str),
 }
 
-/// The values that an applied option accepts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Accepts {
-    Text,
-    /// A text that an application name may have.
-    AppName,
-    Flag,
-    Number,
-}
-
 /// An option of connection strings.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UriOption {
     /// The name, in its usual spelling. Names are compared without case.
@@ -40,123 +33,137 @@ pub struct UriOption {
     pub aliases: &'static [&'static str],
     /// Values that change nothing, so that they need neither a notice nor a refusal.
     harmless: &'static [&'static str],
-    accepts: Accepts,
 }
 
 /// The longest application name that a server accepts, in bytes.
 pub(crate) const APP_NAME_MAX: usize = 128;
 
-const TIMEOUT: Treatment = Treatment::Overridden("mongodb.operation_timeout");
-const PRIMARY: Treatment = Treatment::Overridden("reads from the primary");
-const WRITES: Treatment = Treatment::Overridden("w: majority, j: true");
-const NO_RETRIES: Treatment = Treatment::Overridden("no retries by the driver");
-const POOL: Treatment = Treatment::Overridden("20");
-const COMPRESSION: Treatment = Treatment::Ignored("connections are not compressed");
-const REVOCATION: Treatment = Treatment::Ignored("the revocation of certificates is not checked");
-const OTHERS: Treatment = Treatment::Ignored("it is an option of other drivers");
+const TIMEOUT: Treatment = Overridden("mongodb.operation_timeout");
+const PRIMARY: Treatment = Overridden("reads from the primary");
+const WRITES: Treatment = Overridden("w: majority, j: true");
+const NO_RETRIES: Treatment = Overridden("no retries by the driver");
+const POOL: Treatment = Overridden("20");
+const COMPRESSION: Treatment = Ignored("connections are not compressed");
+const REVOCATION: Treatment = Ignored("the revocation of certificates is not checked");
+const OTHERS: Treatment = Ignored("it is an option of other drivers");
 const UNVERIFIED: Treatment =
-    Treatment::AppliedWithRisk("servers are not verified, so another machine can pose as MongoDB");
+    AppliedWithRisk("servers are not verified, so another machine can pose as MongoDB");
 pub(super) const LOAD_BALANCED: &str = "behind a load balancer no change of the primary can be \
      seen: remove it, and name the members or the mongos";
-const HOST_NAMES: Treatment = Treatment::Refused(
+const HOST_NAMES: Treatment = Refused(
     "host names are verified together with certificates: use a host name that the certificate has, \
      or tlsInsecure, which verifies neither",
 );
-const VERIFIED: Treatment = Treatment::Refused(
+const VERIFIED: Treatment = Refused(
     "certificates of servers are verified by default: remove it, or write \
      tlsAllowInvalidCertificates=true to trust every server",
 );
-const REVOKED: Treatment = Treatment::Refused(
+const REVOKED: Treatment = Refused(
     "lists of revoked certificates are not supported, and a revoked certificate would be trusted: \
      remove it, and replace the authority instead",
 );
-const AUTHORITY: Treatment = Treatment::Refused("write tlsCAFile instead");
-const ONE_KEY_FILE: Treatment = Treatment::Refused(
+const AUTHORITY: Treatment = Refused("write tlsCAFile instead");
+const ONE_KEY_FILE: Treatment = Refused(
     "certificate and key are read from one file: join both in one, and write tlsCertificateKeyFile",
 );
-const TLS_DEFAULTS: Treatment = Treatment::Refused(
+const TLS_DEFAULTS: Treatment = Refused(
     "versions, ciphers and server names of TLS cannot be set: remove it, and restrict them on the \
      servers",
 );
-const PROXY: Treatment = Treatment::Refused(
+const PROXY: Treatment = Refused(
     "connections through a SOCKS5 proxy are not supported: remove it, and let the network route \
      them",
 );
 
-/// All options: first the options of the drivers' specification in alphabetical order, then options
-/// of single drivers. An option is ignored only if it changes neither security nor the choice of
-/// the leader.
-pub const OPTIONS: &[UriOption] = &[
-    applied("appName", Accepts::AppName),
-    applied("authMechanism", Accepts::Text),
-    applied("authMechanismProperties", Accepts::Text),
-    applied("authSource", Accepts::Text),
+/// Options of single drivers that are ignored.
+const OF_OTHER_DRIVERS: &str = "\
+    acceptableLatencyMS auto_reconnect autoReconnect autoSelectFamily \
+    autoSelectFamilyAttemptTimeout bsonRegExp bufferMaxEntries canonicalizeHostname \
+    checkKeys connect connectWithNoPrimary datetime_conversion dbName domainsEnabled \
+    emitError enableUtf8Validation family fieldsAsRaw forceServerObjectId fsync \
+    gssapiServiceName guids ha haInterval heartbeatTimeout ignoreUndefined ipv6 \
+    keepAlive keepAliveInitialDelay localThreshold loggerLevel maxIdleTime maxLifeTime \
+    maxLifeTimeMS minHeartbeatFrequencyMS minInternalBufferSize monitorCommands noDelay \
+    numberOfRetries poolSize promoteBuffers promoteLongs promoteValues raw \
+    reconnectInterval reconnectTries safe secondaryAcceptableLatencyMS \
+    serializeFunctions server_api serverApi slaveOk socketCheckIntervalMS \
+    socketKeepAlive streamType tz_aware unicode_decode_error_handler useBigInt64 \
+    useNewUrlParser useUnifiedTopology waitQueueMultiple waitQueueSize";
+
+/// All options.
+pub static OPTIONS: LazyLock<Vec<UriOption>> = LazyLock::new(|| {
+    let others = OF_OTHER_DRIVERS.split_whitespace();
+    let others = others.map(|name| option(name, OTHERS));
+    KNOWN.iter().copied().chain(others).collect()
+});
+
+/// The options of the drivers' specification in alphabetical order, then options of single drivers.
+/// An option is ignored only if it changes neither security nor the choice of the leader.
+const KNOWN: &[UriOption] = &[
+    option("appName", Applied),
+    option("authMechanism", Applied),
+    option("authMechanismProperties", Applied),
+    option("authSource", Applied),
     option("compressors", COMPRESSION),
     option("connectTimeoutMS", TIMEOUT).aliases(&["connectTimeout"]),
-    applied("directConnection", Accepts::Flag),
+    option("directConnection", Applied),
     option("enableOverloadRetargeting", NO_RETRIES).harmless(&["false"]),
-    option(
-        "heartbeatFrequencyMS",
-        Treatment::Overridden("mongodb.heartbeat"),
-    )
-    .aliases(&["heartbeatInterval", "heartbeatIntervalMS"]),
+    option("heartbeatFrequencyMS", Overridden("mongodb.heartbeat"))
+        .aliases(&["heartbeatInterval", "heartbeatIntervalMS"]),
     option("journal", WRITES)
         .harmless(&["true"])
         .aliases(&["j"]),
-    option("loadBalanced", Treatment::Refused(LOAD_BALANCED)).harmless(&["false"]),
-    applied("localThresholdMS", Accepts::Number),
+    option("loadBalanced", Refused(LOAD_BALANCED)).harmless(&["false"]),
+    option("localThresholdMS", Applied),
     option("maxAdaptiveRetries", NO_RETRIES).harmless(&["0"]),
     option("maxConnecting", POOL),
-    applied("maxIdleTimeMS", Accepts::Number),
+    option("maxIdleTimeMS", Applied),
     option("maxPoolSize", POOL),
     option("maxStalenessSeconds", PRIMARY)
         .harmless(&["-1"])
         .aliases(&["maxStaleness"]),
     option(
         "minPoolSize",
-        Treatment::Ignored("connections are opened when they are needed"),
+        Ignored("connections are opened when they are needed"),
     )
     .harmless(&["0"]),
     option("proxyHost", PROXY),
     option("proxyPassword", PROXY),
     option("proxyPort", PROXY),
     option("proxyUsername", PROXY),
-    option(
-        "readConcernLevel",
-        Treatment::Overridden("majority or linearizable"),
-    )
-    .harmless(&["majority", "linearizable"]),
+    option("readConcernLevel", Overridden("majority or linearizable"))
+        .harmless(&["majority", "linearizable"]),
     option("readPreference", PRIMARY).harmless(&["primary"]),
     option("readPreferenceTags", PRIMARY),
-    applied("replicaSet", Accepts::Text),
+    option("replicaSet", Applied),
     option("retryReads", NO_RETRIES).harmless(&["false"]),
     option("retryWrites", NO_RETRIES).harmless(&["false"]),
     option(
         "serverMonitoringMode",
-        Treatment::Overridden("stream, or poll for a lock"),
+        Overridden("stream, or poll for a lock"),
     ),
     option("serverSelectionTimeoutMS", TIMEOUT).aliases(&["serverSelectionTimeout"]),
     option(
         "serverSelectionTryOnce",
-        Treatment::Ignored("servers are selected until the timeout"),
+        Ignored("servers are selected until the timeout"),
     )
     .harmless(&["false"]),
     option("socketTimeoutMS", TIMEOUT).aliases(&["socketTimeout"]),
-    applied("srvMaxHosts", Accepts::Number),
-    applied("srvServiceName", Accepts::Text),
+    option("srvMaxHosts", Applied),
+    option("srvServiceName", Applied),
     option("timeoutMS", TIMEOUT),
-    applied("tls", Accepts::Flag).aliases(&["ssl"]),
-    unverified("tlsAllowInvalidCertificates").aliases(&["sslAllowInvalidCertificates"]),
+    option("tls", Applied).aliases(&["ssl"]),
+    option("tlsAllowInvalidCertificates", UNVERIFIED)
+        .harmless(&["false"])
+        .aliases(&["sslAllowInvalidCertificates"]),
     option("tlsAllowInvalidHostnames", HOST_NAMES)
         .harmless(&["false"])
         .aliases(&["sslAllowInvalidHostnames", "sslInvalidHostNameAllowed"]),
-    applied("tlsCAFile", Accepts::Text).aliases(&["sslCertificateAuthorityFile"]),
-    applied("tlsCertificateKeyFile", Accepts::Text).aliases(&["sslClientCertificateKeyFile"]),
+    option("tlsCAFile", Applied).aliases(&["sslCertificateAuthorityFile"]),
+    option("tlsCertificateKeyFile", Applied).aliases(&["sslClientCertificateKeyFile"]),
     option(
         "tlsCertificateKeyFilePassword",
-        Treatment::Refused(
-            "encrypted keys are not supported: decrypt it with openssl pkcs8 -topk8 -nocrypt",
-        ),
+        Refused("encrypted keys are not supported: decrypt it with openssl pkcs8 -topk8 -nocrypt"),
     )
     .aliases(&[
         "sslClientCertificateKeyPassword",
@@ -165,78 +172,18 @@ pub const OPTIONS: &[UriOption] = &[
     ]),
     option("tlsDisableCertificateRevocationCheck", REVOCATION).harmless(&["true"]),
     option("tlsDisableOCSPEndpointCheck", REVOCATION).harmless(&["true"]),
-    unverified("tlsInsecure").aliases(&["sslInsecure"]),
+    option("tlsInsecure", UNVERIFIED)
+        .harmless(&["false"])
+        .aliases(&["sslInsecure"]),
     option(
         "uuidRepresentation",
-        Treatment::Ignored("documents of leasehold contain no UUIDs"),
+        Ignored("documents of leasehold contain no UUIDs"),
     ),
     option("w", WRITES).harmless(&["majority"]),
     option("waitQueueTimeoutMS", TIMEOUT).aliases(&["waitQueueTimeout"]),
     option("wTimeoutMS", TIMEOUT).aliases(&["wtimeout"]),
     option("zlibCompressionLevel", COMPRESSION),
     option("zstdCompressionLevel", COMPRESSION),
-    option("acceptableLatencyMS", OTHERS),
-    option("auto_reconnect", OTHERS),
-    option("autoReconnect", OTHERS),
-    option("autoSelectFamily", OTHERS),
-    option("autoSelectFamilyAttemptTimeout", OTHERS),
-    option("bsonRegExp", OTHERS),
-    option("bufferMaxEntries", OTHERS),
-    option("canonicalizeHostname", OTHERS),
-    option("checkKeys", OTHERS),
-    option("connect", OTHERS),
-    option("connectWithNoPrimary", OTHERS),
-    option("datetime_conversion", OTHERS),
-    option("dbName", OTHERS),
-    option("domainsEnabled", OTHERS),
-    option("emitError", OTHERS),
-    option("enableUtf8Validation", OTHERS),
-    option("family", OTHERS),
-    option("fieldsAsRaw", OTHERS),
-    option("forceServerObjectId", OTHERS),
-    option("fsync", OTHERS),
-    option("gssapiServiceName", OTHERS),
-    option("guids", OTHERS),
-    option("ha", OTHERS),
-    option("haInterval", OTHERS),
-    option("heartbeatTimeout", OTHERS),
-    option("ignoreUndefined", OTHERS),
-    option("ipv6", OTHERS),
-    option("keepAlive", OTHERS),
-    option("keepAliveInitialDelay", OTHERS),
-    option("localThreshold", OTHERS),
-    option("loggerLevel", OTHERS),
-    option("maxIdleTime", OTHERS),
-    option("maxLifeTime", OTHERS),
-    option("maxLifeTimeMS", OTHERS),
-    option("minHeartbeatFrequencyMS", OTHERS),
-    option("minInternalBufferSize", OTHERS),
-    option("monitorCommands", OTHERS),
-    option("noDelay", OTHERS),
-    option("numberOfRetries", OTHERS),
-    option("poolSize", OTHERS),
-    option("promoteBuffers", OTHERS),
-    option("promoteLongs", OTHERS),
-    option("promoteValues", OTHERS),
-    option("raw", OTHERS),
-    option("reconnectInterval", OTHERS),
-    option("reconnectTries", OTHERS),
-    option("safe", OTHERS),
-    option("secondaryAcceptableLatencyMS", OTHERS),
-    option("serializeFunctions", OTHERS),
-    option("server_api", OTHERS),
-    option("serverApi", OTHERS),
-    option("slaveOk", OTHERS),
-    option("socketCheckIntervalMS", OTHERS),
-    option("socketKeepAlive", OTHERS),
-    option("streamType", OTHERS),
-    option("tz_aware", OTHERS),
-    option("unicode_decode_error_handler", OTHERS),
-    option("useBigInt64", OTHERS),
-    option("useNewUrlParser", OTHERS),
-    option("useUnifiedTopology", OTHERS),
-    option("waitQueueMultiple", OTHERS),
-    option("waitQueueSize", OTHERS),
     option("rejectUnauthorized", VERIFIED).harmless(&["true"]),
     option("sslValidate", VERIFIED).harmless(&["true"]),
     option("sslVerifyCertificate", VERIFIED).harmless(&["true"]),
@@ -259,22 +206,6 @@ const fn option(name: &'static str, treatment: Treatment) -> UriOption {
         treatment,
         aliases: &[],
         harmless: &[],
-        accepts: Accepts::Text,
-    }
-}
-
-const fn applied(name: &'static str, accepts: Accepts) -> UriOption {
-    UriOption {
-        accepts,
-        ..option(name, Treatment::Applied)
-    }
-}
-
-const fn unverified(name: &'static str) -> UriOption {
-    UriOption {
-        accepts: Accepts::Flag,
-        harmless: &["false"],
-        ..option(name, UNVERIFIED)
     }
 }
 
@@ -317,22 +248,7 @@ impl UriOption {
     pub(super) fn requires_value(&self) -> bool {
         // These three concern this client alone.
         let harmless = ["appName", "localThresholdMS", "maxIdleTimeMS"];
-        self.treatment == Treatment::Applied && !harmless.contains(&self.name)
-    }
-
-    /// Returns the accepted values, if this value is not accepted.
-    pub(super) fn refused_value(&self, value: &str) -> Option<&'static str> {
-        let (accepted, expected) = match self.accepts {
-            Accepts::Text => (true, ""),
-            Accepts::AppName => {
-                let escapes = value.matches('%').count();
-                let is_short = value.len() - 2 * escapes.min(value.len() / 3) <= APP_NAME_MAX;
-                (is_short, "at most 128 bytes")
-            }
-            Accepts::Flag => (matches!(value, "true" | "false"), "true or false"),
-            Accepts::Number => (value.parse::<u32>().is_ok(), "a whole number"),
-        };
-        (!accepted).then_some(expected)
+        self.treatment == Applied && !harmless.contains(&self.name)
     }
 
     /// Returns true if this value changes nothing.
@@ -378,7 +294,7 @@ mod tests {
     #[test]
     fn no_name_is_used_twice() {
         let mut names = BTreeSet::new();
-        for option in OPTIONS {
+        for option in OPTIONS.iter() {
             for name in [option.name].iter().chain(option.aliases) {
                 assert!(names.insert(name.to_ascii_lowercase()), "{name}");
             }

@@ -63,7 +63,7 @@ fn every_call_can_have_a_connection_in_addition_to_the_streams() {
 fn an_option_that_is_not_applied_changes_nothing_of_the_client() {
     let plain = client_options("mongodb://h/");
     let mut compared = 0;
-    for option in OPTIONS {
+    for option in OPTIONS.iter() {
         let (Treatment::Overridden(_) | Treatment::Ignored(_)) = option.treatment else {
             continue;
         };
