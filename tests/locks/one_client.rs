@@ -11,7 +11,7 @@ use leasehold::elector::{Elector, ElectorOptions};
 use leasehold::lock::{LockMode, OncePer, WorkKey};
 use leasehold::locker::{Lock, LockError, Locker, LockerOptions};
 use leasehold::store::mongo::StoreOptions;
-use leasehold::store::mongo::lock::MongoLocks;
+use leasehold::store::mongo::operators::{MongoCollection, Scope};
 use leasehold::store::{DeploymentId, KnownHome};
 use leasehold_testbed::Stage;
 use mongodb::Client;
@@ -141,12 +141,12 @@ fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
 fn a_lock_is_acquired_and_listed_on_one_runtime_after_another() {
     let stage = on_a_runtime(shared_stage());
     let lock = Lock::new(store_options(&stage, "has-runtimes"), name());
-    let locks = MongoLocks::new(store_options(&stage, "has-runtimes"));
+    let locks = MongoCollection::brief(store_options(&stage, "has-runtimes"));
     for _ in 0..3 {
         on_a_runtime(async {
             let guard = lock.acquire_within(LONG).await;
             let guard = guard.unwrap_or_else(|error| panic!("{error}"));
-            let listed = locks.list().await;
+            let listed = locks.list(&Scope::Locks).await;
             let listed = listed.unwrap_or_else(|failure| panic!("{failure}"));
             assert_eq!(listed.len(), 1);
             guard.release().await.expect("it was held");

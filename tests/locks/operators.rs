@@ -3,7 +3,7 @@
 
 use leasehold::lock::{EntryMode, FoundLock, LockOperation, LockOutcome};
 use leasehold::store::Store;
-use leasehold::store::mongo::lock::MongoLocks;
+use leasehold::store::mongo::operators::{Content, MongoCollection, Scope};
 use mongodb::bson::doc;
 
 use crate::fixture::{
@@ -41,8 +41,8 @@ async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
 #[tokio::test]
 async fn the_listing_shows_the_locks_with_holders_and_waiters() {
     let stage = shared_stage().await;
-    let locks = MongoLocks::new(store_options(&stage, "operator"));
-    assert_eq!(locks.list().await.expect("it is read"), []);
+    let locks = MongoCollection::brief(store_options(&stage, "operator"));
+    assert_eq!(locks.list(&Scope::Locks).await.expect("it is read"), []);
     for (name, claims) in [("b", 1..4), ("a", 4..5)] {
         let (store, _) = store_over(store_options(&stage, "a"), name);
         applied(&store, LockOperation::Create { seen: token(0) }).await;
@@ -57,14 +57,14 @@ async fn the_listing_shows_the_locks_with_holders_and_waiters() {
     stored(&stage)
         .replace(&doc! { "schema": 2, "kind": "lock" })
         .await;
-    let listed = locks.list().await.expect("it is read");
-    let shown = listed.iter().map(|listed| match &listed.found {
-        FoundLock::Lock(lock) => (
+    let listed = locks.list(&Scope::Locks).await.expect("it is read");
+    let shown = listed.iter().map(|listed| match &listed.content {
+        Content::Lock(record) => (
             listed.name.as_str(),
-            numbers(&lock.holders),
-            numbers(&lock.queue),
+            numbers(&record.lock.holders),
+            numbers(&record.lock.queue),
         ),
-        FoundLock::Missing | FoundLock::Foreign(_) => (listed.name.as_str(), vec![], vec![]),
+        Content::Lease(_) | Content::Foreign(_) => (listed.name.as_str(), vec![], vec![]),
     });
     assert_eq!(
         shown.collect::<Vec<_>>(),

@@ -4,7 +4,6 @@
 //! rejected, never sent, and unknown.
 
 mod deployment;
-mod failover;
 mod kind;
 pub mod mongo;
 
@@ -13,8 +12,8 @@ use std::future::Future;
 use std::time::Duration;
 
 pub use self::deployment::{DeploymentId, KnownHome};
-pub use self::failover::FailoverSettings;
 pub use self::kind::StoreKind;
+pub use self::mongo::FailoverSettings;
 
 use leasehold_core::election::{Operation, Outcome, Timings, Watch};
 
@@ -124,6 +123,11 @@ impl Failure {
         }
     }
 
+    /// Creates a failure that lasts until the configuration or the permissions change.
+    pub(crate) fn lasting(kind: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(kind, detail).with_retry(RetryPolicy::Reconfigure)
+    }
+
     /// Creates the failure of a call that was not answered within this time.
     pub fn no_answer(waited: Duration) -> Self {
         Self::new("no answer", UNANSWERED)
@@ -148,32 +152,27 @@ impl Failure {
     /// Returns what failed, with the server's name and code of the error, without names of servers
     /// and users.
     pub fn summary(&self) -> String {
-        let Self {
-            kind, code, name, ..
-        } = self;
-        match (name, code) {
-            (Some(name), Some(code)) => format!("{kind} ({name}, code {code})"),
-            (None, Some(code)) => format!("{kind} (code {code})"),
-            (_, None) => (*kind).to_owned(),
+        self.kind.to_owned() + &self.server_error()
+    }
+
+    /// Returns the server's name and code of the error, as they follow a phrase.
+    fn server_error(&self) -> String {
+        match (&self.name, self.code) {
+            (Some(name), Some(code)) => format!(" ({name}, code {code})"),
+            (None, Some(code)) => format!(" (code {code})"),
+            (_, None) => String::new(),
         }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind)?;
-        if !self.subject.is_empty() {
-            write!(f, " {}", self.subject)?;
-        }
-        match (&self.name, self.code) {
-            (Some(name), Some(code)) => write!(f, " ({name}, code {code})")?,
-            (None, Some(code)) => write!(f, " (code {code})")?,
-            (_, None) => {}
-        }
-        if !self.detail.is_empty() {
-            write!(f, ": {}", self.detail)?;
-        }
-        Ok(())
+        let part = |separator: &str, text: &str| match text {
+            "" => String::new(),
+            text => format!("{separator}{text}"),
+        };
+        let (subject, detail) = (part(" ", &self.subject), part(": ", &self.detail));
+        write!(f, "{}{subject}{}{detail}", self.kind, self.server_error())
     }
 }
 

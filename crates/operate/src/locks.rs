@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use leasehold_host::CommandError;
 use leasehold_host::exit;
-use leasehold_mongodb::store::mongo::lock::MongoLocks;
+use leasehold_mongodb::store::mongo::operators::MongoCollection;
 
 pub use self::arguments::LocksArgs;
 use self::arguments::LocksCommand;
@@ -28,7 +28,7 @@ use leasehold_cli::store_options::of_locks;
 pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
     let connection = args.connection();
     configured(&connection, async |config| {
-        let locks = MongoLocks::new(of_locks(&config, config.timings));
+        let locks = MongoCollection::brief(of_locks(&config, config.timings));
         let calls = Calls::new(&locks, &config, connection.timeout());
         let answered = match args.command {
             None => list(&calls, args.output.json()).await,

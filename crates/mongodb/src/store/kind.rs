@@ -1,4 +1,10 @@
-//! The kind of a deployment.
+//! The kind of a deployment, from the server's description of itself.
+
+use mongodb::ServerType;
+use mongodb::bson::Document;
+
+/// The text in a router's reply to `hello`.
+const ROUTER: &str = "isdbgrid";
 
 /// The kind of a deployment, as its servers describe themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -14,6 +20,29 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
+    /// Returns the kind behind a server of this type; `None` if it accepts no writes.
+    pub(crate) fn of_server(server: ServerType) -> Option<Self> {
+        match server {
+            ServerType::RsPrimary => Some(Self::ReplicaSet),
+            ServerType::Standalone => Some(Self::Standalone),
+            // Only routers may be behind a load balancer.
+            ServerType::Mongos | ServerType::LoadBalancer => Some(Self::Sharded),
+            _ => None,
+        }
+    }
+
+    /// Returns the kind of a server that accepts writes and sends this reply to `hello`.
+    pub(crate) fn of_hello(hello: &Document) -> Self {
+        // A router has no set either.
+        if is_router(hello) {
+            Self::Sharded
+        } else if hello.contains_key("setName") {
+            Self::ReplicaSet
+        } else {
+            Self::Standalone
+        }
+    }
+
     /// Returns the name used in JSON and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -34,5 +63,43 @@ impl StoreKind {
     /// linearizable read is neither needed nor supported.
     pub const fn has_one_copy(self) -> bool {
         matches!(self, Self::Standalone)
+    }
+}
+
+/// Returns true if a router sends this reply to `hello`.
+pub(crate) fn is_router(hello: &Document) -> bool {
+    hello.get_str("msg").is_ok_and(|text| text == ROUTER)
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn only_servers_that_accept_writes_have_a_kind() {
+        for (server, kind) in [
+            (ServerType::RsPrimary, Some(StoreKind::ReplicaSet)),
+            (ServerType::Standalone, Some(StoreKind::Standalone)),
+            (ServerType::Mongos, Some(StoreKind::Sharded)),
+            (ServerType::LoadBalancer, Some(StoreKind::Sharded)),
+            (ServerType::RsSecondary, None),
+            (ServerType::RsArbiter, None),
+            (ServerType::RsOther, None),
+            (ServerType::RsGhost, None),
+            (ServerType::Unknown, None),
+        ] {
+            assert_eq!(StoreKind::of_server(server), kind, "{server}");
+        }
+    }
+
+    #[test]
+    fn a_missing_name_of_a_set_is_not_enough_for_a_standalone_server() {
+        let of = |hello| StoreKind::of_hello(&hello);
+        let router = doc! { "isWritablePrimary": true, "msg": "isdbgrid" };
+        assert_eq!(of(router), StoreKind::Sharded);
+        assert_eq!(of(doc! { "setName": "rs0" }), StoreKind::ReplicaSet);
+        assert_eq!(of(doc! { "msg": "hello" }), StoreKind::Standalone);
     }
 }

@@ -9,6 +9,7 @@ mod any_bson;
 mod any_event;
 mod change_stream;
 mod connection;
+mod delta;
 mod display;
 mod document;
 mod elections;
@@ -17,7 +18,6 @@ mod hints;
 mod history;
 mod home;
 mod ignored_request;
-mod kind;
 pub mod lock;
 mod lookalike;
 pub mod operators;
@@ -29,12 +29,13 @@ mod roll_call;
 mod servers;
 mod tls;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mongodb::bson::{DateTime, Document};
+use mongodb::options::{ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
 
+pub use self::elections::FailoverSettings;
 pub use self::history::PastHolder;
 pub use self::options::{StoreOptions, UriName, UriProvider, WatchMode};
 
@@ -46,19 +47,12 @@ use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Found, Operation, Outcome, ResourceName, Timings};
 
 /// A lease in a MongoDB collection.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct MongoStore {
     shared: Arc<LeaseInner>,
 }
 
-impl fmt::Debug for MongoStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MongoStore")
-            .field("lease", &self.shared.lease)
-            .finish_non_exhaustive()
-    }
-}
-
+#[derive(Debug)]
 struct LeaseInner {
     lease: ResourceName,
     deployment: Arc<Deployment>,
@@ -69,7 +63,7 @@ struct LeaseInner {
     /// The newest known document, kept current by change events.
     newest: Mutex<Option<Document>>,
     ignored_request: Mutex<IgnoredRequest>,
-    roll_calls: roll_call::Answers,
+    roll_call: watch::Sender<Option<RollCallId>>,
     /// The health of the workload, for roll calls; `None` until it is reported.
     healthy: Mutex<Option<bool>>,
 }
@@ -82,7 +76,8 @@ impl MongoStore {
         news: mpsc::Sender<StoreEvent>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let hints = Arc::new(Hints::new(options.watch));
-        let (deployment, info) = Deployment::new(options, Monitoring::Reports);
+        let deployment = Deployment::new(options, Monitoring::Reports);
+        let info = deployment.info();
         deployment.observe(news.clone());
         let shared = LeaseInner {
             lease,
@@ -92,7 +87,7 @@ impl MongoStore {
             hints,
             newest: Mutex::new(None),
             ignored_request: Mutex::default(),
-            roll_calls: roll_call::Answers::default(),
+            roll_call: watch::Sender::default(),
             healthy: Mutex::default(),
         };
         let store = Self {
@@ -112,47 +107,11 @@ impl MongoStore {
         self.shared.deployment.current_timings()
     }
 
-    /// Follows the change stream indefinitely, retrying after failures.
+    /// Follows the change stream indefinitely, retrying after failures, and answers roll calls.
     pub async fn watch(self) {
         let shared = Arc::clone(&self.shared);
-        let recognize = async {
-            let LeaseInner {
-                deployment, news, ..
-            } = &*shared;
-            let product = deployment.lookalike().await;
-            if let Some(product) = product {
-                let _ = news.send(StoreEvent::Lookalike(product)).await;
-            }
-            if let Some(info) = deployment.described().await {
-                let _ = news.send(StoreEvent::Connected(info)).await;
-            }
-            if product.is_none() {
-                let settings = deployment.failover_settings().await;
-                let _ = news.send(StoreEvent::Failover(settings)).await;
-            }
-        };
-        tokio::join!(recognize, follow::watch(self, &shared.reopen));
-    }
-
-    /// Answers a roll call that is not answered yet, in the background. An answer that is lost only
-    /// makes the roll call miss this candidate.
-    fn answer_roll_call(&self, call: Option<RollCallId>) {
-        let Some(call) = call.filter(|call| self.shared.roll_calls.begin(*call)) else {
-            return;
-        };
-        let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move {
-            let identity = &shared.deployment.options().identity;
-            let mut next = Some(call);
-            while let Some(call) = next {
-                let healthy = *lock(&shared.healthy);
-                let name = shared.lease.as_str();
-                let (filter, update) = roll_call::answer(name, call, identity, healthy);
-                let projection = roll_call::projection();
-                let _ = shared.deployment.update(filter, update, projection).await;
-                next = shared.roll_calls.next(call);
-            }
-        });
+        let watched = follow::watch(self, &shared.reopen);
+        tokio::join!(shared.recognize(), watched, shared.answer_roll_calls());
     }
 
     /// Shuts down the client, within a bounded time.
@@ -164,12 +123,11 @@ impl MongoStore {
     async fn send(&self, mut operation: Operation) -> Result<Outcome, SendError> {
         let shared = &self.shared;
         let name = shared.lease.as_str();
-        let options = shared.deployment.options();
+        let options = &shared.deployment.options;
         let (identity, address) = (&options.identity, options.address.as_deref());
-        let now = DateTime::from_system_time(leasehold_clock::wall_now());
         let hinted = !matches!(operation, Operation::Renew { .. } | Operation::Read { .. });
         let declares = shared.hints.declare(&mut operation);
-        let write = document::write(name, &operation, identity, address, now);
+        let write = document::write(name, &operation, identity, address, now());
         let Some((filter, mut update)) = write else {
             let found = match operation {
                 Operation::Create { revision, token } => {
@@ -184,13 +142,11 @@ impl MongoStore {
                     read.await?
                 }
             };
-            self.answer_roll_call(found.as_ref().and_then(roll_call::called));
+            shared.called(found.as_ref().and_then(roll_call::called));
             return Ok(Outcome::Applied(shared.found(found)));
         };
         if let (Operation::Renew { .. }, Some(declares)) = (&operation, declares) {
-            for (operator, fields) in shared.hints.redeclaration(declares) {
-                document::merge(&mut update, operator, fields);
-            }
+            document::declare(&mut update, shared.hints.interval(declares));
         }
         let updated = shared
             .deployment
@@ -217,7 +173,7 @@ impl Store for MongoStore {
     }
 
     fn server(&self) -> Option<String> {
-        self.shared.deployment.servers().writable()
+        self.shared.deployment.servers.writable()
     }
 
     fn reopen_stream(&self) {
@@ -234,16 +190,61 @@ impl Store for MongoStore {
 }
 
 impl LeaseInner {
+    /// Reports the product, the deployment and the settings of its elections.
+    async fn recognize(&self) {
+        let product = self.deployment.lookalike().await;
+        if let Some(product) = product {
+            let _ = self.news.send(StoreEvent::Lookalike(product)).await;
+        }
+        if let Some(info) = self.deployment.described().await {
+            let _ = self.news.send(StoreEvent::Connected(info)).await;
+        }
+        if product.is_none() {
+            let settings = self.deployment.failover_settings().await;
+            let _ = self.news.send(StoreEvent::Failover(settings)).await;
+        }
+    }
+
+    /// Records a roll call, which [`Self::answer_roll_calls`] answers.
+    fn called(&self, call: Option<RollCallId>) {
+        self.roll_call.send_if_modified(|newest| {
+            let is_new = call.is_some() && *newest != call;
+            if is_new {
+                *newest = call;
+            }
+            is_new
+        });
+    }
+
+    /// Answers roll calls, one at a time: however many there are, they hold one connection. Calls
+    /// that arrive meanwhile are skipped, except the newest. A lost answer only makes a roll call
+    /// miss this candidate.
+    async fn answer_roll_calls(&self) {
+        let identity = &self.deployment.options.identity;
+        let mut newest = self.roll_call.subscribe();
+        newest.mark_changed();
+        while newest.changed().await.is_ok() {
+            let call = *newest.borrow_and_update();
+            if let Some(call) = call {
+                let healthy = *lock(&self.healthy);
+                let (filter, update) =
+                    roll_call::answer(self.lease.as_str(), call, identity, healthy);
+                let projection = roll_call::projection();
+                let _ = self.deployment.update(filter, update, projection).await;
+            }
+        }
+    }
+
     /// Parses a document, and stores it as the base for change events.
     fn found(&self, document: Option<Document>) -> Found {
         let found = document.as_ref().map_or(Found::Missing, document::read);
         if let (Found::Lease(_), Some(lease)) = (&found, &document)
-            && let Some(why) = lock(&self.ignored_request).look(lease)
+            && let Some(why) = lock(&self.ignored_request).check(lease)
         {
             // Informational: if the queue is full, its events are more important.
             let _ = self.news.try_send(StoreEvent::RequestIgnored(why));
         }
-        *self.newest() = document;
+        *lock(&self.newest) = document;
         self.choose_source();
         found
     }
@@ -251,7 +252,7 @@ impl LeaseInner {
     /// Opens a stream instead of a cursor on hints, or the reverse, if the newest known holder
     /// calls for it.
     fn choose_source(&self) {
-        let newest = self.newest();
+        let newest = lock(&self.newest);
         if newest
             .as_ref()
             .is_some_and(|lease| self.hints.should_change(lease))
@@ -259,17 +260,21 @@ impl LeaseInner {
             self.reopen.notify_one();
         }
     }
-
-    fn newest(&self) -> MutexGuard<'_, Option<Document>> {
-        lock(&self.newest)
-    }
 }
 
-/// Returns the projection of reads.
 fn projection() -> Document {
     let mut projection = document::projection();
     projection.extend(roll_call::projection());
     projection
+}
+
+/// Returns the wall clock, as documents record it.
+fn now() -> DateTime {
+    DateTime::from_system_time(leasehold_clock::wall_now())
+}
+
+fn primary() -> SelectionCriteria {
+    SelectionCriteria::ReadPreference(ReadPreference::Primary)
 }
 
 impl<W: Send> PrimaryObserver for mpsc::Sender<StoreEvent<W>> {
@@ -282,6 +287,15 @@ impl<W: Send> PrimaryObserver for mpsc::Sender<StoreEvent<W>> {
     fn is_gone(&self) -> bool {
         self.is_closed()
     }
+}
+
+/// Publishes a value if it differs from the newest.
+fn publish<T: PartialEq>(channel: &watch::Sender<T>, value: T) {
+    channel.send_if_modified(|newest| {
+        let is_new = *newest != value;
+        *newest = value;
+        is_new
+    });
 }
 
 /// Locks a mutex. Poisoning is ignored, because the values are consistent at every instant.

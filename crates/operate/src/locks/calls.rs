@@ -10,11 +10,12 @@ use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_core::lock::{
     Entry, EntryVersion, FoundLock, LockDocument, LockOperation, LockOutcome,
 };
-use leasehold_mongodb::store::mongo::lock::{Listed, MongoLockStore, MongoLocks};
+use leasehold_mongodb::store::mongo::lock::MongoLockStore;
+use leasehold_mongodb::store::mongo::operators::{CollectionEntry, MongoCollection, Scope};
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy, Store as _};
 
 pub(super) struct Calls<'a> {
-    locks: &'a MongoLocks,
+    locks: &'a MongoCollection,
     /// Maximum time of one attempt: MongoDB selects a server within one `operation_timeout` and
     /// answers within another.
     attempt_max: Duration,
@@ -52,7 +53,7 @@ pub(super) enum Reread {
 }
 
 impl<'a> Calls<'a> {
-    pub(super) fn new(locks: &'a MongoLocks, config: &LockConfig, timeout: Duration) -> Self {
+    pub(super) fn new(locks: &'a MongoCollection, config: &LockConfig, timeout: Duration) -> Self {
         Self {
             locks,
             attempt_max: 2 * config.timings.operation_timeout(),
@@ -73,8 +74,8 @@ impl<'a> Calls<'a> {
         clock::boot_now() + self.timeout
     }
 
-    pub(super) async fn list(&self) -> Result<Vec<Listed>, OperatorError> {
-        let list = || self.locks.list();
+    pub(super) async fn list(&self) -> Result<Vec<CollectionEntry>, OperatorError> {
+        let list = || self.locks.list(&Scope::Locks);
         self.read("list the locks", self.deadline(), list).await
     }
 

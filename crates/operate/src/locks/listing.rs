@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::operators::render::{entry_object, or_dash, table};
 use crate::table::{Row, text};
-use leasehold_core::lock::{Entry, FoundLock};
-use leasehold_mongodb::store::mongo::lock::Listed;
+use leasehold_core::lock::Entry;
+use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content};
 use leasehold_status::render::date;
 
 /// Renders the locks as a table for humans, or as one JSON list.
-pub(super) fn listing(locks: &[Listed], json: bool) -> String {
+pub(super) fn listing(locks: &[CollectionEntry], json: bool) -> String {
     if json {
         return format!("{:#}\n", locks.iter().map(object).collect::<Value>());
     }
@@ -21,7 +21,7 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
 }
 
 /// Returns a row for each holder and waiter of a lock, or one row for the lock.
-fn rows(lock: &Listed) -> Vec<Row> {
+fn rows(lock: &CollectionEntry) -> Vec<Row> {
     let row = |token: String, state: &str, slots: u32, entry: Option<&Entry>| {
         Row::new([
             lock.name.clone(),
@@ -32,8 +32,9 @@ fn rows(lock: &Listed) -> Vec<Row> {
             or_dash(entry.map(|entry| date(entry.owner.acquired_at))),
         ])
     };
-    match &lock.found {
-        FoundLock::Lock(document) => {
+    match &lock.content {
+        Content::Lock(record) => {
+            let document = &record.lock;
             let (newest, slots) = (document.token, document.slots);
             let holders = document.holders.iter().map(|entry| (state(entry), entry));
             let entries = holders.chain(document.queue.iter().map(|entry| ("waits", entry)));
@@ -47,11 +48,11 @@ fn rows(lock: &Listed) -> Vec<Row> {
                 false => rows,
             }
         }
-        FoundLock::Foreign(why) => {
+        Content::Foreign(why) => {
             vec![row("-".to_owned(), &format!("not a lock: {why}"), 0, None)]
         }
-        // Deleted during the listing.
-        FoundLock::Missing => Vec::new(),
+        // Not in the scope.
+        Content::Lease(_) => Vec::new(),
     }
 }
 
@@ -72,9 +73,10 @@ fn mode(entry: &Entry, slots: u32) -> String {
     }
 }
 
-fn object(lock: &Listed) -> Value {
-    match &lock.found {
-        FoundLock::Lock(document) => {
+fn object(lock: &CollectionEntry) -> Value {
+    match &lock.content {
+        Content::Lock(record) => {
+            let document = &record.lock;
             let successes = document.successes.iter();
             let successes = successes
                 .map(|success| json!({ "key": success.key.as_str(), "at": date(success.at) }));
@@ -87,7 +89,7 @@ fn object(lock: &Listed) -> Value {
                 "successes": successes.collect::<Value>(),
             })
         }
-        FoundLock::Foreign(why) => json!({ "lock": lock.name, "foreign": why }),
-        FoundLock::Missing => json!({ "lock": lock.name }),
+        Content::Foreign(why) => json!({ "lock": lock.name, "foreign": why }),
+        Content::Lease(_) => json!({ "lock": lock.name }),
     }
 }

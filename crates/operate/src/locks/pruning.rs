@@ -7,20 +7,20 @@ use crate::operators::OperatorError;
 use crate::operators::render::short;
 use leasehold_cli::{answer, say};
 use leasehold_core::election::ResourceName;
-use leasehold_core::lock::{Ending, Entry, FoundLock, LockDocument, LockOperation};
+use leasehold_core::lock::{Ending, Entry, LockDocument, LockOperation};
 use leasehold_host::CommandError;
 use leasehold_host::exit;
+use leasehold_mongodb::store::mongo::operators::Content;
 
 /// Shrinks the documents of locks that have had no holder for this long.
 pub(super) async fn run(calls: &Calls<'_>, unused_for: Duration) -> Result<u8, CommandError> {
     let at_least = i64::try_from(unused_for.as_millis()).unwrap_or(i64::MAX);
     let mut pruned = false;
     for listed in calls.list().await? {
-        if let (FoundLock::Lock(document), Ok(name)) =
-            (listed.found, ResourceName::new(listed.name))
-            && is_idle(&document)
+        if let (Content::Lock(record), Ok(name)) = (listed.content, ResourceName::new(listed.name))
+            && is_idle(&record.lock)
         {
-            pruned |= prune(&calls.of(name), document, at_least).await?;
+            pruned |= prune(&calls.of(name), record.lock, at_least).await?;
         }
     }
     if !pruned {

@@ -8,14 +8,14 @@
 use std::sync::Arc;
 
 use mongodb::Collection;
-use mongodb::bson::{Bson, Document, doc};
-use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
+use mongodb::bson::Document;
+use mongodb::change_stream::event::{ChangeStreamEvent, OperationType, UpdateDescription};
 use tokio::sync::mpsc;
 
 use super::connection::Deployment;
 use super::follow::{self, Source, StreamEvent, StreamHandler};
 use super::options::WatchMode;
-use super::{LeaseInner, MongoStore, document, roll_call};
+use super::{MongoStore, delta, document, lock, roll_call};
 use crate::store::StoreEvent;
 use leasehold_core::election::{Found, Watch};
 
@@ -27,29 +27,24 @@ impl StreamHandler for MongoStore {
     }
 
     fn pipeline(&self) -> Vec<Document> {
-        pipeline(self.shared.lease.as_str()).into()
+        follow::events_of(self.shared.lease.as_str())
     }
 
     async fn source(&self, leases: &Collection<Document>) -> Source {
-        let LeaseInner {
-            hints,
-            lease,
-            deployment,
-            news,
-            ..
-        } = &*self.shared;
-        let mode = hints.mode();
+        let shared = &*self.shared;
+        let (hints, deployment) = (&shared.hints, &shared.deployment);
+        let mode = hints.mode;
         let source = match mode {
             WatchMode::Stream => Source::Stream,
             WatchMode::Poll => Source::Nothing,
             WatchMode::Auto | WatchMode::Hints => {
                 let await_max = follow::await_max(deployment.timings());
-                match hints.open(leases, lease, await_max).await {
+                match hints.open(leases, &shared.lease, await_max).await {
                     Ok(cursor) if hints.are_wanted() => Source::Hints(Box::new(cursor)),
                     Ok(_) => Source::Stream,
                     Err(refusal) => {
                         let failure = refusal.failure(deployment);
-                        let _ = news.send(StoreEvent::HintsFailed(failure)).await;
+                        let _ = shared.news.send(StoreEvent::HintsFailed(failure)).await;
                         match mode {
                             WatchMode::Hints => Source::Nothing,
                             _ => Source::Stream,
@@ -67,15 +62,15 @@ impl StreamHandler for MongoStore {
             StreamEvent::Opened | StreamEvent::OpenedSince => {
                 // Earlier changes are not reported, so no event may be applied to the document
                 // known before.
-                *self.shared.newest() = None;
+                *lock(&self.shared.newest) = None;
                 match self.shared.deployment.has_late_streams() {
                     true => Watch::LateStreamOpened,
                     false => Watch::Opened,
                 }
             }
             StreamEvent::Change(event) => {
-                self.answer_roll_call(roll_call::in_event(&event));
-                let watch = apply_event(*event, &mut self.shared.newest());
+                self.shared.called(roll_call::in_event(&event));
+                let watch = apply_event(*event, &mut lock(&self.shared.newest));
                 self.shared.choose_source();
                 watch
             }
@@ -91,15 +86,6 @@ impl StreamHandler for MongoStore {
     }
 }
 
-/// Selects the events of this lease, and those that end the stream.
-pub(super) fn pipeline(name: &str) -> [Document; 2] {
-    let mine = doc! { "documentKey._id": name };
-    [
-        doc! { "$match": { "$or": [mine, follow::ends()] } },
-        follow::small_parts(),
-    ]
-}
-
 /// Applies an event to the newest known document.
 pub(super) fn apply_event(
     event: ChangeStreamEvent<Document>,
@@ -108,17 +94,11 @@ pub(super) fn apply_event(
     match event.operation_type {
         OperationType::Insert | OperationType::Replace => *newest = event.full_document,
         OperationType::Update => {
-            let description = event.update_description;
-            let applied = match (&mut *newest, &description) {
-                (Some(document), Some(change)) => {
-                    // Removed fields are rare and come from manual edits, so the document is read.
-                    let removed = change.removed_fields.iter();
-                    !removed.map(|path| top(path)).any(document::is_read)
-                        && apply(document, &change.updated_fields)
-                }
-                (None, _) | (_, None) => false,
-            };
-            if !applied {
+            let (known, update) = (newest.as_mut(), event.update_description.as_ref());
+            if !known
+                .zip(update)
+                .is_some_and(|(known, update)| apply(known, update))
+            {
                 *newest = None;
             }
         }
@@ -130,48 +110,28 @@ pub(super) fn apply_event(
     }
 }
 
-/// Returns the field of the document that a path leads into.
-fn top(path: &str) -> &str {
-    path.split('.').next().unwrap_or(path)
-}
-
-/// Sets fields by their dotted paths; returns false if a path cannot be applied. Fields that the
-/// election does not read are skipped.
-pub(super) fn apply(document: &mut Document, fields: &Document) -> bool {
-    for (path, value) in fields {
-        let path = path.as_str();
-        // The entries of the history are not read either.
-        if !document::is_read(top(path))
-            || path.starts_with("history.")
-            || (path == "history" && matches!(value, Bson::Array(_)))
-        {
-            continue;
-        }
-        match path.split_once('.') {
-            None => {
-                document.insert(path, value.clone());
-            }
-            Some((outer, inner)) if !inner.contains('.') => match document.get_mut(outer) {
-                Some(Bson::Document(outer)) => {
-                    outer.insert(inner, value.clone());
-                }
-                Some(_) | None => return false,
-            },
-            Some(_) => return false,
-        }
-    }
-    true
+/// Applies an update to the fields that the election reads. Returns false if the document must be
+/// read: also for removed fields, which are rare and come from manual edits.
+pub(super) fn apply(document: &mut Document, update: &UpdateDescription) -> bool {
+    let is_read = |path: &str| document::is_read(delta::top(path));
+    // Of the history only the type is read, not the entries.
+    let is_wanted = |path: &str| is_read(path) && !path.starts_with("history.");
+    !update.removed_fields.iter().any(|path| is_read(path))
+        && delta::apply(document, update, is_wanted)
 }
 
 #[cfg(test)]
 mod tests {
+    use mongodb::bson::doc;
+
+    use super::super::any_bson::updated;
     use super::*;
 
     #[test]
     fn fields_are_set_by_their_paths() {
         let mut document = doc! { "holder": { "identity": "a", "renewed_at": 1 }, "token": 1 };
         let fields = doc! { "holder.renewed_at": 2, "token": 3, "history.4": { "token": 1 } };
-        assert!(apply(&mut document, &fields));
+        assert!(apply(&mut document, &updated(fields)));
         assert_eq!(
             document,
             doc! { "holder": { "identity": "a", "renewed_at": 2 }, "token": 3 }
@@ -180,9 +140,9 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_nowhere_asks_for_a_read() {
-        let mut document = doc! { "holder": null };
-        assert!(!apply(&mut document, &doc! { "holder.renewed_at": 2 }));
-        assert!(!apply(&mut document, &doc! { "holder.b.c": 2 }));
+        for fields in [doc! { "holder.renewed_at": 2 }, doc! { "holder.b.c": 2 }] {
+            assert!(!apply(&mut doc! { "holder": null }, &updated(fields)));
+        }
     }
 
     #[test]

@@ -14,19 +14,20 @@ mod seeds;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::Collection;
-use mongodb::action::FindOneAndUpdate;
+use mongodb::action::{FindOne, FindOneAndUpdate};
 use mongodb::bson::{Document, Timestamp, doc};
 use mongodb::options::{
-    Acknowledgment, ReadConcern, ReadPreference, ReturnDocument, SelectionCriteria,
-    UpdateModifications, WriteConcern,
+    Acknowledgment, ReadConcern, ReturnDocument, UpdateModifications, WriteConcern,
 };
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use self::client::Connection;
+use self::client::ConnectedClient;
 use self::diagnosis::Examinations;
 use self::files::{FileReader, LastUri};
 use self::logins::Logins;
@@ -35,7 +36,7 @@ use self::seeds::Seeds;
 use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
-use super::{lock, outcome, refusals, tls};
+use super::{lock, outcome, primary, publish};
 use crate::store::{Answer, CallOutcome, DeploymentId, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
@@ -44,27 +45,27 @@ use leasehold_core::election::{BootTime, Outcome, Timings};
 /// that its monitors take up to a heartbeat to notice, but a process that exits need not wait for
 /// them.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
+/// Kind of the failure if the connection string, or the deployment that it leads to, is refused.
+const URI_REFUSED: &str = "MongoDB URI refused";
 
 /// A collection of a deployment, and the client that reaches it.
 pub(super) struct Deployment {
-    options: StoreOptions,
+    pub(super) options: StoreOptions,
     monitoring: Monitoring,
-    /// Maximum size of the connection pool.
     connections_max: u32,
-    /// The stores that use the client.
     observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
     info: watch::Sender<Option<StoreInfo>>,
     /// Created at first use, so that a name that cannot be resolved yet does not end the process.
-    connection: Mutex<Option<Connection>>,
+    connection: Mutex<Option<ConnectedClient>>,
     /// Held while a client is created.
     creating: tokio::sync::Mutex<()>,
     last_uri: Mutex<LastUri>,
     uri_files: FileReader,
     tls_files: FileReader,
     /// Observations of the servers, which explain why none is usable.
-    servers: Servers,
+    pub(super) servers: Arc<Servers>,
     /// Number of clients created so far.
-    clients: watch::Sender<u64>,
+    pub(super) clients: watch::Sender<u64>,
     logins: Mutex<Logins>,
     examinations: Mutex<Examinations>,
     home: Mutex<Home>,
@@ -82,7 +83,6 @@ pub(super) struct Deployment {
 
 /// A store that uses a client, notified when writes go to another server from now on.
 pub(super) trait PrimaryObserver: Send + Sync {
-    /// Reports another primary.
     fn primary_changed(&self);
 
     /// Returns true once nothing receives the reports.
@@ -91,34 +91,48 @@ pub(super) trait PrimaryObserver: Send + Sync {
 
 /// Reason why an operation has no outcome from the store.
 pub(super) enum SendError {
-    /// The connection string is unavailable; contains the reason, without secrets.
-    Uri(String),
-    /// The connection string was never read, because its disk hangs.
-    UnreadUri,
-    /// The files named by the connection string were not read in time; contains their names.
-    UnreadFiles(String),
-    /// A file named by the connection string is unusable; contains the file and the reason.
-    Files(String),
-    /// The connection string, or the record of its host, has an option that is refused.
-    Refused(UriProblem),
+    /// Nothing was sent, for this reason.
+    Unsent(Failure),
     /// The connection string leads to another deployment; contains the reason, without secrets.
     Elsewhere(String),
-    /// The servers of `mongodb+srv://` cannot be resolved; contains the name of the record.
-    Record(String),
-    /// The primary has just stepped down.
-    NoPrimary,
-    /// Reaching the server took the whole `operation_timeout`. Nothing was sent, because the caller
-    /// no longer waits.
-    Late,
     /// The server could not be asked for its identity, so nothing was sent.
     Unverified(mongodb::error::Error),
-    /// The driver's error.
     Driver(mongodb::error::Error),
+}
+
+impl SendError {
+    fn unsent(kind: &'static str, why: impl Into<String>, retry: RetryPolicy) -> Self {
+        Self::Unsent(Failure::new(kind, why).with_retry(retry))
+    }
 }
 
 impl From<mongodb::error::Error> for SendError {
     fn from(error: mongodb::error::Error) -> Self {
         Self::Driver(error)
+    }
+}
+
+impl From<UriProblem> for SendError {
+    fn from(problem: UriProblem) -> Self {
+        let why = format!("it {problem}");
+        Self::unsent(URI_REFUSED, why, RetryPolicy::Reconfigure)
+    }
+}
+
+impl fmt::Debug for Deployment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deployment")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Deployment {
+    /// Ends the sessions of the client in the background, if there is a runtime.
+    fn drop(&mut self) {
+        if let (Some(connection), Ok(runtime)) = (self.take(), Handle::try_current()) {
+            runtime.spawn(connection.close());
+        }
     }
 }
 
@@ -144,7 +158,7 @@ impl Deployment {
             last_uri: Mutex::default(),
             uri_files: FileReader::default(),
             tls_files: FileReader::default(),
-            servers: Servers::default(),
+            servers: Arc::default(),
             clients: watch::Sender::new(0),
             logins: Mutex::default(),
             examinations: Mutex::default(),
@@ -166,14 +180,13 @@ impl Deployment {
         }
     }
 
-    /// Returns a receiver of the description for humans.
     pub(super) fn info(&self) -> watch::Receiver<Option<StoreInfo>> {
         self.info.subscribe()
     }
 
     /// Returns the collection; creates a client if there is none.
     pub(super) async fn collection(self: &Arc<Self>) -> Result<Collection<Document>, SendError> {
-        if let Some(why) = lock(&self.home).untold() {
+        if let Some(why) = lock(&self.home).unreported() {
             return Err(SendError::Elsewhere(why));
         }
         let began = leasehold_clock::boot_now();
@@ -183,13 +196,34 @@ impl Deployment {
             self.verify(&connection).await?;
         }
         if leasehold_clock::boot_now().since(began) >= self.operation_timeout() {
-            return Err(SendError::Late);
+            return Err(self.late());
         }
         let database = connection.client.database(&self.options.database);
         Ok(database.collection(&self.options.collection))
     }
 
-    /// Inserts a document.
+    /// Reaching the server took the whole `operation_timeout`. Nothing was sent, because the caller
+    /// no longer waits.
+    fn late(&self) -> SendError {
+        let why = match self.servers.causes() {
+            causes if causes.is_empty() => {
+                "check the network, or raise mongodb.operation_timeout".to_owned()
+            }
+            causes => causes,
+        };
+        let kind = "MongoDB was not reached within operation_timeout";
+        SendError::unsent(kind, why, RetryPolicy::WaitForServer)
+    }
+
+    /// Runs a command of the database `admin` on the primary.
+    pub(super) async fn admin(self: &Arc<Self>, command: Document) -> Result<Document, Failure> {
+        let collection = self.collection().await;
+        let collection = collection.map_err(|error| self.failure(error))?;
+        let admin = collection.client().database("admin");
+        let reply = admin.run_command(command).selection_criteria(primary());
+        reply.await.map_err(|error| self.describe(&error))
+    }
+
     pub(super) async fn insert(self: &Arc<Self>, document: &Document) -> Result<(), SendError> {
         let collection = self.collection().await?;
         let inserted = collection.insert_one(document);
@@ -237,7 +271,6 @@ impl Deployment {
             .max_time(self.operation_timeout())
     }
 
-    /// Reads one document from the primary.
     pub(super) async fn read(
         self: &Arc<Self>,
         name: &str,
@@ -245,33 +278,35 @@ impl Deployment {
         confirm: bool,
     ) -> Result<Option<Document>, SendError> {
         let collection = self.collection().await?;
-        let concern = self.read_concern(confirm);
-        let document = collection
-            .find_one(doc! { "_id": name })
-            .projection(projection)
-            .read_concern(concern)
-            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-            .max_time(self.operation_timeout())
-            .await?;
-        Ok(document)
+        let read = self.find_one(&collection, name, projection);
+        Ok(read.read_concern(self.read_concern(confirm)).await?)
     }
 
-    /// Reads with majority, and returns the operation time of that read: the newest write that a
-    /// majority has.
-    pub(super) async fn majority_time(
+    /// Reads one document with this read concern, and returns the operation time of that read: with
+    /// majority, of the newest write that a majority has.
+    pub(super) async fn read_time(
         &self,
         collection: &Collection<Document>,
+        name: &str,
+        concern: ReadConcern,
     ) -> Result<Option<Timestamp>, mongodb::error::Error> {
         let mut session = collection.client().start_session().await?;
-        collection
-            .find_one(doc! { "_id": "" })
-            .projection(doc! { "_id": 1 })
-            .read_concern(ReadConcern::majority())
-            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-            .max_time(self.operation_timeout())
-            .session(&mut session)
-            .await?;
+        let read = self.find_one(collection, name, doc! { "_id": 1 });
+        read.read_concern(concern).session(&mut session).await?;
         Ok(session.operation_time())
+    }
+
+    fn find_one<'a>(
+        &self,
+        collection: &'a Collection<Document>,
+        name: &str,
+        projection: Document,
+    ) -> FindOne<'a, Document> {
+        collection
+            .find_one(doc! { "_id": name })
+            .projection(projection)
+            .selection_criteria(primary())
+            .max_time(self.operation_timeout())
     }
 
     /// Returns the read concern. A standalone server neither supports nor needs linearizable reads.
@@ -292,12 +327,10 @@ impl Deployment {
         known.clone()
     }
 
-    /// Returns the kind of the deployment; `None` before a server has described itself.
     pub(super) fn kind(&self) -> Option<StoreKind> {
         self.info.borrow().as_ref().map(|info| info.kind)
     }
 
-    /// Returns true if a change stream may report a change seconds late.
     pub(super) fn has_late_streams(&self) -> bool {
         self.kind().is_some_and(StoreKind::has_late_streams)
     }
@@ -359,56 +392,14 @@ impl Deployment {
         }
     }
 
-    /// Returns a receiver that is notified of each new client.
-    pub(super) fn clients(&self) -> watch::Receiver<u64> {
-        self.clients.subscribe()
-    }
-
-    /// Describes a send error for humans.
     pub(super) fn failure(&self, error: SendError) -> Failure {
-        let (kind, detail, retry) = match error {
-            SendError::Uri(why) => ("MongoDB URI unavailable", why, RetryPolicy::Reconfigure),
-            SendError::UnreadUri => return self.unread_uri(),
-            SendError::UnreadFiles(why) => (tls::UNREAD, why, RetryPolicy::Retry),
-            SendError::Refused(problem) => {
-                let why = format!("it {problem}");
-                ("MongoDB URI refused", why, RetryPolicy::Reconfigure)
-            }
-            SendError::Files(why) => (tls::REFUSED, why, RetryPolicy::Reconfigure),
-            SendError::Elsewhere(why) => ("MongoDB URI refused", why, RetryPolicy::Reconfigure),
-            SendError::Record(name) => {
-                let why = format!(
-                    "cannot resolve the SRV record of {name}: check the MongoDB URI and the name \
-                     service"
-                );
-                ("connection failed", why, RetryPolicy::WaitForServer)
-            }
-            SendError::NoPrimary if self.servers.asked().direct => return outcome::not_primary(),
-            SendError::NoPrimary => {
-                let kind = "the primary has just stepped down";
-                (
-                    kind,
-                    refusals::ELECTING.to_owned(),
-                    RetryPolicy::WaitForServer,
-                )
-            }
-            SendError::Late => {
-                let kind = "MongoDB was not reached within operation_timeout";
-                let causes = self.servers.causes();
-                let why = match causes.is_empty() {
-                    true => "check the network, or raise mongodb.operation_timeout".to_owned(),
-                    false => causes,
-                };
-                (kind, why, RetryPolicy::WaitForServer)
-            }
-            SendError::Unverified(error) | SendError::Driver(error) => {
-                return self.describe(&error);
-            }
-        };
-        Failure::new(kind, detail).with_retry(retry)
+        match error {
+            SendError::Unsent(failure) => failure,
+            SendError::Elsewhere(why) => Failure::lasting(URI_REFUSED, why),
+            SendError::Unverified(error) | SendError::Driver(error) => self.describe(&error),
+        }
     }
 
-    /// Describes a driver error for humans.
     pub(super) fn describe(&self, error: &mongodb::error::Error) -> Failure {
         outcome::describe(error, &self.servers)
     }
@@ -422,41 +413,22 @@ impl Deployment {
         (!failure.detail.is_empty()).then_some(failure)
     }
 
-    /// Returns a receiver of the deployment; `None` until it is known, updated whenever its members
-    /// change.
     pub(super) fn found(&self) -> watch::Receiver<Option<DeploymentId>> {
         lock(&self.home).subscribe()
-    }
-
-    /// The servers, as the driver's monitors observe them.
-    pub(super) const fn servers(&self) -> &Servers {
-        &self.servers
-    }
-
-    /// The options of the deployment.
-    pub(super) const fn options(&self) -> &StoreOptions {
-        &self.options
     }
 
     pub(super) fn timings(&self) -> Timings {
         *self.timings.borrow()
     }
 
-    /// Returns a receiver of the current durations.
     pub(super) fn current_timings(&self) -> watch::Receiver<Timings> {
         self.timings.subscribe()
     }
 
-    /// Sets the durations of a reload.
     pub(super) fn set_timings(&self, timings: Timings) {
-        self.timings.send_if_modified(|current| {
-            let changed = *current != timings;
-            *current = timings;
-            changed
-        });
+        publish(&self.timings, timings);
     }
 
-    /// The time limit of one operation.
     pub(super) fn operation_timeout(&self) -> Duration {
         self.timings().operation_timeout()
     }
@@ -466,12 +438,15 @@ impl Deployment {
         let ended = async {
             // A client that is being created is closed too.
             let _creating = self.creating.lock().await;
-            let connection = lock(&self.connection).take();
-            if let Some(connection) = connection {
+            if let Some(connection) = self.take() {
                 connection.close().await;
             }
         };
         let _ = tokio::time::timeout(SHUTDOWN_MAX, ended).await;
+    }
+
+    fn take(&self) -> Option<ConnectedClient> {
+        lock(&self.connection).take()
     }
 
     pub(super) fn write_concern(&self) -> WriteConcern {

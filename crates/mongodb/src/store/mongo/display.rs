@@ -1,5 +1,7 @@
 //! Stored text of unknown origin, made safe to show on a terminal.
 
+use mongodb::bson::Document;
+
 use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity};
 
 /// Returns an identity that is shown to humans only. An invalid one is shown as far as possible
@@ -8,6 +10,11 @@ pub(super) fn named(text: &str) -> Identity {
     Identity::new(shown(text))
         .or_else(|_| Identity::new("?"))
         .expect("a question mark is a legal identity")
+}
+
+/// Returns a text field, safe to show on a terminal; `None` if the field is not a text.
+pub(super) fn text(document: &Document, key: &str) -> Option<String> {
+    document.get_str(key).ok().map(shown)
 }
 
 /// Makes stored text of unknown origin safe to show on a terminal.

@@ -16,12 +16,10 @@ use leasehold_core::election::{
 
 /// The schema that this version reads and writes.
 pub(super) const SCHEMA: i32 = 1;
-/// The `kind` of a lease document.
 pub(super) const KIND: &str = "lease";
-/// The `kind` of a lock document.
 pub(super) const LOCK_KIND: &str = "lock";
 /// Entries kept in the history.
-const HISTORY_MAX: i32 = 20;
+pub(super) const HISTORY_MAX: i32 = 20;
 
 /// Returns the projection of all reads: the history's type, but not its entries.
 pub(super) fn projection() -> Document {
@@ -31,12 +29,10 @@ pub(super) fn projection() -> Document {
     }
 }
 
-/// Returns true if the projection contains this field.
 pub(super) fn is_read(field: &str) -> bool {
     projection().contains_key(field)
 }
 
-/// Reads a document as a lease, or as foreign.
 pub(super) fn read(document: &Document) -> Found {
     match lease(document) {
         Ok(lease) => Found::Lease(lease),
@@ -97,12 +93,8 @@ fn holder(document: &Document) -> Result<Option<Holder>, String> {
         Some(Bson::Null) | None => return Ok(None),
         Some(_) => return Err("its holder is not a document".to_owned()),
     };
-    let identity = holder
-        .get_str("identity")
-        .ok()
-        .and_then(|i| Identity::new(i).ok());
     Ok(Some(Holder {
-        identity: identity.ok_or("its holder has no identity")?,
+        identity: identity(holder, "identity").ok_or("its holder has no identity")?,
         session: Session::from_bytes(id(holder, "session")?),
         claim: Claim::from_bytes(id(holder, "claim")?),
         acquired_at: date(holder.get("acquired_at")),
@@ -121,47 +113,39 @@ pub(super) fn request(document: &Document) -> Result<Option<Request>, &'static s
     let token = token(document)?;
     let kind = match document.get_str("kind") {
         Ok("step_down") => RequestKind::StepDown,
-        Ok("transfer") => {
-            let to = document.get_str("to").ok();
-            let identity = to.and_then(|to| Identity::new(to).ok());
-            RequestKind::Transfer(Reservation {
-                identity: identity.ok_or("its field to is not an identity")?,
-                duration: milliseconds(document.get("reserve_ms"), RESERVATION_DEFAULT),
-            })
-        }
+        Ok("transfer") => RequestKind::Transfer(Reservation {
+            identity: identity(document, "to").ok_or("its field to is not an identity")?,
+            duration: reserved(document, "reserve_ms"),
+        }),
         Ok(_) | Err(_) => return Err("its kind is neither step_down nor transfer"),
     };
     Ok(Some(Request { kind, token }))
 }
 
 fn reservation(document: &Document) -> Option<Reservation> {
-    let identity = Identity::new(document.get_str("identity").ok()?).ok()?;
-    let duration = milliseconds(document.get("for_ms"), RESERVATION_DEFAULT);
-    Some(Reservation { identity, duration })
+    Some(Reservation {
+        identity: identity(document, "identity")?,
+        duration: reserved(document, "for_ms"),
+    })
+}
+
+fn reserved(document: &Document, key: &str) -> Duration {
+    let duration = number(document, key).map_or(RESERVATION_DEFAULT, Duration::from_millis);
+    duration.min(RESERVATION_MAX)
 }
 
 /// Reads a standby; `None` if it is invalid, because nothing depends on it.
 fn standby(document: &Document) -> Option<Standby> {
     Some(Standby {
         session: Session::from_bytes(id(document, "session").ok()?),
-        identity: Identity::new(document.get_str("identity").ok()?).ok()?,
-        priority: priority(document.get("priority")),
+        identity: identity(document, "identity")?,
+        // Earlier versions register without a priority.
+        priority: number(document, "priority").unwrap_or(0),
     })
 }
 
-/// Returns a priority; 0 if it is missing, as in registrations of earlier versions, or invalid.
-fn priority(value: Option<&Bson>) -> u32 {
-    let number = value.and_then(integer);
-    number.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
-}
-
-fn milliseconds(value: Option<&Bson>, default: Duration) -> Duration {
-    let millis = value
-        .and_then(integer)
-        .and_then(|ms| u64::try_from(ms).ok());
-    millis
-        .map_or(default, Duration::from_millis)
-        .min(RESERVATION_MAX)
+fn identity(document: &Document, key: &str) -> Option<Identity> {
+    Identity::new(document.get_str(key).ok()?).ok()
 }
 
 /// Returns the value of an int64, or of an int32 as written by some shells. A double is foreign.
@@ -173,24 +157,26 @@ pub(super) fn integer(value: &Bson) -> Option<i64> {
     }
 }
 
-/// Returns the declared lease duration of a holder or waiter. An out-of-range or missing one counts
-/// as the longest: see [`Declared`].
+/// Returns an integer field; `None` if it is missing, of another type, or out of range.
+pub(super) fn number<T: TryFrom<i64>>(document: &Document, key: &str) -> Option<T> {
+    T::try_from(document.get(key).and_then(integer)?).ok()
+}
+
+/// Returns the declared lease duration of a holder or waiter. An out-of-range or missing duration
+/// counts as the longest: see [`Declared`].
 pub(super) fn declared(entry: &Document) -> Declared {
-    let millis = entry.get("lease_duration_ms").and_then(integer);
     Declared {
-        millis: millis.unwrap_or(-1),
+        millis: number(entry, "lease_duration_ms").unwrap_or(-1),
     }
 }
 
 /// Returns the declared interval of a holder's renewals; `None` if it leaves no hints.
 pub(super) fn renews_every(holder: &Document) -> Option<Duration> {
-    let millis = holder.get("renew_interval_ms").and_then(integer)?;
-    u64::try_from(millis).ok().map(Duration::from_millis)
+    number(holder, "renew_interval_ms").map(Duration::from_millis)
 }
 
-/// Returns the token of a document.
 pub(super) fn token(document: &Document) -> Result<Token, &'static str> {
-    let token = document.get("token").and_then(integer).and_then(Token::new);
+    let token = number(document, "token").and_then(Token::new);
     token.ok_or("its token is not a non-negative integer")
 }
 
@@ -214,7 +200,6 @@ pub(super) fn id(document: &Document, key: &str) -> Result<[u8; 16], String> {
     }
 }
 
-/// Converts a UUID to BSON.
 pub(super) fn uuid(bytes: [u8; 16]) -> Bson {
     Bson::Binary(Binary {
         subtype: BinarySubtype::Uuid,
@@ -405,21 +390,15 @@ pub(super) fn renewal_update(revision: Revision, now: DateTime) -> Document {
     doc! { "$set": { "revision": uuid(revision.bytes()), "holder.renewed_at": now } }
 }
 
-/// Returns the update that declares the interval of the holder's renewals, or removes the
-/// declaration.
-pub(super) fn declaration(interval: Option<Duration>) -> Document {
+/// Adds the interval of the holder's renewals to the update of a renewal, or its removal.
+pub(super) fn declare(renewal: &mut Document, interval: Option<Duration>) {
     let field = "holder.renew_interval_ms";
-    match interval {
-        Some(interval) => doc! { "$set": { field: milliseconds_of(interval) } },
-        None => doc! { "$unset": { field: "" } },
-    }
-}
-
-/// Adds the fields of an update's operator.
-pub(super) fn merge(update: &mut Document, operator: String, fields: Bson) {
-    match (update.get_mut(&operator), fields) {
-        (Some(Bson::Document(before)), Bson::Document(more)) => before.extend(more),
-        (_, fields) => drop(update.insert(operator, fields)),
+    let Some(interval) = interval else {
+        renewal.insert("$unset", doc! { field: "" });
+        return;
+    };
+    if let Ok(set) = renewal.get_document_mut("$set") {
+        set.insert(field, milliseconds_of(interval));
     }
 }
 

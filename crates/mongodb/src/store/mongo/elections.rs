@@ -1,27 +1,56 @@
 //! The settings of a replica set that decide how long an election of its primary takes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongodb::options::{ReadPreference, SelectionCriteria};
 
-use super::connection::{Deployment, SendError};
+use super::connection::Deployment;
 use super::probe::millis;
-use crate::store::{FailoverSettings, Failure, StoreKind};
+use crate::store::{Failure, StoreKind};
 
-/// Reads the reply to `replSetGetConfig`.
-fn read(reply: &Document) -> FailoverSettings {
-    let settings = reply.get_document("config");
-    let settings = settings.and_then(|config| config.get_document("settings"));
-    let settings = settings.cloned().unwrap_or_default();
-    let default = FailoverSettings::default();
-    FailoverSettings {
-        election_timeout: millis(&settings, "electionTimeoutMillis")
-            .unwrap_or(default.election_timeout),
-        heartbeat_interval: millis(&settings, "heartbeatIntervalMillis")
-            .unwrap_or(default.heartbeat_interval),
-        // Negative, which is the default, means no limit.
-        catch_up: millis(&settings, "catchUpTimeoutMillis"),
+/// Settings of a replica set's elections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailoverSettings {
+    /// `electionTimeoutMillis`.
+    pub election_timeout: Duration,
+    /// `heartbeatIntervalMillis`.
+    pub heartbeat_interval: Duration,
+    /// `catchUpTimeoutMillis`; `None` for no limit.
+    pub catch_up: Option<Duration>,
+}
+
+impl Default for FailoverSettings {
+    /// Returns MongoDB's defaults.
+    fn default() -> Self {
+        Self {
+            election_timeout: Duration::from_secs(10),
+            heartbeat_interval: Duration::from_secs(2),
+            catch_up: None,
+        }
+    }
+}
+
+impl FailoverSettings {
+    /// Reads the reply to `replSetGetConfig`.
+    fn of(reply: &Document) -> Self {
+        let settings = reply.get_document("config");
+        let settings = settings.and_then(|config| config.get_document("settings"));
+        let settings = settings.cloned().unwrap_or_default();
+        let default = Self::default();
+        let or_default = |field, default| millis(&settings, field).unwrap_or(default);
+        Self {
+            election_timeout: or_default("electionTimeoutMillis", default.election_timeout),
+            heartbeat_interval: or_default("heartbeatIntervalMillis", default.heartbeat_interval),
+            // Negative, which is the default, means no limit.
+            catch_up: millis(&settings, "catchUpTimeoutMillis"),
+        }
+    }
+
+    /// Returns the time after which the members call an election, without its random offset.
+    /// Members that send heartbeats less often notice later.
+    pub fn noticed_after(&self) -> Duration {
+        self.election_timeout.max(self.heartbeat_interval)
     }
 }
 
@@ -29,34 +58,21 @@ impl Deployment {
     /// Returns the settings of the set's elections. Needs the right `replSetGetConfig`.
     pub(super) async fn failover_settings(self: &Arc<Self>) -> Result<FailoverSettings, Failure> {
         if self.kind() == Some(StoreKind::Sharded) {
-            return Err(Failure::new(
-                "routers do not show the settings of their shards",
-                "",
-            ));
+            let kind = "routers do not show the settings of their shards";
+            return Err(Failure::new(kind, ""));
         }
-        let collection = self.collection().await;
-        let collection = collection.map_err(|error: SendError| self.failure(error))?;
-        let admin = collection.client().database("admin");
-        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let reply = admin
-            .run_command(doc! { "replSetGetConfig": 1 })
-            .selection_criteria(primary);
-        match reply.await {
-            Ok(reply) => Ok(read(&reply)),
-            Err(error) => Err(self.describe(&error)),
-        }
+        let reply = self.admin(doc! { "replSetGetConfig": 1 }).await?;
+        Ok(FailoverSettings::of(&reply))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn the_longer_of_two_settings_decides_and_missing_ones_have_defaults() {
-        let of = |settings| read(&doc! { "config": { "settings": settings } });
+        let of = |settings| FailoverSettings::of(&doc! { "config": { "settings": settings } });
         assert_eq!(of(doc! {}), FailoverSettings::default());
         let fast = doc! { "electionTimeoutMillis": 2_000, "heartbeatIntervalMillis": 500 };
         assert_eq!(of(fast).noticed_after(), Duration::from_secs(2));

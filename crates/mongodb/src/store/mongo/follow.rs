@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mongodb::Collection;
-use mongodb::bson::{Document, Timestamp, doc};
+use mongodb::action::Watch;
+use mongodb::bson::{Bson, Document, Timestamp, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ChangeStreamEvent;
-use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
+use mongodb::options::ReadConcern;
 use mongodb::raw_batch_cursor::RawBatchCursor;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::connection::{Deployment, SendError};
-use super::outcome;
+use super::{outcome, primary};
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
@@ -35,16 +36,14 @@ const REFUSALS_MAX: u32 = 10;
 const PART_MAX: i32 = 128 * 1024;
 
 /// An event of a stream.
+#[derive(Debug)]
 pub(super) enum StreamEvent {
     /// The stream is open; changes that a read from now on may not show will be reported.
     Opened,
     /// The stream is open; changes since [`StreamHandler::since`] will be reported.
     OpenedSince,
-    /// Something changed.
     Change(Box<ChangeStreamEvent<Document>>),
-    /// Nothing changed, and the stream is alive.
     Alive,
-    /// The cursor on hints is open.
     HintsOpened,
     /// Something may have changed.
     Hint,
@@ -54,9 +53,7 @@ pub(super) enum StreamEvent {
 
 /// Source of changes that is followed.
 pub(super) enum Source {
-    /// A change stream.
     Stream,
-    /// Hints, by this cursor.
     Hints(Box<RawBatchCursor>),
     /// Nothing: the collection is polled.
     Nothing,
@@ -64,10 +61,8 @@ pub(super) enum Source {
 
 /// The consumer of a change stream.
 pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
-    /// The interpreted event.
     type Hint: Send + 'static;
 
-    /// The deployment that contains the collection.
     fn deployment(&self) -> &Arc<Deployment>;
     /// The pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
@@ -76,31 +71,33 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     fn since(&self) -> Option<Timestamp> {
         None
     }
-    /// Interprets an event.
     fn interpret(&self, event: StreamEvent) -> Self::Hint;
     /// Chooses what is followed, and opens it if it is not a change stream.
     fn source(&self, _: &Collection<Document>) -> impl Future<Output = Source> + Send {
         async { Source::Stream }
     }
-    /// The channel that receives the interpreted events.
     fn events(&self) -> &mpsc::Sender<StoreEvent<Self::Hint>>;
 }
 
-/// Selects the events that end a stream.
 pub(super) fn ends() -> Document {
     doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } }
 }
 
-/// Returns the stage that removes large parts from events.
-pub(super) fn small_parts() -> Document {
+/// Selects the events of the documents with this `_id`, without large parts, and the events that end
+/// a stream.
+pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     let small = |part: &str| {
         let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
         doc! { "$cond": [fits, part, "$$REMOVE"] }
     };
-    doc! { "$set": {
-        "fullDocument": small("$fullDocument"),
-        "updateDescription": small("$updateDescription"),
-    } }
+    let document = doc! { "documentKey._id": id.into() };
+    vec![
+        doc! { "$match": { "$or": [document, ends()] } },
+        doc! { "$set": {
+            "fullDocument": small("$fullDocument"),
+            "updateDescription": small("$updateDescription"),
+        } },
+    ]
 }
 
 /// Maximum time without an event: the stream reports at least three times per lease duration,
@@ -109,7 +106,6 @@ pub(super) fn await_max(timings: Timings) -> Duration {
     AWAIT_MAX.min(timings.lease_duration() / 3)
 }
 
-/// Reason for the end of a stream.
 enum StreamEnd {
     /// The stream could not be opened, or broke.
     Broken,
@@ -133,7 +129,7 @@ enum StreamEnd {
 pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
     let mut changes = handler.deployment().current_timings();
     let mut refusals = 0;
-    let mut clients = handler.deployment().clients();
+    let mut clients = handler.deployment().clients.subscribe();
     loop {
         let timings = *changes.borrow_and_update();
         let silence_max = await_max(timings) + timings.operation_timeout();
@@ -190,7 +186,6 @@ async fn ended(stream: &mut JoinSet<StreamEnd>) -> StreamEnd {
     }
 }
 
-/// Follows one stream until it ends.
 async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> StreamEnd {
     let deployment = handler.deployment();
     let collection = match deployment.collection().await {
@@ -204,16 +199,15 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
             return StreamEnd::Broken;
         }
     };
-    match handler.source(&collection).await {
-        Source::Stream => {}
-        Source::Hints(cursor) => return follow_hints(handler, cursor, alive).await,
+    let opened = match handler.source(&collection).await {
+        Source::Stream => open(&handler, &collection).await,
+        Source::Hints(cursor) => Ok((Opened::Hints(cursor), StreamEvent::HintsOpened)),
         Source::Nothing => {
             report(&handler, StreamEvent::Lost).await;
             return StreamEnd::Lacking;
         }
-    }
-    let opened = open(&handler, &collection).await;
-    let (mut stream, event) = match opened {
+    };
+    let (mut opened, event) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             failed(&handler, deployment.describe(&error)).await;
@@ -230,24 +224,55 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
     report(&handler, event).await;
     loop {
         alive.send_replace(());
-        match stream.next_if_any().await {
-            Ok(Some(event)) => report(&handler, StreamEvent::Change(Box::new(event))).await,
-            Ok(None) if stream.is_alive() => report(&handler, StreamEvent::Alive).await,
-            // The collection was dropped or renamed. Reopen the stream; a read follows.
+        match opened.next().await {
+            Ok(Some(event)) => report(&handler, event).await,
+            // Reopen the stream; a read follows.
             Ok(None) => {
                 report(&handler, StreamEvent::Lost).await;
                 return StreamEnd::Broken;
             }
             Err(error) => {
-                failed(&handler, deployment.describe(&error)).await;
-                deployment.stream_failed(&error).await;
+                let failure = deployment.describe(&error);
+                match opened {
+                    Opened::Stream(_) => {
+                        failed(&handler, failure).await;
+                        deployment.stream_failed(&error).await;
+                    }
+                    Opened::Hints(_) => {
+                        let failed = StoreEvent::HintsFailed(failure);
+                        let _ = handler.events().send(failed).await;
+                        report(&handler, StreamEvent::Lost).await;
+                    }
+                }
                 return StreamEnd::Broken;
             }
         }
     }
 }
 
-type Stream = ChangeStream<ChangeStreamEvent<Document>>;
+enum Opened {
+    Stream(Box<ChangeStream<ChangeStreamEvent<Document>>>),
+    Hints(Box<RawBatchCursor>),
+}
+
+impl Opened {
+    /// Returns the next event; `None` if the collection was dropped or renamed.
+    async fn next(&mut self) -> Result<Option<StreamEvent>, mongodb::error::Error> {
+        match self {
+            Self::Stream(stream) => Ok(match stream.next_if_any().await? {
+                Some(event) => Some(StreamEvent::Change(Box::new(event))),
+                None => stream.is_alive().then_some(StreamEvent::Alive),
+            }),
+            Self::Hints(cursor) => {
+                let batch = cursor.next().await.transpose()?;
+                Ok(batch.map(|batch| match batch.doc_slices() {
+                    Ok(hints) if !hints.is_empty() => StreamEvent::Hint,
+                    Ok(_) | Err(_) => StreamEvent::Alive,
+                }))
+            }
+        }
+    }
+}
 
 /// Opens a stream, and returns it with the event that reports it.
 ///
@@ -257,29 +282,33 @@ type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 async fn open<L: StreamHandler>(
     handler: &L,
     collection: &Collection<Document>,
-) -> Result<(Stream, StreamEvent), mongodb::error::Error> {
+) -> Result<(Opened, StreamEvent), mongodb::error::Error> {
     let deployment = handler.deployment();
-    let mut opening = collection
-        .watch()
-        .pipeline(handler.pipeline())
-        .max_await_time(await_max(deployment.timings()))
-        .read_concern(ReadConcern::majority())
-        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary));
     let (since, event) = match handler.since() {
         Some(since) => (Some(since), StreamEvent::OpenedSince),
         None => {
-            let newest = deployment.majority_time(collection).await?;
+            let newest = deployment.read_time(collection, "", ReadConcern::majority());
+            let newest = newest.await?;
             // The read that follows shows that write: only later ones are of interest.
             (newest.map(after), StreamEvent::Opened)
         }
     };
+    let mut opening = opening(collection, handler.pipeline());
     if let Some(since) = since {
         opening = opening.start_at_operation_time(since);
     }
-    Ok((opening.await?, event))
+    let stream = opening.max_await_time(await_max(deployment.timings()));
+    Ok((Opened::Stream(Box::new(stream.await?)), event))
 }
 
-/// Returns the first time after another one.
+/// Returns a change stream of majority-acknowledged writes that is not open yet.
+pub(super) fn opening(collection: &Collection<Document>, pipeline: Vec<Document>) -> Watch<'_> {
+    let opening = collection.watch().pipeline(pipeline);
+    opening
+        .read_concern(ReadConcern::majority())
+        .selection_criteria(primary())
+}
+
 fn after(time: Timestamp) -> Timestamp {
     match time.increment.checked_add(1) {
         Some(increment) => Timestamp { increment, ..time },
@@ -287,41 +316,6 @@ fn after(time: Timestamp) -> Timestamp {
             time: time.time.saturating_add(1),
             increment: 0,
         },
-    }
-}
-
-/// Follows hints until their cursor ends.
-async fn follow_hints<L: StreamHandler>(
-    handler: L,
-    mut cursor: Box<RawBatchCursor>,
-    alive: watch::Sender<()>,
-) -> StreamEnd {
-    report(&handler, StreamEvent::HintsOpened).await;
-    loop {
-        alive.send_replace(());
-        match cursor.next().await {
-            Some(Ok(batch)) => {
-                let hints = batch.doc_slices();
-                match hints.is_ok_and(|hints| hints.into_iter().next().is_some()) {
-                    true => report(&handler, StreamEvent::Hint).await,
-                    false => report(&handler, StreamEvent::Alive).await,
-                }
-            }
-            Some(Err(error)) => {
-                let failure = handler.deployment().describe(&error);
-                let _ = handler
-                    .events()
-                    .send(StoreEvent::HintsFailed(failure))
-                    .await;
-                report(&handler, StreamEvent::Lost).await;
-                return StreamEnd::Broken;
-            }
-            // The collection was dropped.
-            None => {
-                report(&handler, StreamEvent::Lost).await;
-                return StreamEnd::Broken;
-            }
-        }
     }
 }
 

@@ -5,25 +5,22 @@
 //! A hint is written without majority after the change that it reports was acknowledged. It may be
 //! lost, late or false: it makes a follower read, and decides nothing.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
+use mongodb::bson::{Bson, Document, Uuid, doc};
 use mongodb::error::Error;
-use mongodb::options::{
-    Acknowledgment, CursorType, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
-};
+use mongodb::options::{Acknowledgment, CursorType, ReadConcern, WriteConcern};
 use mongodb::raw_batch_cursor::RawBatchCursor;
 use mongodb::{Collection, Database};
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 
 use super::connection::Deployment;
 use super::options::WatchMode;
-use super::{document, lock, outcome, refusals};
+use super::{document, lock, now, outcome, primary};
 use crate::randomness::KernelRandomness;
-use crate::store::{Failure, RetryPolicy};
+use crate::store::Failure;
 use leasehold_core::election::{BootTime, Operation, Randomness, ResourceName};
 
 /// Size of the collection in bytes: some three hundred hints. A cursor that falls further behind is
@@ -32,7 +29,7 @@ const SIZE: i64 = 32 * 1024;
 /// Hints in one batch; more than the collection has, so that a cursor skips all old ones.
 const BATCH_MAX: u32 = 1_000;
 /// Maximum number of hints in flight; further hints are dropped.
-const LEAVING_MAX: usize = 4;
+const LEAVING_MAX: u32 = 4;
 /// How long a refusal is remembered.
 const RETRY: Duration = Duration::from_secs(60);
 /// Time that a process that exits, or an operator, waits for its hints to be sent.
@@ -47,16 +44,18 @@ const NAMESPACE_EXISTS: i32 = 48;
 const INVALID_OPTIONS: i32 = 72;
 
 /// The hints of one candidate: it leaves its own, and may follow the hints of others.
+#[derive(Debug)]
 pub(super) struct Hints {
-    mode: WatchMode,
+    pub(super) mode: WatchMode,
     state: Mutex<HintsState>,
-    leaving: AtomicUsize,
-    sent: Notify,
+    /// A permit for each hint in flight.
+    leaving: Arc<Semaphore>,
 }
 
+#[derive(Debug)]
 struct HintsState {
-    /// Marks the candidate's own hints, so that its cursor skips them. Each cursor draws a new one:
-    /// the twins of a forked machine must not skip each other's.
+    /// Marks the candidate's own hints, which its cursor skips. Each cursor draws a new mark,
+    /// because copies of a virtual machine must not skip each other's hints.
     by: Uuid,
     /// True if the collection is capped and hints can be left in it, when last tried.
     usable: bool,
@@ -84,17 +83,8 @@ impl Hints {
                 interval: None,
                 declared: false,
             }),
-            leaving: AtomicUsize::new(0),
-            sent: Notify::new(),
+            leaving: Arc::new(Semaphore::new(LEAVING_MAX as usize)),
         }
-    }
-
-    pub(super) const fn mode(&self) -> WatchMode {
-        self.mode
-    }
-
-    fn are_left(&self) -> bool {
-        lock(&self.state).usable
     }
 
     /// Adds to a write whether this candidate leaves hints: to an acquisition, and to a renewal if
@@ -114,10 +104,9 @@ impl Hints {
         }
     }
 
-    /// Returns the change of the holder that a renewal declares.
-    pub(super) fn redeclaration(&self, leaves_hints: bool) -> Document {
-        let interval = lock(&self.state).interval.filter(|_| leaves_hints);
-        document::declaration(interval)
+    /// Returns the interval that a renewal declares; `None` if the candidate leaves no hints.
+    pub(super) fn interval(&self, leaves_hints: bool) -> Option<Duration> {
+        lock(&self.state).interval.filter(|_| leaves_hints)
     }
 
     /// Records that a write with this declaration was applied.
@@ -130,7 +119,6 @@ impl Hints {
         self.mode == WatchMode::Hints || !lock(&self.state).holder_leaves_none
     }
 
-    /// Records the source that is followed from now on.
     pub(super) fn follows(&self, hints: bool) {
         lock(&self.state).following = hints;
     }
@@ -156,9 +144,6 @@ impl Hints {
     }
 
     /// Opens a cursor on the hints for a lease, after the last stored hint.
-    ///
-    /// # Errors
-    /// With the reason and the remedy, if there is no such collection or it cannot be used.
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,
@@ -186,63 +171,51 @@ impl Hints {
         name: &ResourceName,
         await_max: Duration,
     ) -> Result<RawBatchCursor, HintsRefusal> {
-        let mut cursor = tail(hints, self.filter(name), await_max).await;
-        if matches!(cursor, Err(HintsRefusal::Missing)) && self.mode == WatchMode::Hints {
-            create(hints).await?;
-            insert(hints, self.hint(None)).await?;
-            cursor = tail(hints, self.filter(name), await_max).await;
-        } else if cursor.is_ok() {
-            // Shows that hints can be left. The cursor exists, so the insert creates no collection.
-            insert(hints, self.hint(None)).await?;
+        match tail(hints, self.filter(name), await_max).await {
+            Ok(cursor) => {
+                // Shows that hints can be left. The cursor exists, so the insert creates no
+                // collection.
+                insert(hints, self.hint(None)).await?;
+                Ok(cursor)
+            }
+            Err(HintsRefusal::Missing) if self.mode == WatchMode::Hints => {
+                create(hints).await?;
+                insert(hints, self.hint(None)).await?;
+                tail(hints, self.filter(name), await_max).await
+            }
+            Err(refusal) => Err(refusal),
         }
-        cursor
     }
 
-    /// Leaves a hint in the background.
     pub(super) fn leave(self: &Arc<Self>, deployment: &Arc<Deployment>, name: &ResourceName) {
-        if !self.are_left() {
+        let permit = Arc::clone(&self.leaving).try_acquire_owned();
+        let (Ok(permit), true) = (permit, lock(&self.state).usable) else {
             return;
-        }
-        if self.leaving.fetch_add(1, Ordering::Relaxed) >= LEAVING_MAX {
-            self.left();
-            return;
-        }
+        };
         let (hints, deployment) = (Arc::clone(self), Arc::clone(deployment));
         let hint = self.hint(Some(name));
         tokio::spawn(async move {
-            if let Ok(leases) = deployment.collection().await {
-                let there = collection(&leases);
-                // A cursor ends if the collection is dropped. Without a cursor, the collection must
-                // be checked.
-                let followed = lock(&hints.state).following;
-                let left = match followed {
-                    true => insert(&there, hint).await,
-                    false => insert_into_existing(&there, hint).await,
-                };
-                if left.is_err_and(|refusal| refusal.is_final()) {
-                    lock(&hints.state).usable = false;
-                }
+            let _permit = permit;
+            let Ok(leases) = deployment.collection().await else {
+                return;
+            };
+            let there = collection(&leases);
+            // A cursor ends if the collection is dropped. Without a cursor, the collection must be
+            // checked.
+            let followed = lock(&hints.state).following;
+            let left = match followed {
+                true => insert(&there, hint).await,
+                false => insert_into_existing(&there, hint).await,
+            };
+            if left.is_err_and(|refusal| refusal.is_final()) {
+                lock(&hints.state).usable = false;
             }
-            hints.left();
         });
-    }
-
-    fn left(&self) {
-        self.leaving.fetch_sub(1, Ordering::Relaxed);
-        self.sent.notify_waiters();
     }
 
     /// Waits briefly until the hints that are left have been sent.
     pub(super) async fn sent(&self) {
-        let all = async {
-            loop {
-                let sent = self.sent.notified();
-                if self.leaving.load(Ordering::Relaxed) == 0 {
-                    return;
-                }
-                sent.await;
-            }
-        };
+        let all = self.leaving.acquire_many(LEAVING_MAX);
         let _ = tokio::time::timeout(SENT_MAX, all).await;
     }
 
@@ -256,11 +229,9 @@ impl Hints {
     }
 }
 
-/// Reason why hints are not followed.
 pub(super) enum HintsRefusal {
     /// There is no such collection, or it is empty.
     Missing,
-    /// The server refused.
     Error(Error),
 }
 
@@ -275,49 +246,35 @@ impl HintsRefusal {
     fn is_final(&self) -> bool {
         match self {
             Self::Missing => true,
-            Self::Error(error) => {
-                let code = outcome::code(error);
-                [Some(BAD_VALUE), Some(outcome::UNAUTHORIZED)].contains(&code)
-            }
+            Self::Error(error) => matches!(
+                outcome::code(error),
+                Some(BAD_VALUE | outcome::UNAUTHORIZED)
+            ),
         }
     }
 
-    /// Describes the refusal for humans.
     pub(super) fn failure(&self, deployment: &Deployment) -> Failure {
-        let options = deployment.options();
-        let (database, name) = (&options.database, name_of(&options.collection));
-        let (kind, detail, retry) = match self {
-            Self::Missing => (
-                NO_HINTS,
-                format!(
-                    "{database}.{name} does not exist or is empty: mongodb.watch = \"hints\" creates it as a \
-                     capped collection"
-                ),
-                RetryPolicy::Retry,
+        let options = &deployment.options;
+        let hints = format!("{}.{}", options.database, name_of(&options.collection));
+        let Self::Error(error) = self else {
+            let detail = format!(
+                "{hints} does not exist or is empty: mongodb.watch = \"hints\" creates it as a capped \
+                 collection"
+            );
+            return Failure::new(NO_HINTS, detail);
+        };
+        let (kind, detail) = match outcome::code(error) {
+            Some(BAD_VALUE) => (
+                "the collection of hints is not capped",
+                format!("drop {hints}"),
             ),
-            Self::Error(error) => match outcome::code(error) {
-                Some(BAD_VALUE) => (
-                    "the collection of hints is not capped",
-                    format!("drop {database}.{name}"),
-                    RetryPolicy::Reconfigure,
-                ),
-                Some(outcome::UNAUTHORIZED) => (
-                    "no right to use hints",
-                    format!("the role needs find, insert and convertToCapped on {database}.{name}"),
-                    RetryPolicy::Reconfigure,
-                ),
-                _ => return deployment.describe(error),
-            },
+            Some(outcome::UNAUTHORIZED) => (
+                "no right to use hints",
+                format!("the role needs find, insert and convertToCapped on {hints}"),
+            ),
+            _ => return deployment.describe(error),
         };
-        let (code, name) = match self {
-            Self::Missing => (None, None),
-            Self::Error(error) => (outcome::code(error), refusals::name(error)),
-        };
-        Failure {
-            code,
-            name,
-            ..Failure::new(kind, detail).with_retry(retry)
-        }
+        outcome::named(Failure::lasting(kind, detail), error)
     }
 }
 
@@ -352,9 +309,6 @@ pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String
 }
 
 /// Checks that hints can be followed and left, without inserting a hint.
-///
-/// # Errors
-/// With the reason, if not.
 pub(super) async fn probe(
     leases: &Collection<Document>,
     refused: Bson,
@@ -369,9 +323,6 @@ pub(super) async fn probe(
 
 /// Checks that the collection may be created, without creating it: the request lacks the size, and
 /// the server checks the rights first.
-///
-/// # Errors
-/// With the reason, if not.
 pub(super) async fn probe_creation(leases: &Collection<Document>) -> Result<(), HintsRefusal> {
     let hints = collection(leases);
     let refused = doc! { "create": hints.name(), "capped": true };
@@ -418,7 +369,7 @@ async fn tail(
         .max_await_time(await_max)
         .batch_size(BATCH_MAX)
         .read_concern(ReadConcern::local())
-        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+        .selection_criteria(primary())
         .batch()
         .await?;
     let first = cursor
@@ -441,12 +392,8 @@ async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), Hint
     Ok(())
 }
 
-/// Returns a new id. The driver's ids repeat on the twins of a forked machine, and a hint with a
-/// stored id would be refused.
+/// Returns a new id. The driver's ids repeat on copies of a virtual machine, and a server refuses a
+/// hint whose id is stored.
 fn id() -> Uuid {
     Uuid::from_bytes(KernelRandomness.bits().to_be_bytes())
-}
-
-fn now() -> DateTime {
-    DateTime::from_system_time(leasehold_clock::wall_now())
 }

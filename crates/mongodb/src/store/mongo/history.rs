@@ -2,11 +2,11 @@
 
 use mongodb::bson::{Bson, Document};
 
-use super::display::{named, shown};
+use super::display::{named, text};
 use super::document::{date, token};
 use leasehold_core::election::{Identity, Token, WallMillis};
 
-/// The end of a holder of a lease or lock in the history, informational; a field that cannot be read is absent.
+/// A former holder of a lease or lock. Informational; a field that cannot be read is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastHolder {
     /// The holder's token.
@@ -32,7 +32,7 @@ pub(super) fn history(document: &Document) -> Vec<PastHolder> {
         identity: end.get_str("identity").ok().map(named),
         acquired_at: date(end.get("acquired_at")),
         ended_at: date(end.get("ended_at")),
-        reason: end.get_str("reason").ok().map(shown),
+        reason: text(end, "reason"),
     })
     .collect()
 }

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use mongodb::bson::{Bson, Document, doc};
 use tokio::sync::watch;
 
+use super::history::list;
+use super::publish;
 use crate::store::{DeploymentId, KnownHome};
 
 /// The question whose reply identifies a server. With the last field, a member of a replica set adds
@@ -19,25 +21,27 @@ pub(super) fn address(hello: &Document) -> String {
     hello.get_str("me").map(canonical).unwrap_or_default()
 }
 
-/// Returns true if the server accepts writes.
 pub(super) fn is_writable(hello: &Document) -> bool {
-    let says = |key| matches!(hello.get_bool(key), Ok(true));
-    says("isWritablePrimary") || says("ismaster")
+    let is = |key| matches!(hello.get_bool(key), Ok(true));
+    is("isWritablePrimary") || is("ismaster")
 }
 
 /// Identifies a deployment from a reply to `hello`; returns `None` unless the server accepts
-/// writes. `seeds` are the servers that the connection string names.
-pub(super) fn identify(hello: &Document, seeds: &[String]) -> Option<DeploymentId> {
+/// writes. `seeds` are the servers that the connection string names, in canonical form.
+pub(super) fn identify<'a>(
+    hello: &Document,
+    seeds: impl IntoIterator<Item = &'a str>,
+) -> Option<DeploymentId> {
     is_writable(hello).then(|| describe(hello, seeds))
 }
 
 /// Returns the deployment that a server belongs to, from the reply to `hello`.
-pub(super) fn describe(hello: &Document, seeds: &[String]) -> DeploymentId {
+pub(super) fn describe<'a>(
+    hello: &Document,
+    seeds: impl IntoIterator<Item = &'a str>,
+) -> DeploymentId {
     let set = hello.get_str("setName").ok().map(str::to_owned);
-    let listed = |key| {
-        let list = hello.get_array(key).map(Vec::as_slice).unwrap_or_default();
-        list.iter().filter_map(Bson::as_str)
-    };
+    let listed = |key| list(hello, key).iter().filter_map(Bson::as_str);
     let members: BTreeSet<_> = match &set {
         Some(_) => listed("hosts")
             .chain(listed("passives"))
@@ -52,14 +56,14 @@ pub(super) fn describe(hello: &Document, seeds: &[String]) -> DeploymentId {
         // A member that was not initiated has none.
         id: id.filter(|id| id.bytes() != [0; 12]).map(|id| id.to_hex()),
         members,
-        seeds: seeds.iter().map(|seed| canonical(seed)).collect(),
+        seeds: seeds.into_iter().map(str::to_owned).collect(),
     }
 }
 
 /// Returns the canonical form of an address, for comparisons: in lower case, with brackets
 /// around an IPv6 address, which the driver omits.
-pub(super) fn canonical(address: &str) -> String {
-    let address = address.to_lowercase();
+pub(super) fn canonical(address: impl ToString) -> String {
+    let address = address.to_string().to_lowercase();
     match address.rsplit_once(':') {
         Some((host, port)) if host.contains(':') && !host.starts_with('[') => {
             format!("[{host}]:{port}")
@@ -75,14 +79,13 @@ pub(super) struct Home {
     deployment: watch::Sender<Option<DeploymentId>>,
     /// The file that stores the deployment across processes, with the value read at the start.
     known: Option<KnownHome>,
-    /// The connection string that led home last.
     uri: Option<String>,
     /// A connection string that leads elsewhere. Not used while another string is known to lead
     /// home.
     refused: Option<String>,
     /// The reason of the refusal, until a call has failed with it. The change stream may encounter
     /// the refusal first, which fails no call.
-    untold: Option<String>,
+    unreported: Option<String>,
     /// The client whose primary was verified; 0 if there is none at this moment.
     client: u64,
     /// The address of the verified primary; empty for servers that do not report theirs.
@@ -90,11 +93,9 @@ pub(super) struct Home {
     /// The verified primary while the home is unknown. Adopted as the home as soon as a call is
     /// answered, because the primary may refuse this client.
     found: Option<FoundDeployment>,
-    /// True if this process has reached its home.
     began: bool,
 }
 
-/// A primary, and how it was reached.
 #[derive(Debug)]
 struct FoundDeployment {
     client: u64,
@@ -111,7 +112,7 @@ impl Home {
             known,
             uri: None,
             refused: None,
-            untold: None,
+            unreported: None,
             client: 0,
             primary: String::new(),
             found: None,
@@ -119,8 +120,6 @@ impl Home {
         }
     }
 
-    /// Returns a receiver of the deployment; `None` until it is known, updated whenever its members
-    /// change.
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.deployment.subscribe()
     }
@@ -130,7 +129,6 @@ impl Home {
         self.client == client
     }
 
-    /// Returns the deployment of the verified client.
     pub(super) fn verified(&self) -> Option<DeploymentId> {
         let found = self.found.as_ref().map(|found| found.deployment.clone());
         found.or_else(|| self.deployment.borrow().clone())
@@ -145,7 +143,12 @@ impl Home {
     /// Records the deployment that a primary reported to the monitor of a client. From the verified
     /// primary, the newest list of members is adopted, because members come and go. Another primary
     /// must be verified, before the driver uses it.
-    pub(super) fn hear(&mut self, client: u64, uri: &str, (found, primary): (DeploymentId, &str)) {
+    pub(super) fn observe(
+        &mut self,
+        client: u64,
+        uri: &str,
+        (found, primary): (DeploymentId, &str),
+    ) {
         if self.client != client {
             return;
         }
@@ -189,23 +192,15 @@ impl Home {
         self.found = None;
         // A host name in the string may have resolved to another server temporarily.
         self.refused.take_if(|refused| refused == uri);
-        if self.uri.as_deref() != Some(uri) {
-            self.uri = Some(uri.to_owned());
-        }
-        self.deployment.send_if_modified(|deployment| {
-            let changed = deployment.as_ref() != Some(&found);
-            *deployment = Some(found);
-            changed
-        });
+        self.uri = Some(uri.to_owned());
+        publish(&self.deployment, Some(found));
         self.client = client;
     }
 
     /// Checks the primary that a client found. If the home is not known yet, it becomes the home as
-    /// soon as it answers a call.
-    ///
-    /// # Errors
-    /// A message for humans if the primary belongs to another deployment. Its connection string
-    /// counts as refused, and the next call must fail with this message.
+    /// soon as it answers a call. The error is a message for humans: the primary belongs to another
+    /// deployment. Its connection string counts as refused, and the next call must fail with this
+    /// message.
     pub(super) fn admit(
         &mut self,
         client: u64,
@@ -241,7 +236,7 @@ impl Home {
     /// Refuses a connection string. The next call must fail with this message.
     pub(super) fn refuse(&mut self, uri: &str, why: &str) {
         self.refused = Some(uri.to_owned());
-        self.untold = Some(why.to_owned());
+        self.unreported = Some(why.to_owned());
     }
 
     fn refusal(&self, home: &DeploymentId, found: &DeploymentId) -> String {
@@ -260,12 +255,12 @@ impl Home {
         )
     }
 
-    pub(super) fn untold(&self) -> Option<String> {
-        self.untold.clone()
+    pub(super) fn unreported(&self) -> Option<String> {
+        self.unreported.clone()
     }
 
     pub(super) fn mark_reported(&mut self) {
-        self.untold = None;
+        self.unreported = None;
     }
 
     /// Returns the connection string to use in place of the configured one.
@@ -289,7 +284,7 @@ mod tests {
 
     fn set(name: &str, hosts: &[&str]) -> DeploymentId {
         let hello = doc! { "isWritablePrimary": true, "setName": name, "hosts": hosts };
-        identify(&hello, &[]).expect("a primary")
+        identify(&hello, []).expect("a primary")
     }
 
     fn known(deployment: Option<DeploymentId>) -> Option<KnownHome> {
@@ -302,14 +297,14 @@ mod tests {
     #[test]
     fn members_and_seeds_are_compared_without_case() {
         assert_eq!(set("rs0", &["A:1"]), set("rs0", &["a:1"]));
-        let alone = identify(&doc! { "ismaster": true }, &["A:1".to_owned()]);
+        let alone = identify(&doc! { "ismaster": true }, ["a:1"]);
         assert_eq!(alone.expect("it takes writes").describe(), "a:1");
     }
 
     #[test]
     fn a_server_that_rejects_writes_does_not_identify_its_deployment() {
         let hello = doc! { "isWritablePrimary": false, "setName": "rs0", "hosts": ["a:1"] };
-        assert_eq!(identify(&hello, &[]), None);
+        assert_eq!(identify(&hello, []), None);
     }
 
     #[test]
@@ -328,7 +323,7 @@ mod tests {
              (b:1,c:1): to move, stop all candidates of the lease, then start them with the new \
              string"
         );
-        assert!(home.untold().is_some());
+        assert!(home.unreported().is_some());
         assert_eq!(home.instead_of("elsewhere".to_owned()), "second");
         assert_eq!(home.instead_of("third".to_owned()), "third");
         assert!(home.has(2) && !home.has(3));
@@ -354,15 +349,15 @@ mod tests {
     #[test]
     fn a_deployment_is_reported_when_found_and_when_its_members_change() {
         let mut home = Home::new(known(None));
-        let mut told = home.subscribe();
+        let mut reports = home.subscribe();
         home.admit(1, "first", (set("rs0", &["a:1"]), "")).unwrap();
-        assert!(!told.has_changed().unwrap(), "it may refuse us");
+        assert!(!reports.has_changed().unwrap(), "it may refuse us");
         home.answered();
-        assert_eq!(*told.borrow_and_update(), Some(set("rs0", &["a:1"])));
-        home.hear(1, "first", (set("rs0", &["a:1"]), ""));
-        assert!(!told.has_changed().unwrap());
-        home.hear(1, "first", (set("rs0", &["a:1", "b:1"]), ""));
-        assert!(told.has_changed().unwrap());
+        assert_eq!(*reports.borrow_and_update(), Some(set("rs0", &["a:1"])));
+        home.observe(1, "first", (set("rs0", &["a:1"]), ""));
+        assert!(!reports.has_changed().unwrap());
+        home.observe(1, "first", (set("rs0", &["a:1", "b:1"]), ""));
+        assert!(reports.has_changed().unwrap());
     }
 
     #[test]
@@ -371,7 +366,7 @@ mod tests {
         home.admit(1, "same", (set("rs0", &["a:1"]), "")).unwrap();
         home.answered();
         assert!(home.has(1));
-        home.hear(1, "same", (set("rs0", &["b:1"]), ""));
+        home.observe(1, "same", (set("rs0", &["b:1"]), ""));
         assert!(!home.has(1), "it is to be asked");
         home.admit(1, "same", (set("rs0", &["b:1"]), ""))
             .unwrap_err();
@@ -402,9 +397,9 @@ mod tests {
         };
         let mut home = Home::new(None);
         home.admit(1, "first", (with_id("6b08"), "")).unwrap();
-        home.hear(1, "first", (set("rs0", &["a:1", "b:1"]), ""));
+        home.observe(1, "first", (set("rs0", &["a:1", "b:1"]), ""));
         home.answered();
-        home.hear(1, "first", (set("rs0", &["a:1"]), ""));
+        home.observe(1, "first", (set("rs0", &["a:1"]), ""));
         assert_eq!(*home.subscribe().borrow(), Some(with_id("6b08")));
         home.admit(2, "second", (with_id("6b09"), "")).unwrap_err();
     }

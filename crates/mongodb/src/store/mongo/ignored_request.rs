@@ -6,23 +6,22 @@ use mongodb::bson::Document;
 
 use super::document;
 
-/// The last reported request.
 #[derive(Debug, Default)]
 pub(super) struct IgnoredRequest {
     /// The request as text, because a NaN does not even equal itself.
-    spoken_of: Option<String>,
+    reported: Option<String>,
 }
 
 impl IgnoredRequest {
     /// Returns why the request in a lease document is ignored, or `None` if it is valid or was
     /// reported already. A request that a script repeats counts as one.
-    pub(super) fn look(&mut self, lease: &Document) -> Option<&'static str> {
+    pub(super) fn check(&mut self, lease: &Document) -> Option<&'static str> {
         let why = document::request(lease).err()?;
         let request = Some(format!("{:?}", lease.get("request")));
-        if self.spoken_of == request {
+        if self.reported == request {
             return None;
         }
-        self.spoken_of = request;
+        self.reported = request;
         Some(why)
     }
 }
@@ -53,15 +52,15 @@ mod tests {
             ),
         ] {
             let lease = doc! { "request": request };
-            let said = ignored.look(&lease);
+            let said = ignored.check(&lease);
             assert!(
                 said.is_some_and(|said| said.contains(why)),
                 "{lease}: {said:?}"
             );
-            assert_eq!(ignored.look(&lease), None, "{lease}");
+            assert_eq!(ignored.check(&lease), None, "{lease}");
             // The acquisition that follows clears it, and a script sets it again.
-            assert_eq!(ignored.look(&doc! { "request": null }), None);
-            assert_eq!(ignored.look(&lease), None, "{lease}");
+            assert_eq!(ignored.check(&doc! { "request": null }), None);
+            assert_eq!(ignored.check(&lease), None, "{lease}");
         }
     }
 
@@ -72,8 +71,8 @@ mod tests {
             doc! { "kind": "step_down", "token": 7 },
             doc! { "kind": "transfer", "token": 7_i64, "to": "b", "newer": 1 },
         ] {
-            assert_eq!(ignored.look(&doc! { "request": request }), None);
+            assert_eq!(ignored.check(&doc! { "request": request }), None);
         }
-        assert_eq!(ignored.look(&doc! {}), None);
+        assert_eq!(ignored.check(&doc! {}), None);
     }
 }

@@ -1,4 +1,4 @@
-//! One lock in a MongoDB collection, and the listing of a collection's locks for humans.
+//! One lock in a MongoDB collection.
 
 mod client;
 mod document;
@@ -11,49 +11,36 @@ mod wake;
 #[cfg(test)]
 mod any_bson;
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use futures_util::TryStreamExt;
-use mongodb::bson::{DateTime, Document, Timestamp, doc};
-use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
+use mongodb::bson::{Document, Timestamp, doc};
 use tokio::sync::{Notify, mpsc, watch};
 
 pub(crate) use self::client::LockClient;
-use self::client::OpenClient;
-pub(super) use self::document::read;
+pub(super) use self::document::{projection, read};
 use self::wake::ClaimFollower;
 
 use super::connection::{Deployment, Monitoring, SendError};
-use super::display::shown;
-use super::document::LOCK_KIND;
 use super::follow;
 use super::history::{self, PastHolder};
+use super::now;
 use super::options::StoreOptions;
 use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Claim, ResourceName};
 use leasehold_core::lock::{FoundLock, Hint, LockOperation, LockOutcome};
 
-/// Maximum number of locks in a listing. For more, operators filter in the database.
-const LISTED_MAX: usize = 10_000;
-
 /// A lock in a MongoDB collection.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct MongoLockStore {
     shared: Arc<LockInner>,
 }
 
-impl fmt::Debug for MongoLockStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MongoLockStore")
-            .field("name", &self.shared.name)
-            .finish_non_exhaustive()
-    }
-}
-
+#[derive(Debug)]
 struct LockInner {
     name: ResourceName,
     deployment: Arc<Deployment>,
+    /// True if other stores use the client too.
+    shares_client: bool,
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
@@ -62,8 +49,6 @@ struct LockInner {
     joined: Mutex<Option<(Claim, Timestamp)>>,
     /// Set when a product that is not MongoDB was reported.
     reported: OnceLock<()>,
-    /// The client, if other stores use it too.
-    client: Option<OpenClient>,
 }
 
 /// A change stream hint, with the claim that the stream follows. By the time it is read, another
@@ -76,13 +61,6 @@ pub struct ClaimHint {
     pub hint: Hint,
 }
 
-impl LockInner {
-    fn newest_join(&self) -> MutexGuard<'_, Option<(Claim, Timestamp)>> {
-        // A poisoned value is consistent, because it is only replaced as a whole.
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl MongoLockStore {
     /// Creates a store that connects at first use and sends its events to `news`.
     pub fn new(
@@ -91,26 +69,27 @@ impl MongoLockStore {
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let monitoring = Monitoring::of_locks(&options.timings);
-        let (deployment, info) = Deployment::new(options, monitoring);
-        (Self::sharing(deployment, name, news, None), info)
+        let deployment = Deployment::new(options, monitoring);
+        let info = deployment.info();
+        (Self::over(deployment, false, name, news), info)
     }
 
-    fn sharing(
+    pub(super) fn over(
         deployment: Arc<Deployment>,
+        shares_client: bool,
         name: ResourceName,
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
-        client: Option<OpenClient>,
     ) -> Self {
         deployment.observe(news.clone());
         Self {
             shared: Arc::new(LockInner {
                 name,
                 deployment,
+                shares_client,
                 news,
                 slots_before: OnceLock::new(),
                 joined: Mutex::new(None),
                 reported: OnceLock::new(),
-                client,
             }),
         }
     }
@@ -131,10 +110,7 @@ impl MongoLockStore {
         self.shared.deployment.answer(sent).await
     }
 
-    /// Returns the most recent entries of the history, oldest first.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
+    /// Returns the most recent entries of the history, oldest first, or why they cannot be read.
     pub async fn history(&self) -> Result<Vec<PastHolder>, Failure> {
         let deployment = &self.shared.deployment;
         let read = deployment.read(self.name(), doc! {}, false).await;
@@ -155,7 +131,7 @@ impl MongoLockStore {
 
     /// Shuts down the client, within a bounded time, unless other stores use it too.
     pub async fn shut_down(&self) {
-        if self.shared.client.is_none() {
+        if !self.shared.shares_client {
             self.shared.deployment.shut_down().await;
         }
     }
@@ -166,8 +142,8 @@ impl MongoLockStore {
 
     async fn send(&self, operation: LockOperation) -> Result<LockOutcome, SendError> {
         let (name, deployment) = (self.name(), &self.shared.deployment);
-        let identity = &deployment.options().identity;
-        let now = DateTime::from_system_time(leasehold_clock::wall_now());
+        let identity = &deployment.options.identity;
+        let now = now();
         let write = match &operation {
             LockOperation::Read { confirm } => {
                 let read = deployment.read(name, document::projection(), *confirm);
@@ -184,12 +160,16 @@ impl MongoLockStore {
                 non_blocking,
             } => {
                 let join = update::join(name, entry, *seen, *non_blocking, identity, now);
-                let joined = self.joined(entry.claim, join).await?;
-                if let Some(before) = joined.as_ref().and_then(document::slots_before) {
+                let joined = deployment.timed_update(join.0, join.1, document::projection());
+                let (document, at) = joined.await?;
+                if let (Some(_), Some(at)) = (&document, at) {
+                    *super::lock(&self.shared.joined) = Some((entry.claim, at));
+                }
+                if let Some(before) = document.as_ref().and_then(document::slots_before) {
                     // Already set if an earlier join changed the slots.
                     let _ = self.shared.slots_before.set(before);
                 }
-                return Ok(outcome(joined.as_ref()));
+                return Ok(outcome(document.as_ref()));
             }
             LockOperation::Renew {
                 claim,
@@ -232,22 +212,6 @@ impl MongoLockStore {
         self.write(write).await
     }
 
-    /// Sends a join and records its operation time.
-    async fn joined(
-        &self,
-        claim: Claim,
-        (filter, update): update::Write,
-    ) -> Result<Option<Document>, SendError> {
-        let deployment = &self.shared.deployment;
-        let projection = document::projection();
-        let sent = deployment.timed_update(filter, update, projection).await?;
-        let (document, at) = sent;
-        if let (Some(_), Some(at)) = (&document, at) {
-            *self.shared.newest_join() = Some((claim, at));
-        }
-        Ok(document)
-    }
-
     async fn write(&self, (filter, update): update::Write) -> Result<LockOutcome, SendError> {
         let deployment = &self.shared.deployment;
         let projection = document::projection();
@@ -282,7 +246,7 @@ impl Store<LockOperation, LockOutcome> for MongoLockStore {
     }
 
     fn server(&self) -> Option<String> {
-        self.shared.deployment.servers().writable()
+        self.shared.deployment.servers.writable()
     }
 }
 
@@ -293,85 +257,6 @@ fn confirm_first(outcome: &mut LockOutcome) {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {
             (entry.granted_revision, entry.token) = (None, None);
         }
-    }
-}
-
-/// The locks of one collection, for humans.
-pub struct MongoLocks {
-    deployment: Arc<Deployment>,
-}
-
-impl fmt::Debug for MongoLocks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MongoLocks").finish_non_exhaustive()
-    }
-}
-
-/// A lock in a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Listed {
-    /// The lock's name, safe to show on a terminal.
-    pub name: String,
-    /// The holders and waiters.
-    pub found: FoundLock,
-}
-
-impl MongoLocks {
-    /// Creates the listing of a collection. Connects at its first use.
-    pub fn new(options: StoreOptions) -> Self {
-        let (deployment, _) = Deployment::new(options, Monitoring::Checks);
-        Self { deployment }
-    }
-
-    /// Returns the locks with their holders and waiters, sorted by name; at most 10,000.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    pub async fn list(&self) -> Result<Vec<Listed>, Failure> {
-        // The server's limit does not end the wait for an answer that the network has lost.
-        let limit = self.deployment.operation_timeout() * 2;
-        match tokio::time::timeout(limit, self.find()).await {
-            Ok(listed) => self.deployment.read_answer(listed).await,
-            Err(_) => Err(Failure::no_answer(limit)),
-        }
-    }
-
-    /// Returns why the servers are unusable, if known before a call fails.
-    pub fn trouble(&self) -> Option<Failure> {
-        self.deployment.trouble()
-    }
-
-    /// Returns one lock of the collection, for reads and single writes by the same client.
-    pub fn lock(&self, name: ResourceName) -> MongoLockStore {
-        // No change stream is opened, so there are no events.
-        let (news, _) = mpsc::channel(1);
-        MongoLockStore::sharing(Arc::clone(&self.deployment), name, news, None)
-    }
-
-    /// Shuts down the client, within a bounded time.
-    pub async fn shut_down(&self) {
-        self.deployment.shut_down().await;
-    }
-
-    async fn find(&self) -> Result<Vec<Listed>, SendError> {
-        let collection = self.deployment.collection().await?;
-        let mut locks = collection
-            .find(doc! { "kind": LOCK_KIND, "_id": { "$type": "string" } })
-            .sort(doc! { "_id": 1 })
-            .projection(document::projection())
-            .limit(i64::try_from(LISTED_MAX).unwrap_or(i64::MAX))
-            .read_concern(ReadConcern::majority())
-            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-            .max_time(self.deployment.operation_timeout())
-            .await?;
-        let mut listed = Vec::new();
-        while let Some(document) = locks.try_next().await? {
-            let name = shown(document.get_str("_id").unwrap_or_default());
-            let found = document::read(&document);
-            listed.push(Listed { name, found });
-        }
-        Ok(listed)
     }
 }
 

@@ -7,6 +7,8 @@
 
 use mongodb::bson::{Bson, Document};
 
+use super::history::list;
+
 const HOSTS: [(&str, &str); 4] = [
     (".cosmos.azure.com", "Azure Cosmos DB"),
     (".documents.azure.com", "Azure Cosmos DB"),
@@ -29,8 +31,7 @@ pub(super) fn by_host<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Option<&'
 /// Returns the product that sends this reply to `hello`, if it is not MongoDB.
 pub(super) fn by_hello(hello: &Document) -> Option<&'static str> {
     let text = |field| hello.get_str(field).ok();
-    let hosts = hello.get_array("hosts").map(Vec::as_slice);
-    let hosts = hosts.unwrap_or_default().iter().filter_map(Bson::as_str);
+    let hosts = list(hello, "hosts").iter().filter_map(Bson::as_str);
     let named = by_host(hosts.chain(text("me")).chain(text("primary")));
     let internal = hello.get_document("internal").ok();
     let has = |field| internal.is_some_and(|internal| internal.contains_key(field));

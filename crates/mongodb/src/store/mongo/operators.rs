@@ -4,23 +4,20 @@
 //! request repeated by a script does not keep the lease of a crashed leader from expiring.
 
 mod actions;
-mod delta;
-mod follower;
 mod records;
 mod view;
 
 #[cfg(test)]
 mod any_bson;
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use mongodb::bson::{Bson, DateTime, Document, doc};
-use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
-use tokio::sync::watch;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::ReadConcern;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 pub use self::actions::{Acted, ActionId, ActionKind, OperatorAction};
@@ -32,11 +29,12 @@ pub use self::view::{LiveView, ViewEvent};
 pub use super::roll_call::{Present, RollCall};
 
 use super::connection::{Deployment, Monitoring, SendError};
-use super::display::shown;
+use super::display::text;
 use super::document::LOCK_KIND;
 use super::hints;
+use super::lock::{MongoLockStore, projection as lock_projection};
 use super::options::StoreOptions;
-use super::roll_call;
+use super::{now, primary, roll_call};
 use crate::store::{Answer, Failure, StoreInfo};
 use leasehold_core::election::{ResourceName, Revision};
 
@@ -48,6 +46,8 @@ pub const LISTED_MAX: usize = 10_000;
 pub enum Scope {
     /// Leases, and documents that are neither leases nor locks.
     Leases,
+    /// Locks, as their contenders read them: without the history.
+    Locks,
     /// All documents.
     All,
     /// One document.
@@ -58,48 +58,61 @@ impl Scope {
     /// Returns the condition on `_id`.
     fn names(&self) -> Bson {
         match self {
-            Self::Leases | Self::All => doc! { "$type": "string" }.into(),
+            Self::Leases | Self::Locks | Self::All => doc! { "$type": "string" }.into(),
             Self::One(name) => name.as_str().into(),
         }
     }
 
     fn filter(&self) -> Document {
         let mut filter = doc! { "_id": self.names() };
-        if *self == Self::Leases {
-            filter.insert("kind", doc! { "$ne": LOCK_KIND });
+        match self {
+            Self::Leases => drop(filter.insert("kind", doc! { "$ne": LOCK_KIND })),
+            Self::Locks => drop(filter.insert("kind", LOCK_KIND)),
+            Self::All | Self::One(_) => {}
         }
         filter
     }
 
+    fn projection(&self) -> Document {
+        match self {
+            Self::Locks => lock_projection(),
+            Self::Leases | Self::All | Self::One(_) => records::projection(),
+        }
+    }
+
     /// Returns true if a document with a matching `_id` is in the scope.
     fn contains(&self, document: &Document) -> bool {
-        *self != Self::Leases || document.get_str("kind").ok() != Some(LOCK_KIND)
+        let is_lock = document.get_str("kind").ok() == Some(LOCK_KIND);
+        match self {
+            Self::Leases => !is_lock,
+            Self::Locks => is_lock,
+            Self::All | Self::One(_) => true,
+        }
     }
 }
 
 /// The leases and locks of one collection. Connects at its first use.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct MongoCollection {
     deployment: Arc<Deployment>,
-    info: watch::Receiver<Option<StoreInfo>>,
-}
-
-impl fmt::Debug for MongoCollection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MongoCollection").finish_non_exhaustive()
-    }
 }
 
 impl MongoCollection {
     /// Creates the view of a collection.
     pub fn new(options: StoreOptions) -> Self {
-        let (deployment, info) = Deployment::new(options, Monitoring::Reports);
-        Self { deployment, info }
+        let deployment = Deployment::new(options, Monitoring::Reports);
+        Self { deployment }
+    }
+
+    /// Like [`MongoCollection::new`], with fewer connections: for a few calls.
+    pub fn brief(options: StoreOptions) -> Self {
+        let deployment = Deployment::new(options, Monitoring::Checks);
+        Self { deployment }
     }
 
     /// Returns the deployment, for humans; `None` until a server has answered.
     pub fn info(&self) -> Option<StoreInfo> {
-        self.info.borrow().clone()
+        self.deployment.info().borrow().clone()
     }
 
     /// Returns why the servers are unusable, if known before a call fails.
@@ -107,22 +120,23 @@ impl MongoCollection {
         self.deployment.trouble()
     }
 
-    /// Returns the documents sorted by name, at most [`LISTED_MAX`].
-    ///
-    /// # Errors
-    /// If the store cannot be read.
+    /// Returns the documents sorted by name, at most [`LISTED_MAX`], or why they cannot be read.
     pub async fn list(&self, scope: &Scope) -> Result<Vec<CollectionEntry>, Failure> {
-        let found = self.find(scope.filter()).await?;
-        Ok(found.iter().filter_map(records::entry).collect())
+        let found = self.find(scope).await?;
+        Ok(found.iter().filter_map(CollectionEntry::of).collect())
     }
 
-    /// Returns one document; `None` if there is none of this name.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
+    /// Returns one document, `None` if there is none of this name, or why it cannot be read.
     pub async fn read(&self, name: &str) -> Result<Option<CollectionEntry>, Failure> {
         let found = self.document(name).await?;
-        Ok(found.as_ref().and_then(records::entry))
+        Ok(found.as_ref().and_then(CollectionEntry::of))
+    }
+
+    /// Returns one lock of the collection, for reads and single writes by the same client.
+    pub fn lock(&self, name: ResourceName) -> MongoLockStore {
+        // No change stream is opened, so there are no events.
+        let (news, _) = mpsc::channel(1);
+        MongoLockStore::over(Arc::clone(&self.deployment), true, name, news)
     }
 
     /// Follows the collection, from now on.
@@ -137,8 +151,7 @@ impl MongoCollection {
         seen: &LeaseRecord,
         action: &OperatorAction,
     ) -> Answer<Acted> {
-        let now = DateTime::from_system_time(leasehold_clock::wall_now());
-        match actions::write(name.as_str(), seen, action, now) {
+        match actions::write(name.as_str(), seen, action, now()) {
             Some(write) => {
                 let acted = self.write(write).await;
                 let holder = seen.lease.holder.as_ref();
@@ -177,8 +190,7 @@ impl MongoCollection {
         let ActionKind::Create { token } = action.kind else {
             return self.deployment.answer(Ok(Acted::Rejected)).await;
         };
-        let now = DateTime::from_system_time(leasehold_clock::wall_now());
-        let document = actions::create(name.as_str(), revision, token, action, now);
+        let document = actions::create(name.as_str(), revision, token, action, now());
         let deployment = Arc::clone(&self.deployment);
         let created = self
             .written(async move {
@@ -225,7 +237,7 @@ impl MongoCollection {
             // The driver panicked, or has not answered.
             Ok(Err(_)) | Err(_) => Answer {
                 outcome: Acted::Unknown,
-                failure: Some(self.unanswered()),
+                failure: Some(Failure::no_answer(self.call_max())),
             },
         }
     }
@@ -237,7 +249,7 @@ impl MongoCollection {
         read: impl Future<Output = Result<T, SendError>>,
     ) -> Result<T, Failure> {
         let Ok(read) = timeout(self.call_max(), read).await else {
-            return Err(self.unanswered());
+            return Err(Failure::no_answer(self.call_max()));
         };
         self.deployment.read_answer(read).await
     }
@@ -248,40 +260,42 @@ impl MongoCollection {
         2 * self.deployment.operation_timeout()
     }
 
-    fn unanswered(&self) -> Failure {
-        Failure::no_answer(self.call_max())
-    }
-
     async fn document(&self, name: &str) -> Result<Option<Document>, Failure> {
         let read = self.deployment.read(name, records::projection(), false);
         self.answered(read).await
     }
 
-    async fn find(&self, filter: Document) -> Result<Vec<Document>, Failure> {
-        self.answered(self.found(filter)).await
+    async fn find(&self, scope: &Scope) -> Result<Vec<Document>, Failure> {
+        self.find_with(scope.filter(), scope.projection()).await
     }
 
-    async fn found(&self, filter: Document) -> Result<Vec<Document>, SendError> {
-        let collection = self.deployment.collection().await?;
-        let found = collection
-            .find(filter)
-            .sort(doc! { "_id": 1 })
-            .projection(records::projection())
-            .limit(i64::try_from(LISTED_MAX).unwrap_or(i64::MAX))
-            .read_concern(ReadConcern::majority())
-            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-            .max_time(self.deployment.operation_timeout())
-            .await?;
-        Ok(found.try_collect().await?)
+    async fn find_with(
+        &self,
+        filter: Document,
+        projection: Document,
+    ) -> Result<Vec<Document>, Failure> {
+        let found = async {
+            let collection = self.deployment.collection().await?;
+            let found = collection
+                .find(filter)
+                .sort(doc! { "_id": 1 })
+                .projection(projection)
+                .limit(i64::try_from(LISTED_MAX).unwrap_or(i64::MAX))
+                .read_concern(ReadConcern::majority())
+                .selection_criteria(primary())
+                .max_time(self.deployment.operation_timeout())
+                .await?;
+            Ok(found.try_collect().await?)
+        };
+        self.answered(found).await
     }
 }
 
-/// Returns true for the fields that are shown.
 fn is_shown(field: &str) -> bool {
     records::projection().contains_key(field)
 }
 
 /// Returns the name of a document, safe to show; `None` if its `_id` is not a string.
 fn name_of(document: &Document) -> Option<String> {
-    document.get_str("_id").ok().map(shown)
+    text(document, "_id")
 }

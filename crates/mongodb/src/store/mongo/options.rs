@@ -48,24 +48,24 @@ pub struct StoreOptions {
     pub database: String,
     /// The collection; `leases` by default.
     pub collection: String,
-    /// Name of this process: in the documents, where it is informational, and in
-    /// the server's logs, unless the URI sets an appName.
+    /// Name of this process, informational: in the documents, and in the server's logs unless the URI
+    /// sets an appName.
     pub identity: Identity,
     /// Address of this process, written into the lease document; informational.
     pub address: Option<String>,
     /// The timings of the election or the lock, and of the calls that they make.
     pub timings: Timings,
-    /// Interval between the driver's checks of each server; 10 s by default. A
-    /// candidate learns of an election immediately, whatever this is;
-    /// a frozen primary is detected by it. For a lock, at most `renew_interval`.
+    /// Interval between the driver's checks of each server, which detect a frozen primary; 10 s by
+    /// default, and at most `renew_interval` for a lock. A candidate notices elections immediately,
+    /// whatever the interval is.
     pub heartbeat: Duration,
     /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,
-    /// Record of the deployment that outlives this process: with it, a restart
-    /// does not follow a connection string that leads to another deployment.
+    /// The recorded deployment: with it, a restarted process does not follow a connection string to
+    /// another deployment.
     pub home: Option<KnownHome>,
-    /// The file that gets a record of everything that the candidate or contender does; none by
-    /// default. Each line is written before the event loop goes on.
+    /// The file that records everything that the candidate or contender does; none by default. Each
+    /// line is written before the event loop goes on.
     pub trace: Option<Trace>,
 }
 

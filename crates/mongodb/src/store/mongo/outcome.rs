@@ -104,7 +104,6 @@ pub(super) fn lacks_change_streams(error: &Error) -> bool {
     })
 }
 
-/// Returns true if the error is the reply of a server.
 pub(super) fn is_reply(error: &Error) -> bool {
     code(error).is_some()
 }
@@ -115,14 +114,36 @@ pub(super) fn is_write_error(error: &Error) -> bool {
     matches!(kind, ErrorKind::Write(WriteFailure::WriteError(_)))
 }
 
-/// Returns the server's error code.
 pub(super) fn code(error: &Error) -> Option<i32> {
-    match reply(error).kind.as_ref() {
-        ErrorKind::Command(command) => Some(command.code),
-        ErrorKind::Write(WriteFailure::WriteError(write)) => Some(write.code),
-        ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Some(concern.code),
-        _ => None,
-    }
+    server_error(error).map(|error| error.code)
+}
+
+/// An error that a server reports.
+pub(super) struct ServerError<'a> {
+    pub(super) code: i32,
+    /// The server's name of the error, if it sends one.
+    pub(super) name: &'a str,
+    pub(super) message: &'a str,
+}
+
+/// Returns the error that the server reports, if the error is the reply of a server.
+pub(super) fn server_error(error: &Error) -> Option<ServerError<'_>> {
+    let (code, name, message) = match reply(error).kind.as_ref() {
+        ErrorKind::Command(error) => (error.code, error.code_name.as_str(), &error.message),
+        ErrorKind::Write(WriteFailure::WriteError(error)) => {
+            let name = error.code_name.as_deref().unwrap_or_default();
+            (error.code, name, &error.message)
+        }
+        ErrorKind::Write(WriteFailure::WriteConcernError(error)) => {
+            (error.code, error.code_name.as_str(), &error.message)
+        }
+        _ => return None,
+    };
+    Some(ServerError {
+        code,
+        name,
+        message,
+    })
 }
 
 /// Describes what failed, on what, why, and the remedy.
@@ -133,8 +154,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
             "drop the unique index {index}, which is not leasehold's, or use another collection"
         );
         let kind = "a unique index of the collection refuses the document";
-        let failure = Failure::new(kind, detail).with_retry(RetryPolicy::Reconfigure);
-        return named(failure, error);
+        return named(Failure::lasting(kind, detail), error);
     }
     let failure = match error.kind.as_ref() {
         ErrorKind::ServerSelection { .. } => servers.no_primary(),
@@ -147,31 +167,24 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
             Failure::new("the server is shutting down", refusals::ELECTING)
         }
         ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => {
-            let (why, retry) = refusals::explain(concern.code, &concern.message);
-            Failure::new("no majority acknowledged the write in time", why).with_retry(retry)
+            let kind = "no majority acknowledged the write in time";
+            refusals::explain(kind, concern.code, &concern.message)
         }
         ErrorKind::Write(WriteFailure::WriteError(write)) => {
-            let (why, retry) = refusals::explain(write.code, &write.message);
-            Failure::new("MongoDB refused the write", why).with_retry(retry)
+            refusals::explain("MongoDB refused the write", write.code, &write.message)
         }
         // The string itself was checked before.
-        ErrorKind::InvalidArgument { .. } => Failure::new(
+        ErrorKind::InvalidArgument { .. } => Failure::lasting(
             "the driver refuses the MongoDB URI",
             "its options contradict the records of its host (srvMaxHosts, replicaSet)",
-        )
-        .with_retry(RetryPolicy::Reconfigure),
-        ErrorKind::InvalidTlsConfig { .. } => {
-            Failure::new(tls::REFUSED, tls::UNUSABLE).with_retry(RetryPolicy::Reconfigure)
-        }
+        ),
+        ErrorKind::InvalidTlsConfig { .. } => Failure::lasting(tls::REFUSED, tls::UNUSABLE),
         ErrorKind::ConnectionPoolCleared { .. } => {
             Failure::new("connection lost", servers.no_primary().detail)
                 .with_retry(RetryPolicy::WaitForServer)
         }
         ErrorKind::Shutdown => Failure::new("the client was shut down", "this process stops"),
-        _ => match servers
-            .explain(error)
-            .or_else(|| unreachable(error, &asked, servers.answered()))
-        {
+        _ => match servers.explain(error) {
             Some(why) => {
                 Failure::new("connection failed", why).with_retry(RetryPolicy::WaitForServer)
             }
@@ -184,8 +197,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
     named(failure, error)
 }
 
-/// Adds the server's code and name of the error.
-fn named(failure: Failure, error: &Error) -> Failure {
+pub(super) fn named(failure: Failure, error: &Error) -> Failure {
     Failure {
         code: code(error),
         name: refusals::name(error),
@@ -210,10 +222,7 @@ pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Optio
         ErrorKind::IncompatibleServer { .. } => "the server's version is too old".to_owned(),
         ErrorKind::Authentication { .. } => named(login_failed(error, asked), error).to_string(),
         ErrorKind::ConnectionPoolCleared { .. } => "connection lost".to_owned(),
-        ErrorKind::Command(command) => match refusals::name(error) {
-            Some(name) => format!("refused ({name}, code {})", command.code),
-            None => format!("refused (code {})", command.code),
-        },
+        ErrorKind::Command(_) => named(Failure::new("refused", ""), error).summary(),
         _ => return None,
     })
 }
@@ -262,12 +271,10 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
     }
 }
 
-/// Describes an error of a login.
 fn login_failed(error: &Error, asked: &Asked) -> Failure {
     match reply(error).kind.as_ref() {
         ErrorKind::Command(reply) if reply.code == MECHANISM_UNAVAILABLE => {
-            let (detail, _) = refusals::explain(reply.code, &reply.message);
-            let detail = detail.to_owned();
+            let detail = refusals::explain("", reply.code, &reply.message).detail;
             Failure {
                 detail,
                 ..unauthenticated(asked)
@@ -297,15 +304,13 @@ fn unauthenticated(asked: &Asked) -> Failure {
         ),
         AuthMethod::Nobody => (String::new(), "the URI has no user".to_owned()),
     };
-    let failure = Failure::new(LOGIN_REFUSED, detail);
-    failure.of(subject).with_retry(RetryPolicy::Reconfigure)
+    Failure::lasting(LOGIN_REFUSED, detail).of(subject)
 }
 
-/// Describes a command error of the server.
 fn refused(error: &CommandError, asked: &Asked) -> Failure {
     match error.code {
         UNAUTHORIZED if asked.login == AuthMethod::Nobody => {
-            Failure::new(LOGIN_REQUIRED, "the URI has no user").with_retry(RetryPolicy::Reconfigure)
+            Failure::lasting(LOGIN_REQUIRED, "the URI has no user")
         }
         UNAUTHORIZED => {
             let user = match &asked.login {
@@ -314,12 +319,11 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
                 AuthMethod::Certificate | AuthMethod::Nobody => "the certificate's user".to_owned(),
             };
             let lacks = lacks(&error.message);
-            Failure::new(
+            Failure::lasting(
                 "not authorized",
                 format!("{user} {lacks}; ")
                     + "the role needs find, insert, update and changeStream on the collection",
             )
-            .with_retry(RetryPolicy::Reconfigure)
         }
         NO_CHANGE_STREAMS => Failure::new(
             "no change streams",
@@ -334,20 +338,16 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
             "the server did not finish within operation_timeout",
             UNANSWERED,
         ),
-        code => {
-            let (why, retry) = refusals::explain(code, &error.message);
-            Failure::new("MongoDB refused the command", why).with_retry(retry)
-        }
+        code => refusals::explain("MongoDB refused the command", code, &error.message),
     }
 }
 
 /// Describes a connection string that leads only to a server that is not the primary.
 pub(super) fn not_primary() -> Failure {
-    Failure::new(
+    Failure::lasting(
         "the server is not the primary",
         "remove directConnection from the MongoDB URI, and name the replica set",
     )
-    .with_retry(RetryPolicy::Reconfigure)
 }
 
 /// Returns the rights that a refused command needs, found by the command's name in the server's

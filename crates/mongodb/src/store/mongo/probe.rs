@@ -12,11 +12,10 @@ mod latency;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-use mongodb::bson::{Document, doc};
-use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
+use mongodb::Collection;
+use mongodb::bson::{Bson, Document, doc};
 
 pub use self::certificates::{Certificates, Validity};
 pub use self::collection::Indexes;
@@ -26,33 +25,28 @@ pub use self::settings::{SeedList, UriSettings, resolve};
 pub use super::servers::ServerState;
 
 pub(super) use self::description::millis;
-use self::description::{array, text};
-use super::change_stream;
+use self::description::text;
 use super::connection::{Deployment, Monitoring, SendError};
 use super::document;
+use super::follow;
 use super::hints;
+use super::history::list;
 use super::home;
 use super::options::StoreOptions;
 use super::outcome;
 use super::tls;
-use crate::store::{FailoverSettings, Failure, RetryPolicy};
+use crate::store::{FailoverSettings, Failure};
 use leasehold_core::election::{BootTime, Found, ResourceName};
 
 /// Value of `_id` that every MongoDB server refuses: an array.
 const REFUSED_ID: [&str; 1] = ["leasehold check"];
 
-/// A deployment that is examined for one lease.
+/// A deployment that is examined for one lease. A call fails if the deployment cannot be reached or
+/// refuses the call.
+#[derive(Debug)]
 pub struct StoreProbe {
     deployment: Arc<Deployment>,
     lease: ResourceName,
-}
-
-impl fmt::Debug for StoreProbe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreProbe")
-            .field("lease", &self.lease)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The user that the deployment has authenticated.
@@ -114,58 +108,50 @@ pub fn requires_login(failure: &Failure) -> bool {
 impl StoreProbe {
     /// Creates a probe that connects at its first use.
     pub fn new(options: StoreOptions, lease: ResourceName) -> Self {
-        let (deployment, _) = Deployment::new(options, Monitoring::Reports);
+        let deployment = Deployment::new(options, Monitoring::Reports);
         Self { deployment, lease }
     }
 
     /// Returns the servers that the connection string names, after the lookup of an SRV record.
-    ///
-    /// # Errors
-    /// If the record cannot be looked up or the connection string is refused.
     pub async fn seeds(&self) -> Result<SeedList, Failure> {
-        let uri = (self.deployment.options().uri)();
-        let uri = uri.map_err(|why| self.failure(SendError::Uri(why)))?;
-        let options = self.deployment.client_options(&uri).await;
-        let options = options.map_err(|error| self.failure(error))?;
+        let options = async {
+            let uri = self.deployment.uri().await?;
+            self.deployment.client_options(&uri).await
+        };
+        let options = options.await.map_err(|error| self.failure(error))?;
         Ok(SeedList::of(&options))
     }
 
     /// Asks the primary what it is. One attempt, within the timeouts of a candidate.
-    ///
-    /// # Errors
-    /// If there is no primary, or it refuses the login.
     pub async fn describe(&self) -> Result<Description, Failure> {
-        let hello = self.admin(home::question()).await?;
-        let build = self.admin(doc! { "buildInfo": 1 }).await?;
-        let seeds = self.deployment.servers().asked().hosts;
+        let hello = self.deployment.admin(home::question()).await?;
+        let build = self.deployment.admin(doc! { "buildInfo": 1 }).await?;
+        let seeds = self.deployment.servers.asked().hosts;
         Ok(Description::of(&hello, &build, &seeds))
     }
 
     /// Asks the servers that the connection string names, and returns those that belong to another
     /// deployment than the primary, with their descriptions.
-    ///
-    /// # Errors
-    /// If there is no primary, or it refuses the login.
     pub async fn strangers(&self) -> Result<Vec<(String, String)>, Failure> {
-        let hello = self.admin(home::question()).await?;
+        let hello = self.deployment.admin(home::question()).await?;
         let strangers = self.deployment.strangers(&hello).await;
         strangers.map_err(|error| self.failure(error))
     }
 
     /// Returns the last known states of all servers that were observed, by address.
     pub fn servers(&self) -> BTreeMap<String, ServerState> {
-        self.deployment.servers().states()
+        self.deployment.servers.states()
     }
 
     /// Returns the authenticated user.
-    ///
-    /// # Errors
-    /// If the server does not answer.
     pub async fn login(&self) -> Result<Login, Failure> {
-        let status = self.admin(doc! { "connectionStatus": 1 }).await?;
+        let status = self
+            .deployment
+            .admin(doc! { "connectionStatus": 1 })
+            .await?;
         let info = status.get_document("authInfo").cloned().unwrap_or_default();
-        let named = |list: &str, name: &str| {
-            let entries = array(&info, list).filter_map(|entry| entry.as_document());
+        let named = |key: &str, name: &str| {
+            let entries = list(&info, key).iter().filter_map(Bson::as_document);
             let names = entries.map(|e| format!("{}@{}", text(e, name), text(e, "db")));
             names.collect()
         };
@@ -177,27 +163,25 @@ impl StoreProbe {
 
     /// Reads the lease document, which need not exist, with the read concern of a candidate's
     /// reads, or of its confirming reads.
-    ///
-    /// # Errors
-    /// If the server refuses the read.
     pub async fn read(&self, confirm: bool) -> Result<(), Failure> {
         let projection = doc! { "_id": 1 };
-        let read = self
-            .deployment
-            .read(self.lease.as_str(), projection, confirm);
-        read.await.map(drop).map_err(|error| self.failure(error))
+        self.read_lease(projection, confirm).await.map(drop)
     }
 
     /// Returns the lease, or the reason why the document of its name is not a lease.
-    ///
-    /// # Errors
-    /// If the server refuses the read.
     pub async fn lease(&self) -> Result<Found, Failure> {
-        let read = self
-            .deployment
-            .read(self.lease.as_str(), document::projection(), false);
-        let found = read.await.map_err(|error| self.failure(error))?;
+        let found = self.read_lease(document::projection(), false).await?;
         Ok(found.as_ref().map_or(Found::Missing, document::read))
+    }
+
+    async fn read_lease(
+        &self,
+        projection: Document,
+        confirm: bool,
+    ) -> Result<Option<Document>, Failure> {
+        let name = self.lease.as_str();
+        let read = self.deployment.read(name, projection, confirm).await;
+        read.map_err(|error| self.failure(error))
     }
 
     /// Sends an insert that the server must refuse.
@@ -212,20 +196,17 @@ impl StoreProbe {
             Ok(()) => {
                 let kind = "the server stored a document that MongoDB refuses";
                 let detail = "its _id is [\"leasehold check\"]: remove it";
-                Err(Failure::new(kind, detail).with_retry(RetryPolicy::Reconfigure))
+                Err(Failure::lasting(kind, detail))
             }
         }
     }
 
     /// Sends an update that matches no document. Unlike a candidate's updates, it needs no right to
     /// read.
-    ///
-    /// # Errors
-    /// If the server refuses the update.
     pub async fn update(&self) -> Result<(), Failure> {
-        let collection = self.deployment.collection().await;
-        let collection = collection.map_err(|error| self.failure(error))?;
-        let updated = collection
+        let updated = self
+            .collection()
+            .await?
             .update_one(self.matches_nothing(), doc! { "$set": { "checked": true } })
             .write_concern(self.deployment.write_concern())
             .await;
@@ -234,49 +215,28 @@ impl StoreProbe {
 
     /// Opens a change stream as a candidate does, and closes it. Needs the rights to read and
     /// to change streams.
-    ///
-    /// # Errors
-    /// If the server refuses the stream.
     pub async fn watch(&self) -> Result<(), Failure> {
-        let collection = self.deployment.collection().await;
-        let collection = collection.map_err(|error| self.failure(error))?;
-        let opened = collection
-            .watch()
-            .pipeline(change_stream::pipeline(self.lease.as_str()))
-            .read_concern(ReadConcern::majority())
-            .selection_criteria(primary())
-            .await;
+        let collection = self.collection().await?;
+        let events = follow::events_of(self.lease.as_str());
+        let opened = follow::opening(&collection, events).await;
         opened.map(drop).map_err(|error| self.described(&error))
     }
 
     /// Checks that hints can be followed and left, without inserting a hint.
-    ///
-    /// # Errors
-    /// If there is no capped collection of hints, or the server refuses its use.
     pub async fn hints(&self) -> Result<(), Failure> {
-        let collection = self.deployment.collection().await;
-        let collection = collection.map_err(|error| self.failure(error))?;
         let refused = REFUSED_ID.to_vec();
-        let usable = hints::probe(&collection, refused.into()).await;
+        let usable = hints::probe(&self.collection().await?, refused.into()).await;
         usable.map_err(|refusal| refusal.failure(&self.deployment))
     }
 
     /// Checks that a candidate may create the collection of hints, without creating it.
-    ///
-    /// # Errors
-    /// If the server refuses that.
     pub async fn hints_creation(&self) -> Result<(), Failure> {
-        let collection = self.deployment.collection().await;
-        let collection = collection.map_err(|error| self.failure(error))?;
-        let allowed = hints::probe_creation(&collection).await;
+        let allowed = hints::probe_creation(&self.collection().await?).await;
         allowed.map_err(|refusal| refusal.failure(&self.deployment))
     }
 
     /// Sends a candidate's kind of write, with its write concern, that matches no document. The
     /// server acknowledges it once a majority has everything that was written before, on disk.
-    ///
-    /// # Errors
-    /// If the server refuses the write, or no majority acknowledges it in time.
     pub async fn write_nothing(&self) -> Result<(), Failure> {
         let update = doc! { "$set": { "checked": true } };
         let projection = doc! { "_id": 1 };
@@ -287,21 +247,15 @@ impl StoreProbe {
     }
 
     /// Returns the settings of the set's elections. Needs the right `replSetGetConfig`.
-    ///
-    /// # Errors
-    /// If the server refuses the command.
     pub async fn failover_settings(&self) -> Result<FailoverSettings, Failure> {
         self.deployment.failover_settings().await
     }
 
     /// Returns the primary's storage engine. Needs the right `serverStatus`.
-    ///
-    /// # Errors
-    /// If the server refuses the command.
     pub async fn storage_engine(&self) -> Result<StorageEngine, Failure> {
         // Leaves out the longest sections, which are not used.
         let command = doc! { "serverStatus": 1, "metrics": 0, "wiredTiger": 0, "tcmalloc": 0 };
-        let status = self.admin(command).await?;
+        let status = self.deployment.admin(command).await?;
         let engine = status.get_document("storageEngine").cloned();
         let engine = engine.unwrap_or_default();
         Ok(StorageEngine {
@@ -311,12 +265,9 @@ impl StoreProbe {
     }
 
     /// Reads the primary's wall clock.
-    ///
-    /// # Errors
-    /// If the server does not answer.
     pub async fn server_time(&self) -> Result<ServerTime, Failure> {
         let sent = leasehold_clock::boot_now();
-        let hello = self.hello().await?;
+        let hello = self.deployment.admin(doc! { "hello": 1 }).await?;
         let received = leasehold_clock::boot_now();
         let wall = hello.get_datetime("localTime");
         let wall = wall.map_err(|_| Failure::new("the server does not report its time", ""))?;
@@ -339,17 +290,9 @@ impl StoreProbe {
         doc! { "_id": self.lease.as_str(), "kind": { "$in": [] } }
     }
 
-    async fn hello(&self) -> Result<Document, Failure> {
-        self.admin(doc! { "hello": 1 }).await
-    }
-
-    /// Runs a command of the database `admin` on the primary.
-    async fn admin(&self, command: Document) -> Result<Document, Failure> {
+    async fn collection(&self) -> Result<Collection<Document>, Failure> {
         let collection = self.deployment.collection().await;
-        let collection = collection.map_err(|error| self.failure(error))?;
-        let admin = collection.client().database("admin");
-        let reply = admin.run_command(command).selection_criteria(primary());
-        reply.await.map_err(|error| self.described(&error))
+        collection.map_err(|error| self.failure(error))
     }
 
     fn failure(&self, error: SendError) -> Failure {
@@ -359,8 +302,4 @@ impl StoreProbe {
     fn described(&self, error: &mongodb::error::Error) -> Failure {
         self.deployment.describe(error)
     }
-}
-
-fn primary() -> SelectionCriteria {
-    SelectionCriteria::ReadPreference(ReadPreference::Primary)
 }

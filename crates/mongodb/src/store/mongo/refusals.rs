@@ -1,9 +1,9 @@
 //! Names and remedies of the errors that a server returns when it refuses a write.
 
-use mongodb::error::{Error, ErrorKind, WriteFailure};
+use mongodb::error::Error;
 
-use super::outcome;
-use crate::store::RetryPolicy;
+use super::outcome::{self, ServerError};
+use crate::store::{Failure, RetryPolicy};
 
 /// The index that refuses a second document of one name.
 const ID_INDEX: &str = "_id_";
@@ -164,54 +164,43 @@ const NAMES: [(i32, &str); 10] = [
     (outcome::DUPLICATE_KEY, "DuplicateKey"),
 ];
 
-/// Returns the remedy for an error of a server, and the condition for a retry.
-pub(super) fn explain(code: i32, message: &str) -> (&'static str, RetryPolicy) {
+/// Creates the failure of this kind for an error of a server: the remedy, and the condition for a
+/// retry.
+pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
-        return (DISK_FULL, RetryPolicy::Retry);
+        return Failure::new(kind, DISK_FULL);
     }
     // Capped collections and other products use some of these codes too.
     if message.contains("time-series collection") {
-        return (TIME_SERIES, RetryPolicy::Reconfigure);
+        return Failure::lasting(kind, TIME_SERIES);
     }
     match KNOWN.iter().find(|known| known.code == code) {
-        Some(known) => (known.remedy, known.retry),
-        None => ("see the log of the server", RetryPolicy::Retry),
+        Some(known) => Failure::new(kind, known.remedy).with_retry(known.retry),
+        None => Failure::new(kind, "see the log of the server"),
     }
 }
 
 /// Returns the server's name of an error.
 pub(super) fn name(error: &Error) -> Option<Box<str>> {
-    let code = outcome::code(error)?;
+    let ServerError { code, name, .. } = outcome::server_error(error)?;
     let known = KNOWN.iter().map(|known| (known.code, known.name));
     if let Some((_, name)) = known.chain(NAMES).find(|(known, _)| *known == code) {
         return Some(name.into());
     }
-    let reported = match outcome::reply(error).kind.as_ref() {
-        ErrorKind::Command(command) => Some(&command.code_name),
-        ErrorKind::Write(WriteFailure::WriteError(write)) => write.code_name.as_ref(),
-        ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Some(&concern.code_name),
-        _ => None,
-    };
     // A name is an identifier of the server's source; everything else could be data.
-    let is_name = |name: &&String| {
-        (1..=NAME_MAX).contains(&name.len())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
-    };
-    reported.filter(is_name).map(|name| name.as_str().into())
+    let is_name = (1..=NAME_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_name.then(|| name.into())
 }
 
 /// Returns the name of the unique index that refuses a document, if it is not the index on `_id`: the
 /// document does not exist then.
 pub(super) fn foreign_index(error: &Error) -> Option<String> {
-    let message = match error.kind.as_ref() {
-        ErrorKind::Command(command) => &command.message,
-        ErrorKind::Write(WriteFailure::WriteError(write)) => &write.message,
-        _ => return None,
-    };
-    if outcome::code(error) != Some(outcome::DUPLICATE_KEY) {
+    let error = outcome::server_error(error)?;
+    if error.code != outcome::DUPLICATE_KEY {
         return None;
     }
-    let (_, index) = message.split_once(" index: ")?;
+    let (_, index) = error.message.split_once(" index: ")?;
     let (index, _) = index.split_once(" dup key")?;
     let index = index.split(" collation: ").next()?;
     (index != ID_INDEX).then(|| shown_index(index))
@@ -226,7 +215,7 @@ pub(super) fn shown_index(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use mongodb::bson::{deserialize_from_document, doc};
-    use mongodb::error::CommandError;
+    use mongodb::error::{CommandError, ErrorKind};
 
     use super::*;
 
@@ -259,11 +248,14 @@ mod tests {
             let error: CommandError = deserialize_from_document(error).expect("an error");
             name(&ErrorKind::Command(error).into())
         };
-        assert_eq!(explain(14031, "").0, DISK_FULL);
-        assert_eq!(explain(8, "28: No space left on device").0, DISK_FULL);
+        assert_eq!(explain("", 14031, "").detail, DISK_FULL);
+        assert_eq!(
+            explain("", 8, "28: No space left on device").detail,
+            DISK_FULL
+        );
         assert_eq!(named(14031, "").as_deref(), Some("OutOfDiskSpace"));
         assert_eq!(named(13, "").as_deref(), Some("Unauthorized"));
-        assert_eq!(explain(4, "").0, "see the log of the server");
+        assert_eq!(explain("", 4, "").detail, "see the log of the server");
         assert_eq!(named(4, "NoSuchKey").as_deref(), Some("NoSuchKey"));
         assert_eq!(named(4, "{ secret }"), None);
     }

@@ -4,23 +4,18 @@
 //! call is a field of its own: neither the question nor the answers change a field that a decision
 //! depends on, and no filter of the election depends on it.
 
-use std::sync::Mutex;
-
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;
 
-use super::display::{named, shown};
+use super::display::{named, text};
 use super::document::{id, ours, uuid};
 use super::history::list;
-use super::lock;
 use leasehold_core::election::Identity;
 
-/// The field of the document.
 const FIELD: &str = "roll_call";
 /// Answers that the document keeps.
 const PRESENT_MAX: i32 = 1_000;
 
-/// The id of a roll call.
 pub(super) type RollCallId = [u8; 16];
 
 /// A roll call in a lease document.
@@ -44,37 +39,6 @@ pub struct Present {
     pub healthy: Option<bool>,
 }
 
-/// The roll calls that this candidate answers, one at a time: however many there are, they hold one
-/// connection. While one is answered, only the newest of the others is remembered.
-#[derive(Debug, Default)]
-pub(super) struct Answers(Mutex<RollCallState>);
-
-#[derive(Debug, Default)]
-struct RollCallState {
-    newest: Option<RollCallId>,
-    is_answering: bool,
-}
-
-impl Answers {
-    /// Records a roll call. Returns true if the caller must answer it now, and then call
-    /// [`Answers::next`].
-    pub(super) fn begin(&self, call: RollCallId) -> bool {
-        let mut state = lock(&self.0);
-        let begins = !state.is_answering && state.newest != Some(call);
-        state.newest = Some(call);
-        state.is_answering |= begins;
-        begins
-    }
-
-    /// Returns the roll call to answer after this one, if another has come meanwhile.
-    pub(super) fn next(&self, answered: RollCallId) -> Option<RollCallId> {
-        let mut state = lock(&self.0);
-        let next = state.newest.filter(|newest| *newest != answered);
-        state.is_answering = next.is_some();
-        next
-    }
-}
-
 /// Returns the fields that a candidate reads of a roll call.
 pub(super) fn projection() -> Document {
     doc! { "roll_call.id": 1 }
@@ -87,12 +51,10 @@ pub(super) fn in_event(event: &ChangeStreamEvent<Document>) -> Option<RollCallId
     called(fields.or(event.full_document.as_ref())?)
 }
 
-/// Returns the roll call in a document.
 pub(super) fn called(document: &Document) -> Option<RollCallId> {
     id(document.get_document(FIELD).ok()?, "id").ok()
 }
 
-/// Reads a roll call with its answers.
 pub(super) fn read(document: &Document) -> Option<RollCall> {
     let call = document.get_document(FIELD).ok()?;
     let present = list(call, "present").iter().filter_map(Bson::as_document);
@@ -101,7 +63,7 @@ pub(super) fn read(document: &Document) -> Option<RollCall> {
         present: present
             .map(|answer| Present {
                 identity: named(answer.get_str("identity").unwrap_or_default()),
-                version: answer.get_str("version").ok().map(shown),
+                version: text(answer, "version"),
                 healthy: answer.get_bool("healthy").ok(),
             })
             .collect(),
@@ -114,7 +76,6 @@ pub(super) fn call(name: &str, call: RollCallId) -> (Document, Document) {
     (ours(name), doc! { "$set": { FIELD: question } })
 }
 
-/// Returns the filter and the update that answer.
 pub(super) fn answer(
     name: &str,
     call: RollCallId,
@@ -145,20 +106,6 @@ pub(super) fn end(name: &str, call: RollCallId) -> (Document, Document) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_roll_call_is_answered_once_and_one_at_a_time() {
-        let answers = Answers::default();
-        assert!(answers.begin([1; 16]));
-        assert!(
-            !answers.begin([2; 16]) && !answers.begin([3; 16]),
-            "one is in flight"
-        );
-        assert_eq!(answers.next([1; 16]), Some([3; 16]));
-        assert_eq!(answers.next([3; 16]), None);
-        assert!(!answers.begin([3; 16]));
-        assert!(answers.begin([4; 16]));
-    }
 
     #[test]
     fn a_roll_call_of_another_shape_is_none() {

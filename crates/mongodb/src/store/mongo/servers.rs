@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use mongodb::ServerType;
@@ -17,7 +16,9 @@ use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{AuthMechanism, ClientOptions, Tls};
 
 use super::home::canonical;
-use super::{kind, outcome};
+use super::tls::{NamedFile, named_files};
+use super::{home, lock, outcome};
+use crate::store::kind::is_router;
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 
@@ -25,6 +26,9 @@ use leasehold_core::election::BootTime;
 /// cause.
 const NAMED_MAX: usize = 3;
 
+/// Time limit of a look-up. The resolver of the C library gives up earlier, unless it has more than
+/// four nameservers.
+const LOOKUP_MAX: Duration = Duration::from_secs(45);
 /// A look-up of a name that takes longer can be the cause of failures.
 pub(super) const SLOW_MIN: Duration = Duration::from_secs(1);
 
@@ -33,31 +37,25 @@ pub(super) const SLOW_MIN: Duration = Duration::from_secs(1);
 pub(super) struct Asked {
     /// The user to authenticate, and the database of its credentials.
     pub(super) login: AuthMethod,
-    /// The replica set's name.
     pub(super) set: Option<String>,
-    /// True if TLS is enabled.
     pub(super) tls: bool,
     /// True for a direct connection to one server, whatever its type is.
     pub(super) direct: bool,
     pub(super) hosts: Vec<String>,
     /// The certificate files, as options and paths.
-    pub(super) files: Vec<(&'static str, PathBuf)>,
+    pub(super) files: Vec<NamedFile>,
 }
 
 /// The authentication method of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum AuthMethod {
-    /// No authentication.
     #[default]
     Nobody,
     /// User name and password, kept in this database.
     Password {
-        /// The name.
         user: String,
-        /// The authSource.
         source: String,
     },
-    /// The client's certificate.
     Certificate,
     /// The token of the workload's identity (OIDC).
     Token,
@@ -80,7 +78,6 @@ pub enum ServerState {
     RefusedLogin(String),
 }
 
-/// The servers of a deployment.
 #[derive(Debug, Default)]
 pub(super) struct Servers(Mutex<ServerStates>);
 
@@ -141,9 +138,19 @@ impl Cause {
 }
 
 impl ServerStates {
-    /// Returns the cause of a server's failures in words, if it was found.
     fn cause(&self, address: &str) -> Option<String> {
         self.causes.get(address).and_then(|cause| cause.words())
+    }
+
+    fn states(&self) -> BTreeMap<String, ServerState> {
+        let states = self.seen.iter().map(|(address, state)| {
+            let state = match (state, self.cause(address)) {
+                (ServerState::Unreachable(_), Some(cause)) => ServerState::Unreachable(cause),
+                (state, _) => state.clone(),
+            };
+            (address.clone(), state)
+        });
+        states.collect()
     }
 
     /// Returns the causes that were found, with their servers.
@@ -175,26 +182,13 @@ impl Asked {
             Some(Tls::Enabled(tls)) => Some(tls),
             Some(Tls::Disabled) | None => None,
         };
-        let named = tls.into_iter().flat_map(|tls| {
-            [
-                ("tlsCAFile", &tls.ca_file_path),
-                ("tlsCertificateKeyFile", &tls.cert_key_file_path),
-            ]
-        });
-        let files = named
-            .filter_map(|(option, path)| Some((option, path.clone()?)))
-            .collect();
         Self {
             login,
             set: options.repl_set_name.clone(),
             tls: tls.is_some(),
             direct: options.direct_connection == Some(true),
-            hosts: options
-                .hosts
-                .iter()
-                .map(|host| canonical(&host.to_string()))
-                .collect(),
-            files,
+            hosts: options.hosts.iter().map(canonical).collect(),
+            files: tls.map(named_files).unwrap_or_default(),
         }
     }
 }
@@ -213,37 +207,27 @@ impl Servers {
         }
     }
 
-    /// Returns true if a server has answered the newest client, or an earlier one with the same
-    /// settings.
-    pub(super) fn answered(&self) -> bool {
-        self.known().answered
-    }
-
-    /// Returns the settings of the newest client.
     pub(super) fn asked(&self) -> Asked {
         self.known().asked.clone()
     }
 
-    /// Records an observation of the driver's monitors.
     pub(super) fn record_event(&self, event: &SdamEvent) {
         let mut known = self.known();
         let (address, seen) = match event {
             SdamEvent::ServerHeartbeatSucceeded(event) => {
-                let seen = said(&event.reply, &known.asked);
+                let address = canonical(&event.server_address);
                 known.answered = true;
-                known
-                    .causes
-                    .remove(&canonical(&event.server_address.to_string()));
-                (event.server_address.to_string(), seen)
+                known.causes.remove(&address);
+                (address, state_of(&event.reply, &known.asked))
             }
             SdamEvent::ServerDescriptionChanged(event) => {
                 let now = &event.new_description;
                 let Some(error) = now.error() else { return };
                 debug_assert_eq!(now.server_type(), ServerType::Unknown);
-                let canonical = canonical(&now.address().to_string());
-                let cause = known.causes.get(&canonical);
+                let address = canonical(now.address());
+                let cause = known.causes.get(&address);
                 if cause.is_some_and(|cause| !cause.explains(error)) {
-                    known.causes.remove(&canonical);
+                    known.causes.remove(&address);
                 }
                 let Some(words) = outcome::unreachable(error, &known.asked, known.answered) else {
                     return;
@@ -252,25 +236,15 @@ impl Servers {
                     true => ServerState::RefusedLogin(words),
                     false => ServerState::Unreachable(words),
                 };
-                (now.address().to_string(), state)
+                (address, state)
             }
             _ => return,
         };
-        known.seen.insert(canonical(&address), seen);
+        known.seen.insert(address, seen);
     }
 
-    /// Returns the servers that were observed, by canonical address.
     pub(super) fn states(&self) -> BTreeMap<String, ServerState> {
-        let known = self.known();
-        let states = known.seen.iter().map(|(address, state)| {
-            let cause = known.cause(address);
-            let state = match (state, cause) {
-                (ServerState::Unreachable(_), Some(cause)) => ServerState::Unreachable(cause),
-                (state, _) => state.clone(),
-            };
-            (address.clone(), state)
-        });
-        states.collect()
+        self.known().states()
     }
 
     /// Returns true if a server has answered, or could not be reached.
@@ -288,19 +262,35 @@ impl Servers {
         };
     }
 
+    /// Looks up a name of this server or record, within a time limit. Returns the result, and the time
+    /// that the look-up took. Meanwhile, and afterwards if it was slow, the name counts as a cause.
+    pub(super) async fn look_up<T>(
+        &self,
+        address: &str,
+        lookup: impl Future<Output = T>,
+    ) -> (Option<T>, Duration) {
+        let began = leasehold_clock::boot_now();
+        self.found(address, Some(Cause::Resolving(began)));
+        let found = tokio::time::timeout(LOOKUP_MAX, lookup).await.ok();
+        let took = leasehold_clock::boot_now().since(began);
+        self.found(address, (took >= SLOW_MIN).then_some(Cause::Resolved(took)));
+        (found, took)
+    }
+
     /// Returns true if a server is known to close connections.
     pub(super) fn is_full(&self, address: &str) -> bool {
         self.known().causes.get(address) == Some(&Cause::Full)
     }
 
-    /// Returns the cause of an error in words, if an examination has shown it.
+    /// Describes why a server cannot be used, if an examination or the error shows that.
     pub(super) fn explain(&self, error: &Error) -> Option<String> {
         let known = self.known();
         let mut causes = known.causes.values();
-        causes.find(|cause| cause.explains(error))?.words()
+        let cause = causes.find(|cause| cause.explains(error));
+        let cause = cause.and_then(|cause| cause.words());
+        cause.or_else(|| outcome::unreachable(error, &known.asked, known.answered))
     }
 
-    /// Returns all causes in words, with the servers.
     pub(super) fn causes(&self) -> String {
         self.known().caused().join("; ")
     }
@@ -309,12 +299,11 @@ impl Servers {
     /// several routers.
     pub(super) fn writable(&self) -> Option<String> {
         let known = self.known();
-        let writable = known.seen.iter();
-        let writable = writable.filter(|(_, seen)| matches!(seen, ServerState::Writable));
-        let addresses: Vec<_> = writable
-            .take(NAMED_MAX)
-            .map(|(at, _)| at.as_str())
-            .collect();
+        let writable = known.seen.iter().filter_map(|(address, seen)| match seen {
+            ServerState::Writable => Some(address.as_str()),
+            _ => None,
+        });
+        let addresses: Vec<_> = writable.take(NAMED_MAX).collect();
         (!addresses.is_empty()).then(|| addresses.join(", "))
     }
 
@@ -324,34 +313,28 @@ impl Servers {
         let asked = &known.asked;
         let elsewhere = |seen: &ServerState| matches!(seen, ServerState::Elsewhere(_));
         let wrong = known.seen.values().any(elsewhere);
-        let told = known.seen.iter().filter_map(|(address, seen)| match seen {
+        // Other servers may be down at the same time; the wrong setting is more important.
+        let states = known.states();
+        let states = states
+            .iter()
+            .filter(|(_, state)| !wrong || elsewhere(state));
+        let shown = states.filter_map(|(address, state)| match state {
             ServerState::Writable => None,
-            // Other servers may be down at the same time; the wrong setting is more important.
-            ServerState::Member(_)
-            | ServerState::Unready(_)
-            | ServerState::Unreachable(_)
-            | ServerState::RefusedLogin(_)
-                if wrong =>
-            {
-                None
-            }
             ServerState::Member(what) | ServerState::Unready(what) => {
                 Some(format!("{address} is {what}"))
             }
             ServerState::Elsewhere(what) => Some(format!("{address} {what}")),
-            ServerState::Unreachable(why) => {
-                let cause = known.cause(address);
-                Some(format!("{address}: {}", cause.as_ref().unwrap_or(why)))
+            ServerState::Unreachable(why) | ServerState::RefusedLogin(why) => {
+                Some(format!("{address}: {why}"))
             }
-            ServerState::RefusedLogin(why) => Some(format!("{address}: {why}")),
         });
-        let mut told: Vec<_> = told.take(NAMED_MAX).collect();
+        let mut shown: Vec<_> = shown.take(NAMED_MAX).collect();
         if known.seen.is_empty() {
-            told.extend(known.caused());
+            shown.extend(known.caused());
         }
-        if told.is_empty() && known.seen.is_empty() && !asked.hosts.is_empty() {
+        if shown.is_empty() && known.seen.is_empty() && !asked.hosts.is_empty() {
             let hosts: Vec<_> = asked.hosts.iter().take(NAMED_MAX).cloned().collect();
-            told.push(format!(
+            shown.push(format!(
                 "no answer from {}: check the host, the network and the firewalls between",
                 hosts.join(", ")
             ));
@@ -362,35 +345,32 @@ impl Servers {
         };
         // The driver stops asking these servers. If the string names no others, a retry cannot
         // succeed.
-        let hopeless = !asked.hosts.is_empty()
-            && asked
-                .hosts
-                .iter()
-                .all(|host| known.seen.get(host).is_some_and(elsewhere));
+        let mut hosts = asked.hosts.iter();
+        let hopeless = wrong && hosts.all(|host| known.seen.get(host).is_some_and(elsewhere));
         let retry = match hopeless {
             true => RetryPolicy::Reconfigure,
             false => RetryPolicy::WaitForServer,
         };
-        Failure::new("no primary", told.join("; ") + remedy).with_retry(retry)
+        Failure::new("no primary", shown.join("; ") + remedy).with_retry(retry)
     }
 
     fn known(&self) -> MutexGuard<'_, ServerStates> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
 /// Classifies a server by its reply to `hello`.
-fn said(reply: &Document, asked: &Asked) -> ServerState {
-    let says = |field: &str| reply.get_bool(field).unwrap_or(false);
+fn state_of(reply: &Document, asked: &Asked) -> ServerState {
+    let is = |field: &str| reply.get_bool(field).unwrap_or(false);
     let set = reply.get_str("setName").ok();
     match (&asked.set, set) {
         (Some(asked), Some(set)) if asked != set => {
             return ServerState::Elsewhere(format!("is in replica set {set:?}, not {asked:?}"));
         }
-        (Some(asked), None) if kind::is_router(reply) => {
+        (Some(asked), None) if is_router(reply) => {
             return ServerState::Elsewhere(format!("is a mongos, not in replica set {asked:?}"));
         }
-        (Some(_), None) if says("isreplicaset") => {
+        (Some(_), None) if is("isreplicaset") => {
             return ServerState::Unready("a member of a replica set that was not initiated");
         }
         (Some(asked), None) => {
@@ -400,13 +380,13 @@ fn said(reply: &Document, asked: &Asked) -> ServerState {
         }
         _ => {}
     }
-    if says("isWritablePrimary") || says("ismaster") {
+    if home::is_writable(reply) {
         ServerState::Writable
-    } else if says("secondary") {
+    } else if is("secondary") {
         ServerState::Member("a secondary")
-    } else if says("arbiterOnly") {
+    } else if is("arbiterOnly") {
         ServerState::Member("an arbiter")
-    } else if says("isreplicaset") {
+    } else if is("isreplicaset") {
         ServerState::Unready("a member of a replica set that was not initiated")
     } else {
         ServerState::Unready("starting or recovering")
@@ -437,7 +417,7 @@ mod tests {
 
     #[test]
     fn the_replies_of_servers_are_compared_with_the_connection_string() {
-        let of = |reply| said(&reply, &asked(Some("rs0")));
+        let of = |reply| state_of(&reply, &asked(Some("rs0")));
         let elsewhere = |what: &str| ServerState::Elsewhere(what.to_owned());
         assert_eq!(
             of(doc! { "setName": "rs0", "isWritablePrimary": true }),

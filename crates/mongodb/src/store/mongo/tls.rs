@@ -5,11 +5,10 @@ mod files;
 
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-pub(super) use self::files::unusable;
+pub(super) use self::files::{NamedFile, authorities, client, named_files, unusable};
 
 /// Why a client cannot be made, if no file is the cause.
 pub(super) const UNUSABLE: &str = "check the TLS options of the MongoDB URI";
@@ -21,12 +20,16 @@ pub(super) const UNREAD: &str = "TLS files unavailable";
 /// Server and client have no TLS version or cipher in common.
 const TOO_OLD: &str = "the server and this client have no TLS version and cipher in common: the \
                        server must accept TLS 1.2 or 1.3";
+const NOT_FOR_SERVERS: (&str, &str) = (
+    "is not for servers",
+    "issue one with the extended key usage serverAuth",
+);
 /// The remedy for a certificate that no client accepts.
 const ISSUE_ANOTHER: &str = "issue another one, and see openssl verify -verbose";
 
 /// Returns why one of the files that the connection string names (as options and paths) cannot be
 /// read. Only regular files are opened, because opening any other could block.
-pub(super) fn unreadable(files: &[(&'static str, PathBuf)]) -> Option<String> {
+pub(super) fn unreadable(files: &[NamedFile]) -> Option<String> {
     files.iter().find_map(|(option, path)| {
         let why = match fs::metadata(path) {
             Ok(found) if !found.is_file() => "it is not a regular file".to_owned(),
@@ -41,13 +44,13 @@ pub(super) fn unreadable(files: &[(&'static str, PathBuf)]) -> Option<String> {
 }
 
 /// Returns the files that were not read in time, for a disk that hangs.
-pub(super) fn unread(files: &[(&'static str, PathBuf)]) -> String {
+pub(super) fn unread(files: &[NamedFile]) -> String {
     let files: Vec<_> = files.iter().map(named).collect();
     let files = files.join(" and ");
     format!("{files} cannot be read: the disk or network share does not answer")
 }
 
-fn named((option, path): &(&'static str, PathBuf)) -> String {
+fn named((option, path): &NamedFile) -> String {
     format!("{} ({option})", path.display())
 }
 
@@ -108,10 +111,9 @@ fn refused_certificate(error: &CertificateError) -> String {
             "is signed by an algorithm that is not supported",
             "issue a certificate signed by RSA (2048 bits or more), ECDSA or Ed25519 with SHA-256",
         ),
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => (
-            "is not for servers",
-            "issue one with the extended key usage serverAuth",
-        ),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            NOT_FOR_SERVERS
+        }
         CertificateError::ApplicationVerificationFailure => ("is refused", "check tlsCAFile"),
         CertificateError::Other(error) => match error.0.downcast_ref() {
             Some(error) => refused_chain(error),
@@ -137,21 +139,14 @@ fn refused_chain(error: &webpki::Error) -> (&'static str, &'static str) {
             "has a name that its authority must not certify",
             "check the name constraints of the authority",
         ),
-        webpki::Error::PathLenConstraintViolated
-        | webpki::Error::MaximumPathDepthExceeded
-        | webpki::Error::MaximumPathBuildCallsExceeded
-        | webpki::Error::MaximumSignatureChecksExceeded
-        | webpki::Error::MaximumNameConstraintComparisonsExceeded => (
+        webpki::Error::PathLenConstraintViolated | webpki::Error::MaximumPathDepthExceeded => (
             "has too many authorities above it",
             "send a shorter chain of certificates",
         ),
         webpki::Error::UnsupportedCertVersion => {
             ("is not an X.509 certificate of version 3", ISSUE_ANOTHER)
         }
-        webpki::Error::EmptyEkuExtension => (
-            "has an empty list of extended key usages",
-            "issue one with the extended key usage serverAuth",
-        ),
+        webpki::Error::EmptyEkuExtension => NOT_FOR_SERVERS,
         webpki::Error::MalformedDnsIdentifier | webpki::Error::UnsupportedNameType => (
             "has a name that is not a host name or an address",
             "issue one with DNS names or addresses only",
@@ -170,11 +165,9 @@ fn refused_by_server(alert: AlertDescription) -> String {
         | AlertDescription::CertificateExpired
         | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateUnknown
-        | AlertDescription::UnsupportedCertificate => {
-            format!(
-                "the server refuses the client certificate ({alert:?}): check tlsCertificateKeyFile"
-            )
-        }
+        | AlertDescription::UnsupportedCertificate => format!(
+            "the server refuses the client certificate ({alert:?}): check tlsCertificateKeyFile"
+        ),
         AlertDescription::ProtocolVersion
         | AlertDescription::HandshakeFailure
         | AlertDescription::InsufficientSecurity => TOO_OLD.to_owned(),

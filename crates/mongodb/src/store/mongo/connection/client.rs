@@ -9,19 +9,16 @@ use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::{SdamEvent, ServerDescriptionChangedEvent};
-use mongodb::options::{AuthMechanism, ClientOptions, ReadPreference, SelectionCriteria};
+use mongodb::options::{AuthMechanism, ClientOptions};
 use tokio::runtime::{self, Handle};
-use tokio::sync::watch;
 
-use super::super::probe::UriSettings;
-use super::super::servers::{Asked, Cause, SLOW_MIN};
-use super::super::{home, kind, lock, lookalike, outcome};
-use super::diagnosis::LOOKUP_MAX;
+use super::super::servers::Asked;
+use super::super::{home, lock, lookalike, outcome, primary, publish, refusals};
 use super::files::made;
 use super::seeds::Seeds;
 use super::{Deployment, Monitoring, SendError, StoreOptions};
 use crate::calls::CALLS_MAX;
-use crate::store::{StoreInfo, StoreKind};
+use crate::store::{Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::{APP_NAME_MAX, ConnectionUri, UriProblem};
 
 /// Delay before asking for the product again if no server answered.
@@ -32,7 +29,7 @@ const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
 pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
 
 #[derive(Clone)]
-pub(super) struct Connection {
+pub(super) struct ConnectedClient {
     pub(super) client: Client,
     /// False if the program has provided the client.
     pub(super) is_own: bool,
@@ -40,14 +37,11 @@ pub(super) struct Connection {
     /// The runtime that runs the driver's tasks, without which no call returns.
     runtime: runtime::Id,
     uri: String,
-    /// The servers that the connection string names.
-    hosts: Arc<[String]>,
     pub(super) seeds: Arc<Seeds>,
-    /// The time limit of its connections.
     pub(super) connect_timeout: Duration,
 }
 
-impl Connection {
+impl ConnectedClient {
     /// Shuts down the client, unless the program has provided it.
     pub(super) async fn close(self) {
         if self.is_own {
@@ -79,45 +73,45 @@ pub(super) fn adapt_login(options: &mut ClientOptions) {
     }
 }
 
-/// Adds the record's name to a failure to resolve it, because the driver's error lacks the name.
-fn unresolved(error: mongodb::error::Error, uri: &str) -> SendError {
-    let is_record = matches!(*error.kind, ErrorKind::DnsResolve { .. });
-    let asked = UriSettings::of(uri).filter(|asked| is_record && asked.srv);
-    match asked {
-        Some(asked) => SendError::Record(asked.hosts.concat()),
-        None => SendError::Driver(error),
-    }
+/// The driver's error lacks the name.
+fn record_unresolved(name: &str) -> SendError {
+    let why = format!(
+        "cannot resolve the SRV record of {name}: check the MongoDB URI and the name service"
+    );
+    SendError::unsent("connection failed", why, RetryPolicy::WaitForServer)
 }
 
 impl Deployment {
     /// Creates a deployment that connects at first use, for one store.
-    pub(in crate::store::mongo) fn new(
-        options: StoreOptions,
-        monitoring: Monitoring,
-    ) -> (Arc<Self>, watch::Receiver<Option<StoreInfo>>) {
-        let deployment = Self::with_pool(options, monitoring, CONNECTIONS_MAX);
-        let info = deployment.info();
-        (deployment, info)
+    pub(in crate::store::mongo) fn new(options: StoreOptions, monitoring: Monitoring) -> Arc<Self> {
+        Self::with_pool(options, monitoring, CONNECTIONS_MAX)
     }
 
     /// Returns the product if the server is recognized as not being MongoDB. Retries until a server
     /// answers.
     pub(in crate::store::mongo) async fn lookalike(self: &Arc<Self>) -> Option<&'static str> {
         loop {
-            if let Some(found) = self.recognize().await {
-                return found;
+            if let Ok(connection) = self.connect().await {
+                let admin = connection.client.database("admin");
+                let has_answered = match admin.run_command(doc! { "buildInfo": 1 }).await {
+                    Ok(info) => {
+                        self.note_product(lookalike::by_build(&info));
+                        true
+                    }
+                    Err(error) => outcome::is_reply(&error),
+                };
+                // The reply to `hello` came first, since the client chose the server by it.
+                let product = self.other_product();
+                if has_answered || product.is_some() {
+                    return product;
+                }
             }
             tokio::time::sleep(RECOGNIZE_RETRY).await;
         }
     }
 
-    /// Returns true if a server was recognized as a product whose events and replies may show data
-    /// that no majority has.
-    pub(in crate::store::mongo) fn is_other_product(&self) -> bool {
-        lock(&self.other_product).is_some()
-    }
-
-    /// Returns the server's product if it was recognized and is not MongoDB.
+    /// Returns the server's product if it was recognized and is not MongoDB: its events and replies
+    /// may show data that no majority has.
     pub(in crate::store::mongo) fn other_product(&self) -> Option<&'static str> {
         *lock(&self.other_product)
     }
@@ -128,20 +122,7 @@ impl Deployment {
         }
     }
 
-    /// Returns `None` if no server has answered.
-    async fn recognize(self: &Arc<Self>) -> Option<Option<&'static str>> {
-        let connection = self.connect().await.ok()?;
-        let admin = connection.client.database("admin");
-        match admin.run_command(doc! { "buildInfo": 1 }).await {
-            Ok(info) => self.note_product(lookalike::by_build(&info)),
-            Err(error) if outcome::is_reply(&error) => {}
-            Err(_) => return self.other_product().map(Some),
-        }
-        // The reply to `hello` came first, since the client chose the server by it.
-        Some(self.other_product())
-    }
-
-    pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<ConnectedClient, SendError> {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
@@ -154,30 +135,27 @@ impl Deployment {
         let uri = lock(&self.home).instead_of(uri);
         let number = *self.clients.borrow() + 1;
         let mut options = self.client_options(&uri).await?;
-        let hosts: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
-        let by_host = lookalike::by_host(hosts.iter().map(String::as_str));
-        *lock(&self.other_product) = by_host;
+        let seeds = self.seeds_of(&options);
+        *lock(&self.other_product) = lookalike::by_host(seeds.addresses());
         let asked = Asked::of(&options);
         self.servers.ask(asked.clone());
-        let seeds = self.seeds_of(&options);
         let connect_timeout = options.connect_timeout.unwrap_or_default();
         let provided = self.options.client.clone();
         let is_own = provided.is_none();
         let client = match provided {
             Some(client) => client,
             None => {
-                self.listen(&mut options, (number, &uri), &hosts, &seeds);
+                self.listen(&mut options, (number, &uri), &seeds);
                 self.examine_later(options.hosts.clone(), number);
                 made(options, &asked, &self.tls_files).await?
             }
         };
-        let connection = Connection {
+        let connection = ConnectedClient {
             client,
             is_own,
             number,
             runtime: Handle::current().id(),
             uri,
-            hosts,
             seeds,
             connect_timeout,
         };
@@ -188,7 +166,7 @@ impl Deployment {
     }
 
     /// Returns the client, if this runtime runs its tasks. Tasks of another runtime may have ended.
-    fn current(&self) -> Option<Connection> {
+    fn current(&self) -> Option<ConnectedClient> {
         let runtime = Handle::current().id();
         let connection = lock(&self.connection).clone();
         connection.filter(|connection| connection.runtime == runtime)
@@ -196,34 +174,37 @@ impl Deployment {
 
     /// Asks the primary that a client found whether it belongs to the known deployment. Nothing
     /// else is sent to it before.
-    pub(super) async fn verify(self: &Arc<Self>, connection: &Connection) -> Result<(), SendError> {
-        let Connection {
+    pub(super) async fn verify(
+        self: &Arc<Self>,
+        connection: &ConnectedClient,
+    ) -> Result<(), SendError> {
+        let ConnectedClient {
             client,
             is_own,
             number,
             uri,
-            hosts,
             seeds,
             ..
         } = connection;
-        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
         let admin = client.database("admin");
-        let hello = admin
-            .run_command(home::question())
-            .selection_criteria(primary)
-            .into_future();
+        let hello = admin.run_command(home::question());
+        let hello = hello.selection_criteria(primary()).into_future();
         let hello = match is_own {
             true => hello.await,
             // Its own timeout may be longer than the caller waits.
             false => {
                 let limit = self.operation_timeout() * 9 / 10;
                 let hello = tokio::time::timeout(limit, hello).await;
-                hello.map_err(|_| SendError::Late)?
+                hello.map_err(|_| self.late())?
             }
         };
         let hello = hello.map_err(SendError::Unverified)?;
-        let Some(found) = home::identify(&hello, hosts) else {
-            return Err(SendError::NoPrimary);
+        let Some(found) = home::identify(&hello, seeds.addresses()) else {
+            return Err(SendError::Unsent(match self.servers.asked().direct {
+                true => outcome::not_primary(),
+                false => Failure::new("the primary has just stepped down", refusals::ELECTING)
+                    .with_retry(RetryPolicy::WaitForServer),
+            }));
         };
         let primary = home::address(&hello);
         let (is_new, again) = {
@@ -247,7 +228,7 @@ impl Deployment {
                 self.keep_comparing(connection, &primary);
             }
             self.note_product(lookalike::by_hello(&hello));
-            self.note_primary((set, id), kind::by_hello(&hello));
+            self.note_primary((set, id), StoreKind::of_hello(&hello));
             return Ok(());
         };
         self.discard(|connection| connection.number == *number);
@@ -286,7 +267,7 @@ impl Deployment {
     }
 
     /// Closes the current connection if the condition is true; returns true if it was.
-    pub(super) fn discard(&self, condition: impl FnOnce(&Connection) -> bool) -> bool {
+    pub(super) fn discard(&self, condition: impl FnOnce(&ConnectedClient) -> bool) -> bool {
         let discarded = lock(&self.connection).take_if(|connection| condition(connection));
         match discarded {
             Some(connection) => {
@@ -301,11 +282,11 @@ impl Deployment {
         self: &Arc<Self>,
         uri: &str,
     ) -> Result<ClientOptions, SendError> {
-        let parsed = ConnectionUri::parse(uri).map_err(SendError::Refused)?;
-        let mut options = self.resolved(&parsed, uri).await?;
+        let parsed = ConnectionUri::parse(uri)?;
+        let mut options = self.resolved(&parsed).await?;
         if options.load_balanced == Some(true) {
             // The record of the host sets it, because the string cannot.
-            return Err(SendError::Refused(UriProblem::load_balanced()));
+            return Err(UriProblem::load_balanced().into());
         }
         let timeout = self.operation_timeout();
         if options.app_name.is_none() {
@@ -328,39 +309,28 @@ impl Deployment {
         Ok(options)
     }
 
-    /// Parses a connection string, and resolves its record of servers, if it names one.
-    async fn resolved(
-        &self,
-        parsed: &ConnectionUri,
-        uri: &str,
-    ) -> Result<ClientOptions, SendError> {
-        let Some(record) = parsed.record() else {
-            let options = ClientOptions::parse(parsed.driver()).await;
-            return options.map_err(|error| unresolved(error, uri));
-        };
-        let began = leasehold_clock::boot_now();
-        self.servers.found(record, Some(Cause::Resolving(began)));
+    async fn resolved(&self, parsed: &ConnectionUri) -> Result<ClientOptions, SendError> {
         let options = ClientOptions::parse(parsed.driver()).into_future();
-        let options = tokio::time::timeout(LOOKUP_MAX, options).await;
-        let took = leasehold_clock::boot_now().since(began);
-        let cause = (took >= SLOW_MIN).then_some(Cause::Resolved(took));
-        self.servers.found(record, cause);
-        match options {
-            Ok(options) => options.map_err(|error| unresolved(error, uri)),
-            Err(_) => Err(SendError::Record(record.to_owned())),
+        let Some(record) = parsed.record() else {
+            return Ok(options.await?);
+        };
+        match self.servers.look_up(record, options).await.0 {
+            Some(Ok(options)) => Ok(options),
+            Some(Err(error)) if !matches!(*error.kind, ErrorKind::DnsResolve { .. }) => {
+                Err(error.into())
+            }
+            Some(Err(_)) | None => Err(record_unresolved(record)),
         }
     }
 
-    /// Subscribes to the events of a client's monitors.
     fn listen(
         self: &Arc<Self>,
         options: &mut ClientOptions,
         (number, uri): (u64, &str),
-        hosts: &Arc<[String]>,
         seeds: &Arc<Seeds>,
     ) {
         let (deployment, uri) = (Arc::downgrade(self), uri.to_owned());
-        let (hosts, seeds) = (Arc::clone(hosts), Arc::clone(seeds));
+        let seeds = Arc::clone(seeds);
         options.sdam_event_handler = Some(EventHandler::callback(move |event| {
             let Some(deployment) = deployment.upgrade() else {
                 return;
@@ -370,14 +340,14 @@ impl Deployment {
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
                     deployment.note_product(lookalike::by_hello(&event.reply));
-                    seeds.replied(&event.server_address.to_string(), &event.reply);
-                    if let Some(found) = home::identify(&event.reply, &hosts) {
+                    seeds.replied(&event.server_address, &event.reply);
+                    if let Some(found) = home::identify(&event.reply, seeds.addresses()) {
                         let primary = home::address(&event.reply);
-                        lock(&deployment.home).hear(number, &uri, (found, &primary));
+                        lock(&deployment.home).observe(number, &uri, (found, &primary));
                     }
                 }
                 SdamEvent::ServerHeartbeatFailed(event) => {
-                    seeds.unreachable(&event.server_address.to_string());
+                    seeds.unreachable(&event.server_address);
                     deployment.examine(&event.server_address, number, &event.failure);
                 }
                 SdamEvent::ServerDescriptionChanged(event) => {
@@ -392,11 +362,13 @@ impl Deployment {
         }));
     }
 
-    /// Handles a change of a server's description, as reported by the driver's monitors.
     fn server_changed(&self, event: &ServerDescriptionChangedEvent, client: u64, uri: &str) {
         let (before, now) = (&event.previous_description, &event.new_description);
         let (before, kind) = (before.server_type(), now.server_type());
-        let (was, kind) = (kind::by_type(before).is_some(), kind::by_type(kind));
+        let (was, kind) = (
+            StoreKind::of_server(before).is_some(),
+            StoreKind::of_server(kind),
+        );
         let is = kind.is_some();
         let (is_home, is_refused) = {
             let mut home = lock(&self.home);
@@ -437,10 +409,6 @@ impl Deployment {
             database: self.options.database.clone(),
             collection: self.options.collection.clone(),
         };
-        self.info.send_if_modified(|known| {
-            let changed = known.as_ref() != Some(&info);
-            *known = Some(info);
-            changed
-        });
+        publish(&self.info, Some(info));
     }
 }

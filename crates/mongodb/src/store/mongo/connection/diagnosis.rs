@@ -20,11 +20,8 @@ use super::super::home::canonical;
 use super::super::servers::{Cause, SLOW_MIN};
 use super::super::{lock, outcome};
 use super::Deployment;
-use super::client::Connection;
+use super::client::ConnectedClient;
 
-/// Time limit of a look-up. The resolver of the C library gives up earlier, unless it has more than
-/// four nameservers.
-pub(super) const LOOKUP_MAX: Duration = Duration::from_secs(45);
 /// Maximum extension of the connect timeout for slow look-ups.
 const EXTRA_MAX: Duration = Duration::from_secs(30);
 /// Time after which the name of a server without an answer is examined. Most answer earlier.
@@ -35,7 +32,6 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 /// The examinations of one deployment's servers.
 #[derive(Debug, Default)]
 pub(super) struct Examinations {
-    /// The addresses that are examined at the moment.
     running: BTreeSet<String>,
     /// The time that the last look-up of each slow name took.
     slow: BTreeMap<String, Duration>,
@@ -58,7 +54,6 @@ impl Examinations {
 }
 
 impl Deployment {
-    /// Returns the time limit of a new client's connections.
     pub(super) fn connect_timeout(&self) -> Duration {
         self.operation_timeout() + lock(&self.examinations).extra()
     }
@@ -79,7 +74,6 @@ impl Deployment {
         });
     }
 
-    /// Examines a server to which a connection has failed.
     pub(super) fn examine(self: &Arc<Self>, server: &ServerAddress, client: u64, error: &Error) {
         let ErrorKind::Io(error) = error.kind.as_ref() else {
             return;
@@ -96,24 +90,18 @@ impl Deployment {
         let ServerAddress::Tcp { host, .. } = server else {
             return;
         };
-        let address = canonical(&server.to_string());
+        let address = canonical(server);
         if host.parse::<IpAddr>().is_ok() || !self.begin(&address) {
             return;
         }
-        let began = leasehold_clock::boot_now();
-        self.servers.found(&address, Some(Cause::Resolving(began)));
-        let deployment = Arc::downgrade(self);
+        let (deployment, servers) = (Arc::downgrade(self), Arc::clone(&self.servers));
         tokio::spawn(async move {
             let lookup = tokio::net::lookup_host(&address);
-            let found = tokio::time::timeout(LOOKUP_MAX, lookup).await;
-            let took = leasehold_clock::boot_now().since(began);
+            let (found, took) = servers.look_up(&address, lookup).await;
             let Some(deployment) = Weak::upgrade(&deployment) else {
                 return;
             };
-            let is_slow = took >= SLOW_MIN;
-            let cause = is_slow.then_some(Cause::Resolved(took));
-            deployment.servers.found(&address, cause);
-            if let Ok(Ok(_)) = found {
+            if let Some(Ok(_)) = found {
                 lock(&deployment.examinations).resolved(&address, took);
                 deployment.lengthen(client, took).await;
             }
@@ -123,7 +111,7 @@ impl Deployment {
 
     /// Finds out if a server closes connections before it has read anything from them.
     fn examine_acceptance(self: &Arc<Self>, server: &ServerAddress) {
-        let address = canonical(&server.to_string());
+        let address = canonical(server);
         let is_known = self.servers.is_full(&address);
         if is_known || !matches!(server, ServerAddress::Tcp { .. }) || !self.begin(&address) {
             return;
@@ -147,7 +135,7 @@ impl Deployment {
     async fn lengthen(self: &Arc<Self>, client: u64, took: Duration) {
         let is_used = lock(&self.home).has(client);
         let is_short = |limit: Duration| limit < took + self.operation_timeout() / 2;
-        let is_too_short = |connection: &Connection| {
+        let is_too_short = |connection: &ConnectedClient| {
             connection.number == client && !is_used && is_short(connection.connect_timeout)
         };
         if self.discard(is_too_short) {

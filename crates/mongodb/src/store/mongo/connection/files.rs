@@ -14,11 +14,13 @@ use super::super::servers::Asked;
 use super::super::{lock, tls};
 use super::client::adapt_login;
 use super::{Deployment, SendError};
-use crate::store::Failure;
+use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 
 /// Maximum time for the connection string to be read, once one is known.
 const URI_TIME_MAX: Duration = Duration::from_millis(250);
+/// Kind of the failure if the connection string cannot be read.
+const URI_UNAVAILABLE: &str = "MongoDB URI unavailable";
 /// Maximum time for the driver to read the files that a connection string names. A network share
 /// answers in milliseconds.
 const FILES_TIME_MAX: Duration = Duration::from_secs(3);
@@ -72,7 +74,7 @@ pub(super) struct LastUri {
 
 impl Deployment {
     /// Reads the connection string. If its disk hangs, returns the string that was last read.
-    pub(super) async fn uri(&self) -> Result<String, SendError> {
+    pub(in crate::store::mongo) async fn uri(&self) -> Result<String, SendError> {
         let began = leasehold_clock::boot_now();
         let known = {
             let mut last = lock(&self.last_uri);
@@ -92,7 +94,9 @@ impl Deployment {
             Some(read) => self.noted(read),
             None => {
                 lock(&self.last_uri).unread_since.get_or_insert(began);
-                known.ok_or(SendError::UnreadUri)
+                known.ok_or_else(|| {
+                    SendError::unsent(URI_UNAVAILABLE, self.unread(), RetryPolicy::Retry)
+                })
             }
         }
     }
@@ -103,35 +107,29 @@ impl Deployment {
         if let Ok(uri) = &read {
             last.text = Some(uri.clone());
         }
-        read.map_err(SendError::Uri)
-    }
-
-    /// Returns the failure of a connection string that was never read, because its disk hangs.
-    pub(super) fn unread_uri(&self) -> Failure {
-        Failure::new("MongoDB URI unavailable", self.unread().unwrap_or_default())
+        read.map_err(|why| SendError::unsent(URI_UNAVAILABLE, why, RetryPolicy::Reconfigure))
     }
 
     /// Adds to a failure that the connection string may be out of date.
     pub(super) fn with_unread_uri(&self, mut failure: Failure) -> Failure {
         let has_text = lock(&self.last_uri).text.is_some();
-        if let (Some(why), true) = (self.unread(), has_text) {
+        let why = self.unread();
+        if has_text && !why.is_empty() {
             let separator = if failure.detail.is_empty() { "" } else { "; " };
-            failure.detail = format!(
-                "{}{separator}the MongoDB URI in use may be outdated: {why}",
-                failure.detail
-            );
+            failure.detail += &format!("{separator}the MongoDB URI in use may be outdated: {why}");
         }
         failure
     }
 
-    fn unread(&self) -> Option<String> {
-        let since = lock(&self.last_uri).unread_since?;
+    /// Returns why the connection string cannot be read, if its disk hangs.
+    fn unread(&self) -> String {
+        let Some(since) = lock(&self.last_uri).unread_since else {
+            return String::new();
+        };
         let waited = leasehold_clock::boot_now().since(since).as_secs();
         let name = (self.options.uri_name)();
         let name = name.as_deref().unwrap_or("the source of the MongoDB URI");
-        Some(format!(
-            "{name} has not been readable for {waited}s: check the disk or network share"
-        ))
+        format!("{name} has not been readable for {waited}s: check the disk or network share")
     }
 }
 
@@ -147,23 +145,28 @@ pub(super) async fn made(
     }
     let files = asked.files.clone();
     let made = reader.read(FILES_TIME_MAX, move || {
+        let refused = |why| SendError::unsent(tls::REFUSED, why, RetryPolicy::Reconfigure);
         if let Some(why) = tls::unreadable(&files) {
-            return Err(SendError::Files(why));
+            return Err(refused(why));
         }
         Client::with_options(options).map_err(|error| match *error.kind {
-            ErrorKind::InvalidTlsConfig { .. } => SendError::Files(tls::unusable(&files)),
+            ErrorKind::InvalidTlsConfig { .. } => refused(tls::unusable(&files)),
             _ => error.into(),
         })
     });
-    made.await
-        .unwrap_or_else(|| Err(SendError::UnreadFiles(tls::unread(&asked.files))))
+    made.await.unwrap_or_else(|| {
+        let why = tls::unread(&asked.files);
+        Err(SendError::unsent(tls::UNREAD, why, RetryPolicy::Retry))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
 
+    use super::super::{Monitoring, StoreOptions};
     use super::*;
+    use leasehold_core::election::Identity;
 
     const BRIEF: Duration = Duration::from_millis(20);
     const LONG: Duration = Duration::from_secs(30);
@@ -185,5 +188,23 @@ mod tests {
         has_begun.recv().expect("it began");
         answer.send(()).expect("it waits");
         assert_eq!(reader.read(LONG, || 7).await, Some(7));
+    }
+
+    #[test]
+    fn a_failure_names_the_source_that_is_not_readable() {
+        let options = StoreOptions::new("mongodb://h/", Identity::new("a").expect("legal"));
+        let deployment = Deployment::new(options, Monitoring::Reports);
+        let detail = || {
+            let failure = Failure::new("no primary", "");
+            deployment.with_unread_uri(failure).detail
+        };
+        assert_eq!(detail(), "");
+        *lock(&deployment.last_uri) = LastUri {
+            text: Some("mongodb://h/".to_owned()),
+            was_asked: true,
+            unread_since: Some(leasehold_clock::boot_now()),
+        };
+        let expected = "the MongoDB URI in use may be outdated: the source of the MongoDB URI has";
+        assert!(detail().starts_with(expected), "{}", detail());
     }
 }

@@ -6,49 +6,36 @@
 //! asked directly: before the first call, and then once per `lease_duration`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::Client;
 use mongodb::bson::Document;
-use mongodb::options::{
-    ClientOptions, SelectionCriteria, ServerAddress, ServerMonitoringMode, Tls,
-};
+use mongodb::options::{ClientOptions, SelectionCriteria, ServerAddress, ServerMonitoringMode};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::super::home::{self, canonical};
+use super::super::lock;
 use super::super::servers::Asked;
-use super::super::{kind, lock};
-use super::client::Connection;
+use super::client::ConnectedClient;
 use super::files::{FileReader, made};
 use super::{Deployment, SendError};
 use crate::store::DeploymentId;
+use crate::store::kind::is_router;
 use leasehold_core::election::BootTime;
 
 /// The servers that a connection string names, and what they reported.
-#[derive(Debug)]
 pub(super) struct Seeds {
     /// The addresses, and their canonical form.
     named: Vec<(ServerAddress, String)>,
-    /// `replicaSet` of the connection string.
-    set: Option<String>,
-    app_name: Option<String>,
-    tls: Option<Tls>,
+    options: ClientOptions,
     tls_files: FileReader,
     /// True if the monitors of the client report on the members of its set.
     monitored: bool,
-    seen: Mutex<BTreeMap<String, SeedReport>>,
-    /// Notified when a server reports something new.
-    changed: Notify,
-}
-
-/// The last report of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum SeedReport {
-    Hello(HelloIdentity),
-    Unreachable,
+    /// The last reply of each server; `None` if it was never reached.
+    seen: watch::Sender<BTreeMap<String, Option<HelloIdentity>>>,
 }
 
 /// The parts of a reply to `hello` that identify a deployment.
@@ -76,55 +63,52 @@ impl Seeds {
         let hosts = options.hosts.iter();
         Self {
             monitored,
-            named: hosts
-                .map(|host| (host.clone(), canonical(&host.to_string())))
-                .collect(),
-            set: options.repl_set_name.clone(),
-            app_name: options.app_name.clone(),
-            tls: options.tls.clone(),
+            named: hosts.map(|host| (host.clone(), canonical(host))).collect(),
+            options: options.clone(),
             tls_files,
-            seen: Mutex::default(),
-            changed: Notify::new(),
+            seen: watch::Sender::default(),
         }
     }
 
-    /// Returns true if the options name the same servers.
     fn is_of(&self, options: &ClientOptions) -> bool {
-        let named = self.named.iter().map(|(address, _)| address);
-        named.eq(&options.hosts) && self.set == options.repl_set_name
+        self.options.hosts == options.hosts && self.set() == options.repl_set_name.as_deref()
     }
 
-    /// Records a reply to `hello`.
-    pub(super) fn replied(&self, address: &str, hello: &Document) {
-        self.record(address, SeedReport::Hello(HelloIdentity::of(hello)));
+    fn set(&self) -> Option<&str> {
+        self.options.repl_set_name.as_deref()
     }
 
-    /// Records that a server cannot be reached. Earlier reports still count.
-    pub(super) fn unreachable(&self, address: &str) {
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.named.iter().map(|(_, address)| address.as_str())
+    }
+
+    pub(super) fn replied(&self, address: impl ToString, hello: &Document) {
         let address = canonical(address);
-        let mut seen = lock(&self.seen);
-        seen.entry(address).or_insert(SeedReport::Unreachable);
-        drop(seen);
-        self.changed.notify_waiters();
+        let mut reply = HelloIdentity::of(hello);
+        self.seen.send_if_modified(|seen| {
+            let before = seen.get(&address).and_then(Option::as_ref);
+            if let Some(before) = before
+                && reply.deployment.id.is_none()
+                && before.deployment.set == reply.deployment.set
+                && before.deployment.members == reply.deployment.members
+            {
+                // Monitors do not ask for the id.
+                reply.deployment.id.clone_from(&before.deployment.id);
+            }
+            let is_new = before != Some(&reply);
+            seen.insert(address, Some(reply));
+            is_new
+        });
     }
 
-    fn record(&self, address: &str, mut report: SeedReport) {
+    /// Records that a server cannot be reached. Earlier replies still count.
+    pub(super) fn unreachable(&self, address: impl ToString) {
         let address = canonical(address);
-        let mut seen = lock(&self.seen);
-        let before = seen.get(&address);
-        if let (Some(SeedReport::Hello(before)), SeedReport::Hello(now)) = (before, &mut report)
-            && now.deployment.id.is_none()
-            && before.deployment.set == now.deployment.set
-            && before.deployment.members == now.deployment.members
-        {
-            // Monitors do not ask for the id.
-            now.deployment.id.clone_from(&before.deployment.id);
-        }
-        if before != Some(&report) {
-            seen.insert(address, report);
-            drop(seen);
-            self.changed.notify_waiters();
-        }
+        self.seen.send_if_modified(|seen| {
+            let is_new = !seen.contains_key(&address);
+            seen.entry(address).or_default();
+            is_new
+        });
     }
 
     /// Returns the named servers other than the primary; none if the string names one server.
@@ -135,66 +119,60 @@ impl Seeds {
     }
 
     fn relation(&self, address: &str, home: &DeploymentId, primary: &str) -> Option<Relation> {
-        match lock(&self.seen).get(address)? {
-            SeedReport::Unreachable => None,
-            SeedReport::Hello(reply) => Some(reply.relation(home, primary, self.set.as_deref())),
-        }
+        self.relation_in(self.set(), address, home, primary)
+    }
+
+    /// Compares a server that has replied with the deployment of the primary.
+    fn relation_in(
+        &self,
+        asked: Option<&str>,
+        address: &str,
+        home: &DeploymentId,
+        primary: &str,
+    ) -> Option<Relation> {
+        let seen = self.seen.borrow();
+        let reply = seen.get(address)?.as_ref()?;
+        Some(reply.relation(home, primary, asked))
+    }
+
+    /// Returns the named servers of other deployments with their descriptions. The driver uses only
+    /// the servers of the set `asked`.
+    fn strangers(
+        &self,
+        home: &DeploymentId,
+        primary: &str,
+        asked: Option<&str>,
+    ) -> impl Iterator<Item = (String, String)> {
+        self.others(primary).filter_map(move |(_, address)| {
+            match self.relation_in(asked, address, home, primary)? {
+                Relation::Other(what) => Some((address.escape_debug().to_string(), what)),
+                Relation::Same | Relation::Unused | Relation::Unclear => None,
+            }
+        })
     }
 
     /// Returns the first server of another deployment that this client may use, described for
     /// humans.
     fn stranger(&self, home: &DeploymentId, primary: &str) -> Option<String> {
-        self.others(primary).find_map(|(_, address)| {
-            let Some(Relation::Other(what)) = self.relation(address, home, primary) else {
-                return None;
-            };
-            let home = home.describe();
-            Some(format!(
-                "{} is {what}, but {primary} is part of {home}; with this string two candidates \
-                 can lead; to fix: remove the servers of one of them",
-                address.escape_debug()
-            ))
-        })
+        let (address, what) = self.strangers(home, primary, self.set()).next()?;
+        let home = home.describe();
+        Some(format!(
+            "{address} is {what}, but {primary} is part of {home}; with this string two candidates \
+             can lead; to fix: remove the servers of one of them"
+        ))
     }
 
-    /// Returns all named servers of other deployments with their descriptions, also those that the
-    /// driver does not use because of `replicaSet`.
-    fn strangers(&self, home: &DeploymentId, primary: &str) -> Vec<(String, String)> {
-        let others = self.others(primary);
-        let strangers = others.filter_map(|(_, address)| {
-            let Some(SeedReport::Hello(reply)) = lock(&self.seen).get(address).cloned() else {
-                return None;
-            };
-            match reply.relation(home, primary, None) {
-                Relation::Other(what) => Some((address.escape_debug().to_string(), what)),
-                Relation::Same | Relation::Unused | Relation::Unclear => None,
-            }
-        });
-        strangers.collect()
-    }
-
-    /// Waits until the monitors have reported on these servers.
     async fn reported(&self, addresses: &[&str]) {
-        loop {
-            let changed = self.changed.notified();
-            let mut changed = std::pin::pin!(changed);
-            changed.as_mut().enable();
-            let all = {
-                let seen = lock(&self.seen);
-                addresses.iter().all(|address| seen.contains_key(*address))
-            };
-            if all {
-                return;
-            }
-            changed.await;
-        }
+        let mut seen = self.seen.subscribe();
+        let all = |seen: &BTreeMap<_, _>| addresses.iter().all(|server| seen.contains_key(*server));
+        let _ = seen.wait_for(all).await;
     }
 
     /// Asks one server what it is, on a connection of its own without a login.
     async fn ask(&self, server: &ServerAddress, deadline: BootTime) {
         match self.asked(server, deadline).await {
-            Some(hello) => self.replied(&server.to_string(), &hello),
-            None => self.unreachable(&server.to_string()),
+            Some(hello) => self.replied(server, &hello),
+            None => self.unreachable(server),
         }
     }
 
@@ -211,8 +189,8 @@ impl Seeds {
         let options = ClientOptions::builder()
             .hosts(vec![server.clone()])
             .direct_connection(true)
-            .app_name(self.app_name.clone())
-            .tls(self.tls.clone())
+            .app_name(self.options.app_name.clone())
+            .tls(self.options.tls.clone())
             .connect_timeout(left(deadline))
             .server_selection_timeout(left(deadline))
             .server_monitoring_mode(ServerMonitoringMode::Poll)
@@ -242,8 +220,8 @@ impl Seeds {
 impl HelloIdentity {
     fn of(hello: &Document) -> Self {
         Self {
-            deployment: home::describe(hello, &[]),
-            is_router: kind::is_router(hello),
+            deployment: home::describe(hello, []),
+            is_router: is_router(hello),
             is_writable: home::is_writable(hello),
         }
     }
@@ -292,20 +270,17 @@ impl Deployment {
     /// this client in time.
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
-        let known = seeds.as_ref().filter(|seeds| seeds.is_of(options)).cloned();
-        let named = known.unwrap_or_else(|| {
+        seeds.take_if(|seeds| !seeds.is_of(options));
+        let seeds = seeds.get_or_insert_with(|| {
             let monitored = self.options.client.is_none();
             Arc::new(Seeds::of(options, monitored, self.tls_files.clone()))
         });
-        *seeds = Some(Arc::clone(&named));
-        named
+        Arc::clone(seeds)
     }
 
     /// Checks that all servers of the connection string belong to the deployment of its primary.
-    /// `is_new` is true before the first call of a process, which waits for the other servers.
-    ///
-    /// # Errors
-    /// A message for humans that names a server of another deployment.
+    /// `is_new` is true before the first call of a process, which waits for the other servers. The
+    /// error is a message for humans that names a server of another deployment.
     pub(super) async fn compare(
         &self,
         seeds: &Seeds,
@@ -338,16 +313,16 @@ impl Deployment {
         hello: &Document,
     ) -> Result<Vec<(String, String)>, SendError> {
         let seeds = self.connect().await?.seeds;
-        let (home, primary) = (home::describe(hello, &[]), home::address(hello));
+        let (home, primary) = (home::describe(hello, []), home::address(hello));
         let deadline = leasehold_clock::boot_now() + self.connect_timeout();
         let others = seeds.others(&primary);
         join_all(others.map(|(server, _)| seeds.ask(server, deadline))).await;
-        Ok(seeds.strangers(&home, &primary))
+        Ok(seeds.strangers(&home, &primary, None).collect())
     }
 
     /// Repeats the comparison as long as the client is in use: a server that did not answer may come
     /// back as part of another deployment.
-    pub(super) fn keep_comparing(self: &Arc<Self>, connection: &Connection, primary: &str) {
+    pub(super) fn keep_comparing(self: &Arc<Self>, connection: &ConnectedClient, primary: &str) {
         let seeds = Arc::clone(&connection.seeds);
         if seeds.others(primary).next().is_none() {
             return;
@@ -356,6 +331,7 @@ impl Deployment {
         let primary = primary.to_owned();
         let timings = self.current_timings();
         let limit = self.connect_timeout();
+        let mut seen = seeds.seen.subscribe();
         tokio::spawn(async move {
             while let Some(home) = in_use(&deployment, number).await {
                 if seeds.stranger(&home, &primary).is_some() {
@@ -368,16 +344,16 @@ impl Deployment {
                 }
                 let deadline = leasehold_clock::boot_now() + limit;
                 seeds.ask_others(&home, &primary, deadline).await;
+                seen.mark_unchanged();
                 if seeds.stranger(&home, &primary).is_none() {
                     let every = timings.borrow().lease_duration();
-                    let _ = tokio::time::timeout(every, seeds.changed.notified()).await;
+                    let _ = tokio::time::timeout(every, seen.changed()).await;
                 }
             }
         });
     }
 }
 
-/// Returns the time until the deadline.
 fn left(deadline: BootTime) -> Duration {
     deadline.since(leasehold_clock::boot_now())
 }

@@ -15,7 +15,7 @@ use leasehold_core::lock::scaled;
 fn deployment() -> Arc<Deployment> {
     let uri = Arc::new(|| Err("none".to_owned()));
     let options = StoreOptions::with_uri_provider(uri, Identity::new("a").expect("legal"));
-    Deployment::new(options, Monitoring::Reports).0
+    Deployment::new(options, Monitoring::Reports)
 }
 
 fn client_options(uri: &str) -> ClientOptions {
@@ -138,9 +138,9 @@ async fn the_host_of_another_product_is_known_with_the_client() {
         ("mongodb://127.0.0.1:1,x.docdb.amazonaws.com:1/", true),
     ] {
         let identity = Identity::new("a").expect("legal");
-        let deployment = Deployment::new(StoreOptions::new(uri, identity), Monitoring::Reports).0;
+        let deployment = Deployment::new(StoreOptions::new(uri, identity), Monitoring::Reports);
         assert!(deployment.connect().await.is_ok());
-        assert_eq!(deployment.is_other_product(), other, "{uri}");
+        assert_eq!(deployment.other_product().is_some(), other, "{uri}");
         deployment.shut_down().await;
     }
 }

@@ -1,6 +1,5 @@
 //! The client that the contenders of one program share.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use tokio::runtime::{self, Handle};
@@ -18,16 +17,18 @@ use leasehold_core::election::ResourceName;
 /// waiters.
 const CONNECTIONS_MAX: u32 = u32::MAX;
 
-/// The client of several contenders on each runtime that uses it.
-#[derive(Clone)]
+/// A client, and the runtime that runs its tasks.
+type RuntimeClient = (runtime::Id, Arc<Deployment>);
+
+/// The client of several contenders on each runtime that uses it. It is shut down once neither this
+/// value nor a store uses it.
+#[derive(Debug, Clone)]
 pub(crate) struct LockClient {
     options: StoreOptions,
-    /// The newest client, and the runtime that runs its tasks.
-    newest: Arc<Mutex<Option<(runtime::Id, OpenClient)>>>,
+    newest: Arc<Mutex<Option<RuntimeClient>>>,
 }
 
 impl LockClient {
-    /// Creates a client that connects at first use.
     pub(crate) fn new(options: StoreOptions) -> Self {
         Self {
             options,
@@ -41,53 +42,23 @@ impl LockClient {
         name: ResourceName,
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
     ) -> (MongoLockStore, watch::Receiver<Option<StoreInfo>>) {
-        let client = self.of_this_runtime();
-        let deployment = Arc::clone(&client.0.0);
+        let deployment = self.of_this_runtime();
         let info = deployment.info();
-        let store = MongoLockStore::sharing(deployment, name, news, Some(client));
-        (store, info)
+        (MongoLockStore::over(deployment, true, name, news), info)
     }
 
     /// Returns the newest client, or a new one if the tasks of the newest run on another runtime,
     /// which may have ended. Contenders on that runtime keep theirs.
-    fn of_this_runtime(&self) -> OpenClient {
+    fn of_this_runtime(&self) -> Arc<Deployment> {
         let runtime = Handle::current().id();
         let mut newest = lock(&self.newest);
-        if let Some((_, client)) = newest.as_ref().filter(|(of, _)| *of == runtime) {
-            return client.clone();
-        }
-        let client = OpenClient::new(self.options.clone());
-        *newest = Some((runtime, client.clone()));
-        client
-    }
-}
-
-impl fmt::Debug for LockClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockClient").finish_non_exhaustive()
-    }
-}
-
-/// A client of several stores, which is shut down once nothing uses it.
-#[derive(Clone)]
-pub(super) struct OpenClient(Arc<OpenDeployment>);
-
-struct OpenDeployment(Arc<Deployment>);
-
-impl OpenClient {
-    fn new(options: StoreOptions) -> Self {
-        let monitoring = Monitoring::of_locks(&options.timings);
-        let deployment = Deployment::with_pool(options, monitoring, CONNECTIONS_MAX);
-        Self(Arc::new(OpenDeployment(deployment)))
-    }
-}
-
-impl Drop for OpenDeployment {
-    /// Ends the sessions of the client in the background, if there is a runtime.
-    fn drop(&mut self) {
-        if let Ok(runtime) = Handle::try_current() {
-            let deployment = Arc::clone(&self.0);
-            runtime.spawn(async move { deployment.shut_down().await });
-        }
+        newest.take_if(|(of, _)| *of != runtime);
+        let (_, client) = newest.get_or_insert_with(|| {
+            let (options, timings) = (self.options.clone(), &self.options.timings);
+            let monitoring = Monitoring::of_locks(timings);
+            let client = Deployment::with_pool(options, monitoring, CONNECTIONS_MAX);
+            (runtime, client)
+        });
+        Arc::clone(client)
     }
 }

@@ -9,7 +9,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::super::display::named;
 use super::super::document::{
-    LOCK_KIND, SCHEMA, belongs, date, declared, id, integer, is, is_uuid, token, uuid,
+    LOCK_KIND, SCHEMA, belongs, date, declared, id, is, is_uuid, number, token, uuid,
 };
 use leasehold_core::election::{Claim, Identity, Revision, Session, Token, WallMillis};
 use leasehold_core::lock::{
@@ -27,7 +27,7 @@ pub(super) const OVER_AT: &str = "over_at";
 const SERVER_NOW: &str = "server_now";
 
 /// Returns the projection of all reads: the history's type, but not its entries.
-pub(super) fn projection() -> Document {
+pub(in super::super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
         "history": { "$slice": 0 }, "slots_before": 1, "slot_owners": 1,
@@ -35,7 +35,6 @@ pub(super) fn projection() -> Document {
     }
 }
 
-/// Reads a document as a lock, or as foreign.
 pub(in super::super) fn read(document: &Document) -> FoundLock {
     match lock(document) {
         Ok(lock) => FoundLock::Lock(lock),
@@ -75,11 +74,11 @@ fn successes(document: &Document) -> Result<Vec<Success>, String> {
 }
 
 fn slots(document: &Document) -> Result<u32, String> {
-    let number = match document.get("slots") {
+    let slots = match document.get("slots") {
         Some(Bson::Null) | None => Some(0),
-        Some(value) => integer(value).and_then(|n| u32::try_from(n).ok()),
+        Some(_) => number(document, "slots"),
     };
-    let legal = number.filter(|slots| *slots <= SLOTS_MAX);
+    let legal = slots.filter(|slots| *slots <= SLOTS_MAX);
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
 }
 
@@ -91,10 +90,8 @@ fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
 }
 
 /// Returns the number of slots before the newest join changed it; `None` if it did not.
-/// Informational, so an invalid value counts as `None`.
 pub(super) fn slots_before(document: &Document) -> Option<u32> {
-    let before = document.get("slots_before").and_then(integer)?;
-    u32::try_from(before).ok()
+    number(document, "slots_before")
 }
 
 fn entries(document: &Document, key: &str, now: Option<DateTime>) -> Result<Vec<Entry>, String> {
@@ -149,8 +146,7 @@ fn granted_revision(fields: &Document) -> Option<Revision> {
 
 /// Returns the number of the entry's slot. Any other value counts as none: its owner then takes one.
 fn slot(fields: &Document) -> Option<u32> {
-    let number = fields.get("slot").and_then(integer)?;
-    u32::try_from(number).ok().filter(|slot| *slot < SLOTS_MAX)
+    number(fields, "slot").filter(|slot| *slot < SLOTS_MAX)
 }
 
 /// Returns the rest of the minimum hold of the entry's place. Any other value counts as none.
@@ -159,7 +155,7 @@ fn slot(fields: &Document) -> Option<u32> {
 /// job that starts in an empty container each time would never observe its end. An entry whose work
 /// is over gives no authority, so exclusion does not depend on that clock.
 fn min_hold(fields: &Document, now: Option<DateTime>) -> Duration {
-    let millis = fields.get(MIN_HOLD).and_then(integer).unwrap_or(0);
+    let millis: i64 = number(fields, MIN_HOLD).unwrap_or(0);
     let over_at = fields.get_datetime(OVER_AT).ok();
     let over_at = over_at.filter(|_| work_done(fields));
     let passed = now.zip(over_at).map(|(now, over)| {
@@ -232,12 +228,10 @@ pub(super) fn some_entry(lists: impl Into<Bson>, condition: Bson) -> Bson {
     doc! { "$anyElementTrue": [each] }.into()
 }
 
-/// All entries, holding or waiting.
 pub(super) fn everybody() -> Bson {
     doc! { "$concatArrays": [holders(), queue()] }.into()
 }
 
-/// True if all conditions hold.
 pub(super) fn all(conditions: impl IntoIterator<Item = Bson>) -> Bson {
     doc! { "$and": conditions.into_iter().collect::<Vec<_>>() }.into()
 }
@@ -270,7 +264,6 @@ pub(super) fn create(name: &str, seen: Token) -> Document {
     doc! { "_id": name, "schema": SCHEMA, "kind": LOCK_KIND, "token": seen.get() }
 }
 
-/// Returns the entry that a join appends.
 pub(super) fn joining(joining: &NewEntry, identity: &Identity, now: DateTime) -> Document {
     let NewEntry {
         claim,

@@ -7,7 +7,6 @@ use super::document::{holders, some_entry};
 use leasehold_core::election::{Claim, Token};
 use leasehold_core::lock::EntryMode;
 
-/// True for a lock with slots.
 pub(super) fn has_slots() -> Document {
     doc! { "$gt": ["$slots", 0] }
 }

@@ -6,7 +6,6 @@ use super::{document, update};
 use leasehold_core::election::{Claim, Declared, Identity, Revision, Session, Token};
 use leasehold_core::lock::{EntryMode, NewEntry};
 
-/// Lease duration of both contenders.
 const DURATION: Declared = Declared { millis: 24_000 };
 
 /// Returns a lock, and filters and pipelines: the first contender acquires it, a second waits, and

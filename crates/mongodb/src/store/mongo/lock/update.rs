@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::super::document::{uuid, uuids};
+use super::super::document::{HISTORY_MAX, uuid, uuids};
 use super::document::{
     MIN_HOLD, OVER, OVER_AT, all, everybody, holders, joining, milliseconds, ours, queue,
     some_entry,
@@ -22,9 +22,6 @@ use leasehold_core::lock::{
     Ending, EntryMode, EntryVersion, HOLDERS_MAX, NewEntry, QUEUE_MAX, SUCCESSES_MAX, WorkKey,
     Writer,
 };
-
-/// Entries kept in the history.
-const HISTORY_MAX: i32 = 20;
 
 /// A filter, and the stages of its update.
 pub(super) type Write = (Document, Vec<Document>);
@@ -205,7 +202,6 @@ pub(super) fn break_up(name: &str, claims: &[Claim], seen: Token, now: DateTime)
     (filter, [vec![removal], grant(None, true, now)].concat())
 }
 
-/// Removes the optional fields of an empty lock but keeps its token.
 pub(super) fn prune(name: &str) -> Write {
     let fields = [
         "slots",

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::super::connection::Deployment;
 use super::super::follow::{self, StreamEvent, StreamHandler};
+use super::super::lock;
 use super::{ClaimHint, MongoLockStore};
 use crate::store::StoreEvent;
 use leasehold_core::election::{Claim, Revision, Token};
@@ -37,7 +38,7 @@ impl StreamHandler for ClaimFollower {
     }
 
     fn since(&self) -> Option<Timestamp> {
-        let mut joined = self.store.shared.newest_join();
+        let mut joined = lock(&self.store.shared.joined);
         // A later stream would begin with events that are long past.
         let (_, since) = joined.take_if(|(claim, _)| *claim == self.claim)?;
         Some(since)
@@ -49,7 +50,9 @@ impl StreamHandler for ClaimFollower {
             StreamEvent::Opened | StreamEvent::HintsOpened => Hint::Opened { since_join: false },
             StreamEvent::OpenedSince => Hint::Opened { since_join: true },
             StreamEvent::Change(event) => match hint(&event, claim) {
-                Hint::Granted(_) if self.deployment().is_other_product() => Hint::Granted(None),
+                Hint::Granted(_) if self.deployment().other_product().is_some() => {
+                    Hint::Granted(None)
+                }
                 hint => hint,
             },
             StreamEvent::Hint => Hint::Changed,
@@ -87,7 +90,6 @@ fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     ]
 }
 
-/// Interprets an event for `claim`.
 fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
     let claim = claim.to_string();
     let fields = match (&event.operation_type, &event.update_description) {

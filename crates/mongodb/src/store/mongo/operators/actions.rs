@@ -106,15 +106,6 @@ impl CallOutcome for Acted {
     const REJECTED: Self = Self::Rejected;
     const FAILED: Self = Self::Failed;
     const UNKNOWN: Self = Self::Unknown;
-
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::Rejected => "rejected",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 /// Returns the filter and the update of an action; `None` if it has nothing to act on.
@@ -189,7 +180,6 @@ pub(super) fn create(
     document
 }
 
-/// Returns the entry in the list of actions.
 fn record(action: &OperatorAction, now: DateTime) -> Document {
     let mut record = doc! {
         "id": uuid(action.id.bytes()), "action": action.kind.as_str(),

@@ -5,9 +5,10 @@ use mongodb::bson::{Bson, Document, deserialize_from_document, doc};
 use proptest::prelude::*;
 
 use super::super::any_bson::{corpus, fields, value};
+use super::super::delta;
 use super::super::document::{create, uuid};
-use super::records::{self, CollectionEntry, Content};
-use super::{delta, is_shown};
+use super::is_shown;
+use super::records::{CollectionEntry, Content};
 use leasehold_core::election::{Revision, Token};
 
 /// Random fields, or a lease of which one field, or one field of a part, is random.
@@ -109,7 +110,7 @@ fn assert_shown_safely(entry: &CollectionEntry) {
 #[test]
 fn documents_of_the_corpus_are_shown_safely() {
     let documents = corpus("documents");
-    let entries: Vec<_> = documents.iter().filter_map(records::entry).collect();
+    let entries: Vec<_> = documents.iter().filter_map(CollectionEntry::of).collect();
     assert!(entries.len() > 5, "{}", entries.len());
     entries.iter().for_each(assert_shown_safely);
 }
@@ -121,7 +122,7 @@ proptest! {
 
     #[test]
     fn any_document_is_shown_safely(stored in stored()) {
-        let entry = records::entry(&stored).expect("its name is a string");
+        let entry = CollectionEntry::of(&stored).expect("its name is a string");
         prop_assert_eq!(&entry.name, "a?[2J");
         assert_shown_safely(&entry);
     }
@@ -141,7 +142,7 @@ proptest! {
         if let Ok(update) = deserialize_from_document(update) {
             let mut document = stored.clone();
             delta::apply(&mut document, &update, is_shown);
-            let _ = records::entry(&document);
+            let _ = CollectionEntry::of(&document);
         }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 
-use super::super::display::{named, shown};
-use super::super::document::{self, date, integer};
+use super::super::display::{named, shown, text};
+use super::super::document::{self, LOCK_KIND, date};
 use super::super::history::{PastHolder, history, list};
 use super::super::lock::read as read_lock;
 use super::super::roll_call::{self, RollCall};
@@ -35,7 +35,24 @@ pub struct CollectionEntry {
 impl CollectionEntry {
     /// Reads a document; `None` if its `_id` is not a string.
     pub fn of(document: &Document) -> Option<Self> {
-        entry(document)
+        let name = name_of(document)?;
+        let content = if document.get_str("kind").ok() == Some(LOCK_KIND) {
+            match read_lock(document) {
+                FoundLock::Lock(lock) => Content::Lock(Box::new(LockRecord {
+                    lock,
+                    history: history(document),
+                })),
+                FoundLock::Foreign(why) => Content::Foreign(shown(&why)),
+                FoundLock::Missing => return None,
+            }
+        } else {
+            match document::read(document) {
+                Found::Lease(lease) => Content::Lease(Box::new(lease_record(lease, document))),
+                Found::Foreign(why) => Content::Foreign(shown(&why)),
+                Found::Missing => return None,
+            }
+        };
+        Some(Self { name, content })
     }
 }
 
@@ -182,33 +199,14 @@ impl LeaseRecord {
     }
 }
 
-/// Reads a document; `None` if its `_id` is not a string.
-pub(super) fn entry(document: &Document) -> Option<CollectionEntry> {
-    let content = match document::read(document) {
-        Found::Lease(lease) => Content::Lease(Box::new(lease_record(lease, document))),
-        Found::Missing => Content::Foreign("it was deleted".to_owned()),
-        Found::Foreign(why) => match read_lock(document) {
-            FoundLock::Lock(lock) => Content::Lock(Box::new(LockRecord {
-                lock,
-                history: history(document),
-            })),
-            FoundLock::Foreign(_) | FoundLock::Missing => Content::Foreign(shown(&why)),
-        },
-    };
-    Some(CollectionEntry {
-        name: name_of(document)?,
-        content,
-    })
-}
-
 fn lease_record(lease: Lease, document: &Document) -> LeaseRecord {
     let holder = document.get_document("holder").ok();
     LeaseRecord {
         holder: holder.map(|holder| HolderRecord {
             identity: named(holder.get_str("identity").unwrap_or_default()),
-            token: holder.get("token").and_then(integer).and_then(Token::new),
+            token: document::token(holder).ok(),
             renewed_at: date(holder.get("renewed_at")),
-            address: holder.get_str("address").ok().map(shown),
+            address: text(holder, "address"),
         }),
         standby: (lease.standby.as_ref()).map(|standby| named(standby.identity.as_str())),
         request: request(document),
@@ -221,38 +219,29 @@ fn lease_record(lease: Lease, document: &Document) -> LeaseRecord {
 }
 
 fn request(document: &Document) -> Option<RequestRecord> {
-    let request = match document::request(document) {
-        Ok(None) => return None,
-        Ok(Some(request)) => Ok(request),
-        Err(why) => Err(why),
-    };
+    let request = document::request(document).transpose()?;
     let fields = document.get_document("request").ok();
-    let text = |key| Some(shown(fields?.get_str(key).ok()?));
+    let field = |key| text(fields?, key);
     Some(RequestRecord {
         request,
-        to: text("to"),
-        by: text("by"),
-        reason: text("reason"),
+        to: field("to"),
+        by: field("by"),
+        reason: field("reason"),
         at: date(fields.and_then(|fields| fields.get("at"))),
     })
 }
 
 fn actions(document: &Document) -> Vec<ActionRecord> {
-    let actions = list(document, "actions")
-        .iter()
-        .filter_map(Bson::as_document);
-    actions
-        .map(|action| {
-            let text = |key| action.get_str(key).ok().map(shown);
-            ActionRecord {
-                id: document::id(action, "id").ok(),
-                action: text("action").unwrap_or_default(),
-                token: document::token(action).ok(),
-                to: text("to"),
-                by: text("by"),
-                reason: text("reason"),
-                at: date(action.get("at")),
-            }
-        })
-        .collect()
+    let actions = list(document, "actions").iter();
+    let actions = actions.filter_map(Bson::as_document);
+    let record = |action: &Document| ActionRecord {
+        id: document::id(action, "id").ok(),
+        action: text(action, "action").unwrap_or_default(),
+        token: document::token(action).ok(),
+        to: text(action, "to"),
+        by: text(action, "by"),
+        reason: text(action, "reason"),
+        at: date(action.get("at")),
+    };
+    actions.map(record).collect()
 }

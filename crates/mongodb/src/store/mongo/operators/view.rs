@@ -2,20 +2,19 @@
 //! documents where an event does not say enough.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::change_stream::event::UpdateDescription;
+use mongodb::change_stream::event::{ChangeStreamEvent, OperationType, UpdateDescription};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use super::super::follow;
-use super::delta;
-use super::follower::{CollectionEvent, CollectionFollower, DocumentChange};
-use super::records::{self, CollectionEntry};
-use super::{LISTED_MAX, MongoCollection, Scope, name_of};
+use super::super::connection::Deployment;
+use super::super::delta;
+use super::super::follow::{self, StreamEvent, StreamHandler};
+use super::records::projection;
+use super::{CollectionEntry, LISTED_MAX, MongoCollection, Scope, is_shown, name_of};
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::BootTime;
 
@@ -59,26 +58,21 @@ pub enum ViewEvent {
 }
 
 /// A live view of a collection. It ends when it is dropped.
+#[derive(Debug)]
 pub struct LiveView {
     events: mpsc::Receiver<ViewEvent>,
     _tasks: JoinSet<()>,
 }
 
-impl fmt::Debug for LiveView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").finish_non_exhaustive()
-    }
-}
-
 impl LiveView {
     pub(super) fn open(collection: MongoCollection, scope: Scope) -> Self {
-        let (hints, received) = mpsc::channel(EVENTS_MAX);
+        let (stream, received) = mpsc::channel(EVENTS_MAX);
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let reopen = Arc::new(Notify::new());
         let follower = CollectionFollower {
             scope: scope.clone(),
             deployment: Arc::clone(&collection.deployment),
-            hints,
+            events: stream,
         };
         let known = ViewTask {
             collection,
@@ -92,7 +86,7 @@ impl LiveView {
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { follow::watch(follower, &reopen).await });
-        tasks.spawn(known.run(received));
+        tasks.spawn(async move { drop(known.run(received).await) });
         Self {
             events,
             _tasks: tasks,
@@ -106,6 +100,33 @@ impl LiveView {
     }
 }
 
+#[derive(Clone)]
+struct CollectionFollower {
+    scope: Scope,
+    deployment: Arc<Deployment>,
+    events: mpsc::Sender<StoreEvent<StreamEvent>>,
+}
+
+impl StreamHandler for CollectionFollower {
+    type Hint = StreamEvent;
+
+    fn deployment(&self) -> &Arc<Deployment> {
+        &self.deployment
+    }
+
+    fn pipeline(&self) -> Vec<Document> {
+        follow::events_of(self.scope.names())
+    }
+
+    fn interpret(&self, event: StreamEvent) -> StreamEvent {
+        event
+    }
+
+    fn events(&self) -> &mpsc::Sender<StoreEvent<StreamEvent>> {
+        &self.events
+    }
+}
+
 /// The task that applies events to the known documents.
 struct ViewTask {
     collection: MongoCollection,
@@ -115,13 +136,11 @@ struct ViewTask {
     others: BTreeSet<String>,
     events: mpsc::Sender<ViewEvent>,
     reopen: Arc<Notify>,
-    /// True while changes are reported.
     streaming: bool,
     /// True if all documents have been read, and none is known to be missing.
     listed: bool,
 }
 
-/// A known document.
 struct Stored {
     document: Document,
     changed_at: BootTime,
@@ -131,13 +150,9 @@ struct Stored {
 struct Gone;
 
 impl ViewTask {
-    async fn run(mut self, mut hints: mpsc::Receiver<StoreEvent<CollectionEvent>>) {
-        let _gone: Result<(), Gone> = self.serve(&mut hints).await;
-    }
-
-    async fn serve(
-        &mut self,
-        hints: &mut mpsc::Receiver<StoreEvent<CollectionEvent>>,
+    async fn run(
+        mut self,
+        mut stream: mpsc::Receiver<StoreEvent<StreamEvent>>,
     ) -> Result<(), Gone> {
         let retry = self.collection.deployment.timings().retry_interval();
         loop {
@@ -146,14 +161,14 @@ impl ViewTask {
                 true => DOUBT_AFTER,
                 false => retry,
             };
-            match tokio::time::timeout(due, hints.recv()).await {
+            match tokio::time::timeout(due, stream.recv()).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(StoreEvent::WatchFailed(failure))) => {
                     self.streaming = false;
                     self.send(ViewEvent::Polling(failure)).await?;
                     self.list().await?;
                 }
-                Ok(Some(StoreEvent::Watch(hint))) => self.hint(hint).await?,
+                Ok(Some(StoreEvent::Watch(event))) => self.stream_event(event).await?,
                 Ok(Some(_)) => {}
                 Err(_) if self.streaming && self.listed => self.check_silent().await?,
                 Err(_) => self.list().await?,
@@ -161,91 +176,83 @@ impl ViewTask {
         }
     }
 
-    async fn hint(&mut self, hint: CollectionEvent) -> Result<(), Gone> {
-        match hint {
-            CollectionEvent::Opened => {
+    async fn stream_event(&mut self, event: StreamEvent) -> Result<(), Gone> {
+        match event {
+            StreamEvent::Opened | StreamEvent::OpenedSince | StreamEvent::HintsOpened => {
                 self.streaming = true;
                 self.send(ViewEvent::Streaming).await?;
                 self.list().await
             }
-            CollectionEvent::Lost => {
+            StreamEvent::Change(event) => self.change(*event).await,
+            StreamEvent::Hint => self.list().await,
+            StreamEvent::Alive => self.check_silent().await,
+            StreamEvent::Lost => {
                 self.streaming = false;
                 Ok(())
             }
-            CollectionEvent::Collection => self.list().await,
-            CollectionEvent::Document { id, change } => self.document(id, *change).await,
-            CollectionEvent::Alive => self.check_silent().await,
         }
     }
 
-    /// Reads all documents.
     async fn list(&mut self) -> Result<(), Gone> {
         self.listed = false;
-        let documents = match self.collection.find(self.scope.filter()).await {
+        let documents = match self.collection.find(&self.scope).await {
             Ok(documents) => documents,
-            Err(failure) => {
-                return self.send(ViewEvent::Failed(failure)).await;
-            }
+            Err(failure) => return self.send(ViewEvent::Failed(failure)).await,
         };
         self.listed = true;
         let at = leasehold_clock::boot_now();
-        let entries = documents.iter().filter_map(records::entry).collect();
+        let entries = documents.iter().filter_map(CollectionEntry::of).collect();
         self.others.clear();
         self.documents = documents
             .into_iter()
             .filter_map(|document| {
                 let id = document.get_str("_id").ok()?.to_owned();
-                let changed_at = at;
-                Some((
-                    id,
-                    Stored {
-                        document,
-                        changed_at,
-                    },
-                ))
+                let stored = Stored {
+                    document,
+                    changed_at: at,
+                };
+                Some((id, stored))
             })
             .collect();
         self.send(ViewEvent::Listed { entries, at }).await
     }
 
-    async fn document(&mut self, id: String, change: DocumentChange) -> Result<(), Gone> {
-        if self.others.contains(&id) && matches!(change, DocumentChange::Fields(_)) {
-            return Ok(());
-        }
-        let document = match change {
-            DocumentChange::Removed => None,
-            DocumentChange::Whole(document) => Some(document),
-            DocumentChange::Fields(update) => match self.applied(&id, &update) {
-                Some(document) => Some(document),
-                None => match self.read(&id).await? {
-                    Some(found) => found,
-                    None => return Ok(()),
-                },
+    /// Applies a change of one document, or reads the document if the event does not say enough.
+    async fn change(&mut self, event: ChangeStreamEvent<Document>) -> Result<(), Gone> {
+        let key = event.document_key.as_ref();
+        let id = key.and_then(|key| key.get_str("_id").ok());
+        let Some(id) = id.map(str::to_owned) else {
+            return self.list().await;
+        };
+        let known = match event.operation_type {
+            OperationType::Delete => return self.replace(id, None).await,
+            OperationType::Insert | OperationType::Replace => event.full_document,
+            OperationType::Update => match &event.update_description {
+                Some(_) if self.others.contains(&id) => return Ok(()),
+                Some(update) => self.updated(&id, update),
+                None => None,
             },
-            DocumentChange::Unknown => match self.read(&id).await? {
-                Some(found) => found,
-                None => return Ok(()),
+            _ => return self.list().await,
+        };
+        let document = match known {
+            Some(document) => Some(document),
+            None => match self.collection.document(&id).await {
+                Ok(found) => found,
+                Err(failure) => {
+                    // All documents are read again soon.
+                    self.listed = false;
+                    return self.send(ViewEvent::Failed(failure)).await;
+                }
             },
         };
         self.replace(id, document).await
     }
 
     /// Applies an update to a known document; `None` if the document must be read.
-    fn applied(&mut self, id: &str, update: &UpdateDescription) -> Option<Document> {
+    fn updated(&mut self, id: &str, update: &UpdateDescription) -> Option<Document> {
         let known = &mut self.documents.get_mut(id)?.document;
-        delta::apply(known, update, super::is_shown).then(|| known.clone())
-    }
-
-    /// Reads one document. If that fails, all are read again soon, and `None` is returned.
-    async fn read(&mut self, id: &str) -> Result<Option<Option<Document>>, Gone> {
-        match self.collection.document(id).await {
-            Ok(found) => Ok(Some(found)),
-            Err(failure) => {
-                self.listed = false;
-                self.send(ViewEvent::Failed(failure)).await?;
-                Ok(None)
-            }
-        }
+        let is_wanted = |path: &str| is_shown(delta::top(path));
+        delta::apply(known, update, is_wanted).then(|| known.clone())
     }
 
     async fn replace(&mut self, id: String, document: Option<Document>) -> Result<(), Gone> {
@@ -260,18 +267,17 @@ impl ViewTask {
             }
             return removed;
         }
-        let Some(entry) = records::entry(&document) else {
+        let Some(entry) = CollectionEntry::of(&document) else {
             return Ok(());
         };
         let at = leasehold_clock::boot_now();
         if self.documents.len() < LISTED_MAX || self.documents.contains_key(&id) {
-            self.documents.insert(
-                id,
-                Stored {
-                    document,
-                    changed_at: at,
-                },
-            );
+            let changed_at = at;
+            let stored = Stored {
+                document,
+                changed_at,
+            };
+            self.documents.insert(id, stored);
             self.send(ViewEvent::Changed { entry, at }).await?;
         }
         Ok(())
@@ -307,11 +313,8 @@ impl ViewTask {
         if silent.is_empty() {
             return Ok(());
         }
-        let found = match self
-            .collection
-            .find(doc! { "_id": { "$in": silent } })
-            .await
-        {
+        let silent = doc! { "_id": { "$in": silent } };
+        let found = match self.collection.find_with(silent, projection()).await {
             Ok(found) => found,
             Err(failure) => return self.send(ViewEvent::Failed(failure)).await,
         };

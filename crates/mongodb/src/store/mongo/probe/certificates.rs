@@ -6,18 +6,13 @@
 //! connections. This covers every certificate of the chain, and needs no second parser.
 
 use std::fmt;
-use std::fs::File;
-use std::io::BufReader;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mongodb::options::TlsOptions;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 use tokio::net::TcpStream;
@@ -65,36 +60,42 @@ impl Certificates {
     pub(super) async fn read(options: TlsOptions) -> Result<Self, Failure> {
         #[allow(clippy::disallowed_methods, reason = "it ends with the files read")]
         let read = tokio::task::spawn_blocking(move || Self::of(&options));
-        let refused = |why| Failure::new(tls::REFUSED, why).with_retry(RetryPolicy::Reconfigure);
+        let refused = |why| Failure::lasting(tls::REFUSED, why);
         read.await
             .unwrap_or_else(|_| Err("interrupted".to_owned()))
             .map_err(refused)
     }
 
     fn of(options: &TlsOptions) -> Result<Self, String> {
-        let named = [
-            ("tlsCAFile", &options.ca_file_path),
-            ("tlsCertificateKeyFile", &options.cert_key_file_path),
-        ];
-        let files: Vec<_> = named
-            .into_iter()
-            .filter_map(|(option, path)| Some((option, path.clone()?)))
-            .collect();
+        let files = tls::named_files(options);
         if let Some(why) = tls::unreadable(&files) {
             return Err(why);
         }
         let unusable = || tls::unusable(&files);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let roots = Arc::new(roots(options).ok_or_else(unusable)?);
+        // The authorities that the driver trusts.
+        let roots = match &options.ca_file_path {
+            Some(path) => tls::authorities(path).map_err(|_| unusable())?,
+            None => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
+        };
+        let roots = Arc::new(roots);
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
         let verifier = verifier.build().map_err(|_| unusable())?;
         let client = match &options.cert_key_file_path {
-            Some(path) => Some(client(path).ok_or_else(unusable)?),
+            Some(path) => Some(tls::client(path).map_err(|_| unusable())?),
             None => None,
         };
         let chain = client.as_ref().map(|(chain, _)| chain.clone());
-        let config = config(provider, &verifier, client).ok_or_else(unusable)?;
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|_| unusable())?
+            .with_webpki_verifier(Arc::clone(&verifier));
+        let config = match client {
+            Some((chain, key)) => config.with_client_auth_cert(chain, key),
+            None => Ok(config.with_no_client_auth()),
+        };
+        let config = config.map_err(|_| unusable())?;
         Ok(Self {
             verifier,
             roots,
@@ -173,43 +174,6 @@ fn valid_until(verify: impl Fn(UnixTime) -> Result<(), Error>) -> Option<Validit
     }
     let until = UNIX_EPOCH + Duration::from_secs(until?.as_secs());
     Some(Validity { until })
-}
-
-/// Returns the trusted authorities, as the driver chooses them.
-fn roots(options: &TlsOptions) -> Option<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    match &options.ca_file_path {
-        Some(path) => {
-            let read = CertificateDer::pem_file_iter(path).ok()?;
-            roots.add_parsable_certificates(read.flatten());
-        }
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-    }
-    (!roots.is_empty()).then_some(roots)
-}
-
-type Client = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
-fn client(path: &Path) -> Option<Client> {
-    let open = || File::open(path).ok().map(BufReader::new);
-    let chain = CertificateDer::pem_reader_iter(open()?);
-    let chain = chain.collect::<Result<Vec<_>, _>>().ok()?;
-    Some((chain, PrivateKeyDer::from_pem_reader(open()?).ok()?))
-}
-
-fn config(
-    provider: Arc<CryptoProvider>,
-    verifier: &Arc<WebPkiServerVerifier>,
-    client: Option<Client>,
-) -> Option<ClientConfig> {
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .ok()?
-        .with_webpki_verifier(Arc::clone(verifier));
-    Some(match client {
-        Some((chain, key)) => config.with_client_auth_cert(chain, key).ok()?,
-        None => config.with_no_client_auth(),
-    })
 }
 
 #[cfg(test)]

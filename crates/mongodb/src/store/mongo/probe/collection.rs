@@ -1,22 +1,22 @@
 //! Tests whether the collection accepts the documents of leases and locks, and keeps them.
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{DateTime, Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 use mongodb::{ClientSession, Collection};
 
-use super::description::{array, text};
-use super::{StoreProbe, lacks_right, primary};
+use super::description::text;
+use super::{StoreProbe, lacks_right};
+use crate::store::Failure;
 use crate::store::mongo::connection::SendError;
-use crate::store::mongo::{document, lock, outcome, refusals};
-use crate::store::{Failure, RetryPolicy};
+use crate::store::mongo::history::list;
+use crate::store::mongo::{document, lock, now, outcome, primary, refusals};
 use leasehold_core::election::{
     Acquisition, Claim, Declared, Identity, Operation, Revision, Session, Token,
 };
 
 /// `NamespaceNotFound`: the first candidate creates the collection.
 const NAMESPACE_NOT_FOUND: i32 = 26;
-/// Lease duration of the documents that are tried.
 const DURATION: Declared = Declared { millis: 24_000 };
 
 /// The indexes of a collection, as far as the user may list them.
@@ -42,11 +42,10 @@ impl StoreProbe {
                 if outcome::code(error) == Some(outcome::DUPLICATE_KEY)
                     && refusals::foreign_index(error).is_none() =>
             {
-                Failure::new(
+                Failure::lasting(
                     "names that differ only in upper and lower case count as one name",
                     "the collection has a collation: use another collection",
                 )
-                .with_retry(RetryPolicy::Reconfigure)
             }
             _ => self.failure(error),
         })
@@ -57,11 +56,10 @@ impl StoreProbe {
     /// # Errors
     /// If one of them deletes documents, or refuses two leases with a value in common.
     pub async fn indexes(&self) -> Result<Indexes, Failure> {
-        let collection = self.deployment.collection().await;
-        let collection = collection.map_err(|error| self.failure(error))?;
+        let collection = self.collection().await?;
         let database = collection
             .client()
-            .database(&self.deployment.options().database);
+            .database(&self.deployment.options.database);
         let command = doc! { "listIndexes": collection.name() };
         let reply = database.run_command(command).selection_criteria(primary());
         let reply = match reply.await {
@@ -79,7 +77,9 @@ impl StoreProbe {
         };
         // A collection has at most 64 indexes, which are fewer than a first batch.
         let cursor = reply.get_document("cursor").cloned().unwrap_or_default();
-        let indexes = array(&cursor, "firstBatch").filter_map(|index| index.as_document());
+        let indexes = list(&cursor, "firstBatch")
+            .iter()
+            .filter_map(Bson::as_document);
         match indexes.filter_map(harm).next() {
             Some(failure) => Err(failure),
             None => Ok(Indexes::Harmless),
@@ -95,7 +95,7 @@ impl StoreProbe {
             .write_concern(self.deployment.write_concern())
             .await?;
         let name = format!("leasehold check {}", ObjectId::new().to_hex());
-        let identity = &self.deployment.options().identity;
+        let identity = &self.deployment.options.identity;
         let tried = write_all(&collection, &mut session, &name, identity).await;
         // The server aborts a transaction by itself if this is not answered.
         let _ = session.abort_transaction().await;
@@ -110,7 +110,7 @@ async fn write_all(
     name: &str,
     identity: &Identity,
 ) -> Result<(), mongodb::error::Error> {
-    let now = DateTime::from_system_time(leasehold_clock::wall_now());
+    let now = now();
     let expected = Revision::from_bytes([0; 16]);
     for (number, name) in (1..).zip([name.to_uppercase(), name.to_owned()]) {
         let lease = document::create(&name, expected, Token::ZERO);
@@ -160,5 +160,5 @@ fn harm(index: &Document) -> Option<Failure> {
     } else {
         return None;
     };
-    Some(Failure::new(kind, detail).with_retry(RetryPolicy::Reconfigure))
+    Some(Failure::lasting(kind, detail))
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use mongodb::bson::{Bson, Document};
 
 use crate::store::mongo::document::integer;
-use crate::store::mongo::{home, kind, lookalike};
+use crate::store::mongo::history::list;
+use crate::store::mongo::{home, lookalike};
 use crate::store::{DeploymentId, StoreKind};
 
 /// A deployment, as its primary describes it.
@@ -49,26 +50,26 @@ pub enum Product {
 
 impl Description {
     pub(super) fn of(hello: &Document, build: &Document, seeds: &[String]) -> Self {
-        let kind = match kind::by_hello(hello) {
+        let kind = match StoreKind::of_hello(hello) {
             StoreKind::ReplicaSet => DeploymentKind::ReplicaSet(text(hello, "setName")),
             StoreKind::Sharded => DeploymentKind::Router,
             StoreKind::Standalone => DeploymentKind::Standalone,
         };
-        let list = |field| {
-            let names = array(hello, field).filter_map(Bson::as_str);
+        let names = |field| {
+            let names = list(hello, field).iter().filter_map(Bson::as_str);
             names
                 .map(|name| shown(&home::canonical(name)))
                 .collect::<Vec<_>>()
         };
-        let mut members = list("hosts");
-        members.extend(list("passives"));
+        let mut members = names("hosts");
+        members.extend(names("passives"));
         Self {
             product: product(&kind, (hello, build), seeds),
             kind,
             version: text(build, "version"),
-            id: home::identify(hello, seeds),
+            id: home::identify(hello, seeds.iter().map(String::as_str)),
             members,
-            arbiters: list("arbiters"),
+            arbiters: names("arbiters"),
         }
     }
 
@@ -93,18 +94,11 @@ fn product(
         return Product::Lookalike(product);
     }
     // A router has no storage engine.
-    let engines =
-        *kind == DeploymentKind::Router || array(build, "storageEngines").next().is_some();
+    let engines = *kind == DeploymentKind::Router || !list(build, "storageEngines").is_empty();
     match engines && build.contains_key("gitVersion") {
         true => Product::MongoDb,
         false => Product::Unrecognized,
     }
-}
-
-/// Returns the entries of a list; none if the field is not a list.
-pub(super) fn array<'a>(document: &'a Document, field: &str) -> impl Iterator<Item = &'a Bson> {
-    let list = document.get_array(field).map(Vec::as_slice);
-    list.unwrap_or_default().iter()
 }
 
 /// Returns a text of the server, safe to show; empty if the field is not a text.

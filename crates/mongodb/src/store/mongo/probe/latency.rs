@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc, serialize_to_document};
+use mongodb::bson::{Timestamp, doc, serialize_to_document};
 use mongodb::change_stream::event::ResumeToken;
 use mongodb::options::ReadConcern;
 
-use super::{StoreProbe, primary};
+use super::StoreProbe;
 use crate::store::Failure;
-use crate::store::mongo::change_stream;
+use crate::store::mongo::follow;
 use leasehold_core::election::BootTime;
 
 /// Maximum number of samples. More would not change the percentiles that a person reads.
@@ -76,13 +76,10 @@ fn since(began: BootTime) -> Duration {
 
 impl StoreProbe {
     /// Measures round trips to the primary.
-    ///
-    /// # Errors
-    /// If the server does not answer.
     pub async fn round_trips(&self) -> Result<Latencies, Failure> {
         repeated(SAMPLES_MAX, async || {
             let began = leasehold_clock::boot_now();
-            self.admin(doc! { "ping": 1 }).await?;
+            self.deployment.admin(doc! { "ping": 1 }).await?;
             Ok(since(began))
         })
         .await
@@ -109,15 +106,9 @@ impl StoreProbe {
     /// # Errors
     /// If the stream cannot be opened, or its position cannot be read.
     pub async fn stream_delays(&self) -> Result<Latencies, Failure> {
-        let collection = self.deployment.collection().await;
-        let collection = collection.map_err(|error| self.failure(error))?;
-        let opened = collection
-            .watch()
-            .pipeline(change_stream::pipeline(self.lease.as_str()))
-            .max_await_time(AWAIT)
-            .read_concern(ReadConcern::majority())
-            .selection_criteria(primary())
-            .await;
+        let collection = self.collection().await?;
+        let opening = follow::opening(&collection, follow::events_of(self.lease.as_str()));
+        let opened = opening.max_await_time(AWAIT).await;
         let mut stream = opened.map_err(|error| self.described(&error))?;
         repeated(POSITIONS_MAX, async || {
             // The log entry of the write, once it is known.
@@ -149,25 +140,13 @@ impl StoreProbe {
     }
 
     /// Sends a linearizable read for the lease document. Returns the position of the empty log entry
-    /// that the server wrote for it.
+    /// that the server wrote for it; 0 if the reply does not show it.
     async fn linearizable(&self) -> Result<u64, Failure> {
-        let options = self.deployment.options();
-        let max_time = self.deployment.operation_timeout().as_millis();
-        let command = doc! {
-            "find": &options.collection,
-            "filter": { "_id": self.lease.as_str() },
-            "projection": { "_id": 1 },
-            "limit": 1,
-            "singleBatch": true,
-            "readConcern": { "level": "linearizable" },
-            "maxTimeMS": i64::try_from(max_time).unwrap_or(i64::MAX),
-        };
-        let collection = self.deployment.collection().await;
-        let collection = collection.map_err(|error| self.failure(error))?;
-        let database = collection.client().database(&options.database);
-        let read = database.run_command(command).selection_criteria(primary());
-        let reply = read.await.map_err(|error| self.described(&error))?;
-        Ok(operation_time(&reply))
+        let collection = self.collection().await?;
+        let (name, concern) = (self.lease.as_str(), ReadConcern::linearizable());
+        let read = self.deployment.read_time(&collection, name, concern).await;
+        let time = read.map_err(|error| self.described(&error))?;
+        Ok(time.map_or(0, position_of))
     }
 }
 
@@ -178,11 +157,9 @@ fn unreadable() -> Failure {
     )
 }
 
-/// Returns the position in the log that a reply reports; 0 if it reports none.
-fn operation_time(reply: &Document) -> u64 {
-    reply.get_timestamp("operationTime").map_or(0, |time| {
-        u64::from(time.time) << 32 | u64::from(time.increment)
-    })
+/// Returns the position in the log of this time.
+fn position_of(time: Timestamp) -> u64 {
+    u64::from(time.time) << 32 | u64::from(time.increment)
 }
 
 /// Returns the log position that a resume token begins with: the type of a timestamp and its eight
@@ -226,7 +203,7 @@ mod tests {
             time: 0x63f5_d0a1,
             increment: 2,
         };
-        assert_eq!(Some(operation_time(&doc! { "operationTime": time })), read);
+        assert_eq!(Some(position_of(time)), read);
         for other in [
             "",
             "82",

@@ -38,10 +38,7 @@ impl UriSettings {
         let parsed = ConnectionString::parse(uri.driver()).ok()?;
         let (hosts, srv) = match parsed.host_info {
             HostInfo::HostIdentifiers(hosts) => {
-                let hosts = hosts
-                    .iter()
-                    .map(|host| canonical(&host.to_string()))
-                    .collect();
+                let hosts = hosts.iter().map(canonical).collect();
                 (hosts, false)
             }
             HostInfo::DnsRecord(name) => (vec![name], true),
@@ -83,7 +80,7 @@ impl SeedList {
     /// Returns the canonical addresses, as `host:port`.
     pub fn addresses(&self) -> Vec<String> {
         let hosts = self.options.hosts.iter();
-        hosts.map(|host| canonical(&host.to_string())).collect()
+        hosts.map(canonical).collect()
     }
 
     /// Returns the name of the replica set that the connection string demands.

@@ -1,49 +1,48 @@
 //! The changes that a change stream reports of one update, applied to the last known document.
 //!
-//! Unlike the election's change stream, this module covers every path: into documents and lists,
-//! removed fields and shortened lists. Names with dots are not distinguished from paths; leasehold
-//! writes none.
+//! Names with dots are not distinguished from paths; leasehold writes none.
 
 use mongodb::bson::{Bson, Document};
 use mongodb::change_stream::event::UpdateDescription;
 
-/// Applies an update to the fields that satisfy `shown`. Returns false if a path cannot be applied;
-/// the document must then be read.
+/// Applies an update to the paths that are wanted. Returns false if a path cannot be applied; the
+/// document must then be read.
 pub(super) fn apply(
     document: &mut Document,
     update: &UpdateDescription,
-    shown: impl Fn(&str) -> bool,
+    is_wanted: impl Fn(&str) -> bool,
 ) -> bool {
-    let shown = |path: &str| shown(path.split('.').next().unwrap_or(path));
-    for shortened in update.truncated_arrays.iter().flatten() {
-        if !shown(&shortened.field) {
-            continue;
-        }
-        let Ok(length) = usize::try_from(shortened.new_size) else {
-            return false;
-        };
-        match at(document, &shortened.field) {
-            Some(Bson::Array(list)) => list.truncate(length),
-            Some(_) | None => return false,
+    let shortened = update.truncated_arrays.iter().flatten();
+    for array in shortened.filter(|array| is_wanted(&array.field)) {
+        let length = usize::try_from(array.new_size);
+        match (at(document, &array.field), length) {
+            (Some(Bson::Array(list)), Ok(length)) => list.truncate(length),
+            _ => return false,
         }
     }
-    for path in update.removed_fields.iter().filter(|path| shown(path)) {
-        let removed = match path.rsplit_once('.') {
-            None => Some(document.remove(path)),
-            Some((parent, field)) => match at(document, parent) {
-                Some(Bson::Document(parent)) => Some(parent.remove(field)),
-                Some(_) | None => None,
-            },
-        };
-        if removed.is_none() {
-            return false;
+    let mut removed = update.removed_fields.iter();
+    let mut updated = update.updated_fields.iter();
+    removed.all(|path| !is_wanted(path) || remove(document, path))
+        && updated.all(|(path, value)| !is_wanted(path) || set(document, path, value))
+}
+
+/// Returns the field of the document that a path leads into.
+pub(super) fn top(path: &str) -> &str {
+    path.split('.').next().unwrap_or(path)
+}
+
+fn remove(document: &mut Document, path: &str) -> bool {
+    let Some((parent, field)) = path.rsplit_once('.') else {
+        document.remove(path);
+        return true;
+    };
+    match at(document, parent) {
+        Some(Bson::Document(parent)) => {
+            parent.remove(field);
+            true
         }
+        Some(_) | None => false,
     }
-    update
-        .updated_fields
-        .iter()
-        .filter(|(path, _)| shown(path))
-        .all(|(path, value)| set(document, path, value))
 }
 
 fn set(document: &mut Document, path: &str, value: &Bson) -> bool {
@@ -104,7 +103,7 @@ mod tests {
             "removedFields": ["x.z"],
             "truncatedArrays": [{ "field": "queue", "newSize": 1 }],
         });
-        assert!(apply(&mut document, &update, |field| field != "hidden"));
+        assert!(apply(&mut document, &update, |path| top(path) != "hidden"));
         let expected =
             doc! { "holders": [{ "a": 2 }, { "a": 3 }], "queue": [1], "x": { "y": 5 }, "new": 1 };
         assert_eq!(document, expected);
