@@ -4,8 +4,8 @@
 //! Kubernetes it listens on the address of the pod.
 
 mod answer;
+mod changes;
 mod events;
-mod truth;
 mod wait;
 
 use std::net::SocketAddr;
@@ -62,18 +62,12 @@ pub struct AdminState {
     pub stepped_down: mpsc::Sender<Token>,
 }
 
-/// The server of the endpoints; see [`Admin::bind`].
-#[derive(Debug)]
-pub struct Admin;
-
-impl Admin {
-    /// Binds the address, so that a port in use is reported before the election starts.
-    ///
-    /// # Errors
-    /// If the address is in use or does not belong to this machine.
-    pub fn bind(address: SocketAddr) -> Result<Bound, CommandError> {
-        Bound::new(address, HTTP_LISTEN, STREAMS_MAX)
-    }
+/// Binds the address, so that a port in use is reported before the election starts.
+///
+/// # Errors
+/// If the address is in use or does not belong to this machine.
+pub fn bind(address: SocketAddr) -> Result<Bound, CommandError> {
+    Bound::new(address, HTTP_LISTEN, STREAMS_MAX)
 }
 
 impl Site for AdminState {

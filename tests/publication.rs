@@ -21,7 +21,7 @@ use leasehold::election::{
 };
 use leasehold::publish::Surface;
 use leasehold::publish::directory::{RecoveredState, StatusDirectory};
-use leasehold::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
+use leasehold::publish::file::{FileOptions, Flushed, StatusFileHandle};
 use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
 use leasehold_testbed::{HungDisk, Mount, assert_contains, skip};
@@ -68,7 +68,7 @@ fn publish(path: &Path, first: Status) -> Published {
         store_error: watch::channel(None).1,
         deployment: watch::channel(None).1,
     };
-    let handle = StatusFile::spawn(directory, status, options, metrics.clone()).unwrap();
+    let handle = StatusFileHandle::spawn(directory, status, options, metrics.clone()).unwrap();
     Published {
         status: sender,
         handle,

@@ -2,7 +2,7 @@
 //! at the time of the request.
 
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Body;
+use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
@@ -45,16 +45,12 @@ struct StoreDocument {
     collection: String,
 }
 
-#[derive(Serialize)]
-struct LeaderName<'a> {
-    name: &'a str,
-}
-
-pub(super) async fn answer<B>(request: Request<B>, client: &Client, state: &AdminState) -> Answer
-where
-    B: Body,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+/// Answers a request.
+pub(super) async fn answer(
+    request: Request<Incoming>,
+    client: &Client,
+    state: &AdminState,
+) -> Answer {
     if is_misdirected(&request, client) {
         return text(
             StatusCode::MISDIRECTED_REQUEST,
@@ -151,7 +147,7 @@ pub(super) fn leader(status: &Status) -> Answer {
     json(code, &body)
 }
 
-fn event_stream<B>(request: &Request<B>, client: &Client, state: &AdminState) -> Answer {
+fn event_stream(request: &Request<Incoming>, client: &Client, state: &AdminState) -> Answer {
     let refused = || state.metrics.http_stream_refused();
     let Some(place) = client.streams.admit(client, refused) else {
         return full(StatusCode::SERVICE_UNAVAILABLE, STREAMS_MAX);
@@ -192,15 +188,11 @@ fn metrics(state: &AdminState) -> Answer {
 fn root(status: &Status, state: &AdminState) -> Answer {
     let name = leader_name_at(status, &state.who.identity, clock::boot_now());
     let name = name.unwrap_or_default();
-    json(StatusCode::OK, &LeaderName { name })
+    json(StatusCode::OK, &serde_json::json!({ "name": name }))
 }
 
 /// Handles a workload's confirmation that it has stepped down for a token.
-async fn stepped_down<B>(request: Request<B>, client: &Client, state: &AdminState) -> Answer
-where
-    B: Body,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn stepped_down(request: Request<Incoming>, client: &Client, state: &AdminState) -> Answer {
     // A web page in a browser on this machine is a loopback peer too, but the browser sends an
     // `Origin` header; workloads do not.
     let local = client.peer.ip().to_canonical().is_loopback();

@@ -10,11 +10,13 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::truth;
+use super::changes;
 use crate::clock::boot_now;
 use crate::election::{Authority, BootTime, Status};
 use crate::publish::StoreError;
-use crate::publish::render::{ClockPair, Identification, StatusDocument, last_status, same_words};
+use crate::publish::render::{
+    ClockPair, Identification, StatusDocument, last_status, renders_equal,
+};
 use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
 
 /// Time after which a stream without events sends a comment, so that each end notices if the other
@@ -101,14 +103,14 @@ impl Feed for StatusEvents {
         }
         loop {
             let now = boot_now();
-            let truth = self.status.borrow_and_update().at(now);
+            let current = self.status.borrow_and_update().at(now);
             let error = self.store_error.borrow_and_update().clone();
             let due = match &self.shown {
                 None => Some(now),
-                Some(shown) => shown.next_due(&truth, error.as_ref(), now),
+                Some(shown) => shown.next_due(&current, error.as_ref(), now),
             };
             if due.is_some_and(|due| due <= now) {
-                return Some(self.event(truth, error));
+                return Some(self.event(current, error));
             }
             let heartbeat = self.written + HEARTBEAT;
             if heartbeat <= now {
@@ -117,10 +119,10 @@ impl Feed for StatusEvents {
             }
             let wake = due.map_or(heartbeat, |due| due.min(heartbeat));
             let goes_on = tokio::select! {
-                goes_on = truth::changed(&mut self.status, now) => goes_on,
+                goes_on = changes::changed(&mut self.status, now) => goes_on,
                 // Both senders end together.
                 Ok(()) = self.store_error.changed() => true,
-                () = truth::sleep_until(wake) => true,
+                () = changes::sleep_until(wake) => true,
                 () = self.place.closing() => false,
             };
             if !goes_on {
@@ -170,22 +172,24 @@ impl StatusEvents {
 }
 
 impl Shown {
-    /// Returns when an event about `truth` is due; `None` if it would repeat the last event.
+    /// Returns when an event about `current` is due; `None` if it would repeat the last event.
     fn next_due(
         &self,
-        truth: &Status,
+        current: &Status,
         error: Option<&StoreError>,
         now: BootTime,
     ) -> Option<BootTime> {
         // The shown status, with the newest deadline.
         let renewed = Status {
             authority: self.status.authority.map(|shown| Authority {
-                valid_until: truth.authority.map_or(shown.valid_until, |a| a.valid_until),
+                valid_until: current
+                    .authority
+                    .map_or(shown.valid_until, |a| a.valid_until),
                 ..shown
             }),
             ..self.status.clone()
         };
-        if !same_words(&renewed, truth) {
+        if !renders_equal(&renewed, current) {
             return Some(now);
         }
         if renewed == self.status && self.error.as_ref() == error {
@@ -255,12 +259,16 @@ mod tests {
     #[test]
     fn a_change_of_role_or_holder_is_due_at_once() {
         let led = shown(leader(7, at(20)), 1);
-        for truth in [
+        for current in [
             status(Role::Stopping),
             leader(7, at(20)).at(at(20)),
             leader(8, at(20)),
         ] {
-            assert_eq!(led.next_due(&truth, None, at(1)), Some(at(1)), "{truth:?}");
+            assert_eq!(
+                led.next_due(&current, None, at(1)),
+                Some(at(1)),
+                "{current:?}"
+            );
         }
         let followed = shown(status(Role::Follower), 1);
         let held = Status {
@@ -299,8 +307,11 @@ mod tests {
             since: at(2),
         };
         let followed = shown(status(Role::Follower), 2);
-        let truth = status(Role::Follower);
-        assert_eq!(followed.next_due(&truth, Some(&error), at(2)), Some(at(3)));
+        let current = status(Role::Follower);
+        assert_eq!(
+            followed.next_due(&current, Some(&error), at(2)),
+            Some(at(3))
+        );
     }
 
     #[test]

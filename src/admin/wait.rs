@@ -5,7 +5,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 
 use super::answer::leader;
-use super::{AdminState, STREAMS_MAX, truth};
+use super::{AdminState, STREAMS_MAX, changes};
 use crate::clock::boot_now;
 use crate::duration::parse_duration;
 use crate::election::{BootTime, Status};
@@ -88,7 +88,7 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
             loop {
                 let now = boot_now();
                 let over = wait.is_over(&status.borrow_and_update(), now);
-                if over || !truth::changed(&mut status, now).await {
+                if over || !changes::changed(&mut status, now).await {
                     break;
                 }
             }
@@ -96,7 +96,7 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
         let over = boot_now() + wait.time;
         tokio::select! {
             () = role => {}
-            () = truth::sleep_until(over) => {}
+            () = changes::sleep_until(over) => {}
             () = place.closing() => {}
         }
     }

@@ -27,13 +27,13 @@ pub struct ConfigArgs {
     key: Option<&'static Key>,
     /// Output format
     #[arg(short, long, value_name = "FORM", default_value = "toml")]
-    output: Format,
+    output: ConfigFormat,
 }
 
 /// Formats of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the help of a format is its name")]
-enum Format {
+enum ConfigFormat {
     Toml,
     Json,
 }
@@ -58,7 +58,7 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
         key,
         output,
     } = args;
-    let json = output == Format::Json;
+    let json = output == ConfigFormat::Json;
     let mut settings = configuration.load().settings()?;
     settings.retain(|setting| key.is_none_or(|key| setting.key == key));
     let text = if let (Some(_), [only], false) = (key, &settings[..], json) {
@@ -126,20 +126,14 @@ fn as_json(settings: &[Setting]) -> String {
     format!("{:#}\n", serde_json::Value::Object(object))
 }
 
-/// Renders a basic string of TOML.
+/// Renders a basic string of TOML: a string of JSON, in which all control characters are escaped.
 fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
+    let escaped = |c: char| match c.is_control() {
+        true => format!("\\u{:04X}", u32::from(c)),
+        false => c.to_string(),
+    };
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted.chars().map(escaped).collect()
 }
 
 /// Replaces control characters, which TOML does not allow in a comment.
@@ -153,7 +147,7 @@ mod tests {
 
     #[test]
     fn texts_are_quoted_as_toml_wants() {
-        assert_eq!(quoted("a\"b\\c\n\u{7f}ü"), r#""a\"b\\c\u000A\u007Fü""#);
+        assert_eq!(quoted("a\"b\\c\n\u{7f}ü"), r#""a\"b\\c\n\u007Fü""#);
         assert_eq!(on_one_line("a\nb"), "a?b");
     }
 }

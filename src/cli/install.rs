@@ -27,8 +27,8 @@ const MODE: u32 = 0o755;
 const MYSELF: &str = "/proc/self/exe";
 
 const HELP: &str = "\
-The copy is DIR/leasehold, mode 0755, replaced as a whole; its path is printed. It \
-needs what this program needs: on the image, see docs/image.md.
+The copy is DIR/leasehold, mode 0755, replaced atomically; its path is printed. \
+What the image must contain: docs/image.md.
 
 Examples:
   leasehold install /opt/leasehold
@@ -61,7 +61,7 @@ pub fn run(args: &InstallArgs) -> Result<PathBuf, CommandError> {
     Ok(installed)
 }
 
-/// Keeps other installations out until it is dropped, because they would write to the same file.
+/// Excludes other installations, which would write to the same file, until the lock is dropped.
 fn lock(directory: &Path) -> Result<File, CommandError> {
     let refused = |error| {
         failed("open the directory", directory)(error)

@@ -9,9 +9,8 @@ mod files;
 mod idle_timers;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
-#[cfg(not(feature = "kubernetes"))]
-mod no_kubernetes;
 mod options;
+mod pod;
 mod reload;
 mod reporter;
 mod store_errors;
@@ -28,28 +27,25 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 pub use self::arguments::RunArgs;
-#[cfg(not(feature = "kubernetes"))]
-use self::no_kubernetes as kubernetes;
-
 use self::idle_timers::IdleTimers;
-use self::kubernetes::{Cluster, Kubernetes, Tasks};
 use self::options::options;
+use self::pod::{PodPublisher, StartPublisher};
 use self::reload::Reloader;
 use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
 use self::surfaces::{DaemonSurfaces, StatusFollower};
 use self::workload::{Plan, Workload, WorkloadEvent};
 use super::{CommandError, trace};
-use crate::admin::{Admin, AdminState, Bound, Streams};
+use crate::admin::{self, AdminState, Bound, Streams};
 use crate::cli::store_options::stopping;
 use crate::clock;
-use crate::config::{Config, Contended, OnExit, Sources};
+use crate::config::{Config, OnExit, Sources};
 use crate::election::{Input, Status, Token};
 use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
 use crate::log::{self, LogHandle};
 use crate::publish::directory::{RecoveredState, StatusDirectory, default_directory};
-use crate::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
+use crate::publish::file::{FileOptions, Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
@@ -81,7 +77,7 @@ pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
     let mut sources = configuration.into_sources();
     let config = sources.load().config()?;
     let trace = trace::from_environment()?;
-    let log = log::start(config.log.level.filter(), config.log.format.json());
+    let log = log::start(config.log.level, config.log.format.json);
     environment::log(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();
@@ -89,7 +85,7 @@ pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
     if plan.runs_commands(&config) {
         prerequisites()?;
     }
-    let path = default_directory(&config.lease.name, config.status_directory.as_deref());
+    let path = default_directory(&config.lease.name, config.status.directory.as_deref());
     let patience = workload::outlives_daemon_by(&config);
     let lease = &config.lease.name;
     let (directory, memory) = StatusDirectory::open_after(&path, lease, patience, |by| {
@@ -97,24 +93,24 @@ pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
     })?;
     files::log_exposure(&config.lease.name, directory.path());
     let placement = &config.kubernetes.placement;
-    placement.check(Contended::Lease, &config.lease.name)?;
-    let cluster = kubernetes::find(&config)?;
-    let http = config.http.listen.map(Admin::bind).transpose()?;
-    let begun = PreparedDaemon {
+    placement.check("lease", &config.lease.name)?;
+    let publisher = pod::find(&config)?;
+    let http = config.http.listen.map(admin::bind).transpose()?;
+    let prepared = PreparedDaemon {
         config,
         sources,
         plan,
         log,
         directory,
         memory,
-        cluster,
+        publisher,
         http,
-        rest: Arc::default(),
+        idle_timers: Arc::default(),
         trace,
     };
-    let rest = Arc::clone(&begun.rest);
+    let idle_timers = Arc::clone(&prepared.idle_timers);
     // The files have a thread of their own.
-    let exit = idle_timers::run_to_end(&rest, begun.serve())??;
+    let exit = idle_timers::run_to_end(&idle_timers, prepared.serve())??;
     Ok(exit.take())
 }
 
@@ -137,9 +133,9 @@ struct PreparedDaemon {
     log: LogHandle,
     directory: StatusDirectory,
     memory: RecoveredState,
-    cluster: Option<Cluster>,
+    publisher: Option<StartPublisher>,
     http: Option<Bound>,
-    rest: Arc<IdleTimers>,
+    idle_timers: Arc<IdleTimers>,
     trace: Option<Trace>,
 }
 
@@ -149,7 +145,7 @@ struct Daemon {
     signals: Signals,
     systemd: Systemd,
     files: Arc<StatusFileHandle>,
-    kubernetes: Option<(Kubernetes, Tasks)>,
+    pod: Option<Arc<dyn PodPublisher>>,
     streams: Option<Streams>,
     workload: Workload,
     orphans: Orphans,
@@ -158,7 +154,7 @@ struct Daemon {
     inputs: mpsc::Sender<Input>,
     reloader: Reloader,
     who: Identification,
-    rest: Arc<IdleTimers>,
+    idle_timers: Arc<IdleTimers>,
 }
 
 impl PreparedDaemon {
@@ -176,27 +172,27 @@ impl PreparedDaemon {
         let systemd = Systemd::from_environment();
         let who = Identification {
             lease: config.lease.name.clone(),
-            identity: config.identity.clone(),
+            identity: config.identity.name.clone(),
             boot_id: clock::boot_id().map_err(system("identify the boot"))?,
         };
         let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
         let (supervises, drains) = (plan.supervises(&config), plan.drains());
         let home = files::known_home(&who.lease, &directory);
         let options = options(&config, drains, memory, home, uri_receiver, self.trace);
-        let prepared = if supervises {
+        let elector = if supervises {
             ElectorBuilder::supervising(options)
         } else {
             ElectorBuilder::new(options)
         };
-        let (status, inputs) = (prepared.status(), prepared.inputs());
-        let metrics = Metrics::new(&who, status.clone(), prepared.store_info())
+        let (status, inputs) = (elector.status(), elector.inputs());
+        let metrics = Metrics::new(&who, status.clone(), elector.store_info())
             .and_then(|metrics| metrics.with_revision(env!("LEASEHOLD_REVISION")))
             .map_err(system("register the metrics"))?;
         self.log.on_loss({
             let metrics = metrics.clone();
             move |lines| metrics.log_lines_lost(lines)
         });
-        let timings = prepared.timings();
+        let timings = elector.timings();
         let mut reporter = Reporter::new(who.lease.clone(), timings.clone());
         reporter.started(
             &config,
@@ -209,7 +205,7 @@ impl PreparedDaemon {
             who: who.clone(),
             timings: timings.clone(),
             store_error: store_error.clone(),
-            deployment: prepared.deployment(),
+            deployment: elector.deployment(),
         };
         let orders = || Orders::channel(stopping(&config.workload));
         let (orders, desired) = supervises.then(orders).unzip();
@@ -226,8 +222,9 @@ impl PreparedDaemon {
         );
         let on_exit = config.workload.on_exit;
         let path = directory.path().to_owned();
-        let files = StatusFile::spawn(directory, status.clone(), file_options, metrics.clone())
-            .map_err(system("start the thread of the status files"))?;
+        let files =
+            StatusFileHandle::spawn(directory, status.clone(), file_options, metrics.clone())
+                .map_err(system("start the thread of the status files"))?;
         let files = Arc::new(files);
         let lease = who.lease.clone();
         let progress = files.progress();
@@ -237,7 +234,7 @@ impl PreparedDaemon {
         let state = AdminState {
             who: who.clone(),
             status: status.clone(),
-            store: prepared.store_info(),
+            store: elector.store_info(),
             store_error,
             metrics: metrics.clone(),
             ready_when: ready_receiver,
@@ -245,29 +242,27 @@ impl PreparedDaemon {
         };
         let streams = self.http.as_ref().map(Bound::streams);
         let serving = serve(self.http, state);
-        let kubernetes = self
-            .cluster
-            .map(|cluster| cluster.spawn(&who, &status, &metrics))
+        let pod = self
+            .publisher
+            .map(|start| start(&who, &status, &metrics))
             .transpose()
             .map_err(system("publish on the pod"))?;
         let surfaces = DaemonSurfaces {
             files: Arc::clone(&files),
-            kubernetes: kubernetes
-                .as_ref()
-                .map(|(kubernetes, _)| kubernetes.clone()),
+            pod: pod.clone(),
             orders,
             metrics,
             store_errors,
             reporter,
-            rest: Arc::clone(&self.rest),
+            idle_timers: Arc::clone(&self.idle_timers),
         };
         let pings = systemd.ping_interval();
-        if config.workload.health.is_none()
+        if config.workload.health.check().is_none()
             && pings.is_none_or(|ping| ping >= idle_timers::EXACT_BELOW)
         {
-            self.rest.allow();
+            self.idle_timers.allow();
         }
-        let elector = prepared.start(surfaces);
+        let elector = elector.start(surfaces);
         let reloader = Reloader {
             current: config,
             sources: self.sources,
@@ -283,7 +278,7 @@ impl PreparedDaemon {
             signals,
             systemd,
             files: Arc::clone(&files),
-            kubernetes,
+            pod,
             streams,
             workload,
             orphans,
@@ -292,7 +287,7 @@ impl PreparedDaemon {
             inputs,
             reloader,
             who,
-            rest: self.rest,
+            idle_timers: self.idle_timers,
         };
         let ended = daemon.attend(serving).await;
         // This also runs after a failure: the files' thread must record that this daemon has
@@ -318,12 +313,6 @@ impl Daemon {
             let pinged = async {
                 match &mut ping {
                     Some(interval) => interval.tick().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let published = async {
-                match &mut self.kubernetes {
-                    Some((_, tasks)) => tasks.ended().await,
                     None => std::future::pending().await,
                 }
             };
@@ -373,12 +362,6 @@ impl Daemon {
                     let Err(error) = serving;
                     return Err(system("serve HTTP")(error));
                 }
-                // Publishing on the pod is optional, so the candidate continues to lead without it.
-                // The gauge of the label shows that the label is no longer maintained.
-                (task, error) = published => tracing::error!(
-                    lease = %self.who.lease, task, %error,
-                    "pod publishing task ended unexpectedly; continuing without it"
-                ),
                 reaped = self.orphans.reap() => {
                     let Err(error) = reaped;
                     return Err(system("wait for orphaned processes")(error));
@@ -400,7 +383,7 @@ impl Daemon {
                 _ = pinged => self.systemd.ping(),
             }
         }
-        self.rest.forbid();
+        self.idle_timers.forbid();
         self.flush().await;
         self.workload.close().await;
         self.elector.close().await;
@@ -411,7 +394,7 @@ impl Daemon {
     async fn handle_signal(&mut self, signal: Signal) {
         match signal {
             Signal::Stop(_) => {
-                self.rest.forbid();
+                self.idle_timers.forbid();
                 self.systemd.stopping();
                 tracing::info!(lease = %self.who.lease, "stopping gracefully; send the signal again after 1 s to exit immediately");
                 self.send(Input::Shutdown).await;
@@ -439,8 +422,8 @@ impl Daemon {
     /// ended with it.
     async fn flush(&self) {
         let labelled = async {
-            if let Some((kubernetes, _)) = &self.kubernetes {
-                kubernetes.last_words().await;
+            if let Some(pod) = &self.pod {
+                pod.last_words().await;
             }
         };
         let streamed = async {

@@ -11,6 +11,7 @@ mod replace;
 mod tests;
 
 use std::io;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -19,11 +20,10 @@ use tokio::sync::{oneshot, watch};
 
 use self::error_log::ErrorLog;
 pub use self::progress::WriteProgress;
-use self::replace::StatusFilePair;
 use super::directory::{ENV_FILE, JSON_FILE, StatusDirectory};
 use super::metrics::Metrics;
 use super::render::{
-    ClockPair, Identification, StatusDocument, authority_at, last_status, same_words,
+    ClockPair, Identification, StatusDocument, authority_at, last_status, renders_equal,
 };
 use super::{StoreError, Surface, directory::CLAIM_FILE};
 use crate::clock::boot_now;
@@ -65,10 +65,6 @@ pub enum Flushed {
     Failed,
 }
 
-/// The thread that writes the status files; see [`StatusFile::spawn`].
-#[derive(Debug)]
-pub struct StatusFile;
-
 /// The event loop's handle on the thread. When the handle is dropped, the thread writes that this
 /// candidate does not lead, unlocks the directory, and ends.
 #[derive(Debug)]
@@ -93,7 +89,7 @@ struct ClaimRecord {
     lease_longest: Option<Duration>,
 }
 
-impl StatusFile {
+impl StatusFileHandle {
     /// Starts the thread, which writes the files immediately.
     ///
     /// # Errors
@@ -103,7 +99,7 @@ impl StatusFile {
         status: watch::Receiver<Status>,
         options: FileOptions,
         metrics: Metrics,
-    ) -> io::Result<StatusFileHandle> {
+    ) -> io::Result<Self> {
         let (calls, queue) = sync_channel(QUEUE_LENGTH_MAX);
         let (record, claim_record) = watch::channel(None);
         let mut writer = StatusWriter::new(directory, status, claim_record, options, metrics);
@@ -120,15 +116,13 @@ impl StatusFile {
                     let _ = answer.send(last);
                 }
             })?;
-        Ok(StatusFileHandle {
+        Ok(Self {
             calls,
             record,
             progress,
         })
     }
-}
 
-impl StatusFileHandle {
     /// Notifies the thread of a new status in the channel. Never blocks.
     pub fn wake(&self) {
         // If the queue is full, the thread has calls left and reads the status with them.
@@ -181,18 +175,39 @@ impl StatusFileHandle {
     }
 }
 
+/// A record for the next process, which is written when it changes.
+struct RecordFile<T> {
+    newest: watch::Receiver<Option<T>>,
+    written: Option<T>,
+    errors: ErrorLog,
+}
+
+impl<T: Clone + PartialEq> RecordFile<T> {
+    fn new(what: &'static str, newest: watch::Receiver<Option<T>>) -> Self {
+        Self {
+            newest,
+            written: None,
+            errors: ErrorLog::of(what),
+        }
+    }
+
+    fn update(&mut self, path: &Path, metrics: &Metrics, write: impl Fn(&T) -> io::Result<()>) {
+        let newest = self.newest.borrow().clone();
+        if let Some(record) = newest.filter(|record| self.written.as_ref() != Some(record))
+            && self.errors.note(path, &write(&record), metrics)
+        {
+            self.written = Some(record);
+        }
+    }
+}
+
 struct StatusWriter {
-    files: StatusFilePair,
     directory: StatusDirectory,
     status: watch::Receiver<Status>,
-    claim_record: watch::Receiver<Option<ClaimRecord>>,
-    recorded: Option<ClaimRecord>,
-    who: Identification,
-    timings: watch::Receiver<Timings>,
+    options: FileOptions,
     metrics: Metrics,
-    store_error: watch::Receiver<Option<StoreError>>,
-    deployment: watch::Receiver<Option<DeploymentId>>,
-    deployment_written: Option<DeploymentId>,
+    claim: RecordFile<ClaimRecord>,
+    deployment: RecordFile<DeploymentId>,
     progress: WriteProgress,
     /// The status in the files; `None` if unknown, as at startup.
     shown: Option<Status>,
@@ -206,9 +221,7 @@ struct StatusWriter {
     rewrite_at: BootTime,
     /// True once no further rewrite follows.
     stopped: bool,
-    file_errors: ErrorLog,
-    record_errors: ErrorLog,
-    deployment_errors: ErrorLog,
+    errors: ErrorLog,
 }
 
 impl StatusWriter {
@@ -219,24 +232,13 @@ impl StatusWriter {
         options: FileOptions,
         metrics: Metrics,
     ) -> Self {
-        let FileOptions {
-            who,
-            timings,
-            store_error,
-            deployment,
-        } = options;
         Self {
-            files: StatusFilePair::new(directory.path()),
             directory,
             status,
-            claim_record,
-            recorded: None,
-            who,
-            timings,
+            claim: RecordFile::new("claim record", claim_record),
+            deployment: RecordFile::new("deployment record", options.deployment.clone()),
+            options,
             metrics,
-            store_error,
-            deployment,
-            deployment_written: None,
             progress: WriteProgress::default(),
             shown: None,
             shown_error: None,
@@ -244,9 +246,7 @@ impl StatusWriter {
             leader_until: None,
             rewrite_at: BootTime::default(),
             stopped: false,
-            file_errors: ErrorLog::of("status file"),
-            record_errors: ErrorLog::of("claim record"),
-            deployment_errors: ErrorLog::of("deployment record"),
+            errors: ErrorLog::of("status file"),
         }
     }
 
@@ -285,7 +285,7 @@ impl StatusWriter {
     }
 
     fn refresh(&self) -> Duration {
-        self.timings.borrow().renew_interval()
+        self.options.timings.borrow().renew_interval()
     }
 
     /// Returns the time until the next rewrite, or until the files would say "leader" past the
@@ -303,38 +303,38 @@ impl StatusWriter {
     /// difference could wait.
     fn show_if_due(&mut self, at_once: bool) -> Flushed {
         let now = boot_now();
-        let truth = self.status.borrow_and_update().at(now);
+        let current = self.status.borrow_and_update().at(now);
         let shown = self.shown.as_ref();
-        let same_error = *self.store_error.borrow() == self.shown_error;
+        let same_error = *self.options.store_error.borrow() == self.shown_error;
         if now < self.rewrite_at
             && same_error
-            && shown.is_some_and(|shown| same_words(shown, &truth))
+            && shown.is_some_and(|shown| renders_equal(shown, &current))
         {
             return Flushed::Shown;
         }
-        let own = self.says_leader || truth.authority.is_some();
+        let own = self.says_leader || current.authority.is_some();
         if now < self.rewrite_at && same_error && shown.is_some() && !own && !at_once {
             self.rewrite_at = self.rewrite_at.min(now + OTHERS_SETTLE);
             return Flushed::Failed;
         }
         // A leader's next renewal is expected exactly when the refresh is due, so a refresh at that
         // time would write the same files twice.
-        let refresh = match truth.authority {
+        let refresh = match current.authority {
             Some(_) => self.refresh() * 3 / 2,
             None => self.refresh(),
         };
         self.rewrite_at = now + refresh;
-        self.show(&truth)
+        self.show(&current)
     }
 
-    fn show(&mut self, truth: &Status) -> Flushed {
-        self.leader_until = authority_at(truth, boot_now()).map(|a| a.valid_until);
-        if let Err(error) = self.write(truth) {
+    fn show(&mut self, current: &Status) -> Flushed {
+        self.leader_until = authority_at(current, boot_now()).map(|a| a.valid_until);
+        if let Err(error) = self.write(current) {
             self.shown = None;
             self.metrics.publish_failed(Surface::File);
             let path = self.directory.path();
-            self.file_errors.failed(path, &error, boot_now());
-            if authority_at(truth, boot_now()).is_some() {
+            self.errors.failed(path, &error, boot_now());
+            if authority_at(current, boot_now()).is_some() {
                 // The files keep an earlier deadline, or none, so readers stop trusting them too
                 // early and never too late.
                 return Flushed::Failed;
@@ -344,22 +344,22 @@ impl StatusWriter {
             }
             // "Leader" must not remain on a full disk. Removing the files needs no space and frees
             // some, so one more attempt may succeed.
-            let removed = self.files.remove();
+            let removed = replace::remove(self.directory.path());
             self.says_leader = removed.is_err();
-            if self.write(truth).is_err() {
+            if self.write(current).is_err() {
                 return match removed {
                     Ok(()) => Flushed::Shown,
                     Err(_) => Flushed::Failed,
                 };
             }
         }
-        self.file_errors.over(self.directory.path());
+        self.errors.over(self.directory.path());
         Flushed::Shown
     }
 
-    fn write(&mut self, truth: &Status) -> io::Result<()> {
+    fn write(&mut self, current: &Status) -> io::Result<()> {
         self.progress.begins(boot_now());
-        let written = self.replace(truth);
+        let written = self.replace(current);
         self.progress.ends();
         if written.is_ok() {
             self.metrics.status_files_written();
@@ -367,68 +367,44 @@ impl StatusWriter {
         written
     }
 
-    fn replace(&mut self, truth: &Status) -> io::Result<()> {
+    fn replace(&mut self, current: &Status) -> io::Result<()> {
         if self.directory.keep().map_err(io::Error::other)? {
-            self.recorded = None;
-            self.deployment_written = None;
+            self.claim.written = None;
+            self.deployment.written = None;
             self.record();
         }
         // One instant, read after everything that can hang, decides what the files say and what is
         // remembered.
-        let (error, now) = (self.store_error.borrow().clone(), ClockPair::now());
-        let truth = truth.at(now.boot);
-        let authority = authority_at(&truth, now.boot);
+        let (error, now) = (self.options.store_error.borrow().clone(), ClockPair::now());
+        let current = current.at(now.boot);
+        let authority = authority_at(&current, now.boot);
         self.leader_until = authority.map(|authority| authority.valid_until);
         self.says_leader |= authority.is_some();
-        let mut document =
-            StatusDocument::new(&truth, &self.who, now).with_store_error(error.as_ref(), now);
+        let mut document = StatusDocument::new(&current, &self.options.who, now)
+            .with_store_error(error.as_ref(), now);
         // One refresh of tolerance, because the thread may be late on a busy machine.
         let due = (!self.stopped).then(|| (self.rewrite_at + self.refresh()).as_nanos());
         document.rewrite_due_boottime_ns = due;
         document.stopped = self.stopped;
         self.shown_error = error;
-        self.files
-            .replace(&document.to_json(), &document.to_env())?;
+        let (json, env) = (document.to_json(), document.to_env());
+        replace::replace(self.directory.path(), &json, &env)?;
         self.says_leader = authority.is_some();
-        self.shown = Some(truth);
+        self.shown = Some(current);
         Ok(())
     }
 
     /// Updates the records for the next process.
     fn record(&mut self) {
-        self.record_claim();
-        self.record_deployment();
-    }
-
-    fn record_deployment(&mut self) {
-        if *self.deployment.borrow() == self.deployment_written {
-            return;
-        }
-        let Some(deployment) = self.deployment.borrow().clone() else {
-            return;
-        };
-        let written = self.directory.remember_deployment(&deployment);
-        let path = self.directory.deployment_file();
-        if self.deployment_errors.note(&path, &written, &self.metrics) {
-            self.deployment_written = Some(deployment);
-        }
-    }
-
-    fn record_claim(&mut self) {
-        let newest = *self.claim_record.borrow_and_update();
-        let Some(claim_record) = newest.filter(|_| newest != self.recorded) else {
-            return;
-        };
-        let ClaimRecord {
-            claim,
-            token,
-            lease_longest,
-        } = claim_record;
-        let written = self.directory.record(claim, token, lease_longest);
-        let path = self.directory.path().join(CLAIM_FILE);
-        if self.record_errors.note(&path, &written, &self.metrics) {
-            self.recorded = newest;
-        }
+        let directory = &self.directory;
+        let path = directory.path().join(CLAIM_FILE);
+        self.claim.update(&path, &self.metrics, |record| {
+            directory.record(record.claim, record.token, record.lease_longest)
+        });
+        let path = directory.deployment_file();
+        self.deployment.update(&path, &self.metrics, |deployment| {
+            directory.remember_deployment(deployment)
+        });
     }
 
     /// Writes the final state.

@@ -27,16 +27,10 @@ const PING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// pinging and systemd restarts the service.
 #[derive(Debug)]
 pub struct Systemd {
-    channel: Option<Channel>,
+    channel: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     line: String,
     failing: bool,
-}
-
-#[derive(Debug)]
-struct Channel {
-    socket: UnixDatagram,
-    manager: SocketAddr,
 }
 
 impl Systemd {
@@ -50,7 +44,7 @@ impl Systemd {
     /// Sends to the socket at `address`, a path or `@` and an abstract name. `watchdog` is
     /// systemd's watchdog timeout; zero disables the pings.
     pub fn new(address: Option<OsString>, watchdog: Option<Duration>) -> Self {
-        let channel = address.and_then(|address| match Channel::open(&address) {
+        let channel = address.and_then(|address| match open(&address) {
             Ok(channel) => Some(channel),
             Err(error) => {
                 warn!(kind = %error.kind(), errno = error.raw_os_error(), "systemd cannot be notified");
@@ -99,13 +93,13 @@ impl Systemd {
     }
 
     fn send(&mut self, states: &[NotifyState<'_>]) {
-        let Some(channel) = &self.channel else { return };
+        let Some((socket, manager)) = &self.channel else {
+            return;
+        };
         let message: String = states.iter().map(|s| format!("{s}\n")).collect();
         // Addressed on each send instead of connected, because the manager may recreate the socket
         // when it restarts.
-        let sent = channel
-            .socket
-            .send_to_addr(message.as_bytes(), &channel.manager);
+        let sent = socket.send_to_addr(message.as_bytes(), manager);
         match sent {
             Ok(_) => self.failing = false,
             Err(error) if !self.failing => {
@@ -117,16 +111,15 @@ impl Systemd {
     }
 }
 
-impl Channel {
-    fn open(address: &OsStr) -> io::Result<Self> {
-        let manager = match address.as_bytes().strip_prefix(b"@") {
-            Some(name) => SocketAddr::from_abstract_name(name)?,
-            None => SocketAddr::from_pathname(address)?,
-        };
-        let socket = UnixDatagram::unbound()?;
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket, manager })
-    }
+/// Opens a socket, and returns it with the address of the service manager.
+fn open(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let manager = match address.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(address)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    Ok((socket, manager))
 }
 
 /// Returns one line for humans, without the remaining time, which would change constantly.

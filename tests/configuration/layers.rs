@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::config::{
-    HealthCheck, LogFormat, LogLevel, Origin, ReadyWhen, Secret, Sources, UriSource,
-};
+use leasehold::config::{HealthCheck, Key, Origin, ReadyWhen, Secret, Sources, UriSource};
+use tracing::level_filters::LevelFilter;
 
 use crate::setup::{Files, REQUIRED, config, refusal, refused, required_and, sources};
 
@@ -92,11 +91,8 @@ fn of_keys_that_exclude_each_other_the_later_layer_counts() {
     let url = [("LEASEHOLD_WORKLOAD__HEALTH__URL", "http://localhost/")];
     let command = required_and(&[("workload.health.command", "/bin/check")]);
     let config = config(&sources(&[], &url, &command));
-    let health = config.workload.health.expect("a check");
-    assert!(
-        matches!(health.check, HealthCheck::Command(_)),
-        "{health:?}"
-    );
+    let check = config.workload.health.check();
+    assert!(matches!(check, Some(HealthCheck::Command(_))), "{check:?}");
 }
 
 #[test]
@@ -117,18 +113,18 @@ fn the_defaults_make_a_configuration() {
         leasehold::election::Timings::default()
     );
     assert_eq!(config.lease.handoff_delay, Duration::from_secs(2));
-    assert_eq!(config.identity.as_str(), "me");
-    assert_eq!(config.address, None);
+    assert_eq!(config.identity.name.as_str(), "me");
+    assert_eq!(config.identity.address, None);
     assert_eq!(config.mongodb.database, "leasehold");
     assert_eq!(config.mongodb.collection, "leases");
     assert_eq!(config.mongodb.heartbeat, Duration::from_secs(10));
-    assert_eq!(config.status_directory, None);
+    assert_eq!(config.status.directory, None);
     let listen = "127.0.0.1:9402".parse().expect("an address");
     assert_eq!(config.http.listen, Some(listen));
     assert_eq!(config.http.ready_when, ReadyWhen::Connected);
     assert!(!config.workload.ends_first);
-    assert_eq!(config.log.level, LogLevel::Info);
-    assert_eq!(config.log.format, LogFormat::Auto);
+    assert_eq!(config.log.level, LevelFilter::INFO);
+    assert_eq!(config.log.format.json, None);
 }
 
 #[test]
@@ -158,17 +154,17 @@ fn every_value_of_a_file_arrives() {
     assert_eq!(timings.retry_interval(), Duration::from_millis(500));
     assert_eq!(timings.operation_timeout(), Duration::from_secs(1));
     assert_eq!(timings.loss_grace(), Duration::from_secs(1));
-    assert_eq!(config.address.as_deref(), Some("10.0.0.1:80"));
+    assert_eq!(config.identity.address.as_deref(), Some("10.0.0.1:80"));
     assert_eq!(config.mongodb.uri, UriSource::File(uri));
     assert_eq!(config.mongodb.database, "d");
     assert_eq!(config.mongodb.collection, "c");
     assert_eq!(config.mongodb.heartbeat, Duration::from_millis(500));
-    assert_eq!(config.status_directory.as_deref(), Some("/tmp/s".as_ref()));
+    assert_eq!(config.status.directory.as_deref(), Some("/tmp/s".as_ref()));
     assert_eq!(config.http.listen, None);
     assert_eq!(config.http.ready_when, ReadyWhen::Leader);
     assert!(config.workload.ends_first);
-    assert_eq!(config.log.level, LogLevel::Trace);
-    assert_eq!(config.log.format, LogFormat::Json);
+    assert_eq!(config.log.level, LevelFilter::TRACE);
+    assert_eq!(config.log.format.json, Some(true));
 }
 
 #[test]
@@ -233,7 +229,7 @@ fn a_pod_is_the_default_identity_and_then_the_host() {
     let without = [REQUIRED[0], REQUIRED[2]];
     let identity = |variables: &[(&str, &str)], flags: &[(&str, &str)]| {
         let config = config(&sources(&[], variables, flags));
-        config.identity.as_str().to_owned()
+        config.identity.name.as_str().to_owned()
     };
     let pod = [("POD_NAME", "orders-0")];
     assert_eq!(identity(&pod, &without), "orders-0");
@@ -269,7 +265,8 @@ fn files_are_read_again_by_a_reload() {
     let sources = sources(&[file], &[], &REQUIRED);
     let old = config(&sources);
     files.write("a.toml", "[log]\nlevel = \"debug\"\n");
-    let new = config(&sources);
-    let changed: Vec<_> = old.differences(&new).iter().map(|d| d.key.path()).collect();
+    let (new, changed) = old.reload(&sources).expect("valid");
+    let changed: Vec<_> = changed.into_iter().map(Key::path).collect();
     assert_eq!(changed, ["log.level"]);
+    assert_eq!(new.log.level, LevelFilter::DEBUG);
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::config::{HealthCheck, OnExit, StopSignal};
+use leasehold::config::{Choice, HealthCheck, OnExit, SignalNumber};
 
 use crate::setup::{Files, REQUIRED, config, refused, required_and, sources};
 
@@ -23,10 +23,10 @@ fn a_section_in_a_section_is_read_from_each_layer() {
     ];
     let config = config(&sources(&[toml, yaml], &variables, &REQUIRED));
     assert_eq!(config.workload.on_exit, OnExit::Release);
-    assert_eq!(config.workload.stop_signal, StopSignal::Quit);
-    let health = config.workload.health.expect("a check");
+    assert_eq!(Some(config.workload.stop_signal), SignalNumber::of("QUIT"));
+    let health = config.workload.health;
     let words = ["/bin/check", "a,b"].map(Into::into).to_vec();
-    assert_eq!(health.check, HealthCheck::Command(words));
+    assert_eq!(health.check(), Some(HealthCheck::Command(words)));
     assert_eq!(health.period, Duration::from_secs(20));
     assert_eq!(
         (health.timeout, health.failures),
@@ -39,7 +39,7 @@ fn a_section_in_a_section_is_read_from_each_layer() {
 #[test]
 fn without_a_check_there_is_no_health() {
     let config = config(&sources(&[], &[], &REQUIRED));
-    assert_eq!(config.workload.health, None);
+    assert_eq!(config.workload.health.check(), None);
     assert_eq!(config.workload.on_exit, OnExit::Exit);
     assert_eq!(config.workload.stop_grace, Duration::from_secs(30));
 }

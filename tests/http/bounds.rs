@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use leasehold::admin::{Admin, CONNECTIONS_MAX, ReadyWhen};
+use leasehold::admin::{CONNECTIONS_MAX, ReadyWhen, bind};
 use leasehold::clock::boot_now;
 
 use crate::{leader, raw, serve};
@@ -183,8 +183,8 @@ fn a_page_of_another_name_cannot_read_what_listens_on_loopback() {
 
 #[test]
 fn a_port_in_use_is_reported_with_its_address() {
-    let first = Admin::bind(([127, 0, 0, 1], 0).into()).unwrap();
-    let error = Admin::bind(first.address()).unwrap_err();
+    let first = bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let error = bind(first.address()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains(&first.address().to_string()), "{text}");
     assert!(text.contains("listens there"), "{text}");

@@ -19,7 +19,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::admin::{Admin, AdminState, ReadyWhen, Streams};
+use leasehold::admin::{AdminState, ReadyWhen, Streams, bind};
 use leasehold::clock::boot_now;
 use leasehold::election::{
     Authority, HolderView, Identity, ResourceName, Role, Session, Status, Token,
@@ -113,7 +113,7 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
         stepped_down: confirm,
     };
     let receivers = sender.receiver_count();
-    let bound = Admin::bind(address).unwrap();
+    let bound = bind(address).unwrap();
     let (address, streams) = (bound.address(), bound.streams());
     let (stop, stopped) = oneshot::channel();
     let thread = thread::spawn(move || {

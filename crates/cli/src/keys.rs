@@ -23,27 +23,6 @@ const FIRST_KEYS: [&str; 9] = [
     "log.level",
 ];
 
-/// Keys in sections that a lock uses, but without effect on it. As flags they are rejected. In
-/// files and in the environment they are accepted, because other commands may need them.
-const WITHOUT_EFFECT_ON_LOCKS: [&str; 15] = [
-    "lease.name",
-    // Replaced by `--lease-duration`, which scales the other durations too.
-    "lease.lease_duration",
-    "lease.handoff_delay",
-    "lease.prefer",
-    "lease.prefer_interval",
-    "identity.priority",
-    "identity.address",
-    "mongodb.watch",
-    "workload.on_exit",
-    "workload.ends_first",
-    "workload.health.url",
-    "workload.health.command",
-    "workload.health.period",
-    "workload.health.timeout",
-    "workload.health.failures",
-];
-
 const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
 LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
@@ -53,10 +32,12 @@ pub fn with_layers(help: &str) -> String {
     format!("{LAYERS}\n\n{help}")
 }
 
-/// The keys that have an effect on a command.
+/// The keys that have an effect on a command. The command rejects the flags of other keys. In files
+/// and in the environment they are accepted, because other commands may need them.
 pub trait Selection {
-    /// Returns the help of a key's flag, or `None` if the command rejects the flag.
-    fn help(key: &Key) -> Option<&'static str>;
+    /// The sections of a command that uses locks, or shows leases; `None` for a daemon, which has
+    /// all keys.
+    const SECTIONS: Option<&'static [&'static str]>;
 }
 
 /// All keys.
@@ -64,9 +45,7 @@ pub trait Selection {
 pub struct AllKeys;
 
 impl Selection for AllKeys {
-    fn help(key: &Key) -> Option<&'static str> {
-        Some(key.help)
-    }
+    const SECTIONS: Option<&'static [&'static str]> = None;
 }
 
 /// The keys of a process that holds a lock.
@@ -74,9 +53,8 @@ impl Selection for AllKeys {
 pub struct HolderKeys;
 
 impl Selection for HolderKeys {
-    fn help(key: &Key) -> Option<&'static str> {
-        of_locks(key, &["lease", "identity", "mongodb", "workload", "log"])
-    }
+    const SECTIONS: Option<&'static [&'static str]> =
+        Some(&["lease", "identity", "mongodb", "workload", "log"]);
 }
 
 /// The keys of a command that shows or changes locks.
@@ -84,9 +62,7 @@ impl Selection for HolderKeys {
 pub struct LocksKeys;
 
 impl Selection for LocksKeys {
-    fn help(key: &Key) -> Option<&'static str> {
-        of_locks(key, &["identity", "mongodb", "log"])
-    }
+    const SECTIONS: Option<&'static [&'static str]> = Some(&["identity", "mongodb", "log"]);
 }
 
 /// The keys of a command that shows or changes leases, but does not contend for one.
@@ -94,17 +70,15 @@ impl Selection for LocksKeys {
 pub struct LeasesKeys;
 
 impl Selection for LeasesKeys {
-    fn help(key: &Key) -> Option<&'static str> {
-        // These commands follow a change stream, or read.
-        let used = ["mongodb", "log"].contains(&key.section) && key.name != "watch";
-        used.then_some(key.help)
-    }
+    const SECTIONS: Option<&'static [&'static str]> = Some(&["mongodb", "log"]);
 }
 
-fn of_locks(key: &Key, sections: &[&str]) -> Option<&'static str> {
-    let used =
-        sections.contains(&key.section) && !WITHOUT_EFFECT_ON_LOCKS.contains(&key.path().as_str());
-    used.then_some(key.lock_help)
+/// Returns the help of a key's flag, or `None` if the command rejects the flag.
+fn help<S: Selection>(key: &Key) -> Option<&'static str> {
+    match S::SECTIONS {
+        None => Some(key.help),
+        Some(sections) => key.lock_help.filter(|_| sections.contains(&key.section)),
+    }
 }
 
 /// The configuration of a command, from flags, files and the environment.
@@ -149,7 +123,7 @@ impl<S: Selection> Args for Configuration<S> {
         let keys = KEYS.iter().filter(known);
         command
             .arg(config)
-            .args(keys.filter_map(|key| Some(flag(key, S::help(key)?))))
+            .args(keys.filter_map(|key| Some(flag(key, help::<S>(key)?))))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -15,7 +15,8 @@ pub struct Needed {
     pub sum: Duration,
     /// The sum with its terms, for humans.
     pub arithmetic: String,
-    suffices: bool,
+    /// True if an election does not cost the leadership.
+    pub suffices: bool,
 }
 
 impl Needed {
@@ -45,11 +46,6 @@ impl Needed {
         }
     }
 
-    /// Returns true if an election does not cost the leadership.
-    pub fn suffices(&self) -> bool {
-        self.suffices
-    }
-
     /// Returns what to change if it does not suffice.
     pub fn remedy(&self) -> String {
         format!(
@@ -67,7 +63,7 @@ mod tests {
     fn the_arithmetic_names_the_setting_that_decides() {
         let timings = Timings::default();
         let needed = Needed::of(&timings, &FailoverSettings::default());
-        assert!(needed.suffices());
+        assert!(needed.suffices);
         assert_eq!(
             needed.arithmetic,
             "electionTimeoutMillis 10 s × 1.15 + 0.6 s = 12.1 s without writes; + operation_timeout 3 s + 1.2 × retry_interval 1 s + 0.5 s = 16.8 s; renew_deadline 18 s"
@@ -77,7 +73,7 @@ mod tests {
             ..FailoverSettings::default()
         };
         let needed = Needed::of(&timings, &missed);
-        assert!(!needed.suffices());
+        assert!(!needed.suffices);
         let named = needed
             .arithmetic
             .starts_with("heartbeatIntervalMillis 15 s");

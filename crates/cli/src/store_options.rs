@@ -21,7 +21,7 @@ pub fn store_options(
     options.database.clone_from(&mongodb.database);
     options.collection.clone_from(&mongodb.collection);
     options.heartbeat = mongodb.heartbeat;
-    options.watch = mongodb.watch.into();
+    options.watch = mongodb.watch;
     options.timings = timings;
     options
 }
@@ -34,7 +34,7 @@ pub fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
         log_for_job(&uri);
         Ok(uri)
     });
-    store_options(&config.mongodb, uri, config.identity.clone(), timings)
+    store_options(&config.mongodb, uri, config.identity.name.clone(), timings)
 }
 
 /// Returns the file with the connection string, for messages.
@@ -48,8 +48,8 @@ pub fn name(source: &UriSource) -> Option<String> {
 /// How a command is asked to stop.
 pub fn stopping(workload: &WorkloadConfig) -> StopMethod {
     StopMethod {
-        signal: workload.stop_signal.number(),
-        scope: workload.stop_scope.into(),
+        signal: workload.stop_signal.0,
+        scope: workload.stop_scope,
         grace: workload.stop_grace,
         linger: workload.linger,
     }
@@ -60,10 +60,7 @@ pub fn stopping(workload: &WorkloadConfig) -> StopMethod {
 /// # Errors
 /// If the source cannot be read.
 pub fn read(source: &UriSource) -> Result<String, String> {
-    match source.read() {
-        Ok(secret) => Ok(secret.expose().to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+    Ok(source.read()?.expose().to_owned())
 }
 
 #[cfg(test)]
@@ -71,7 +68,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use leasehold_config::{Watch, duration, find};
+    use leasehold_config::{Choice, duration, find};
     use leasehold_core::election::ResourceName;
     use leasehold_mongodb::elector::ElectorOptions;
     use leasehold_mongodb::store::mongo::WatchMode;
@@ -91,8 +88,7 @@ mod tests {
         assert_eq!(store.database, default("mongodb.database"));
         assert_eq!(store.collection, default("mongodb.collection"));
         assert_eq!(Ok(store.heartbeat), time("mongodb.heartbeat"));
-        let watch = Watch::from_word(default("mongodb.watch")).map(WatchMode::from);
-        assert_eq!(Some(store.watch), watch);
+        assert_eq!(Some(store.watch), WatchMode::of(default("mongodb.watch")));
         assert_eq!(Ok(handoff_delay), time("lease.handoff_delay"));
         assert_eq!(store.timings, Timings::default());
     }

@@ -1,50 +1,51 @@
 //! Settings with a fixed set of values.
 
-use std::fmt;
-
+use serde::de::{Deserialize, Deserializer, Error};
+use signal_hook::consts;
 use tracing::level_filters::LevelFilter;
 
-use signal_hook::consts;
+use leasehold_guard::StopScope;
+use leasehold_mongodb::store::mongo::WatchMode;
 
+/// A type whose values have words in the configuration.
+pub trait Choice: Copy + 'static {
+    /// The words of all values.
+    const WORDS: &'static [&'static str];
+
+    /// Returns the value of a word.
+    fn of(word: &str) -> Option<Self>;
+}
+
+/// Defines the words of a type, and the type itself if its values have comments.
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($name:ty { $($word:literal => $value:expr,)+ }) => {
+        impl Choice for $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+
+            fn of(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some($value),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+    ($(#[$doc:meta])* enum $name:ident {
+        $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+
+    }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $name {
             $($(#[$variant_doc])* $variant,)+
         }
 
-        impl $name {
-            /// All values, as written in the configuration.
-            pub const WORDS: &'static [&'static str] = &[$($word),+];
-
-            /// Returns the choice for a value of the configuration.
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word {
-                    $($word => Some(Self::$variant),)+
-                    _ => None,
-                }
-            }
-
-            /// Returns the value, as written in the configuration.
-            pub const fn word(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)+
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.word())
-            }
-        }
+        choice! { $name { $($word => Self::$variant,)+ } }
     };
 }
 
 choice! {
     /// Candidates that a leader hands over to without a request.
-    Prefer {
+    enum Prefer {
         /// None: a healthy leader keeps leading.
         None = "none",
         /// A standby with a higher priority.
@@ -54,7 +55,7 @@ choice! {
 
 choice! {
     /// Set of defaults for durations that are not configured.
-    Profile {
+    enum Profile {
         /// Survives the election of a new MongoDB primary at default settings.
         Steady = "steady",
         /// The durations of Kubernetes leader election.
@@ -66,8 +67,9 @@ choice! {
 
 choice! {
     /// Condition for `/readyz` to return 200.
-    ReadyWhen {
-        /// Once the store has been reached.
+    enum ReadyWhen {
+        /// Once the store has been reached. Readiness by leadership would stall rolling updates,
+        /// because the new replica waits for the old one to exit.
         Connected = "connected",
         /// Only while this replica leads.
         Leader = "leader",
@@ -75,22 +77,8 @@ choice! {
 }
 
 choice! {
-    /// How followers learn of changes.
-    Watch {
-        /// Hints if their collection exists, otherwise a change stream.
-        Auto = "auto",
-        /// Hints; creates their collection if it does not exist.
-        Hints = "hints",
-        /// A change stream.
-        Stream = "stream",
-        /// Polls.
-        Poll = "poll",
-    }
-}
-
-choice! {
     /// Publication of pod labels and Events.
-    KubernetesEnabled {
+    enum KubernetesEnabled {
         /// Enabled if the process runs in a cluster.
         Auto = "auto",
         /// Always enabled; missing data is an error.
@@ -101,62 +89,8 @@ choice! {
 }
 
 choice! {
-    /// Signal that requests a workload to stop.
-    StopSignal {
-        /// SIGTERM.
-        Term = "TERM",
-        /// SIGINT.
-        Int = "INT",
-        /// SIGQUIT.
-        Quit = "QUIT",
-        /// SIGHUP.
-        Hup = "HUP",
-        /// SIGUSR1.
-        Usr1 = "USR1",
-        /// SIGUSR2.
-        Usr2 = "USR2",
-        /// SIGKILL, which leaves no time to stop.
-        Kill = "KILL",
-    }
-}
-
-impl StopSignal {
-    /// Returns the number of the signal.
-    pub const fn number(self) -> i32 {
-        match self {
-            Self::Term => consts::SIGTERM,
-            Self::Int => consts::SIGINT,
-            Self::Quit => consts::SIGQUIT,
-            Self::Hup => consts::SIGHUP,
-            Self::Usr1 => consts::SIGUSR1,
-            Self::Usr2 => consts::SIGUSR2,
-            Self::Kill => consts::SIGKILL,
-        }
-    }
-}
-
-choice! {
-    /// Recipients of the stop signal.
-    StopScope {
-        /// The process group and all other descendants.
-        Group = "group",
-        /// The first process of the workload.
-        Main = "main",
-    }
-}
-
-impl From<StopScope> for leasehold_guard::StopScope {
-    fn from(scope: StopScope) -> Self {
-        match scope {
-            StopScope::Group => Self::Group,
-            StopScope::Main => Self::Main,
-        }
-    }
-}
-
-choice! {
     /// Action when a supervised workload exits by itself.
-    OnExit {
+    enum OnExit {
         /// The lease is released, and the daemon exits with the workload's code.
         Exit = "exit",
         /// The lease is released, and the daemon contends again after a delay, which grows with
@@ -165,80 +99,55 @@ choice! {
     }
 }
 
-choice! {
-    /// Minimum log level.
-    LogLevel {
-        /// Events that require immediate attention.
-        Error = "error",
-        /// Events that require attention at some time.
-        Warn = "warn",
-        /// Changes of leadership and of the daemon's state.
-        Info = "info",
-        /// Individual calls.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
-    }
+/// Number of the signal that requests a workload to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignalNumber(pub i32);
+
+choice! { SignalNumber {
+    "TERM" => Self(consts::SIGTERM),
+    "INT" => Self(consts::SIGINT),
+    "QUIT" => Self(consts::SIGQUIT),
+    "HUP" => Self(consts::SIGHUP),
+    "USR1" => Self(consts::SIGUSR1),
+    "USR2" => Self(consts::SIGUSR2),
+    "KILL" => Self(consts::SIGKILL),
+} }
+
+/// Format of log lines: JSON, text, or `None` if it depends on the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogFormat {
+    /// True for JSON.
+    pub json: Option<bool>,
 }
 
-choice! {
-    /// Format of log lines.
-    LogFormat {
-        /// Text on a terminal, JSON otherwise.
-        Auto = "auto",
-        /// For humans.
-        Text = "text",
-        /// For machines.
-        Json = "json",
-    }
-}
+choice! { LogFormat {
+    "auto" => Self { json: None },
+    "text" => Self { json: Some(false) },
+    "json" => Self { json: Some(true) },
+} }
 
-impl From<Watch> for leasehold_mongodb::store::mongo::WatchMode {
-    fn from(watch: Watch) -> Self {
-        match watch {
-            Watch::Auto => Self::Auto,
-            Watch::Hints => Self::Hints,
-            Watch::Stream => Self::Stream,
-            Watch::Poll => Self::Poll,
-        }
-    }
-}
+choice! { LevelFilter {
+    "error" => Self::ERROR,
+    "warn" => Self::WARN,
+    "info" => Self::INFO,
+    "debug" => Self::DEBUG,
+    "trace" => Self::TRACE,
+} }
 
-impl LogLevel {
-    /// Returns the filter that passes records of this level and of more severe ones.
-    pub fn filter(self) -> LevelFilter {
-        match self {
-            Self::Error => LevelFilter::ERROR,
-            Self::Warn => LevelFilter::WARN,
-            Self::Info => LevelFilter::INFO,
-            Self::Debug => LevelFilter::DEBUG,
-            Self::Trace => LevelFilter::TRACE,
-        }
-    }
-}
+choice! { WatchMode {
+    "auto" => Self::Auto,
+    "hints" => Self::Hints,
+    "stream" => Self::Stream,
+    "poll" => Self::Poll,
+} }
 
-impl LogFormat {
-    /// Returns true for JSON; `None` if it depends on the destination.
-    pub fn json(self) -> Option<bool> {
-        match self {
-            Self::Auto => None,
-            Self::Text => Some(false),
-            Self::Json => Some(true),
-        }
-    }
-}
+choice! { StopScope {
+    "group" => Self::Group,
+    "main" => Self::Main,
+} }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_and_choices_agree() {
-        for word in LogLevel::WORDS {
-            assert_eq!(LogLevel::from_word(word).map(LogLevel::word), Some(*word));
-        }
-        assert_eq!(LogLevel::from_word("INFO"), None);
-        assert_eq!(ReadyWhen::Leader.to_string(), "leader");
-        assert_eq!(LogFormat::from_word("json"), Some(LogFormat::Json));
-    }
+/// Deserializes a word.
+pub(super) fn choice<'de, D: Deserializer<'de>, T: Choice>(word: D) -> Result<T, D::Error> {
+    let word = String::deserialize(word)?;
+    T::of(&word).ok_or_else(|| D::Error::custom("unknown word"))
 }

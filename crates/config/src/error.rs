@@ -1,11 +1,10 @@
 //! Problems of a configuration, reported together.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::choice::Profile;
-use super::schema::{KEYS, Key};
-use super::secret::{MASK, UriError, looks_secret, shown, shown_path};
+use super::schema::{KEYS, Key, suggest, suggest_key};
+use super::secret::{MASK, looks_secret, shown, shown_path};
 use leasehold_host::{CommandError, exit};
 
 /// Origin of a value.
@@ -22,7 +21,7 @@ pub enum Origin {
     /// Derived from the host name and the process id.
     Host,
     /// The value of `lease.profile`.
-    Profile(Profile),
+    Profile(String),
 }
 
 impl fmt::Display for Origin {
@@ -45,153 +44,88 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// A single problem.
-#[non_exhaustive]
-pub enum Problem {
-    /// A file cannot be read.
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-    /// A file is not TOML, or not YAML.
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// Line and column, counted from 1, if the parser reported them.
-        place: Option<(usize, usize)>,
-        /// The parser's message, without the text of the file, which may contain a secret.
-        message: String,
-    },
-    /// The section is unknown.
-    UnknownSection {
-        /// The name as written.
-        section: String,
-        /// Origin of the name.
-        origin: Origin,
-        /// The section that was probably meant.
-        suggestion: Option<&'static str>,
-    },
-    /// The key is unknown.
-    UnknownKey {
-        /// The name as written.
-        key: String,
-        /// Origin of the name.
-        origin: Origin,
-        /// The key that was probably meant, in the notation of its origin.
-        suggestion: Option<String>,
-    },
-    /// A value is rejected.
-    Invalid {
-        /// Full name of the key, or name of a section.
-        key: String,
-        /// The value in a form that may be printed.
-        value: String,
-        /// Origin of the value.
-        origin: Origin,
-        /// Description of the accepted values.
-        expected: String,
-    },
-    /// A relation between values is violated.
-    Relation {
-        /// The key that the user most likely needs to change.
-        key: String,
-        /// Its value.
-        value: String,
-        /// Origin of that value.
-        origin: Origin,
-        /// Description of the violation, with all values and the accepted ones.
-        message: String,
-    },
-    /// A value is required.
-    Missing {
-        /// The full name of the key.
-        key: String,
-        /// Ways to set the value.
-        remedy: String,
-    },
-    /// The connection string is unavailable.
-    Uri(UriError, Origin),
+/// A single problem, without any part of a secret.
+pub struct Problem {
+    text: String,
+    /// True if a file cannot be read, so that keys may be in it.
+    pub(super) hides_keys: bool,
 }
 
 impl Problem {
-    /// Creates a problem for a rejected value. A secret, or a value that looks like one, is masked.
-    pub(super) fn invalid(key: &Key, value: &str, origin: Origin, expected: String) -> Self {
-        Self::Invalid {
-            key: key.path(),
-            value: if key.secret {
-                MASK.to_owned()
-            } else {
-                shown(value)
-            },
-            origin,
-            expected,
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            hides_keys: false,
         }
+    }
+
+    /// Creates a problem for a file that cannot be read.
+    pub(super) fn of_file(path: &Path, why: &str) -> Self {
+        Self {
+            text: format!("cannot read {}: {why}", shown_path(path)),
+            hides_keys: true,
+        }
+    }
+
+    /// Creates a problem for an unknown section, with the section that was probably meant.
+    pub(super) fn unknown_section(section: &str, origin: &Origin) -> Self {
+        let mut known: Vec<_> = KEYS.iter().map(|key| key.section).collect();
+        known.dedup();
+        let instead = match suggest(section, known.iter().copied()) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("the sections are {}", known.join(", ")),
+        };
+        let section = named(section);
+        Self::new(format!(
+            "[{section}] ({origin}): there is no such section; {instead}"
+        ))
+    }
+
+    /// Creates a problem for an unknown key, with the key that was probably meant, in the notation
+    /// of its origin.
+    pub(super) fn unknown_key(
+        section: &str,
+        name: &str,
+        origin: &Origin,
+        notation: fn(&Key) -> String,
+    ) -> Self {
+        let instead = match suggest_key(section, name) {
+            Some(near) => format!("did you mean {}?", notation(near)),
+            None => {
+                let known = KEYS.iter().filter(|key| key.section == section);
+                let known: Vec<_> = known.map(|key| key.name).collect();
+                format!("the keys of [{section}] are {}", known.join(", "))
+            }
+        };
+        let key = named(&format!("{section}.{name}"));
+        Self::new(format!("{key} ({origin}): there is no such key; {instead}"))
+    }
+
+    /// Creates a problem for a rejected value. A secret, or a value that looks like one, is masked.
+    pub(super) fn invalid(key: &Key, value: &str, origin: &Origin, expected: &str) -> Self {
+        let value = match key.secret {
+            true => MASK.to_owned(),
+            false => shown(value),
+        };
+        Self::unusable(&key.path(), &value, origin, expected)
+    }
+
+    /// Creates a problem for a key or a section with a value that is not even text, in a form that
+    /// may be printed.
+    pub(super) fn unusable(path: &str, value: &str, origin: &Origin, expected: &str) -> Self {
+        Self::new(format!("{path} = {value} ({origin}): {expected}"))
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, reason } => {
-                write!(f, "cannot read {}: {reason}", shown_path(path))
-            }
-            Self::Syntax {
-                path,
-                place,
-                message,
-            } => {
-                write!(f, "{}: ", shown_path(path))?;
-                if let Some((line, column)) = place {
-                    write!(f, "line {line}, column {column}: ")?;
-                }
-                f.write_str(message)
-            }
-            Self::UnknownSection {
-                section,
-                origin,
-                suggestion,
-            } => {
-                write!(
-                    f,
-                    "[{}] ({origin}): there is no such section",
-                    named(section)
-                )?;
-                suggest(f, *suggestion, "the sections are", &known_sections())
-            }
-            Self::UnknownKey {
-                key,
-                origin,
-                suggestion,
-            } => {
-                write!(f, "{} ({origin}): there is no such key", named(key))?;
-                let section = key.rsplit_once('.').map_or("", |(section, _)| section);
-                let heading = format!("the keys of [{}] are", named(section));
-                suggest(f, suggestion.as_deref(), &heading, &known_keys(section))
-            }
-            Self::Invalid {
-                key,
-                value,
-                origin,
-                expected,
-            } => write!(f, "{} = {value} ({origin}): {expected}", named(key)),
-            Self::Relation {
-                key,
-                value,
-                origin,
-                message,
-            } => write!(f, "{key} = {} ({origin}): {message}", shown(value)),
-            Self::Missing { key, remedy } => write!(f, "{key}: required; {remedy}"),
-            Self::Uri(error, origin) => write!(f, "{error} ({origin})"),
-        }
+        f.write_str(&self.text)
     }
 }
 
 impl fmt::Debug for Problem {
-    /// Same as `Display`, because a connection string may have been passed as a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        f.write_str(&self.text)
     }
 }
 
@@ -238,31 +172,6 @@ impl From<ConfigError> for CommandError {
     fn from(error: ConfigError) -> Self {
         Self::new(exit::CONFIGURATION, error.to_string())
     }
-}
-
-fn suggest(
-    f: &mut fmt::Formatter<'_>,
-    suggestion: Option<&str>,
-    heading: &str,
-    known: &[&str],
-) -> fmt::Result {
-    match suggestion {
-        Some(name) => write!(f, "; did you mean {name}?"),
-        None => write!(f, "; {heading} {}", known.join(", ")),
-    }
-}
-
-fn known_sections() -> Vec<&'static str> {
-    let mut sections: Vec<_> = KEYS.iter().map(|key| key.section).collect();
-    sections.dedup();
-    sections
-}
-
-fn known_keys(section: &str) -> Vec<&'static str> {
-    KEYS.iter()
-        .filter(|key| key.section == section)
-        .map(|key| key.name)
-        .collect()
 }
 
 /// Returns the name of a key or section in a form that may be printed.

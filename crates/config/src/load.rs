@@ -4,15 +4,17 @@
 //! its origin and all errors of all layers are reported together, while that crate stops at the
 //! first one.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKind};
 
 use super::error::{Origin, Problem};
-use super::schema::{KEYS, Key, ValueType, find_in, is_section, suggest, suggest_key};
-use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, reason, shown};
+use super::schema::{DEFAULT_TOML, KEYS, Key, ValueType, find_in, is_section};
+use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, reason};
 use super::{profile, value, yaml};
 use leasehold_host::bounded_file::read_bounded;
 
@@ -60,7 +62,11 @@ impl Sources {
     /// Reads all layers. Errors are kept in the result, so that errors of reading and of validation
     /// are reported together.
     pub fn load(&self) -> Loaded {
-        let mut loader = Loader::default();
+        let mut loader = Loader {
+            settings: defaults().to_vec(),
+            problems: Vec::new(),
+            layer: 0,
+        };
         for path in &self.files {
             loader.layer += 1;
             loader.file(path);
@@ -128,6 +134,16 @@ impl Setting {
     }
 }
 
+/// Equal if the key and the value are, in whatever form the value is written.
+impl PartialEq for Setting {
+    fn eq(&self, other: &Self) -> bool {
+        let parsed = |setting: &Self| value::parse(setting.key.kind, &setting.value);
+        self.key == other.key && parsed(self) == parsed(other)
+    }
+}
+
+impl Eq for Setting {}
+
 impl fmt::Debug for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -141,7 +157,7 @@ impl fmt::Debug for Setting {
 }
 
 /// All layers, read and merged, with the errors found so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Loaded {
     pub(super) settings: Vec<Setting>,
     pub(super) problems: Vec<Problem>,
@@ -168,61 +184,66 @@ const FILE_BYTES_MAX: usize = 64 * 1024;
 /// the maximum size has fewer than 800 levels.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
+/// Returns the built-in values of all keys.
+pub(super) fn defaults() -> &'static [Setting] {
+    static DEFAULTS: OnceLock<Vec<Setting>> = OnceLock::new();
+    DEFAULTS.get_or_init(|| Loader::embedded().settings)
+}
+
 struct Loader {
     settings: Vec<Setting>,
     problems: Vec<Problem>,
     layer: usize,
 }
 
-impl Default for Loader {
-    fn default() -> Self {
-        let of_default = |key: &'static Key| Setting {
+impl Loader {
+    /// Loads the built-in values.
+    fn embedded() -> Self {
+        let unset = |key: &'static Key| Setting {
             key,
-            value: key.default().to_owned(),
+            value: String::new(),
             origin: Origin::Default,
             valid: true,
             layer: 0,
         };
-        Self {
-            settings: KEYS.iter().map(of_default).collect(),
+        let mut loader = Self {
+            settings: KEYS.iter().map(unset).collect(),
             problems: Vec::new(),
             layer: 0,
-        }
+        };
+        loader
+            .text(DEFAULT_TOML, FileFormat::Toml, &Origin::Default)
+            .expect("the embedded default.toml is valid: a test reads it");
+        loader
     }
-}
 
-impl Loader {
     fn file(&mut self, path: &Path) {
         let yaml = path
             .extension()
             .is_some_and(|e| e.eq_ignore_ascii_case("yaml") || e.eq_ignore_ascii_case("yml"));
+        let format = match yaml {
+            true => FileFormat::Yaml,
+            false => FileFormat::Toml,
+        };
         let text = match read_text(path, yaml) {
             Ok(text) => text,
-            Err(reason) => {
-                self.problems.push(Problem::Unreadable {
-                    path: path.to_owned(),
-                    reason,
-                });
-                return;
-            }
+            Err(why) => return self.problems.push(Problem::of_file(path, &why)),
         };
-        let format = if yaml {
-            FileFormat::Yaml
-        } else {
-            FileFormat::Toml
-        };
-        let origin = Origin::File(path.to_owned());
-        match File::from_str(&text, format).collect() {
-            Ok(sections) => {
-                // The map is unordered, so it is sorted for reproducible reports.
-                let mut sections: Vec<_> = sections.into_iter().collect();
-                sections.sort_by(|(a, _), (b, _)| a.cmp(b));
-                for (section, value) in sections {
-                    self.section(&section, value, &origin);
-                }
-            }
-            Err(error) => self.problems.push(syntax(path, yaml, &error)),
+        if let Err(error) = self.text(&text, format, &Origin::File(path.to_owned())) {
+            self.problems.push(syntax(path, yaml, &error));
         }
+    }
+
+    fn text(&mut self, text: &str, format: FileFormat, origin: &Origin) -> Result<(), FileError> {
+        // The map is unordered, so it is sorted for reproducible reports.
+        let sections: BTreeMap<_, _> = File::from_str(text, format)
+            .collect()?
+            .into_iter()
+            .collect();
+        for (section, value) in sections {
+            self.section(&section, value, origin);
+        }
+        Ok(())
     }
 
     fn section(&mut self, section: &str, value: Value, origin: &Origin) {
@@ -231,47 +252,35 @@ impl Loader {
             // In YAML, a section whose keys are all commented out.
             ValueKind::Nil if is_section(section) => return,
             kind if is_section(section) => {
-                self.problems.push(Problem::Invalid {
-                    key: section.to_owned(),
-                    value: shown_kind(&kind),
-                    origin: origin.clone(),
-                    expected: format!("expected a section: [{section}] with its keys below it"),
-                });
-                return;
+                let expected = format!("expected a section: [{section}] with its keys below it");
+                let problem =
+                    Problem::unusable(section, &value::shown_kind(&kind), origin, &expected);
+                return self.problems.push(problem);
             }
             _ => {
-                self.problems.push(Problem::UnknownSection {
-                    section: section.to_owned(),
-                    origin: origin.clone(),
-                    suggestion: suggest(section, KEYS.iter().map(|key| key.section)),
-                });
-                return;
+                let problem = Problem::unknown_section(section, origin);
+                return self.problems.push(problem);
             }
         };
-        let mut entries: Vec<_> = table.into_iter().collect();
-        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for (name, value) in entries {
+        for (name, value) in table.into_iter().collect::<BTreeMap<_, _>>() {
             let inner = format!("{section}.{name}");
             if is_section(&inner) {
                 self.section(&inner, value, origin);
                 continue;
             }
             let Some(key) = find_in(section, &name) else {
-                self.problems.push(Problem::UnknownKey {
-                    key: format!("{section}.{name}"),
-                    origin: origin.clone(),
-                    suggestion: suggest_key(section, &name).map(Key::path),
-                });
+                let problem = Problem::unknown_key(section, &name, origin, Key::path);
+                self.problems.push(problem);
                 continue;
             };
-            match text_of(key, &value.kind) {
+            match value::text_of(key.kind, &value.kind) {
                 Ok(text) => self.set(key, text, origin.clone()),
                 Err(expected) => {
                     let value = match key.secret {
                         true => MASK.to_owned(),
-                        false => shown_kind(&value.kind),
+                        false => value::shown_kind(&value.kind),
                     };
-                    self.unusable(key, value, origin.clone(), expected);
+                    self.unusable(key, &value, origin.clone(), &expected);
                 }
             }
         }
@@ -285,15 +294,16 @@ impl Loader {
         let known = KEYS.iter().find(|key| name == key.variable().as_str());
         match (known, value.to_str()) {
             (Some(key), Some(value)) => self.set(key, value.to_owned(), origin),
-            (Some(key), None) => {
-                let expected = "expected UTF-8 text".to_owned();
-                self.unusable(key, MASK.to_owned(), origin, expected);
+            (Some(key), None) => self.unusable(key, MASK, origin, "expected UTF-8 text"),
+            (None, _) => {
+                let problem = Problem::unknown_key(
+                    &section,
+                    &key_name.to_lowercase(),
+                    &origin,
+                    Key::variable,
+                );
+                self.problems.push(problem);
             }
-            (None, _) => self.problems.push(Problem::UnknownKey {
-                key: format!("{section}.{}", key_name.to_lowercase()),
-                origin,
-                suggestion: suggest_key(&section, &key_name).map(Key::variable),
-            }),
         }
     }
 
@@ -304,31 +314,27 @@ impl Loader {
             // Secrets are often stored with the newline of the file that they were created from.
             value.truncate(value.trim_end_matches(['\n', '\r']).len());
         }
-        let checked = if !key.secret && is_misplaced_uri(&value) {
+        let parsed = if !key.secret && is_misplaced_uri(&value) {
             Err(
                 "this looks like a connection string, which belongs in mongodb.uri, or better in \
                  the file that mongodb.uri_file names"
                     .to_owned(),
             )
         } else {
-            value::check(key.kind, &value)
+            value::parse(key.kind, &value)
         };
-        let valid = checked.is_ok();
-        if let Err(expected) = checked {
-            self.problems
-                .push(Problem::invalid(key, &value, origin.clone(), expected));
+        let valid = parsed.is_ok();
+        if let Err(expected) = parsed {
+            let problem = Problem::invalid(key, &value, &origin, &expected);
+            self.problems.push(problem);
         }
         self.put(key, value, origin, valid);
     }
 
     /// Reports a value that is not even text. `value` is its form that may be printed.
-    fn unusable(&mut self, key: &'static Key, value: String, origin: Origin, expected: String) {
-        self.problems.push(Problem::Invalid {
-            key: key.path(),
-            value,
-            origin: origin.clone(),
-            expected,
-        });
+    fn unusable(&mut self, key: &'static Key, value: &str, origin: Origin, expected: &str) {
+        let problem = Problem::unusable(&key.path(), value, &origin, expected);
+        self.problems.push(problem);
         self.put(key, String::new(), origin, false);
     }
 
@@ -421,49 +427,6 @@ fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     })
 }
 
-/// Returns the text of a value of the right type, or a description of the accepted values.
-fn text_of(key: &Key, kind: &ValueKind) -> Result<String, String> {
-    match (key.kind, kind) {
-        (ValueType::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),
-        (ValueType::Flag, _) => Err("expected true or false, without quotes".to_owned()),
-        (ValueType::Count { .. }, ValueKind::I64(number)) => Ok(number.to_string()),
-        (ValueType::Count { .. }, ValueKind::U64(number)) => Ok(number.to_string()),
-        (ValueType::Count { min, max }, _) => Err(format!(
-            "expected a whole number from {min} to {max}, without quotes"
-        )),
-        (ValueType::Command, ValueKind::Array(words)) => words
-            .iter()
-            .map(|word| match &word.kind {
-                ValueKind::String(word) => Ok(word.as_str()),
-                _ => Err("expected a list of texts: put each word in quotes".to_owned()),
-            })
-            .collect::<Result<Vec<_>, _>>()
-            .map(|words| serde_json::Value::from(words).to_string()),
-        (_, ValueKind::String(text)) => Ok(text.clone()),
-        (
-            ValueType::Duration { min, max },
-            number @ (ValueKind::I64(_)
-            | ValueKind::U64(_)
-            | ValueKind::I128(_)
-            | ValueKind::U128(_)
-            | ValueKind::Float(_)),
-        ) => Err(value::unit_is_missing(&number.to_string(), min, max)),
-        (_, ValueKind::Table(_) | ValueKind::Array(_)) => Err("expected one text".to_owned()),
-        (_, ValueKind::Nil) => Err("expected a text; \"\" means not set".to_owned()),
-        (_, _) => Err("expected a text: put it in quotes".to_owned()),
-    }
-}
-
-fn shown_kind(kind: &ValueKind) -> String {
-    match kind {
-        ValueKind::String(text) => shown(text),
-        ValueKind::Table(_) => "(a table)".to_owned(),
-        ValueKind::Array(_) => "(a list)".to_owned(),
-        ValueKind::Nil => "(nothing)".to_owned(),
-        other => other.to_string(),
-    }
-}
-
 /// Converts the error of a parser, without the line that it quotes.
 fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
     let text = error.to_string();
@@ -479,19 +442,27 @@ fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
         _ => "",
     };
     let format = if yaml { "YAML" } else { "TOML" };
-    Problem::Syntax {
-        path: path.to_owned(),
-        place: place.filter(|_| yaml || text.starts_with("TOML parse error at line ")),
-        message: if words.is_empty() || looks_secret(words) {
-            format!("this is not {format}, or not a table of sections with keys")
-        } else {
-            format!("this is not {format}: {words}")
-        },
-    }
+    let place = place.filter(|_| yaml || text.starts_with("TOML parse error at line "));
+    let place = place.map(|(line, column)| format!("line {line}, column {column}: "));
+    let message = match words.is_empty() || looks_secret(words) {
+        true => format!("this is not {format}, or not a table of sections with keys"),
+        false => format!("this is not {format}: {words}"),
+    };
+    Problem::of_file(path, &(place.unwrap_or_default() + &message))
 }
 
 fn number_after(text: &str, label: &str) -> Option<usize> {
     let (_, rest) = text.split_once(label)?;
     let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_toml_is_valid() {
+        assert_eq!(Loader::embedded().problems.len(), 0);
+    }
 }

@@ -1,14 +1,16 @@
 //! The durations of each profile. `steady` has the durations of `config/default.toml`.
 
-use super::choice::Profile;
+use super::choice::{Choice, Profile};
 use super::error::Origin;
 use super::load::Setting;
 
 /// Sets the durations of the chosen profile that no layer sets.
 pub(super) fn apply(settings: &mut [Setting]) {
     let chosen = settings.iter().find(|s| s.key.path() == "lease.profile");
-    let chosen = chosen.and_then(|s| Profile::from_word(&s.value));
-    let Some(profile) = chosen.filter(|profile| *profile != Profile::Steady) else {
+    let Some(word) = chosen.map(|setting| setting.value.clone()) else {
+        return;
+    };
+    let Some(profile) = Profile::of(&word).filter(|profile| *profile != Profile::Steady) else {
         return;
     };
     for (section, name, value) in profile.durations() {
@@ -16,7 +18,7 @@ pub(super) fn apply(settings: &mut [Setting]) {
             |s: &&mut Setting| s.layer == 0 && (s.key.section, s.key.name) == (section, name);
         if let Some(setting) = settings.iter_mut().find(is_default) {
             value.clone_into(&mut setting.value);
-            setting.origin = Origin::Profile(profile);
+            setting.origin = Origin::Profile(word.clone());
         }
     }
 }

@@ -4,11 +4,14 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 use leasehold_core::election::ResourceName;
 use leasehold_host::{CommandError, exit};
 
 /// Namespace and service account that the manifests of this pod were rendered for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct RenderedFor {
     namespace: String,
     account: String,
@@ -46,6 +49,14 @@ impl RenderedFor {
     }
 }
 
+impl TryFrom<String> for RenderedFor {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::from_text(&text)
+    }
+}
+
 impl fmt::Display for RenderedFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.account)
@@ -53,32 +64,16 @@ impl fmt::Display for RenderedFor {
 }
 
 /// Namespace and service account of this pod, and the place that its manifests were rendered for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Placement {
     /// Namespace of this pod; `None` if unknown.
+    #[serde(rename = "pod_namespace")]
     pub namespace: Option<String>,
     /// Service account of this pod; `None` if unknown.
+    #[serde(rename = "pod_account")]
     pub account: Option<String>,
     /// Namespace and service account of the manifests; `None` if no chart rendered them.
     pub rendered_for: Option<RenderedFor>,
-}
-
-/// Kind of the name that pods contend for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contended {
-    /// A lease, which replicas lead.
-    Lease,
-    /// A lock, which a job holds.
-    Lock,
-}
-
-impl fmt::Display for Contended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lease => "lease",
-            Self::Lock => "lock",
-        })
-    }
 }
 
 /// Remedy for a pod that runs outside of the place that its manifests were rendered for.
@@ -93,12 +88,12 @@ impl Placement {
         differs.then_some(rendered)
     }
 
-    /// Rejects a lease or lock that is named after the rendered namespace, if this pod runs
+    /// Rejects a "lease" or "lock" that is named after the rendered namespace, if this pod runs
     /// elsewhere.
     ///
     /// # Errors
     /// An error of configuration, with its remedy.
-    pub fn check(&self, kind: Contended, name: &ResourceName) -> Result<(), CommandError> {
+    pub fn check(&self, kind: &str, name: &ResourceName) -> Result<(), CommandError> {
         let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
             return Ok(());
         };

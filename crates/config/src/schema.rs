@@ -1,17 +1,17 @@
 //! The table of keys. Unknown-key detection, flags, `leasehold config` and the test of the
 //! documentation are all driven by this table.
 
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use config::{File, FileFormat, Source, Value, ValueKind};
+use tracing::level_filters::LevelFilter;
 
 use super::choice::{
-    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopScope,
-    StopSignal, Watch,
+    Choice, KubernetesEnabled, LogFormat, OnExit, Prefer, Profile, ReadyWhen, SignalNumber,
 };
+use super::load::defaults;
 use leasehold_core::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
+use leasehold_guard::StopScope;
+use leasehold_mongodb::store::mongo::WatchMode;
 
 /// The built-in defaults, with a comment on each key.
 pub const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
@@ -31,8 +31,9 @@ pub struct Key {
     pub reload: Reload,
     /// One line for `--help`.
     pub help: &'static str,
-    /// The same line for commands that hold a lock instead of a lease.
-    pub lock_help: &'static str,
+    /// The line for commands that do not contend for a lease; `None` if the key has no effect on
+    /// them.
+    pub lock_help: Option<&'static str>,
 }
 
 /// Effect of a reload (SIGHUP) on a changed key.
@@ -140,11 +141,8 @@ impl Key {
 
     /// Returns the built-in value; empty if there is none.
     pub fn default(&self) -> &'static str {
-        static DEFAULTS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
-        DEFAULTS
-            .get_or_init(embedded_defaults)
-            .get(&self.path())
-            .map_or("", String::as_str)
+        let setting = defaults().iter().find(|setting| setting.key == self);
+        setting.map_or("", |setting| setting.value.as_str())
     }
 }
 
@@ -180,7 +178,7 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
     }
     known
         .into_iter()
-        .map(|name| (edits(unknown, name), name))
+        .map(|name| (strsim::levenshtein(unknown, name), name))
         .filter(|(edits, name)| *edits <= (name.len() / 3).max(1))
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, name)| name)
@@ -194,47 +192,6 @@ pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
         return in_section.into_iter().find(|key| key.name == near);
     }
     KEYS.iter().find(|key| key.name == name && name != "name")
-}
-
-fn embedded_defaults() -> BTreeMap<String, String> {
-    let mut defaults = BTreeMap::new();
-    let sections = File::from_str(DEFAULT_TOML, FileFormat::Toml)
-        .collect()
-        .expect("the embedded default.toml is valid: a test reads it");
-    for (section, value) in sections {
-        flatten(section, value, &mut defaults);
-    }
-    defaults
-}
-
-/// Collects the values of a section and of its subsections under their full names.
-fn flatten(path: String, value: Value, into: &mut BTreeMap<String, String>) {
-    match value.kind {
-        ValueKind::Table(table) => {
-            for (name, value) in table {
-                flatten(format!("{path}.{name}"), value, into);
-            }
-        }
-        _ => {
-            into.insert(path, value.to_string());
-        }
-    }
-}
-
-/// Returns the number of insertions, deletions and replacements that turn `a` into `b`.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Maximum of `kubernetes.label_wait`. After half a second, a step-down considers a status file
@@ -264,13 +221,14 @@ const fn between(min: Duration, max: Duration) -> ValueType {
 }
 
 /// Builds the table. Each key has its kind, the effect of a reload, and below them its line for
-/// `--help`, with a variant after `lock:` if that line mentions leadership. Connection strings
-/// are secret.
+/// `--help`. After `lock:` is the line for commands that do not contend for a lease, if it differs, or
+/// `none`. Connection strings are secret.
 macro_rules! keys {
-    (@lock $help:literal) => { $help };
-    (@lock $help:literal $lock:literal) => { $lock };
+    (@lock $help:literal) => { Some($help) };
+    (@lock $help:literal none) => { None };
+    (@lock $help:literal $lock:literal) => { Some($lock) };
     ($($section:literal {
-        $($name:literal, $kind:expr, $reload:ident, $help:literal $(, lock: $lock:literal)?;)+
+        $($name:literal, $kind:expr, $reload:ident, $help:literal $(, lock: $lock:tt)?;)+
     })+) => {
         &[$($(Key {
             section: $section,
@@ -288,11 +246,12 @@ macro_rules! keys {
 pub static KEYS: &[Key] = keys! {
     "lease" {
         "name", ValueType::ResourceName, Restart,
-            "The lease to contend for (required by run)";
+            "The lease to contend for (required by run)", lock: none;
         "profile", ValueType::OneOf(Profile::WORDS), NextClaim,
             "Set of default durations: steady, brisk or fast";
+        // The flag of `lock` for it, --lease-duration, scales the other durations too.
         "lease_duration", between(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
-            "Time without a renewal after which others may take over";
+            "Time without a renewal after which others may take over", lock: none;
         "renew_deadline", between(INTERVAL_MIN, LONGEST), NextClaim,
             "How long a leader may act after it sent its last successful renewal",
             lock: "How long a holder may act after it sent its last successful renewal";
@@ -301,20 +260,20 @@ pub static KEYS: &[Key] = keys! {
         "retry_interval", between(INTERVAL_MIN, LONGEST), NextClaim,
             "Interval between retries, and between polls without a change stream";
         "handoff_delay", between(Duration::ZERO, LONGEST), Now,
-            "Time given to the workload at a graceful step-down; 0s: no wait";
+            "Time given to the workload at a graceful step-down; 0s: no wait", lock: none;
         "prefer", ValueType::OneOf(Prefer::WORDS), Now,
-            "Automatic handover to a standby of higher priority: none or priority";
+            "Automatic handover to a standby of higher priority: none or priority", lock: none;
         "prefer_interval", between(PREFER_INTERVAL_MIN, PREFER_INTERVAL_MAX), Now,
-            "Minimum time from an acquisition to a handover to a preferred standby";
+            "Minimum time from an acquisition to a handover to a preferred standby", lock: none;
     }
     "identity" {
         "name", ValueType::Identity, Restart,
             "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>",
             lock: "Name of this holder; if unset: POD_NAME, else <host name>-<process id>";
         "priority", ValueType::Count { min: 0, max: PRIORITY_MAX }, Restart,
-            "Priority of this candidate; a higher priority is preferred for the standby";
+            "Priority of this candidate; a higher priority is preferred for the standby", lock: none;
         "address", ValueType::Line, Restart,
-            "Address of this candidate, published in the lease document (informational)";
+            "Address of this candidate, published in the lease document (informational)", lock: none;
     }
     "mongodb" {
         "uri", ValueType::Uri, Now,
@@ -329,8 +288,8 @@ pub static KEYS: &[Key] = keys! {
             "Timeout of a MongoDB call, after which its outcome is unknown";
         "heartbeat", between(HEARTBEAT_MIN, LONGEST), Restart,
             "Heartbeat interval of the MongoDB driver";
-        "watch", ValueType::OneOf(Watch::WORDS), Restart,
-            "How followers of a lease learn of changes: auto, hints, stream or poll";
+        "watch", ValueType::OneOf(WatchMode::WORDS), Restart,
+            "How followers of a lease learn of changes: auto, hints, stream or poll", lock: none;
     }
     "status" {
         "directory", ValueType::Path, Restart,
@@ -367,7 +326,7 @@ pub static KEYS: &[Key] = keys! {
             "Report Events on the pod";
     }
     "workload" {
-        "stop_signal", ValueType::OneOf(StopSignal::WORDS), Restart,
+        "stop_signal", ValueType::OneOf(SignalNumber::WORDS), Restart,
             "Stop signal of a supervised workload",
             lock: "Signal that asks the command to stop";
         "stop_scope", ValueType::OneOf(StopScope::WORDS), Restart,
@@ -383,21 +342,21 @@ pub static KEYS: &[Key] = keys! {
             "Grace of a supervised workload before SIGKILL after leadership is lost",
             lock: "Grace of the command before SIGKILL after the lock is lost";
         "on_exit", ValueType::OneOf(OnExit::WORDS), Restart,
-            "Action when a supervised workload exits by itself: exit or release";
+            "Action when a supervised workload exits by itself: exit or release", lock: none;
         "ends_first", ValueType::Flag, Restart,
-            "The workload stops before leasehold gets SIGTERM; shortens handoff_delay to 1s";
+            "The workload stops before leasehold gets SIGTERM; shortens handoff_delay to 1s", lock: none;
     }
     "workload.health" {
         "url", ValueType::HealthUrl, Restart,
-            "Health check URL; healthy if it returns 2xx";
+            "Health check URL; healthy if it returns 2xx", lock: none;
         "command", ValueType::Command, Restart,
-            "Health check command; healthy if it exits 0";
+            "Health check command; healthy if it exits 0", lock: none;
         "period", between(INTERVAL_MIN, LONGEST), Restart,
-            "Interval between health checks";
+            "Interval between health checks", lock: none;
         "timeout", between(INTERVAL_MIN, LONGEST), Restart,
-            "Timeout of a single health check";
+            "Timeout of a single health check", lock: none;
         "failures", ValueType::Count { min: 1, max: FAILURES_MAX }, Restart,
-            "Consecutive failed checks before the workload is considered unhealthy";
+            "Consecutive failed checks before the workload is considered unhealthy", lock: none;
     }
     "hooks" {
         "on_lead", ValueType::Command, Restart,
@@ -410,7 +369,7 @@ pub static KEYS: &[Key] = keys! {
             "Timeout of a hook, after which it is killed";
     }
     "log" {
-        "level", ValueType::OneOf(LogLevel::WORDS), Now,
+        "level", ValueType::OneOf(LevelFilter::WORDS), Now,
             "Minimum log level: error, warn, info, debug or trace";
         "format", ValueType::OneOf(LogFormat::WORDS), Restart,
             "Log format: text, json, or auto (text on a terminal, JSON otherwise)";
@@ -420,14 +379,6 @@ pub static KEYS: &[Key] = keys! {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn default_toml_has_exactly_the_keys_of_the_table() {
-        let mut known: Vec<_> = KEYS.iter().map(Key::path).collect();
-        known.sort();
-        let documented: Vec<_> = embedded_defaults().into_keys().collect();
-        assert_eq!(documented, known);
-    }
 
     #[test]
     fn names_are_derived_from_section_and_key() {

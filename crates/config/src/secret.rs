@@ -41,7 +41,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Source of the connection string.
+/// Source of the connection string. Its errors have a remedy and no part of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UriSource {
     /// The configuration itself.
@@ -52,12 +52,18 @@ pub enum UriSource {
     Pipe(PathBuf, Secret),
 }
 
+impl Default for UriSource {
+    fn default() -> Self {
+        Self::Inline(Secret(String::new()))
+    }
+}
+
 impl UriSource {
     /// Opens a file or a pipe. A pipe is read immediately, because it cannot be read again.
     ///
     /// # Errors
-    /// [`UriError`]
-    pub(super) fn open(path: PathBuf) -> Result<Self, UriError> {
+    /// If there is no connection string, as in [`UriSource::read`].
+    pub(super) fn open(path: PathBuf) -> Result<Self, String> {
         let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
         if is_pipe {
             let secret = uri_in(&path, read_pipe(&path, BYTES_MAX))?;
@@ -71,60 +77,16 @@ impl UriSource {
     /// secret is found.
     ///
     /// # Errors
-    /// [`UriError`], with a remedy and without any part of the text.
-    pub fn read(&self) -> Result<Secret, UriError> {
+    /// If there is no connection string, with a remedy and without any part of the text.
+    pub fn read(&self) -> Result<Secret, String> {
         match self {
             Self::Inline(secret) | Self::Pipe(_, secret) => {
-                ConnectionUri::parse(secret.expose()).map_err(UriError::Refused)?;
+                ConnectionUri::parse(secret.expose())
+                    .map_err(|problem| format!("mongodb.uri {problem}"))?;
                 Ok(secret.clone())
             }
             Self::File(path) => uri_in(path, read_bounded(path, BYTES_MAX)),
         }
-    }
-}
-
-/// Reason why the connection string is unavailable.
-#[derive(thiserror::Error)]
-pub enum UriError {
-    /// The file cannot be read.
-    #[error(
-        "cannot read {}: {}; create it with the connection string in it, readable by this user, \
-         or correct mongodb.uri_file",
-        shown_path(.path),
-        reason(.error)
-    )]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system error. Not the `source` of this error, because its kind is part of the text.
-        error: std::io::Error,
-    },
-    /// The file is empty.
-    #[error(
-        "{} is empty: write the connection string into it (mongodb://…), or correct mongodb.uri_file",
-        shown_path(.path)
-    )]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The contents of the file are not a connection string.
-    #[error("{} {problem}", shown_path(.path))]
-    RefusedFile {
-        /// The file.
-        path: PathBuf,
-        /// The problem of the contents.
-        problem: UriProblem,
-    },
-    /// The configured text is not a connection string.
-    #[error("mongodb.uri {0}")]
-    Refused(UriProblem),
-}
-
-impl fmt::Debug for UriError {
-    /// Same as `Display`, because a connection string may have been passed as a path.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 
@@ -176,23 +138,25 @@ pub fn shown_path(path: &Path) -> String {
 const PIPE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Extracts the connection string from the contents of a file.
-fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, UriError> {
-    let refused = |problem| UriError::RefusedFile {
-        path: path.to_owned(),
-        problem,
-    };
+fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, String> {
+    let file = shown_path(path);
+    let refused = |problem| format!("{file} {problem}");
     let bytes = read
-        .map_err(|error| UriError::Unreadable {
-            path: path.to_owned(),
-            error,
+        .map_err(|error| {
+            format!(
+                "cannot read {file}: {}; create it with the connection string in it, readable by \
+                 this user, or correct mongodb.uri_file",
+                reason(&error)
+            )
         })?
         .ok_or_else(|| refused(UriProblem::NotText))?;
     let text = String::from_utf8(bytes).map_err(|_| refused(UriProblem::NotText))?;
     let uri = text.trim_end_matches(['\n', '\r']);
     if uri.trim().is_empty() {
-        return Err(UriError::Empty {
-            path: path.to_owned(),
-        });
+        return Err(format!(
+            "{file} is empty: write the connection string into it (mongodb://…), or correct \
+             mongodb.uri_file"
+        ));
     }
     ConnectionUri::parse(uri).map_err(refused)?;
     Ok(Secret::new(uri))
@@ -273,10 +237,7 @@ mod tests {
         assert_eq!(source.read().expect("kept"), secret);
         // A pipe is rejected as a file that is read repeatedly.
         let refused = UriSource::File(path).read().expect_err("refused");
-        assert!(
-            refused.to_string().contains("not a regular file"),
-            "{refused}"
-        );
+        assert!(refused.contains("not a regular file"), "{refused}");
     }
 
     #[test]
@@ -285,7 +246,7 @@ mod tests {
         let path = directory.path().join("uri");
         let source = UriSource::File(path.clone());
         let assert_refused = |remedy: &str| {
-            let refused = source.read().expect_err("refused").to_string();
+            let refused = source.read().expect_err("refused");
             assert!(refused.contains(path.to_str().expect("UTF-8")), "{refused}");
             assert!(refused.contains(remedy), "{refused}");
             assert!(!refused.contains("hunt"), "{refused}");

@@ -2,7 +2,7 @@
 //! the environment they are accepted, because they may be intended for another daemon.
 
 use super::error::Origin;
-use super::validate::Checked;
+use super::load::Loaded;
 
 /// Keys that apply only if other keys enable a feature.
 struct Dependent {
@@ -66,7 +66,7 @@ const DEPENDENTS: [Dependent; 6] = [
     },
 ];
 
-impl Checked {
+impl Loaded {
     /// Rejects flags without effect.
     pub(super) fn unused_flags(&mut self) {
         for dependent in &DEPENDENTS {
@@ -80,7 +80,7 @@ impl Checked {
             for key in dependent.keys {
                 let setting = self.setting(key);
                 if setting.valid && matches!(setting.origin, Origin::Flag(_)) {
-                    self.reject(key, format!("it applies to {}", dependent.what));
+                    self.reject(key, &format!("it applies to {}", dependent.what));
                 }
             }
         }

@@ -1,78 +1,18 @@
-//! Converts settings to the typed configuration, and checks required keys and the relations between
-//! values.
+//! Checks required keys and the relations between values, and deserializes the settings.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::choice::{KubernetesEnabled, LogFormat, LogLevel, Prefer, Profile, ReadyWhen, Watch};
-use super::differences::LoadedValues;
-use super::error::{ConfigError, Origin, Problem};
+use leasehold_core::election::{TimingSettings, Timings};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::error::{ConfigError, Problem};
 use super::load::{Loaded, Setting};
-use super::rendered_for::{Placement, RenderedFor};
 use super::schema::ValueType;
 use super::secret::{Secret, UriSource};
-use super::{
-    Config, HttpConfig, KubernetesConfig, LeaseConfig, LockConfig, LogConfig, MongoConfig, value,
-};
-use leasehold_core::election::{Identity, ResourceName, TimingSettings, Timings};
-
-impl Loaded {
-    /// Returns the configuration of a daemon. A lease and a connection string are required, and the
-    /// file with the connection string must be readable.
-    ///
-    /// # Errors
-    /// [`ConfigError`] with all problems.
-    pub fn config(self) -> Result<Config, ConfigError> {
-        let mut checked = Checked(self);
-        let timings = checked.timings();
-        checked.health();
-        checked.unused_flags();
-        let name = checked.lease_name();
-        let uri = checked.required_uri();
-        let config = checked.assemble(timings, name, uri);
-        checked.finish(config)
-    }
-
-    /// Returns true if no layer specifies the store.
-    pub fn names_no_store(&self) -> bool {
-        let unset = |path: &str| {
-            let mut settings = self.settings.iter();
-            settings.any(|s| s.key.path() == path && s.is_unset())
-        };
-        unset("mongodb.uri") && unset("mongodb.uri_file")
-    }
-
-    /// Returns the configuration of a command that uses the store but is not a daemon. A lease name
-    /// is not required.
-    ///
-    /// # Errors
-    /// [`ConfigError`] with all problems.
-    pub fn lock_config(self) -> Result<LockConfig, ConfigError> {
-        let mut checked = Checked(self);
-        let timings = checked.timings();
-        checked.health();
-        checked.unused_flags();
-        let uri = checked.required_uri();
-        let config = checked.assemble_lock(timings, uri);
-        checked.finish(config)
-    }
-
-    /// Returns the effective values, in the order of the documentation. No key is required, and
-    /// only the configuration's own files are read.
-    ///
-    /// # Errors
-    /// [`ConfigError`] with all problems.
-    pub fn settings(self) -> Result<Vec<Setting>, ConfigError> {
-        let mut checked = Checked(self);
-        checked.timings();
-        checked.health();
-        checked.unused_flags();
-        checked.uri_source();
-        let settings = checked.0.settings.clone();
-        checked.finish(Some(settings))
-    }
-}
+use super::{Config, LockConfig, value};
 
 /// Keys of the durations in [`Timings`], with their sections.
 const TIMINGS: [&str; 6] = [
@@ -84,73 +24,148 @@ const TIMINGS: [&str; 6] = [
     "workload.loss_grace",
 ];
 
-pub(super) struct Checked(pub(super) Loaded);
+impl Loaded {
+    /// Returns the configuration of a daemon. A lease and a connection string are required, and the
+    /// file with the connection string must be readable.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with all problems.
+    pub fn config(mut self) -> Result<Config, ConfigError> {
+        let timings = self.relations();
+        if self.setting("lease.name").is_unset() {
+            self.missing(
+                "lease.name",
+                "set --lease NAME, LEASEHOLD_LEASE__NAME, or name in the section [lease] of a file",
+            );
+        }
+        let uri = self.required_uri();
+        let mut config: Config = self.deserialized(timings)?;
+        config.mongodb.uri = uri.unwrap_or_default();
+        config.settings = self.settings;
+        Ok(config)
+    }
 
-impl Checked {
+    /// Returns the configuration of a command that uses the store but is not a daemon. A lease name
+    /// is not required.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with all problems.
+    pub fn lock_config(mut self) -> Result<LockConfig, ConfigError> {
+        let timings = self.relations();
+        let uri = self.required_uri();
+        let mut config: LockConfig = self.deserialized(timings)?;
+        config.mongodb.uri = uri.unwrap_or_default();
+        Ok(config)
+    }
+
+    /// Returns the effective values, in the order of the documentation. No key is required, and
+    /// only the configuration's own files are read.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with all problems.
+    pub fn settings(mut self) -> Result<Vec<Setting>, ConfigError> {
+        self.relations();
+        self.uri_source();
+        self.refuse()?;
+        Ok(self.settings)
+    }
+
+    /// Returns true if no layer specifies the store.
+    pub fn names_no_store(&self) -> bool {
+        ["mongodb.uri", "mongodb.uri_file"].map(|path| self.setting(path).is_unset()) == [true; 2]
+    }
+
+    /// Checks the relations between values that all commands have.
+    fn relations(&mut self) -> Option<Timings> {
+        let timings = self.timings();
+        self.health();
+        self.unused_flags();
+        timings
+    }
+
+    /// Returns an error with all problems, if there is one.
+    fn refuse(&mut self) -> Result<(), ConfigError> {
+        match self.problems.is_empty() {
+            true => Ok(()),
+            false => Err(ConfigError::new(std::mem::take(&mut self.problems))),
+        }
+    }
+
+    /// Deserializes the values, unless there is a problem.
+    fn deserialized<T: DeserializeOwned>(
+        &mut self,
+        timings: Option<Timings>,
+    ) -> Result<T, ConfigError> {
+        self.refuse()?;
+        let mut sections = json!({});
+        for setting in &self.settings {
+            let names = setting.key.section.split('.');
+            let section = names.fold(&mut sections, |inner, name| &mut inner[name]);
+            if section.is_null() {
+                *section = json!({});
+            }
+            let value = value::parse(setting.key.kind, &setting.value).unwrap_or_default();
+            if !value.is_null() {
+                section[setting.key.name] = value;
+            }
+        }
+        let timings = json!(timings);
+        sections["lease"]["timings"] = timings.clone();
+        sections["timings"] = timings;
+        serde_json::from_value(sections).map_err(|error| {
+            let text = format!("the table of keys and its types differ: {error}");
+            ConfigError::new(vec![Problem::new(text)])
+        })
+    }
+
+    /// Returns the setting of a key in the table.
     pub(super) fn setting(&self, path: &str) -> &Setting {
-        self.0
-            .settings
+        self.settings
             .iter()
             .find(|s| path.rsplit_once('.') == Some((s.key.section, s.key.name)))
             .expect("every key that is read is in the table: a test loads them all")
     }
 
     /// Returns the value if it is set and accepted.
-    pub(super) fn text(&self, path: &str) -> Option<&str> {
+    fn text(&self, path: &str) -> Option<&str> {
         let setting = self.setting(path);
         (setting.valid && !setting.value.is_empty()).then_some(setting.value.as_str())
     }
 
-    fn is_unset(&self, path: &str) -> bool {
-        self.setting(path).is_unset()
+    fn duration(&self, path: &str) -> Option<Duration> {
+        match self.setting(path).key.kind {
+            ValueType::Duration { min, max } => value::duration(self.text(path)?, min, max).ok(),
+            _ => None,
+        }
     }
 
     /// Reports a value that conflicts with other values.
-    pub(super) fn reject(&mut self, path: &str, expected: String) {
+    pub(super) fn reject(&mut self, path: &str, expected: &str) {
         let Setting {
             key, value, origin, ..
         } = self.setting(path);
-        let problem = Problem::invalid(key, value, origin.clone(), expected);
-        self.0.problems.push(problem);
-    }
-
-    /// Returns the result, or all problems if there is one.
-    fn finish<T>(self, result: Option<T>) -> Result<T, ConfigError> {
-        match result {
-            Some(result) if self.0.problems.is_empty() => Ok(result),
-            Some(_) | None => Err(ConfigError::new(self.0.problems)),
-        }
+        let problem = Problem::invalid(key, value, origin, expected);
+        self.problems.push(problem);
     }
 
     /// Reports a missing value that is required. Skipped if a file cannot be read, because the
     /// value may be in that file.
     fn missing(&mut self, key: &str, remedy: &str) {
-        let unread = |problem: &Problem| {
-            matches!(problem, Problem::Unreadable { .. } | Problem::Syntax { .. })
-        };
-        if !self.0.problems.iter().any(unread) {
-            let misspelt = self.0.misspelt.iter();
-            let hints = misspelt.filter(|(_, meant)| key.contains(&meant.path()));
-            let hints: String = hints
-                .map(|(name, meant)| {
-                    format!(
-                        "; {name} is set and ignored: write {}, with two underscores",
-                        meant.variable()
-                    )
-                })
-                .collect();
-            self.0.problems.push(Problem::Missing {
-                key: key.to_owned(),
-                remedy: format!("{remedy}{hints}"),
-            });
+        if self.problems.iter().any(|problem| problem.hides_keys) {
+            return;
         }
-    }
-
-    pub(super) fn duration(&self, path: &str) -> Option<Duration> {
-        match self.setting(path).key.kind {
-            ValueType::Duration { min, max } => value::duration(self.text(path)?, min, max).ok(),
-            _ => None,
-        }
+        let misspelt = self.misspelt.iter();
+        let hints = misspelt.filter(|(_, meant)| key.contains(&meant.path()));
+        let hints: String = hints
+            .map(|(name, meant)| {
+                format!(
+                    "; {name} is set and ignored: write {}, with two underscores",
+                    meant.variable()
+                )
+            })
+            .collect();
+        let problem = Problem::new(format!("{key}: required; {remedy}{hints}"));
+        self.problems.push(problem);
     }
 
     /// Checks the relations of the durations, unless one of them was rejected.
@@ -176,37 +191,30 @@ impl Checked {
             Err(errors) => errors,
         };
         for error in errors {
-            let key = full_names(error.key);
-            let (value, origin) = match TIMINGS.contains(&key.as_str()) {
-                true => {
-                    let setting = self.setting(&key);
-                    (setting.value.clone(), setting.origin.clone())
-                }
-                false => (String::new(), Origin::Default),
-            };
-            self.0.problems.push(Problem::Relation {
-                key,
-                value,
-                origin,
-                message: full_names(&error.message),
-            });
+            let path = full_names(error.key);
+            self.reject(&path, &full_names(&error.message));
         }
         None
     }
 
-    fn lease_name(&mut self) -> Option<ResourceName> {
-        if self.is_unset("lease.name") {
-            self.missing(
-                "lease.name",
-                "set --lease NAME, LEASEHOLD_LEASE__NAME, or name in the section [lease] of a file",
-            );
+    /// Checks the relations between the keys of `[workload.health]`.
+    fn health(&mut self) {
+        self.one_of("workload.health.url", "workload.health.command");
+        if let (Some(period), Some(most)) = (
+            self.duration("workload.health.period"),
+            self.duration("workload.health.timeout"),
+        ) && most > period
+        {
+            let period = humantime::format_duration(period);
+            let expected =
+                format!("expected at most workload.health.period, {period}: checks would overlap");
+            self.reject("workload.health.timeout", &expected);
         }
-        ResourceName::new(self.text("lease.name")?).ok()
     }
 
     /// Resolves two keys that exclude each other: the one of the later layer takes precedence. Both
     /// in the same layer are an error, and the function returns false.
-    pub(super) fn one_of(&mut self, first: &str, second: &str) -> bool {
+    fn one_of(&mut self, first: &str, second: &str) -> bool {
         let (one, other) = (self.setting(first), self.setting(second));
         if one.value.is_empty() || other.value.is_empty() {
             return true;
@@ -219,11 +227,11 @@ impl Checked {
                 let expected = format!(
                     "{first} is set too ({origin}): expected one of them; set the other to \"\""
                 );
-                self.reject(second, expected);
+                self.reject(second, &expected);
                 return false;
             }
         };
-        let mut settings = self.0.settings.iter_mut();
+        let mut settings = self.settings.iter_mut();
         if let Some(weaker) = settings.find(|setting| setting.key == weaker) {
             weaker.value.clear();
             weaker.valid = true;
@@ -245,17 +253,17 @@ impl Checked {
     }
 
     fn required_uri(&mut self) -> Option<UriSource> {
-        if self.is_unset("mongodb.uri") && self.is_unset("mongodb.uri_file") {
+        if self.names_no_store() {
             self.missing(
                 "mongodb.uri_file or mongodb.uri",
                 "set --mongodb-uri-file FILE or LEASEHOLD_MONGODB__URI to the connection string",
             );
         }
-        let UriSource::File(path) = self.uri_source()? else {
-            let inline = self.text("mongodb.uri")?;
-            return Some(UriSource::Inline(Secret::new(inline)));
+        let path = match self.uri_source()? {
+            UriSource::File(path) => path,
+            other => return Some(other),
         };
-        let found = match self.0.started_with.take() {
+        let found = match self.started_with.take() {
             Some(UriSource::Pipe(known, secret)) if known == path => {
                 return Some(UriSource::Pipe(known, secret));
             }
@@ -267,106 +275,11 @@ impl Checked {
         };
         found
             .map_err(|error| {
-                let origin = self.setting("mongodb.uri_file").origin.clone();
-                self.0.problems.push(Problem::Uri(error, origin));
+                let origin = &self.setting("mongodb.uri_file").origin;
+                let problem = Problem::new(format!("{error} ({origin})"));
+                self.problems.push(problem);
             })
             .ok()
-    }
-
-    fn kubernetes(&self) -> Option<KubernetesConfig> {
-        let named = |path| self.text(path).map(str::to_owned);
-        Some(KubernetesConfig {
-            enabled: KubernetesEnabled::from_word(self.text("kubernetes.enabled")?)?,
-            pod_name: named("kubernetes.pod_name"),
-            pod_uid: named("kubernetes.pod_uid"),
-            placement: self.placement()?,
-            // The empty path is not a directory, so nothing is found in it.
-            credentials: PathBuf::from(self.text("kubernetes.credentials").unwrap_or_default()),
-            label_prefix: named("kubernetes.label_prefix")?,
-            label_wait: self.duration("kubernetes.label_wait")?,
-            demote_others: self.flag("kubernetes.demote_others")?,
-            events: self.flag("kubernetes.events")?,
-        })
-    }
-
-    fn placement(&self) -> Option<Placement> {
-        let named = |path| self.text(path).map(str::to_owned);
-        Some(Placement {
-            namespace: named("kubernetes.pod_namespace"),
-            account: named("kubernetes.pod_account"),
-            rendered_for: (self.text("kubernetes.rendered_for"))
-                .map(RenderedFor::from_text)
-                .transpose()
-                .ok()?,
-        })
-    }
-
-    pub(super) fn flag(&self, path: &str) -> Option<bool> {
-        value::flag(self.text(path)?).ok()
-    }
-
-    fn assemble(
-        &self,
-        timings: Option<Timings>,
-        name: Option<ResourceName>,
-        uri: Option<UriSource>,
-    ) -> Option<Config> {
-        Some(Config {
-            lease: LeaseConfig {
-                name: name?,
-                timings: timings?,
-                handoff_delay: self.duration("lease.handoff_delay")?,
-                prefer: Prefer::from_word(self.text("lease.prefer")?)?,
-                prefer_interval: self.duration("lease.prefer_interval")?,
-                profile: Profile::from_word(self.text("lease.profile")?)?,
-            },
-            identity: Identity::new(self.text("identity.name")?).ok()?,
-            priority: self.count("identity.priority")?,
-            address: self.text("identity.address").map(str::to_owned),
-            mongodb: self.mongodb(uri?)?,
-            status_directory: self.text("status.directory").map(PathBuf::from),
-            http: HttpConfig {
-                listen: value::listen(&self.setting("http.listen").value).ok()?,
-                ready_when: ReadyWhen::from_word(self.text("http.ready_when")?)?,
-            },
-            kubernetes: self.kubernetes()?,
-            workload: self.workload()?,
-            hooks: self.hooks()?,
-            log: self.log()?,
-            values: LoadedValues(self.0.settings.clone()),
-        })
-    }
-
-    fn assemble_lock(
-        &self,
-        timings: Option<Timings>,
-        uri: Option<UriSource>,
-    ) -> Option<LockConfig> {
-        Some(LockConfig {
-            identity: Identity::new(self.text("identity.name")?).ok()?,
-            timings: timings?,
-            mongodb: self.mongodb(uri?)?,
-            workload: self.workload()?,
-            placement: self.placement()?,
-            log: self.log()?,
-        })
-    }
-
-    fn mongodb(&self, uri: UriSource) -> Option<MongoConfig> {
-        Some(MongoConfig {
-            uri,
-            database: self.text("mongodb.database")?.to_owned(),
-            collection: self.text("mongodb.collection")?.to_owned(),
-            heartbeat: self.duration("mongodb.heartbeat")?,
-            watch: Watch::from_word(self.text("mongodb.watch")?)?,
-        })
-    }
-
-    fn log(&self) -> Option<LogConfig> {
-        Some(LogConfig {
-            level: LogLevel::from_word(self.text("log.level")?)?,
-            format: LogFormat::from_word(self.text("log.format")?)?,
-        })
     }
 }
 

@@ -1,76 +1,79 @@
 //! Parses and checks single values. Nothing is guessed: a duration has a unit, a flag is `true` or
 //! `false`, and `007` is a name.
 
-use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
+
+use config::ValueKind;
+use serde_json::{Value, json};
 
 use super::rendered_for::RenderedFor;
 use super::schema::ValueType;
+use super::secret::shown;
 use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, NameError, ResourceName};
 pub use leasehold_host::duration::parse_duration as duration;
 pub(super) use leasehold_host::duration::unit_is_missing;
 use leasehold_mongodb::uri::ConnectionUri;
 
-/// Checks a value. The error describes the accepted values.
-pub(super) fn check(kind: ValueType, text: &str) -> Result<(), String> {
+/// Parses a value into the form in which the configuration is deserialized; null if it is empty and
+/// may be. The error describes the accepted values.
+pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
+    let text_if = |checked: Result<(), String>| checked.map(|()| Value::from(text));
     match kind {
-        ValueType::ResourceName => optional(text, |text| name(ResourceName::new(text))),
-        ValueType::Identity => optional(text, |text| name(Identity::new(text))),
-        ValueType::Line => optional(text, line),
-        ValueType::Uri => optional(text, |text| {
-            let parsed = ConnectionUri::parse(text);
-            parsed.map(drop).map_err(|problem| format!("it {problem}"))
-        }),
-        ValueType::Path => path(text),
-        ValueType::Database => database(text),
-        ValueType::Collection => collection(text),
-        ValueType::Duration { min, max } => duration(text, min, max).map(drop),
-        ValueType::Listen => listen(text).map(drop),
-        ValueType::LabelPrefix => label_prefix(text),
-        ValueType::RenderedFor => optional(text, |text| RenderedFor::from_text(text).map(drop)),
-        ValueType::OneOf(words) if words.contains(&text) => Ok(()),
-        ValueType::OneOf(words) => {
-            let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
-            Err(format!("expected one of {}", words.join(", ")))
+        ValueType::ResourceName
+        | ValueType::Identity
+        | ValueType::Line
+        | ValueType::Uri
+        | ValueType::Path
+        | ValueType::Listen
+        | ValueType::RenderedFor
+        | ValueType::HealthUrl
+            if text.is_empty() =>
+        {
+            Ok(Value::Null)
         }
-        ValueType::Flag => flag(text).map(drop),
-        ValueType::Count { min, max } => count(text, min, max).map(drop),
-        ValueType::Command => command(text).map(drop),
-        ValueType::HealthUrl => optional(text, health_url),
+        ValueType::ResourceName => text_if(name(ResourceName::new(text))),
+        ValueType::Identity => text_if(name(Identity::new(text))),
+        ValueType::Line => text_if(line(text)),
+        ValueType::Uri => {
+            let parsed = ConnectionUri::parse(text);
+            text_if(parsed.map(drop).map_err(|problem| format!("it {problem}")))
+        }
+        ValueType::Path => text_if(path(text)),
+        ValueType::Database => text_if(database(text)),
+        ValueType::Collection => text_if(collection(text)),
+        ValueType::Duration { min, max } => duration(text, min, max)
+            .map(|time| json!({"secs": time.as_secs(), "nanos": time.subsec_nanos()})),
+        ValueType::Listen => listen(text).map(|address| Value::from(address.to_string())),
+        ValueType::LabelPrefix => text_if(label_prefix(text)),
+        ValueType::RenderedFor => text_if(RenderedFor::from_text(text).map(drop)),
+        ValueType::OneOf(words) => text_if(match words.contains(&text) {
+            true => Ok(()),
+            false => {
+                let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
+                Err(format!("expected one of {}", words.join(", ")))
+            }
+        }),
+        ValueType::Flag => match text {
+            "true" => Ok(true.into()),
+            "false" => Ok(false.into()),
+            _ => Err("expected true or false".to_owned()),
+        },
+        ValueType::Count { min, max } => {
+            let count = text
+                .parse()
+                .ok()
+                .filter(|count| (min..=max).contains(count));
+            let expected = || format!("expected a whole number from {min} to {max}");
+            count.map(Value::from).ok_or_else(expected)
+        }
+        ValueType::Command => command(text).map(Value::from),
+        ValueType::HealthUrl => text_if(health_url(text)),
     }
-}
-
-/// Returns a text that is equal for equal values.
-pub(super) fn canonical(kind: ValueType, text: &str) -> String {
-    match kind {
-        ValueType::Duration { min, max } => format!("{:?}", duration(text, min, max)),
-        ValueType::Count { min, max } => format!("{:?}", count(text, min, max)),
-        ValueType::Command => format!("{:?}", command(text)),
-        ValueType::Listen => format!("{:?}", listen(text)),
-        _ => text.to_owned(),
-    }
-}
-
-/// Parses `true` or `false`.
-pub(super) fn flag(text: &str) -> Result<bool, String> {
-    match text {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err("expected true or false".to_owned()),
-    }
-}
-
-/// Parses a whole number between two bounds.
-pub(super) fn count(text: &str, min: u32, max: u32) -> Result<u32, String> {
-    text.parse()
-        .ok()
-        .filter(|count| (min..=max).contains(count))
-        .ok_or_else(|| format!("expected a whole number from {min} to {max}"))
 }
 
 /// Parses a program and its arguments: a JSON list (the form of a list in a file), or words
 /// separated by commas. An empty text is an empty list.
-pub(super) fn command(text: &str) -> Result<Vec<OsString>, String> {
+fn command(text: &str) -> Result<Vec<String>, String> {
     const EXPECTED: &str = "expected a program and its arguments: a list of texts such as \
                             [\"/bin/check\", \"--fast\"], or /bin/check,--fast";
     let words: Vec<String> = if text.starts_with('[') {
@@ -84,7 +87,7 @@ pub(super) fn command(text: &str) -> Result<Vec<OsString>, String> {
     if nameless || words.iter().any(|word| word.contains('\0')) {
         return Err(EXPECTED.to_owned());
     }
-    Ok(words.into_iter().map(OsString::from).collect())
+    Ok(words)
 }
 
 fn health_url(text: &str) -> Result<(), String> {
@@ -103,19 +106,16 @@ fn health_url(text: &str) -> Result<(), String> {
     }
 }
 
-/// Parses an address and a port; `None` for the empty text. `localhost` and a missing address are
-/// accepted, as by other programs. Other names are not resolved.
-pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
+/// Parses an address and a port. `localhost` and a missing address are accepted, as by other
+/// programs. Other names are not resolved.
+fn listen(text: &str) -> Result<SocketAddr, String> {
     let port = |text: &str| text.parse::<u16>().ok();
     let address = match text.rsplit_once(':') {
         Some(("", number)) => port(number).map(|port| (Ipv4Addr::UNSPECIFIED, port).into()),
         Some(("localhost", number)) => port(number).map(|port| (Ipv4Addr::LOCALHOST, port).into()),
         _ => text.parse().ok(),
     };
-    address.map(Some).ok_or_else(|| {
+    address.ok_or_else(|| {
         "expected an IP address and a port such as \"127.0.0.1:9402\", \"localhost:9402\", \
          \":9402\" (all IPv4 addresses) or \"[::]:9402\" (all addresses), or \"\" to turn it off"
             .to_owned()
@@ -137,10 +137,6 @@ fn label_prefix(text: &str) -> Result<(), String> {
         "expected a domain such as \"leasehold.dev\": lower-case letters, digits, \"-\" and \".\", \
          at most 253 bytes",
     )
-}
-
-fn optional(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
-    if text.is_empty() { Ok(()) } else { check(text) }
 }
 
 fn accepted(legal: bool, expected: &str) -> Result<(), String> {
@@ -196,6 +192,49 @@ fn collection(text: &str) -> Result<(), String> {
     )
 }
 
+/// Returns the text of a value of the right type, or a description of the accepted values.
+pub(super) fn text_of(key: ValueType, kind: &ValueKind) -> Result<String, String> {
+    match (key, kind) {
+        (ValueType::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),
+        (ValueType::Flag, _) => Err("expected true or false, without quotes".to_owned()),
+        (ValueType::Count { .. }, ValueKind::I64(number)) => Ok(number.to_string()),
+        (ValueType::Count { .. }, ValueKind::U64(number)) => Ok(number.to_string()),
+        (ValueType::Count { min, max }, _) => Err(format!(
+            "expected a whole number from {min} to {max}, without quotes"
+        )),
+        (ValueType::Command, ValueKind::Array(words)) => words
+            .iter()
+            .map(|word| match &word.kind {
+                ValueKind::String(word) => Ok(word.as_str()),
+                _ => Err("expected a list of texts: put each word in quotes".to_owned()),
+            })
+            .collect::<Result<Vec<_>, _>>()
+            .map(|words| serde_json::Value::from(words).to_string()),
+        (_, ValueKind::String(text)) => Ok(text.clone()),
+        (
+            ValueType::Duration { min, max },
+            number @ (ValueKind::I64(_)
+            | ValueKind::U64(_)
+            | ValueKind::I128(_)
+            | ValueKind::U128(_)
+            | ValueKind::Float(_)),
+        ) => Err(unit_is_missing(&number.to_string(), min, max)),
+        (_, ValueKind::Table(_) | ValueKind::Array(_)) => Err("expected one text".to_owned()),
+        (_, ValueKind::Nil) => Err("expected a text; \"\" means not set".to_owned()),
+        (_, _) => Err("expected a text: put it in quotes".to_owned()),
+    }
+}
+
+pub(super) fn shown_kind(kind: &ValueKind) -> String {
+    match kind {
+        ValueKind::String(text) => shown(text),
+        ValueKind::Table(_) => "(a table)".to_owned(),
+        ValueKind::Array(_) => "(a list)".to_owned(),
+        ValueKind::Nil => "(nothing)".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -207,14 +246,14 @@ mod tests {
     /// Asserts that each of these values is refused, with a text that contains `hint`.
     fn assert_refused(kind: ValueType, values: &[&str], hint: &str) {
         for value in values {
-            let expected = check(kind, value).expect_err(value);
+            let expected = parse(kind, value).expect_err(value);
             assert!(expected.contains(hint), "{value}: {expected}");
         }
     }
 
     fn assert_accepted(kind: ValueType, values: &[&str]) {
         for value in values {
-            assert_eq!(check(kind, value), Ok(()), "{value}");
+            assert!(parse(kind, value).is_ok(), "{value}");
         }
     }
 
@@ -291,9 +330,10 @@ mod tests {
 
     #[test]
     fn counts_say_their_range() {
-        assert_eq!(count("3", 1, 5), Ok(3));
+        let kind = ValueType::Count { min: 1, max: 5 };
+        assert_eq!(parse(kind, "3"), Ok(3.into()));
         for wrong in ["0", "6", "-1", "three", "", "1.0"] {
-            let error = count(wrong, 1, 5).expect_err(wrong);
+            let error = parse(kind, wrong).expect_err(wrong);
             assert_eq!(error, "expected a whole number from 1 to 5");
         }
     }
@@ -312,13 +352,10 @@ mod tests {
 
     #[test]
     fn addresses_have_ports() {
-        assert_eq!(listen(""), Ok(None));
-        assert!(listen("[::1]:0").is_ok());
-        let address = |text: &str| listen(text).map(|address| address.map(|a| a.to_string()));
-        let all = Ok(Some("0.0.0.0:9402".to_owned()));
-        assert_eq!(address(":9402"), all);
-        let local = Ok(Some("127.0.0.1:9402".to_owned()));
-        assert_eq!(address("localhost:9402"), local);
+        assert_accepted(ValueType::Listen, &["", "[::1]:0"]);
+        let address = |text: &str| parse(ValueType::Listen, text);
+        assert_eq!(address(":9402"), Ok("0.0.0.0:9402".into()));
+        assert_eq!(address("localhost:9402"), Ok("127.0.0.1:9402".into()));
         let no_port = ["9402", ":", "localhost", "127.0.0.1", "localhost:http"];
         assert_refused(ValueType::Listen, &no_port, "");
         let wrong = [":99999", "elsewhere:9402", "127.0.0.1:99999"];

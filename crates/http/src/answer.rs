@@ -1,4 +1,4 @@
-//! Answers with the headers that all of them have.
+//! HTTP answers and their common headers.
 
 use std::convert::Infallible;
 

@@ -219,7 +219,10 @@ impl Work<'_> {
         let LockArgs { name, .. } = self.job.args;
         let want = self.job.args.want();
         let mut environment = variables(name, self.token.get(), self.slot);
-        environment.push(("LEASEHOLD_IDENTITY", self.job.config.identity.to_string()));
+        environment.push((
+            "LEASEHOLD_IDENTITY",
+            self.job.config.identity.name.to_string(),
+        ));
         // Without /proc the entry could not be verified. Inner commands then wait like any other
         // contender.
         let held = Held::by_this_process(name, self.job.store, want, (self.token, self.slot));

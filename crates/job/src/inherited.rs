@@ -199,7 +199,7 @@ mod tests {
             database: "d".to_owned(),
             collection: "c".to_owned(),
             heartbeat: std::time::Duration::from_secs(10),
-            watch: leasehold_config::Watch::Stream,
+            watch: leasehold_mongodb::store::mongo::WatchMode::Stream,
         };
         let plain = store(&config("mongodb://a:1,b:2/?replicaSet=rs0"));
         assert_eq!(plain, "a:1,b:2/d.c");

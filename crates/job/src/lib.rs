@@ -37,7 +37,7 @@ use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{self, stopping};
 use leasehold_cli::trace;
 use leasehold_clock as clock;
-use leasehold_config::{Contended, LockConfig};
+use leasehold_config::LockConfig;
 use leasehold_core::election::Timings;
 use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
@@ -104,7 +104,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
             false => error,
         }
     })?;
-    config.placement.check(Contended::Lock, &args.name)?;
+    config.placement.check("lock", &args.name)?;
     let timings = match args.lease_duration {
         Some(duration) => scaled(&config.timings, duration).map_err(|errors| {
             let errors: Vec<_> = errors.iter().map(|error| error.message.as_str()).collect();
@@ -113,7 +113,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
         None => config.timings,
     };
     let trace = trace::from_environment()?;
-    let log = log::start(config.log.level.filter(), config.log.format.json());
+    let log = log::start(config.log.level, config.log.format.json);
     hide_from_the_user();
     let messages = JobMessages::new(args.name.clone(), log.is_json(), args.quiet, log.stderr());
     let store = inherited::store(&config.mongodb);

@@ -18,8 +18,9 @@ use leasehold_core::election::{
     BootTime, Claim, Declared, Identity, ResourceName, Revision, Token,
 };
 use leasehold_core::lock::{EntryState, Observation, Observations};
+use leasehold_host::bounded_file::read_bounded;
 use leasehold_mongodb::locker::Finished;
-use leasehold_status::directory::{make_directory, read_regular, replace_file, roots};
+use leasehold_status::directory::{make_directory, replace_file, roots};
 
 /// Directory of the records, next to the status directories. No lease has this name, because lease
 /// names cannot begin with a dot.
@@ -27,7 +28,7 @@ const DIRECTORY: &str = ".locks";
 
 /// Maximum size of a record. 256 holders and 512 waiters take some 400 KiB; a larger file is not
 /// ours.
-const BYTES_MAX: u64 = 1024 * 1024;
+const BYTES_MAX: usize = 1024 * 1024;
 
 /// Highest token that is accepted from a record. No lock counts higher. If a higher token were
 /// trusted, the next one would be written to the lock, and no job could go beyond it.
@@ -102,7 +103,7 @@ impl ObservationCache {
 
     /// Returns the content of the record. A damaged record proves nothing, and is overwritten.
     fn record(&self) -> Option<(Token, Observations)> {
-        let text = read_regular(self.path.as_ref()?, BYTES_MAX).ok()?;
+        let text = read_bounded(self.path.as_ref()?, BYTES_MAX).ok()??;
         let record: CachedObservations = serde_json::from_slice(&text).ok()?;
         let here = Some(&record.boot_id) == self.boot_id.as_ref() && record.store == self.store;
         if !here || record.schema != 1 || record.token > TOKEN_MAX {

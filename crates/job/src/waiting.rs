@@ -98,7 +98,7 @@ impl<'a> LockAttempt<'a> {
     pub(super) fn log(&self, cache: ObservationCache) -> ContenderLog {
         ContenderLog {
             lock: self.job.args.name.clone(),
-            identity: self.job.config.identity.clone(),
+            identity: self.job.config.identity.name.clone(),
             retry_interval: self.job.timings.retry_interval(),
             cache,
             reported: Arc::clone(&self.reported),
@@ -273,7 +273,7 @@ impl<'a> LockAttempt<'a> {
         if messages.at_terminal() {
             messages.print(&format!("waiting: {whom}"));
         } else if said.is_empty() {
-            info!(lock = %args.name, identity = %config.identity, whom, "waiting for the lock");
+            info!(lock = %args.name, identity = %config.identity.name, whom, "waiting for the lock");
         }
         *said = whom;
     }

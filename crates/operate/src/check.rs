@@ -29,7 +29,7 @@ use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{read, store_options};
 use leasehold_cli::values::{Output, between};
-use leasehold_config::{Config, Contended, Sources};
+use leasehold_config::{Config, Sources};
 use leasehold_host::CommandError;
 use leasehold_host::exit;
 use leasehold_mongodb::store::Failure;
@@ -116,10 +116,10 @@ pub fn run(args: CheckArgs) -> Result<ExitCode, CommandError> {
     let mut options = store_options(
         &config.mongodb,
         Arc::new(move || read(&source)),
-        config.identity.clone(),
+        config.identity.name.clone(),
         config.lease.timings,
     );
-    options.address.clone_from(&config.address);
+    options.address.clone_from(&config.identity.address);
     let examined = run_to_end(exit::CHECK_FAILED, async {
         let installation = Installation {
             store: StoreProbe::new(options, config.lease.name.clone()),
@@ -142,7 +142,7 @@ async fn examine(
 ) -> Result<u8, CommandError> {
     let config = &installation.config;
     let pod = tokio::spawn(pod_checks(config.clone(), installation.timeout));
-    let directory = intended_directory(&config.lease.name, config.status_directory.as_deref());
+    let directory = intended_directory(&config.lease.name, config.status.directory.as_deref());
     let host = host::checks(config, sources, &directory).await;
     report.add("host", host)?;
     report.waiting("connecting to MongoDB");
@@ -169,7 +169,7 @@ async fn examine(
 /// Checks that this pod may contend for the lease, and what it publishes.
 async fn pod_checks(config: Config, timeout: Duration) -> Vec<Check> {
     let placement = &config.kubernetes.placement;
-    match placement.check(Contended::Lease, &config.lease.name) {
+    match placement.check("lease", &config.lease.name) {
         Ok(()) => kubernetes::checks(config, timeout).await,
         Err(misplaced) => {
             vec![Check::new("pod", Finding::from(misplaced))]

@@ -152,7 +152,7 @@ pub(crate) fn configured<S: Selection>(
     command: impl AsyncFnOnce(LockConfig) -> Result<Exit, CommandError>,
 ) -> Result<ExitCode, CommandError> {
     let config = connection.configuration.load().lock_config()?;
-    log::start(config.log.level.filter(), config.log.format.json());
+    log::start(config.log.level, config.log.format.json);
     run_to_end(exit::NEGATIVE, command(config))?.map(Exit::take)
 }
 

@@ -23,8 +23,9 @@ use leasehold_cli::values::Output;
 use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName, Role};
+use leasehold_host::bounded_file::read_bounded;
 use leasehold_host::{CommandError, exit};
-use leasehold_status::directory::{JSON_FILE, read_regular, roots};
+use leasehold_status::directory::{JSON_FILE, roots};
 use leasehold_status::render::StatusDocument;
 
 /// Interval of the checks of `--watch`. A change of leadership takes seconds, and a check is one
@@ -32,7 +33,7 @@ use leasehold_status::render::StatusDocument;
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum size of a status file. A status file has at most 2 KiB (four names of 253 bytes,
 /// escaped); a larger file is not ours and is not read.
-const FILE_BYTES_MAX: u64 = 64 * 1024;
+const FILE_BYTES_MAX: usize = 64 * 1024;
 
 const HELP: &str = "\
 Examples:
@@ -113,7 +114,8 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    let text = read_regular(path, FILE_BYTES_MAX)?;
+    let text = read_bounded(path, FILE_BYTES_MAX)?
+        .ok_or_else(|| io::Error::other(format!("longer than {FILE_BYTES_MAX} bytes")))?;
     String::from_utf8(text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 

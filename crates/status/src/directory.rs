@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::deployment::recorded_deployment;
 pub use self::examine::{Examined, examine, intended_directory};
-pub use self::place::{closed_root, empty, exposure, make_directory, read_regular, replace_file};
+pub use self::place::{closed_root, empty, exposure, make_directory, replace_file, temporary};
 pub use self::predecessor::Unproven;
 use self::refused::{cannot_create, cannot_write, locked};
 use leasehold_clock as clock;
@@ -163,8 +163,8 @@ impl StatusDirectory {
         };
         let mut memory = directory.read().map_err(&write_error)?;
         if memory.other_lease {
-            let forgotten = directory.forget_deployment();
-            forgotten.map_err(cannot_write(path, DEPLOYMENT_FILE))?;
+            place::remove(&directory.deployment_file())
+                .map_err(cannot_write(path, DEPLOYMENT_FILE))?;
         }
         // A record that another user may have written is not a proof.
         memory.claim = memory.claim.filter(|_| place::is_ours(metadata.uid()));
@@ -210,12 +210,12 @@ impl StatusDirectory {
     /// Same as [`StatusDirectory::open`].
     pub fn keep(&mut self) -> Result<bool, CommandError> {
         let write_error = |file| cannot_write(&self.path, file);
-        let has_daemon = self.has_name(&self.daemon, DAEMON_FILE);
+        let has_daemon = is_named(&self.daemon, &self.path.join(DAEMON_FILE));
         if !has_daemon.map_err(write_error(DAEMON_FILE))? {
             make_directory(&self.path, MODE).map_err(cannot_create(&self.path))?;
             self.daemon = lock(&self.path, DAEMON_FILE)?;
         }
-        let has_claim = self.has_name(&self.claim, CLAIM_FILE);
+        let has_claim = is_named(&self.claim, &self.path.join(CLAIM_FILE));
         if has_claim.map_err(write_error(CLAIM_FILE))? {
             return Ok(false);
         }
@@ -225,16 +225,6 @@ impl StatusDirectory {
         (self.inode, self.device) = (metadata.ino(), metadata.dev());
         self.shares_lock = false;
         Ok(true)
-    }
-
-    /// Returns true if `name` still refers to the open file.
-    fn has_name(&self, open: &File, name: &str) -> io::Result<bool> {
-        let open = open.metadata()?;
-        match fs::symlink_metadata(self.path.join(name)) {
-            Ok(named) => Ok((open.ino(), open.dev()) == (named.ino(), named.dev())),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// Writes the record, with one write in place of fixed length. The write needs no disk space
@@ -325,13 +315,8 @@ impl StatusDirectory {
 
     /// Removes the status files of the previous process, whose deadline may still be in the future.
     fn clear(&self) -> io::Result<()> {
-        for name in [JSON_FILE, ENV_FILE] {
-            match fs::remove_file(self.path.join(name)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-        }
-        Ok(())
+        place::remove(&self.path.join(JSON_FILE))?;
+        place::remove(&self.path.join(ENV_FILE))
     }
 
     /// Checks that new files can be created. A directory that turned read-only around a writable
@@ -364,9 +349,7 @@ pub fn status_file(directory: &Path) -> PathBuf {
 /// Returns the directory for `lease`: `configured`, else `/run/leasehold/<lease>`, or
 /// `$XDG_RUNTIME_DIR/leasehold/<lease>` if the latter cannot be created.
 pub fn default_directory(lease: &ResourceName, configured: Option<&Path>) -> PathBuf {
-    let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
-    let run_root = Path::new(RUN_ROOT);
-    choose(lease, configured, run_root, user.as_deref(), can_be_made)
+    choose(lease, configured, roots(), can_be_made)
 }
 
 /// Returns the parents of the directories of running daemons, in the order in which a daemon
@@ -394,16 +377,14 @@ fn can_be_made(path: &Path) -> bool {
 fn choose(
     lease: &ResourceName,
     configured: Option<&Path>,
-    run_root: &Path,
-    user_root: Option<&Path>,
+    roots: Vec<PathBuf>,
     usable: impl FnOnce(&Path) -> bool,
 ) -> PathBuf {
-    if let Some(configured) = configured {
-        return configured.to_owned();
-    }
-    let first = run_root.join(lease.as_str());
-    match user_root {
-        Some(user) if !usable(&first) => user.join("leasehold").join(lease.as_str()),
+    let chosen = configured.map(Path::to_owned);
+    let mut directories = roots.into_iter().map(|root| root.join(lease.as_str()));
+    let first = chosen.or_else(|| directories.next()).unwrap_or_default();
+    match directories.next() {
+        Some(user) if configured.is_none() && !usable(&first) => user,
         Some(_) | None => first,
     }
 }
@@ -466,19 +447,23 @@ fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> 
             Err(errno) => return Err(error(errno.into())),
         }
         // A lock on a file that was deleted in between does not exclude other processes.
-        let locked = file.metadata().map_err(&error)?;
-        match fs::symlink_metadata(&path) {
-            Ok(named) if (named.ino(), named.dev()) == (locked.ino(), locked.dev()) => {
-                return Ok(Some(file));
-            }
-            Ok(_) => {}
-            Err(source) if source.kind() == ErrorKind::NotFound => {}
-            Err(source) => return Err(error(source)),
+        if is_named(&file, &path).map_err(&error)? {
+            return Ok(Some(file));
         }
     }
     Err(error(io::Error::other(
         "the file that is locked keeps being replaced",
     )))
+}
+
+/// Returns true if a path refers to an open file.
+fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok((open.ino(), open.dev()) == (named.ino(), named.dev())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn parse_claim(text: &str) -> Option<Claim> {

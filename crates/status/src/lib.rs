@@ -1,5 +1,5 @@
-//! The status of a candidate: the formats of its files, and the directory that they are in. The daemon
-//! writes them, and `status` and `check` read them.
+//! The status of a candidate: the formats and the directory of its files. The daemon writes the files;
+//! `status` and `check` read them.
 //!
 //! Nothing here decides who leads, waits for a change, or contacts MongoDB. Rendering is pure, so
 //! that the files and the answers over HTTP are the same text.

@@ -174,7 +174,7 @@ pub fn last_status(status: &Status, now: BootTime) -> Status {
 
 /// Returns true if two statuses render equally, apart from the time of writing. Each renewal of the
 /// holder changes a follower's status, but only in fields that are not rendered.
-pub fn same_words(one: &Status, other: &Status) -> bool {
+pub fn renders_equal(one: &Status, other: &Status) -> bool {
     let rendered = |status: &Status| Status {
         holder: status.holder.clone().map(|holder| HolderView {
             until: BootTime::default(),

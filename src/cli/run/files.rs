@@ -10,7 +10,7 @@ use crate::clock;
 use crate::election::{ResourceName, Status, Timings};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
-use crate::publish::directory::{StatusDirectory, closed_root, exposure};
+use crate::publish::directory::{StatusDirectory, closed_root, exposure, recorded_deployment};
 use crate::publish::file::WriteProgress;
 use crate::store::KnownHome;
 
@@ -68,7 +68,7 @@ pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
 /// Returns the candidate's deployment, if an earlier process recorded it.
 pub(super) fn known_home(lease: &ResourceName, directory: &StatusDirectory) -> KnownHome {
     let file = directory.deployment_file();
-    let deployment = directory.deployment().unwrap_or_else(|error| {
+    let deployment = recorded_deployment(directory.path()).unwrap_or_else(|error| {
         warn!(
             %lease, path = %file.display(), why = %error,
             "deployment record unreadable; following the connection string wherever it leads"

@@ -101,14 +101,14 @@ impl IdleTimers {
 /// # Errors
 /// If the event loop cannot be started.
 pub(super) fn run_to_end<T>(
-    rest: &Arc<IdleTimers>,
+    idle_timers: &Arc<IdleTimers>,
     command: impl Future<Output = T>,
 ) -> Result<T, CommandError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // Without the slack that the thread began with, none can be restored.
     if let Ok(usual) = current_timer_slack() {
         let waiting = Arc::new(Slack {
-            rest: Arc::clone(rest),
+            idle_timers: Arc::clone(idle_timers),
             usual,
             coarse: AtomicBool::new(false),
         });
@@ -122,7 +122,7 @@ pub(super) fn run_to_end<T>(
 
 /// The timer slack of a thread.
 struct Slack {
-    rest: Arc<IdleTimers>,
+    idle_timers: Arc<IdleTimers>,
     usual: u64,
     /// True while timers are coarse.
     coarse: AtomicBool,
@@ -130,7 +130,7 @@ struct Slack {
 
 impl Slack {
     fn waits(&self) {
-        if self.rest.is_at(boot_now()) {
+        if self.idle_timers.is_at(boot_now()) {
             let slack = u64::try_from(SLACK.as_nanos()).unwrap_or(u64::MAX);
             let set = set_slack(slack.max(self.usual));
             self.coarse.store(set, Ordering::Relaxed);
@@ -160,57 +160,57 @@ mod tests {
 
     #[test]
     fn an_election_is_at_rest_when_nothing_has_happened_for_a_while() {
-        let rest = IdleTimers::default();
-        assert!(!rest.is_at(settled()), "before it is allowed");
-        rest.allow();
-        assert!(!rest.is_at(boot_now()), "at the start");
-        assert!(rest.is_at(settled()));
-        rest.disturbed();
-        assert!(!rest.is_at(boot_now()), "after a failure");
+        let idle_timers = IdleTimers::default();
+        assert!(!idle_timers.is_at(settled()), "before it is allowed");
+        idle_timers.allow();
+        assert!(!idle_timers.is_at(boot_now()), "at the start");
+        assert!(idle_timers.is_at(settled()));
+        idle_timers.disturbed();
+        assert!(!idle_timers.is_at(boot_now()), "after a failure");
     }
 
     #[test]
     fn a_call_in_flight_needs_exact_timers() {
-        let rest = IdleTimers::default();
-        rest.allow();
-        rest.calls(2);
-        assert!(!rest.is_at(settled()));
-        rest.calls(0);
-        assert!(rest.is_at(settled()));
+        let idle_timers = IdleTimers::default();
+        idle_timers.allow();
+        idle_timers.calls(2);
+        assert!(!idle_timers.is_at(settled()));
+        idle_timers.calls(0);
+        assert!(idle_timers.is_at(settled()));
     }
 
     #[test]
     fn a_lease_that_cannot_be_followed_needs_exact_timers() {
-        let rest = IdleTimers::default();
-        rest.allow();
-        rest.follows(false);
-        assert!(!rest.is_at(settled()));
-        rest.follows(true);
-        assert!(!rest.is_at(boot_now()), "it has failed a moment ago");
-        assert!(rest.is_at(settled()));
+        let idle_timers = IdleTimers::default();
+        idle_timers.allow();
+        idle_timers.follows(false);
+        assert!(!idle_timers.is_at(settled()));
+        idle_timers.follows(true);
+        assert!(!idle_timers.is_at(boot_now()), "it has failed a moment ago");
+        assert!(idle_timers.is_at(settled()));
     }
 
     #[test]
     fn a_daemon_that_stops_needs_exact_timers() {
-        let rest = IdleTimers::default();
-        rest.allow();
-        rest.forbid();
-        assert!(!rest.is_at(settled()));
+        let idle_timers = IdleTimers::default();
+        idle_timers.allow();
+        idle_timers.forbid();
+        assert!(!idle_timers.is_at(settled()));
     }
 
     #[test]
     fn the_slack_is_set_only_while_the_thread_waits() {
         let now = || current_timer_slack().expect("Linux has timer slack");
         let slack = Slack {
-            rest: Arc::default(),
+            idle_timers: Arc::default(),
             usual: now(),
             coarse: AtomicBool::new(false),
         };
         slack.waits();
         assert_eq!(now(), slack.usual, "not at rest");
         slack.woke();
-        slack.rest.allow();
-        slack.rest.settled_at.store(0, Ordering::Relaxed);
+        slack.idle_timers.allow();
+        slack.idle_timers.settled_at.store(0, Ordering::Relaxed);
         slack.waits();
         assert_eq!(u128::from(now()), SLACK.as_nanos());
         slack.woke();

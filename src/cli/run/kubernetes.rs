@@ -1,52 +1,38 @@
 //! Decides if this daemon publishes on its pod, and starts to.
 
-use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
 
-use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
+use super::pod::{PodPublisher, StartPublisher};
 use crate::cli::CommandError;
 use crate::config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN};
-use crate::election::Status;
+use crate::election::{Notice, Transition};
 use crate::exit;
 use crate::publish::kubernetes::{
-    Access, Api, Examiner, KubernetesOptions, REPAIR_INTERVAL, access, pod,
+    Api, Examiner, Kubernetes, KubernetesOptions, REPAIR_INTERVAL, access, pod,
 };
-pub(super) use crate::publish::kubernetes::{Kubernetes, Tasks};
-use crate::publish::metrics::Metrics;
-use crate::publish::render::Identification;
 
-/// The API server, and the settings of the label and the Events on this pod.
-pub(super) struct Cluster {
-    access: Access,
-    options: KubernetesOptions,
-    /// True if an admission policy is expected, because a chart rendered the manifests.
-    restricted: bool,
-}
+impl PodPublisher for Kubernetes {
+    fn transition(&self, transition: &Transition) {
+        Self::transition(self, transition);
+    }
 
-impl Cluster {
-    /// Starts publishing. Must be called inside a tokio runtime.
-    pub(super) fn spawn(
-        self,
-        who: &Identification,
-        status: &watch::Receiver<Status>,
-        metrics: &Metrics,
-    ) -> io::Result<(Kubernetes, Tasks)> {
-        let Self {
-            access,
-            options,
-            restricted,
-        } = self;
-        let examiner = restricted.then(|| {
-            let (access, pod) = (access.clone(), options.pod.clone());
-            Examiner::new(access, pod, &options.label_prefix, who)
-        });
-        let api = Api::new(access);
-        let (kubernetes, mut tasks) = Kubernetes::spawn(api, options, who, status, metrics)?;
-        if let Some(examiner) = examiner {
-            tasks.verify_restriction(examiner, who.lease.to_string());
-        }
-        Ok((kubernetes, tasks))
+    fn notice(&self, notice: &Notice) {
+        Self::notice(self, notice);
+    }
+
+    fn renewal_failed(&self, why: &str) {
+        Self::renewal_failed(self, why);
+    }
+
+    fn demoted(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(Self::demoted(self))
+    }
+
+    fn last_words(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(Self::last_words(self))
     }
 }
 
@@ -57,7 +43,7 @@ fn unavailable(missing: String) -> CommandError {
 
 /// Finds the API server and this pod; `None` if labels and Events are off, or if the manifests were
 /// rendered for another place.
-pub(super) fn find(config: &Config) -> Result<Option<Cluster>, CommandError> {
+pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandError> {
     let lease = &config.lease.name;
     let KubernetesConfig {
         enabled,
@@ -105,9 +91,27 @@ pub(super) fn find(config: &Config) -> Result<Option<Cluster>, CommandError> {
         events: config.kubernetes.events,
         repair_interval: REPAIR_INTERVAL,
     };
-    Ok(Some(Cluster {
-        access,
-        options,
-        restricted: placement.rendered_for.is_some(),
-    }))
+    // A chart rendered the manifests, so an admission policy is expected.
+    let restricted = placement.rendered_for.is_some();
+    Ok(Some(Box::new(move |who, status, metrics| {
+        let examiner = restricted.then(|| {
+            let (access, pod) = (access.clone(), options.pod.clone());
+            Examiner::new(access, pod, &options.label_prefix, who)
+        });
+        let api = Api::new(access);
+        let (kubernetes, mut tasks) = Kubernetes::spawn(api, options, who, status, metrics)?;
+        let lease = who.lease.clone();
+        if let Some(examiner) = examiner {
+            tasks.verify_restriction(examiner, lease.to_string());
+        }
+        tokio::spawn(async move {
+            loop {
+                // Publishing on the pod is optional, so the candidate continues to lead without it.
+                // The gauge of the label shows that the label is no longer maintained.
+                let (task, error) = tasks.ended().await;
+                error!(%lease, task, %error, "pod publishing task ended unexpectedly; continuing without it");
+            }
+        });
+        Ok(Arc::new(kubernetes))
+    })))
 }

@@ -1,4 +1,4 @@
-//! The options of the candidate and of the HTTP endpoints, from the configuration.
+//! The options of the candidate, from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,7 @@ pub(super) fn options(
     uri: watch::Receiver<UriSource>,
     trace: Option<Trace>,
 ) -> ElectorOptions {
+    let identity = &config.identity;
     let notices = UriNotices::new(config.lease.name.clone());
     let named = uri.clone();
     let uri = Arc::new(move || {
@@ -39,15 +40,15 @@ pub(super) fn options(
         workload_ends_first,
         prefer_interval,
     } = tunables(config, drains);
-    let mut store = store_options(&config.mongodb, uri, config.identity.clone(), timings);
+    let mut store = store_options(&config.mongodb, uri, identity.name.clone(), timings);
     store.uri_name = Arc::new(move || name(&named.borrow()));
-    store.address.clone_from(&config.address);
+    store.address.clone_from(&identity.address);
     store.home = Some(home);
     store.trace = trace;
     let mut options = ElectorOptions::new(store, config.lease.name.clone());
     options.handoff_delay = handoff_delay;
     options.workload_ends_first = workload_ends_first;
-    options.priority = config.priority;
+    options.priority = identity.priority;
     options.prefer_interval = prefer_interval;
     options.token_remembered = memory.token;
     options.lease_longest_remembered = memory.lease_longest;

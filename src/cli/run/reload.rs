@@ -8,9 +8,12 @@ use tracing::{error, info, warn};
 
 use super::options::tunables;
 use crate::admin::ReadyWhen;
-use crate::config::{Config, ConfigError, PROBLEMS_SHOWN_MAX, Reload, Sources, UriSource};
-use crate::election::{TimingSettings, Timings, Tunables};
+use crate::config::{Config, ConfigError, Key, PROBLEMS_SHOWN_MAX, Reload, Sources, UriSource};
+use crate::election::Tunables;
 use crate::log::LogHandle;
+
+/// The configuration that applies, and the keys that differ in the sources.
+type Reloaded = Result<(Config, Vec<&'static Key>), ConfigError>;
 
 /// Reloads the configuration.
 pub(super) struct Reloader {
@@ -21,7 +24,7 @@ pub(super) struct Reloader {
     pub(super) ready_when: watch::Sender<ReadyWhen>,
     pub(super) uri: watch::Sender<UriSource>,
     /// The configuration that is being read.
-    pub(super) reading: Option<JoinHandle<Result<Config, ConfigError>>>,
+    pub(super) reading: Option<JoinHandle<Reloaded>>,
     /// True if the configuration must be read once more.
     pub(super) again: bool,
 }
@@ -30,22 +33,22 @@ impl Reloader {
     /// Starts to read the configuration, outside the event loop, because a hanging disk would block
     /// it. [`Reloader::read`] returns it.
     pub(super) fn begin(&mut self) {
-        let sources = self.sources.clone();
         if self.reading.is_some() {
             // The files may have been read before they were changed.
             self.again = true;
             return;
         }
+        let (current, sources) = (self.current.clone(), self.sources.clone());
         #[allow(
             clippy::disallowed_methods,
             reason = "its end is awaited by the event loop"
         )]
-        let reading = tokio::task::spawn_blocking(move || sources.load().config());
+        let reading = tokio::task::spawn_blocking(move || current.reload(&sources));
         self.reading = Some(reading);
     }
 
     /// Returns the configuration once it was read; never returns if none is being read. Cancel safe.
-    pub(super) async fn read(&mut self) -> Result<Config, ConfigError> {
+    pub(super) async fn read(&mut self) -> Reloaded {
         loop {
             let Some(reading) = &mut self.reading else {
                 std::future::pending::<()>().await;
@@ -70,10 +73,10 @@ impl Reloader {
 
     /// Applies a configuration that was read. Returns the new settings for the election; `None` if
     /// nothing changed or it was rejected.
-    pub(super) fn apply(&mut self, read: Result<Config, ConfigError>) -> Option<Tunables> {
-        let lease = self.current.lease.name.clone();
-        let new = match read {
-            Ok(new) => new,
+    pub(super) fn apply(&mut self, read: Reloaded) -> Option<Tunables> {
+        let lease = &self.current.lease.name;
+        let (new, differences) = match read {
+            Ok(read) => read,
             Err(mistakes) => {
                 let problems = mistakes.problems();
                 for problem in problems.iter().take(PROBLEMS_SHOWN_MAX) {
@@ -85,30 +88,11 @@ impl Reloader {
                 return None;
             }
         };
-        // The driver's timeouts were derived from this value when the client was created.
-        let operation_timeout = self.current.lease.timings.operation_timeout();
-        let settings = TimingSettings {
-            operation_timeout,
-            ..new.lease.timings.settings()
-        };
-        let timings = match Timings::new(settings) {
-            Ok(timings) => timings,
-            Err(mistakes) => {
-                for problem in mistakes {
-                    error!(
-                        %lease, %problem,
-                        "reload rejected: conflicts with the current operation_timeout, which requires a restart"
-                    );
-                }
-                return None;
-            }
-        };
-        let differences = self.current.differences(&new);
         if differences.is_empty() {
             info!(%lease, "configuration reloaded: no changes");
         }
         for difference in &differences {
-            let key = difference.key.path();
+            let key = difference.path();
             match difference.reload {
                 Reload::Now => info!(%lease, key, "configuration reloaded"),
                 Reload::NextClaim => {
@@ -117,18 +101,10 @@ impl Reloader {
                 Reload::Restart => warn!(%lease, key, "configuration change requires a restart"),
             }
         }
-        self.log.set_level(new.log.level.filter());
+        self.log.set_level(new.log.level);
         self.ready_when.send_replace(new.http.ready_when.into());
         self.uri.send_replace(new.mongodb.uri.clone());
-        self.current.applied(&new);
-        self.current.mongodb.uri = new.mongodb.uri;
-        self.current.log.level = new.log.level;
-        self.current.http.ready_when = new.http.ready_when;
-        self.current.lease.timings = timings;
-        self.current.lease.handoff_delay = new.lease.handoff_delay;
-        self.current.lease.prefer = new.lease.prefer;
-        self.current.lease.prefer_interval = new.lease.prefer_interval;
-        self.current.lease.profile = new.lease.profile;
+        self.current = new;
         (!differences.is_empty()).then(|| tunables(&self.current, self.drains))
     }
 }

@@ -11,12 +11,13 @@ use crate::calls::AnsweredCall;
 use crate::cli::UNSUPPORTED;
 use crate::cli::store_elections::Needed;
 use crate::clock;
-use crate::config::{Config, Watch};
+use crate::config::Config;
 use crate::election::{Notice, Reason, ResourceName, Status, Timings, Transition};
 use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{ClockPair, Identification, StatusDocument};
+use crate::store::mongo::WatchMode;
 use crate::store::mongo::probe::{lacks_hints, lacks_right};
 use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreInfo};
 
@@ -29,7 +30,7 @@ pub(super) struct Reporter {
     /// True if the server refused the last write that failed.
     refuses_writes: bool,
     watch: ErrorThrottle,
-    stream: Stream,
+    stream: StreamLog,
     /// Kind of the last logged failure of hints; `None` while they are followed.
     no_hints: Option<&'static str>,
     /// True while hints are followed instead of a change stream.
@@ -41,7 +42,7 @@ pub(super) struct Reporter {
 /// State that decides if a failed change stream is logged. If other calls fail too, the failure of
 /// the stream is a consequence of theirs.
 #[derive(Default)]
-struct Stream {
+struct StreamLog {
     /// True if the last store call succeeded.
     store_answers: bool,
     /// True if the stream failed and has not reopened.
@@ -61,7 +62,7 @@ impl Reporter {
             writes: ErrorThrottle::default(),
             refuses_writes: false,
             watch: ErrorThrottle::default(),
-            stream: Stream::default(),
+            stream: StreamLog::default(),
             no_hints: None,
             follows_hints: false,
             wants_hints: false,
@@ -76,11 +77,11 @@ impl Reporter {
         memory: &RecoveredState,
         http: Option<SocketAddr>,
     ) {
-        self.wants_hints = config.mongodb.watch == Watch::Hints;
+        self.wants_hints = config.mongodb.watch == WatchMode::Hints;
         let timings = &config.lease.timings;
         info!(
             lease = %self.lease,
-            identity = %config.identity,
+            identity = %config.identity.name,
             version = env!("CARGO_PKG_VERSION"),
             database = config.mongodb.database,
             collection = config.mongodb.collection,
@@ -149,7 +150,7 @@ impl Reporter {
         if settings_hidden {
             remedy.push_str("; grant clusterMonitor to show the set's settings");
         }
-        match needed.suffices() {
+        match needed.suffices {
             true => {
                 debug!(%lease, "an election of the replica set keeps the leadership{assumed}: {arithmetic}")
             }
@@ -400,9 +401,9 @@ impl Reporter {
     }
 
     fn stream_opened(&mut self) {
-        self.stream = Stream {
+        self.stream = StreamLog {
             store_answers: self.stream.store_answers,
-            ..Stream::default()
+            ..StreamLog::default()
         };
         if let Some((since, failures)) = self.watch.over() {
             let after_ms = millis(clock::boot_now().since(since));

@@ -35,7 +35,7 @@ struct Failing {
 }
 
 impl Failing {
-    /// Returns the failures so far and one more.
+    /// Adds a failure to the failures so far.
     fn again(before: Option<Self>, failure: &Failure, now: BootTime) -> Self {
         let before = before.as_ref();
         Self {
@@ -48,7 +48,7 @@ impl Failing {
         }
     }
 
-    /// Returns true if reads that succeed do not show that writes do.
+    /// Returns true if successful reads do not show that writes work again.
     fn stands(&self) -> bool {
         let refused = self.repeats || self.failure.retry == RetryPolicy::Reconfigure;
         refused || self.despite_reads || !self.read_since

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tracing::info;
 
 use super::idle_timers::IdleTimers;
-use super::kubernetes::Kubernetes;
+use super::pod::PodPublisher;
 use super::reporter::Reporter;
 use super::store_errors::StoreErrors;
 use crate::calls::AnsweredCall;
@@ -18,19 +18,19 @@ use crate::election::{
 use crate::elector::Surfaces;
 use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
-use crate::publish::render::same_words;
+use crate::publish::render::renders_equal;
 use crate::store::{Failure, StoreEvent};
 use crate::supervisor::Orders;
 
 /// Surfaces that the event loop notifies. All of them read the status from its watch channel.
 pub(super) struct DaemonSurfaces {
     pub(super) files: Arc<StatusFileHandle>,
-    pub(super) kubernetes: Option<Kubernetes>,
+    pub(super) pod: Option<Arc<dyn PodPublisher>>,
     pub(super) orders: Option<Orders>,
     pub(super) metrics: Metrics,
     pub(super) store_errors: StoreErrors,
     pub(super) reporter: Reporter,
-    pub(super) rest: Arc<IdleTimers>,
+    pub(super) idle_timers: Arc<IdleTimers>,
 }
 
 impl DaemonSurfaces {
@@ -45,7 +45,7 @@ impl DaemonSurfaces {
     }
 
     fn follows(&self, connected: bool) {
-        self.rest.follows(connected);
+        self.idle_timers.follows(connected);
         self.metrics.watch_connected(connected);
     }
 }
@@ -62,7 +62,7 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
-        let demoted = self.kubernetes.as_ref()?.demoted();
+        let demoted = self.pod.as_ref()?.demoted();
         let (answer, settled) = oneshot::channel();
         tokio::spawn(async move {
             demoted.await;
@@ -75,7 +75,7 @@ impl Surfaces for DaemonSurfaces {
     fn workload(&mut self, order: Order) {
         // Each renewal extends the time of a command that runs.
         if !matches!(order.kind, OrderKind::Extend(_)) {
-            self.rest.disturbed();
+            self.idle_timers.disturbed();
         }
         if let Some(orders) = &self.orders {
             orders.give(order);
@@ -87,30 +87,30 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn transition(&mut self, transition: &Transition) {
-        self.rest.disturbed();
+        self.idle_timers.disturbed();
         self.metrics.transition(transition.to, transition.reason);
         let failed_write = self.store_errors.failed_write();
         self.reporter.transition(transition, failed_write);
-        if let Some(kubernetes) = &self.kubernetes {
-            kubernetes.transition(transition);
+        if let Some(pod) = &self.pod {
+            pod.transition(transition);
         }
     }
 
     fn notice(&mut self, notice: &Notice) {
-        self.rest.disturbed();
+        self.idle_timers.disturbed();
         self.reporter.notice(notice);
-        if let Some(kubernetes) = &self.kubernetes {
-            kubernetes.notice(notice);
+        if let Some(pod) = &self.pod {
+            pod.notice(notice);
         }
     }
 
     fn calls_in_flight(&mut self, number: usize) {
-        self.rest.calls(number);
+        self.idle_timers.calls(number);
     }
 
     fn answered(&mut self, answered: &AnsweredCall) {
         if answered.failure.is_some() {
-            self.rest.disturbed();
+            self.idle_timers.disturbed();
         }
         // A late response was already counted as unknown at its timeout.
         if !answered.late {
@@ -126,9 +126,9 @@ impl Surfaces for DaemonSurfaces {
                 self.files.wake();
             }
             if *operation == "renew"
-                && let (Some(failure), Some(kubernetes)) = (failure, &self.kubernetes)
+                && let (Some(pod), Some(failure)) = (&self.pod, failure)
             {
-                kubernetes.renewal_failed(&failure.summary());
+                pod.renewal_failed(&failure.summary());
             }
         }
         self.reporter.answered(answered);
@@ -183,7 +183,7 @@ impl StatusFollower {
         // Each renewal of the holder changes a follower's status, but not its files, which are
         // rewritten at an interval of their own.
         let before = self.last.replace(status.clone());
-        if before.is_none_or(|before| !same_words(&before.at(now), &status.at(now))) {
+        if before.is_none_or(|before| !renders_equal(&before.at(now), &status.at(now))) {
             self.files.wake();
         }
     }

@@ -39,7 +39,7 @@ impl Plan {
 
     /// Returns true if a command, a hook or a health command may run.
     pub(super) fn runs_commands(&self, config: &Config) -> bool {
-        let health = config.workload.health.as_ref().map(|health| &health.check);
+        let health = config.workload.health.check();
         self.supervises(config) || matches!(health, Some(HealthCheck::Command(_)))
     }
 
@@ -140,7 +140,7 @@ impl Workload {
         let (exits_sender, exits) = mpsc::channel(EXITS_MAX);
         let program = Program {
             lease: config.lease.name.clone(),
-            identity: config.identity.clone(),
+            identity: config.identity.name.clone(),
             // Absolute, because a command may change its working directory.
             status_file: status_file(directory),
         };
@@ -168,11 +168,12 @@ impl Workload {
                 "supervisor"
             });
         }
-        if let Some(health) = &config.workload.health {
+        let health = &config.workload.health;
+        if let Some(check) = health.check() {
             let options = HealthOptions {
-                check: match &health.check {
-                    HealthCheck::Url(url) => ProbeKind::Url(url.clone()),
-                    HealthCheck::Command(command) => ProbeKind::Command(command.clone()),
+                check: match check {
+                    HealthCheck::Url(url) => ProbeKind::Url(url),
+                    HealthCheck::Command(command) => ProbeKind::Command(command),
                 },
                 period: health.period,
                 timeout: health.timeout,

@@ -1,76 +1,36 @@
-//! Replaces the two status files atomically, without knowing their format.
+//! Replaces the two status files, without knowing their format.
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{ENV_FILE, JSON_FILE};
-use crate::publish::directory::{empty, replace_file};
+use crate::publish::directory::{empty, replace_file, temporary};
 
 /// World-readable, because the workload that mounts the directory runs as another user.
 const MODE: u32 = 0o644;
 
-/// A file, and the temporary name of its replacement. The name is fixed, so that
-/// a kill leaves at most one temporary file, which the next write reuses.
-#[derive(Debug)]
-struct Replaceable {
-    path: PathBuf,
-    temporary: PathBuf,
+/// Writes both files. The second is tried even if the first fails. Without a sync: a reader that
+/// sees a file after a crash of the machine finds another boot id, so a sync would cost a disk flush
+/// at every renewal and prevent nothing.
+pub(super) fn replace(directory: &Path, json: &str, env: &str) -> io::Result<()> {
+    let [first, second] = [(JSON_FILE, json), (ENV_FILE, env)].map(|(name, text)| {
+        let path = directory.join(name);
+        replace_file(&path, &temporary(&path), MODE, text.as_bytes())
+    });
+    first.and(second)
 }
 
-/// The pair of status files.
-#[derive(Debug)]
-pub(super) struct StatusFilePair {
-    json: Replaceable,
-    env: Replaceable,
-}
-
-impl StatusFilePair {
-    pub(super) fn new(directory: &Path) -> Self {
-        let file = |name: &str| Replaceable {
-            path: directory.join(name),
-            temporary: directory.join(format!(".{name}.tmp")),
-        };
-        Self {
-            json: file(JSON_FILE),
-            env: file(ENV_FILE),
-        }
-    }
-
-    /// Writes both files. The second is tried even if the first fails.
-    pub(super) fn replace(&self, json: &str, env: &str) -> io::Result<()> {
-        let first = self.json.replace(json);
-        let second = self.env.replace(env);
-        first.and(second)
-    }
-
-    /// Removes both files, or at least their content.
-    pub(super) fn remove(&self) -> io::Result<()> {
-        let first = self.json.remove();
-        let second = self.env.remove();
-        first.and(second)
-    }
-}
-
-impl Replaceable {
-    /// Replaces the file without a sync. A reader that sees the file after a crash of the machine
-    /// finds another boot id, so a sync would cost a disk flush at every renewal and prevent
-    /// nothing.
-    fn replace(&self, text: &str) -> io::Result<()> {
-        replace_file(&self.path, &self.temporary, MODE, text.as_bytes())
-    }
-
-    fn remove(&self) -> io::Result<()> {
-        match fs::remove_file(&self.path) {
-            Ok(()) => Ok(()),
+/// Removes both files, or at least their content.
+pub(super) fn remove(directory: &Path) -> io::Result<()> {
+    let [first, second] = [JSON_FILE, ENV_FILE].map(|name| {
+        let path = directory.join(name);
+        match fs::remove_file(&path).map_err(|error| error.kind()) {
             // The file cannot exist if its directory does not.
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                Ok(())
-            }
+            Ok(()) | Err(ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
             // A directory that forbids the removal of files may still permit truncating them.
-            Err(_) => empty(&self.path),
+            Err(_) => empty(&path),
         }
-    }
+    });
+    first.and(second)
 }

@@ -63,7 +63,8 @@ fn spawned(
     let (locked, _) = StatusDirectory::open(directory, &orders()).unwrap();
     let (sender, status) = watch::channel(first);
     let metrics = fixture::metrics(status.clone());
-    let handle = StatusFile::spawn(locked, status, options(refresh), metrics.clone()).unwrap();
+    let handle =
+        StatusFileHandle::spawn(locked, status, options(refresh), metrics.clone()).unwrap();
     (sender, metrics, handle)
 }
 

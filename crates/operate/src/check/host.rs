@@ -55,7 +55,7 @@ fn configuration(config: &Config, sources: &Sources) -> Finding {
     Finding::ok(format!(
         "lease {} as {}, lease_duration {}, renew_deadline {}",
         config.lease.name,
-        config.identity,
+        config.identity.name,
         shown(timings.lease_duration()),
         shown(timings.renew_deadline())
     ))

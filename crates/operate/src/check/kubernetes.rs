@@ -17,7 +17,7 @@ pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
     };
     let who = Identification {
         lease: config.lease.name.clone(),
-        identity: config.identity.clone(),
+        identity: config.identity.name.clone(),
         boot_id: None,
     };
     let mut checks = vec![Check::new("pod", Finding::ok(pod.to_string()))];

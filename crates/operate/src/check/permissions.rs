@@ -2,8 +2,8 @@
 
 use super::report::{Check, Checked, Finding, Skip};
 use super::{Installation, Primary};
-use leasehold_config::Watch;
 use leasehold_mongodb::store::Failure;
+use leasehold_mongodb::store::mongo::WatchMode;
 use leasehold_mongodb::store::mongo::probe::{
     DeploymentKind, Product, lacks_hints, lacks_right, requires_login,
 };
@@ -122,12 +122,14 @@ async fn hints(prerequisites: Prerequisites<'_>) -> Checked {
     let installation = prerequisites.installation;
     prerequisites.primary?;
     let watch = installation.config.mongodb.watch;
-    if matches!(watch, Watch::Stream | Watch::Poll) {
-        return Err(Finding::skipped(format!("mongodb.watch is {watch}")));
+    match watch {
+        WatchMode::Stream => return Err(Finding::skipped("mongodb.watch is stream")),
+        WatchMode::Poll => return Err(Finding::skipped("mongodb.watch is poll")),
+        _ => {}
     }
     let store = &installation.store;
     let mut usable = installation.within(store.hints()).await;
-    let to_create = watch == Watch::Hints && usable.as_ref().is_err_and(lacks_hints);
+    let to_create = watch == WatchMode::Hints && usable.as_ref().is_err_and(lacks_hints);
     if to_create {
         usable = installation.within(store.hints_creation()).await;
     }
@@ -140,11 +142,12 @@ async fn hints(prerequisites: Prerequisites<'_>) -> Checked {
         }));
     };
     let instead = match (watch, prerequisites.change_stream) {
-        (Watch::Auto, Ok(())) => "followers use a change stream instead",
+        (WatchMode::Auto, Ok(())) => "followers use a change stream instead",
         _ => "followers poll instead",
     };
     let what = format!("{}: {instead}", failure.kind);
-    let not_configured = watch == Watch::Auto && (lacks_hints(&failure) || lacks_right(&failure));
+    let not_configured =
+        watch == WatchMode::Auto && (lacks_hints(&failure) || lacks_right(&failure));
     Err(match not_configured {
         true => Finding::skipped(format!("{what}; {}", failure.detail)),
         false => Finding::warning(what, failure.detail),

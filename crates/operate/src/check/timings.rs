@@ -38,7 +38,7 @@ fn election(timings: &Timings, settings: &Result<FailoverSettings, String>) -> F
     let needed = Needed::of(timings, settings.as_ref().unwrap_or(&default));
     let (arithmetic, remedy) = (&needed.arithmetic, needed.remedy());
     let lost = "an election of the set makes the leader step down";
-    match (settings, needed.suffices()) {
+    match (settings, needed.suffices) {
         (Ok(_), true) => Finding::ok(arithmetic),
         (Ok(_), false) => Finding::warning(format!("{lost}: {arithmetic}"), remedy),
         (Err(why), true) => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::place::{read_ours, replace_file};
+use super::place::{read_ours, replace_file, temporary};
 use super::{DEPLOYMENT_FILE, StatusDirectory};
 use leasehold_mongodb::store::DeploymentId;
 
@@ -29,33 +29,17 @@ impl StatusDirectory {
         self.path().join(DEPLOYMENT_FILE)
     }
 
-    /// Returns the deployment that an earlier process of this directory used.
-    ///
-    /// # Errors
-    /// If the file exists but cannot be read or is not a valid record.
-    pub fn deployment(&self) -> io::Result<Option<DeploymentId>> {
-        recorded_deployment(self.path())
-    }
-
     /// Records the deployment atomically.
     ///
     /// # Errors
     /// The error of the file system.
     pub fn remember_deployment(&self, deployment: &DeploymentId) -> io::Result<()> {
-        let temporary = self.path().join(format!(".{DEPLOYMENT_FILE}.tmp"));
         let text = serde_json::to_vec(&DeploymentRecord {
             schema: SCHEMA,
             deployment,
         })?;
-        replace_file(&self.deployment_file(), &temporary, 0o600, &text)
-    }
-
-    /// Removes the record, which is of another lease.
-    pub(super) fn forget_deployment(&self) -> io::Result<()> {
-        match std::fs::remove_file(self.deployment_file()) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        let path = self.deployment_file();
+        replace_file(&path, &temporary(&path), 0o600, &text)
     }
 }
 
@@ -97,9 +81,12 @@ mod tests {
     fn it_is_kept_for_the_next_process() {
         let place = tempfile::tempdir().unwrap();
         let (directory, _) = StatusDirectory::open(place.path(), &orders()).unwrap();
-        assert_eq!(directory.deployment().unwrap(), None);
+        assert_eq!(recorded_deployment(directory.path()).unwrap(), None);
         directory.remember_deployment(&deployment()).unwrap();
-        assert_eq!(directory.deployment().unwrap(), Some(deployment()));
+        assert_eq!(
+            recorded_deployment(directory.path()).unwrap(),
+            Some(deployment())
+        );
         let text = fs::read_to_string(directory.deployment_file()).unwrap();
         let expected = r#"{"schema":1,"set":"rs0","id":"6b080f2e09f6138a1d2e9c4c","members":["a:1","b:1"],"seeds":["a:1"]}"#;
         assert_eq!(text, expected);
@@ -112,7 +99,7 @@ mod tests {
         let file = directory.deployment_file();
         for damaged in ["", "{", r#"{"schema":1}"#, r#"{"schema":2,"members":[]}"#] {
             fs::write(&file, damaged).unwrap();
-            assert!(directory.deployment().is_err(), "{damaged}");
+            assert!(recorded_deployment(directory.path()).is_err(), "{damaged}");
         }
         fs::remove_file(&file).unwrap();
         let elsewhere = place.path().join("elsewhere");
@@ -122,15 +109,20 @@ mod tests {
         });
         fs::write(&elsewhere, text.unwrap()).unwrap();
         symlink(&elsewhere, &file).unwrap();
-        let why = directory.deployment().unwrap_err().to_string();
+        let why = recorded_deployment(directory.path())
+            .unwrap_err()
+            .to_string();
         assert_eq!(why, "it is a symbolic link; to fix: remove it");
         fs::write(&elsewhere, "precious").unwrap();
         fs::remove_file(&file).unwrap();
         let made = std::process::Command::new("mkfifo").arg(&file).status();
         assert!(made.unwrap().success());
-        assert!(directory.deployment().is_err());
+        assert!(recorded_deployment(directory.path()).is_err());
         directory.remember_deployment(&deployment()).unwrap();
-        assert_eq!(directory.deployment().unwrap(), Some(deployment()));
+        assert_eq!(
+            recorded_deployment(directory.path()).unwrap(),
+            Some(deployment())
+        );
         assert_eq!(fs::read_to_string(elsewhere).unwrap(), "precious");
     }
 }

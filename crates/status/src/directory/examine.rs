@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
-use super::{DAEMON_FILE, cannot_create, cannot_write, place, user_root};
+use super::{DAEMON_FILE, cannot_create, cannot_write, choose, place, roots};
 use leasehold_core::election::ResourceName;
 use leasehold_host::CommandError;
 use leasehold_host::occupant::{self, Occupant};
@@ -60,10 +60,7 @@ pub fn examine(path: &Path) -> Result<Examined, CommandError> {
 /// Returns the directory that a daemon would choose for `lease`, as [`super::default_directory`]
 /// does, but creates none.
 pub fn intended_directory(lease: &ResourceName, configured: Option<&Path>) -> PathBuf {
-    let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
-    let usable = |path: &Path| examine(path).is_ok();
-    let run_root = Path::new(super::RUN_ROOT);
-    super::choose(lease, configured, run_root, user.as_deref(), usable)
+    choose(lease, configured, roots(), |path| examine(path).is_ok())
 }
 
 fn may_write_in(directory: &Path) -> io::Result<()> {

@@ -5,7 +5,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -66,42 +66,29 @@ pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads a whole file of at most `bytes_max` bytes. Anything but a regular file is refused
-/// immediately, because a FIFO would block its reader.
-///
-/// # Errors
-/// The error of the file system, or an error if the file is not a regular file or is too long.
-pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags(OFlags::NONBLOCK))
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    read_whole(file, bytes_max)
-}
-
-/// Same as [`read_regular`], but only for a file that belongs to this user or root, and that is not
+/// Reads a whole file of at most `bytes_max` bytes that belongs to this user or root, and that is not
 /// a symbolic link and has no second name. Any other file proves nothing.
 pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(OpenOptions::new().read(true), path)?;
-    if !is_ours(file.metadata()?.uid()) {
+    let found = file.metadata()?;
+    if !is_ours(found.uid()) {
         return Err(io::Error::other(
             "it belongs to another user; to fix: remove it",
         ));
     }
-    read_whole(file, bytes_max)
-}
-
-fn read_whole(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let found = file.metadata()?;
     if found.len() > bytes_max {
         return Err(io::Error::other(format!("longer than {bytes_max} bytes")));
     }
     let mut text = Vec::new();
     file.take(bytes_max).read_to_end(&mut text)?;
     Ok(text)
+}
+
+/// Returns the name of a temporary file for [`replace_file`]. The name is fixed, so that the next write
+/// reuses a file that a kill left behind.
+pub fn temporary(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().display();
+    path.with_file_name(format!(".{name}.tmp"))
 }
 
 /// Replaces a file atomically, by renaming `temporary` next to it, which a kill may leave behind.
@@ -149,7 +136,8 @@ pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// Removes a file if it exists.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path).or_else(|error| match error.kind() {
         ErrorKind::IsADirectory => Err(in_the_way("a directory")),
         ErrorKind::NotFound => Ok(()),

@@ -81,7 +81,7 @@ fn the_state_of_another_lease_is_discarded() {
         ..RecoveredState::default()
     };
     assert_eq!(memory, discarded);
-    assert_eq!(directory.deployment().unwrap(), None);
+    assert_eq!(recorded_deployment(directory.path()).unwrap(), None);
     drop(directory);
     let (_, memory) = opened_for(&billing, place.path());
     assert_eq!(memory, RecoveredState::default(), "it is this lease's now");
@@ -236,20 +236,20 @@ fn the_runtime_directory_of_the_user_is_the_second_choice() {
     let lease = ResourceName::new("orders").unwrap();
     let run = place.path().join("run");
     let user = place.path().join("user");
-    let chosen = choose(&lease, None, &run, Some(&user), can_be_made);
+    let chosen = choose(&lease, None, vec![run.clone(), user.clone()], can_be_made);
     assert_eq!(chosen, run.join("orders"));
 
     let blocked = place.path().join("blocked");
     fs::write(&blocked, "").unwrap();
-    let chosen = choose(&lease, None, &blocked, Some(&user), can_be_made);
-    assert_eq!(chosen, user.join("leasehold/orders"));
+    let chosen = choose(&lease, None, vec![blocked.clone(), user], can_be_made);
+    assert_eq!(chosen, place.path().join("user/orders"));
     assert_eq!(
-        choose(&lease, None, &blocked, None, can_be_made),
+        choose(&lease, None, vec![blocked.clone()], can_be_made),
         blocked.join("orders")
     );
     let configured = Path::new("/elsewhere");
     assert_eq!(
-        choose(&lease, Some(configured), &run, None, can_be_made),
+        choose(&lease, Some(configured), vec![run], can_be_made),
         configured
     );
 }

@@ -1,4 +1,4 @@
-//! Waits for changes of what is true about a candidate.
+//! Waits for changes of a status, including deadlines that pass.
 
 use std::future::pending;
 
