@@ -181,7 +181,7 @@ fn directories(parts: &Parts) -> Vec<Situation> {
             mode(path, 0o555);
         })
         .by(&without_privileges())
-        .says("permission denied. This user must be able to create files there"),
+        .says("permission denied; to fix: let this user create files there"),
         below("parent without write permission", 0o555),
         below("parent that may not be entered", 0o000),
         second,

@@ -281,7 +281,7 @@ impl<M: Machine, W> EventLoop<M, W> {
         }
     }
 
-    /// Puts a changed status into the watch channel, from which all surfaces read it.
+    /// Publishes a changed status in the watch channel, which all surfaces read.
     fn publish(&self) {
         let status = self.machine.status();
         self.status.send_if_modified(|published| {
