@@ -116,8 +116,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Reopens a directory. Its lock may still be held for a moment, because a process that another
-/// test is starting holds a copy of each lock of this process until it executes its program.
+/// Reopens a directory. The lock may stay held for a moment: a child that another test has just
+/// forked inherits the descriptors of this process until the child executes its program.
 fn reopen(path: &Path) -> Result<(StatusDirectory, RecoveredState), CommandError> {
     let mut opened = StatusDirectory::open(path, &orders());
     eventually("it is not locked", || {

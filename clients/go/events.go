@@ -23,7 +23,8 @@ var (
 	pollInterval = 100 * time.Millisecond
 )
 
-// Term is one leadership of this candidate. An ended term never becomes valid again.
+// Term is one period in which this candidate leads. An ended term never becomes valid
+// again.
 type Term struct {
 	token  int64
 	status atomic.Pointer[Status]

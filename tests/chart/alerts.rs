@@ -167,7 +167,7 @@ fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     })
 }
 
-/// Authority left at `now` of a leader that renews until `outage`, all in milliseconds.
+/// Authority that a leader which renewed until `outage` still has at `now`, in milliseconds.
 fn authority(deadline: u64, interval: u64, outage: u64, now: u64) -> u64 {
     let renewed = now.min(outage) / interval * interval;
     (renewed + deadline).saturating_sub(now)

@@ -96,7 +96,8 @@ fn values_of_the_chart_itself_are_used_or_refused_by_name() {
     }
 }
 
-/// Helm 3 gives the second use of a chart the values of its dependency under the name of the dependency, not the alias.
+/// If a chart depends on another chart twice, Helm 3 passes the values of the second one under the
+/// dependency's name, not under its alias.
 #[test]
 fn a_chart_that_uses_the_library_is_used_twice() {
     let own = own();

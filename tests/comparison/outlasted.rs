@@ -1,6 +1,6 @@
 //! Goal: work that takes longer than its author expected leaves two owners if nothing extends the
 //! lock. The first owner's release then frees the second owner's lock if the design does not
-//! compare owners. Method: only time passes.
+//! compare owners. Method: no fault is injected; the work outlasts the lease.
 
 use crate::designs::Design;
 use crate::fixture::{AT_WORK, ByHand, Fixture, LONG, outlast};

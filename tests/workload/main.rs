@@ -1,4 +1,4 @@
-//! Commands under a guard: real processes, with faults of each process.
+//! Commands under a guard: real processes, with faults injected into each process.
 
 #![allow(
     clippy::unwrap_used,

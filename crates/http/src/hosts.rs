@@ -7,8 +7,9 @@ use hyper::header;
 
 use super::Client;
 
-/// Returns true for a request that a web page from elsewhere may have sent: it can have its own
-/// name resolved to a loopback address. Browsers always send the name that the page was loaded from.
+/// Returns true if a web page of another origin may have sent the request. Such a page can make its
+/// own host name resolve to a loopback address (DNS rebinding). Browsers always send the name that
+/// the page was loaded from.
 pub fn is_misdirected<B>(request: &Request<B>, client: &Client) -> bool {
     client.local_names_only && !names_only_this_machine(request)
 }

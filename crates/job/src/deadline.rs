@@ -1,8 +1,9 @@
 //! Deadline of the lock for inner commands, which are bound to the authority of the outer command.
 //!
-//! The deadline is in a memfd. The guard of the outer command keeps a descriptor of it too, and descendants
-//! read it through /proc there, because the holder itself hides its memory, environment and
-//! descriptors from its own user. The memory is freed when both have exited.
+//! The deadline is in a memfd. The guard of the outer command keeps the descriptor open too, and
+//! descendants read the file through the guard's /proc/PID/fd. The holder's /proc entry is not
+//! usable, because the holder hides its memory, environment and descriptors even from its own user.
+//! The memory is freed when both have exited.
 
 use std::fs;
 use std::io;

@@ -21,7 +21,7 @@ const NAME_LENGTH_MAX: usize = 253;
 const FIELD_MANAGER: &str = "leasehold";
 
 const MERGE_PATCH: &str = "application/merge-patch+json";
-/// The option of a request that is evaluated and not stored.
+/// The query option of a dry run: the server evaluates the request and stores nothing.
 const DRY_RUN: &str = "&dryRun=All";
 
 /// Limits answers to the metadata of pods, because the rest is not used.

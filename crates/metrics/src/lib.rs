@@ -210,7 +210,7 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts a call of the store. `operation` is one of [`OPERATIONS`], `outcome` one of
+    /// Counts a call to the store. `operation` is one of [`OPERATIONS`], `outcome` one of
     /// [`OUTCOMES`].
     pub fn store_operation(&self, operation: &'static str, outcome: &'static str, took: Duration) {
         debug_assert!(OPERATIONS.contains(&operation), "{operation} is not listed");

@@ -174,8 +174,8 @@ impl StatusDirectory {
         }
         memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
         // With the proof, this process leads immediately, with another token. If the files of the
-        // previous process cannot be removed, it gives up the proof and waits like any other
-        // candidate.
+        // previous process cannot be removed, the new daemon does not use the proof of death and
+        // waits like any other candidate.
         memory.claim = memory.claim.filter(|_| directory.clear().is_ok());
         // Write the record immediately. From here on the file has its full length, so later records
         // need no space on a disk that has filled up. The proof is kept until the caller has used

@@ -5,8 +5,8 @@
 //! of the driver avoids them, although a pool needs its timer only with `maxIdleTimeMS` or
 //! `minPoolSize`: `background_thread_interval` exists only in the tests of the driver, and
 //! `serverMonitoringMode=poll` reports elections late. But the kernel can be allowed to delay the
-//! timers of a thread (timer slack), and then one wake-up serves several. The timers of the election
-//! are descriptors on the boot clock, which the kernel never delays.
+//! timers of a thread (timer slack), and then one wake-up serves several. The election uses
+//! timerfds on CLOCK_BOOTTIME, to which the kernel applies no timer slack.
 //!
 //! The slack applies only while the thread waits: a new process or thread would inherit it.
 

@@ -1,8 +1,8 @@
 //! Hosts as network namespaces on one bridge, with cuts and delays of their traffic.
 //!
 //! Cuts are netfilter rules that drop packets, so that nothing is refused and connections stay
-//! open. Many kernels lack netem, so a forwarder makes delays: the connections from a host to a
-//! member, also between members, are redirected to the forwarder.
+//! open. Many kernels lack netem, so a forwarder adds the delays. Connections from a host to a
+//! member, and between members, are redirected through the forwarder.
 //!
 //! The process that creates the network must be alone in its namespaces; see [`UNSHARE`].
 

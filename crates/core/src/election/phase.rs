@@ -1,4 +1,5 @@
-//! The phase of the holder's renewals: when a follower without a timely change stream reads them.
+//! The phase of the holder's renewals. A follower without a timely change stream reads just after
+//! each expected renewal.
 //!
 //! A holder renews at a fixed interval, so a follower that knows when the last renewal was stored
 //! reads once in each interval, right after the next renewal is expected. A late read only delays a

@@ -15,7 +15,7 @@ pub const HOLDERS_MAX: usize = 256;
 pub const QUEUE_MAX: usize = 512;
 /// Maximum number of slots of a semaphore.
 pub const SLOTS_MAX: u32 = 256;
-/// Maximum of the minimum hold of a place after its acquisition.
+/// Upper limit of a minimum hold.
 pub const MIN_HOLD_MAX: Duration = Duration::from_secs(24 * 3600);
 
 named! {

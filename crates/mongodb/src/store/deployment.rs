@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// both lead.
 ///
 /// A deployment is recognized while the set's id and name are unchanged and at least one of the
-/// last known members remains. The id alone does not decide, because a copy of a set's data has the
-/// set's id. A set whose members were all moved to other hosts in one step looks like another
-/// deployment.
+/// last known members remains. The id alone does not identify the deployment, because a copy of a
+/// set's data carries the set's id. A set whose members were all moved to other hosts in one step
+/// looks like another deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.

@@ -46,7 +46,7 @@ pub struct Judgement {
     pub document: Option<StatusDocument>,
     /// Reason why the contents of the file do not hold. The text does not change over time.
     pub why: Option<String>,
-    /// Time since the reason applies.
+    /// How long the reason has applied.
     pub lasted: Option<Duration>,
 }
 

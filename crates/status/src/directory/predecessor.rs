@@ -64,8 +64,8 @@ mod tests {
     use leasehold_guard::claim_share::{ClaimPlace, ClaimShare, PLACES_BEGIN};
     use leasehold_guard::survivors::ProcessId;
 
-    /// Returns a directory whose daemon led and has exited, with this entry of its guard for its
-    /// child.
+    /// Returns the directory of a daemon that led and has exited. `child` is what its guard recorded
+    /// at `place`.
     fn left_with(place: ClaimPlace, child: Child) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let (daemon, _) = StatusDirectory::open(directory.path(), &orders()).unwrap();

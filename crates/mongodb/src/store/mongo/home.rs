@@ -77,7 +77,8 @@ pub(super) fn canonical(address: impl ToString) -> String {
 pub(super) struct Home {
     /// The deployment, if known; the receivers are notified of each change.
     deployment: watch::Sender<Option<DeploymentId>>,
-    /// The file that stores the deployment across processes, with the value read at the start.
+    /// The file that keeps the deployment's identity across restarts, and the value read from the
+    /// file at startup.
     known: Option<KnownHome>,
     uri: Option<String>,
     /// A connection string that leads elsewhere. Not used while another string is known to lead

@@ -14,7 +14,7 @@ use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, UNANSWERED};
 
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 pub(super) const UNAUTHORIZED: i32 = 13;
-/// Kind of the failure of a client whose user or certificate is refused.
+/// Failure kind reported when the server refuses a client's user or certificate.
 pub(super) const LOGIN_REFUSED: &str = "authentication failed";
 /// Kind of the failure of a client without a user on a server that requires one.
 pub(super) const LOGIN_REQUIRED: &str = "authentication required";

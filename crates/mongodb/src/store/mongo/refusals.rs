@@ -5,7 +5,7 @@ use mongodb::error::Error;
 use super::outcome::{self, ServerError};
 use crate::store::{Failure, RetryPolicy};
 
-/// The index that refuses a second document of one name.
+/// The unique index, which rejects a second document with the same name.
 const ID_INDEX: &str = "_id_";
 /// Code and text of a server that cannot create or extend a file.
 const UNKNOWN_ERROR: i32 = 8;

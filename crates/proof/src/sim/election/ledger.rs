@@ -25,7 +25,7 @@ pub(super) struct Heard {
     pub(super) reconfigured: bool,
     /// The requests to the holder in the document that a reply shows.
     pub(super) asks: Option<Asks>,
-    /// The claim whose newest renewal was acknowledged.
+    /// The claim with the most recently acknowledged renewal.
     pub(super) renewed: Option<Claim>,
     /// The claim whose newest renewal was rejected or found a foreign document.
     pub(super) rejected: Option<Claim>,
