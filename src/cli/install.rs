@@ -63,9 +63,13 @@ pub fn run(args: &InstallArgs) -> Result<PathBuf, CommandError> {
 
 /// Excludes other installations, which would write to the same file, until the lock is dropped.
 fn lock(directory: &Path) -> Result<File, CommandError> {
-    let refused = |error| {
-        failed("open the directory", directory)(error)
-            .to_fix("create it, for example as the mount of a volume")
+    let refused = |error: io::Error| {
+        let missing = error.kind() == io::ErrorKind::NotFound;
+        let refused = failed("open the directory", directory)(error);
+        match missing {
+            true => refused.to_fix("create it, for example as the mount of a volume"),
+            false => refused,
+        }
     };
     let opened = File::open(directory).map_err(refused)?;
     if !opened.metadata().map_err(refused)?.is_dir() {

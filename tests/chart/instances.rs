@@ -223,7 +223,7 @@ fn a_further_lease_is_shared_only_together_with_the_first_one() {
             let refused = with("install", "b", &by_name).unwrap_err();
             assert_contains(
                 &refused,
-                &format!("the release a contends for {namespace}.web-at-night"),
+                &format!("the release a also contends for {namespace}.web-at-night"),
             );
         }
     });

@@ -151,11 +151,11 @@ fn a_pod_is_not_born_with_a_label_of_leaseholds() {
 
         minimal: leasehold.kubernetes.labelPrefix="kubernetes.io"
             leasehold.kubernetes.labelPrefix is kubernetes.io:
-            set a domain of your own
+            set another domain, such as leasehold.dev
 
         minimal: leasehold.kubernetes.labelPrefix="node.k8s.io"
             leasehold.kubernetes.labelPrefix is node.k8s.io:
-            set a domain of your own
+            set another domain, such as leasehold.dev
         "#,
     );
     let accepted = r#"leasehold.kubernetes.labelPrefix="notk8s.io""#;

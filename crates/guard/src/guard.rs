@@ -55,7 +55,9 @@ use super::wire::{
     CommandStage, GuardBegin, GuardReport, GuardStart, Received, ToGuard, post, take, wait_with,
 };
 use leasehold_clock::Alarm;
-use leasehold_core::deadline_policy::{Action, DeadlinePolicy, PolicyInput, PolicyOptions, Terms};
+use leasehold_core::deadline_policy::{
+    Action, DeadlinePolicy, DesiredState, PolicyInput, PolicyOptions, Stop, Terms,
+};
 use leasehold_core::election::BootTime;
 
 /// Signals that a guard survives, in addition to the signals of [`ending`].
@@ -120,6 +122,14 @@ fn rehearse(children: &mut Children, alarm: &Alarm) {
     policy.handle(now, PolicyInput::Closed);
     policy.handle(now, PolicyInput::Time);
     let _ = (policy.next_action(), policy.next_wakeup());
+    let stop = Stop {
+        signal: Signal::TERM.as_raw(),
+        kill_at: now,
+    };
+    super::wire::rehearse(&ToGuard {
+        desired: DesiredState::run(terms).stopped(stop).killed(),
+        ..ToGuard::new(terms)
+    });
     let _ = alarm.arm(None);
     let _ = children.each(|child| {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

@@ -65,8 +65,11 @@ impl CommandError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem())?;
+        let problem = self.problem();
+        f.write_str(&problem)?;
         match &self.remedy {
+            // Otherwise the remedy would look like a part of the last line.
+            Some(remedy) if problem.contains('\n') => write!(f, "\n  to fix: {remedy}"),
             Some(remedy) => write!(f, "; to fix: {remedy}"),
             None => Ok(()),
         }

@@ -127,7 +127,7 @@ pub fn cannot_listen(
     };
     let remedy = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            format!("set {name} to a port above 1023, or give this process CAP_NET_BIND_SERVICE")
+            format!("give this process CAP_NET_BIND_SERVICE, or set {name} to a port above 1023")
         }
         io::ErrorKind::AddrNotAvailable => format!("set {name} to an address of this machine"),
         _ => format!("set {name} to a free address"),

@@ -38,7 +38,11 @@ impl PodPublisher for Kubernetes {
 
 /// Returns the error for `kubernetes.enabled = "on"` that cannot be satisfied.
 fn unavailable(missing: String) -> CommandError {
-    CommandError::new(exit::CONFIGURATION, "kubernetes.enabled is \"on\"").because(missing)
+    CommandError::new(
+        exit::CONFIGURATION,
+        "kubernetes.enabled = \"on\" cannot be satisfied",
+    )
+    .because(missing)
 }
 
 /// Finds the API server and this pod; `None` if labels and Events are off, or if the manifests were

@@ -49,7 +49,7 @@ pub(super) fn find(
     let lease = &config.lease.name;
     match config.kubernetes.enabled {
         KubernetesEnabled::On => {
-            let what = "kubernetes.enabled is \"on\"";
+            let what = "kubernetes.enabled = \"on\" cannot be satisfied";
             return Err(
                 crate::cli::CommandError::new(crate::exit::CONFIGURATION, what)
                     .because("this binary was built without the feature kubernetes")

@@ -87,6 +87,8 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn transition(&mut self, transition: &Transition) {
+        // The files show a change of the role at once, even while the main loop is busy.
+        self.files.wake();
         self.idle_timers.disturbed();
         self.metrics.transition(transition.to, transition.reason);
         let failed_write = self.store_errors.failed_write();
