@@ -79,7 +79,7 @@ fn addresses(parts: &Parts) -> Vec<Situation> {
             .says("listens there; to fix: set http.listen to a free address"),
         run("port of the privileged", "127.0.0.1:80")
             .by(&without_privileges())
-            .says("cannot listen on 127.0.0.1:80: permission denied; to fix: set http.listen to a port above 1023"),
+            .says("cannot listen on 127.0.0.1:80: permission denied; to fix: give this process CAP_NET_BIND_SERVICE, or set http.listen to a port above 1023"),
         run("address of another machine", "192.0.2.1:9402")
             .says("cannot listen on 192.0.2.1:9402: it is not an address of this machine"),
         run("no address at all", "nonsense").says("http.listen"),

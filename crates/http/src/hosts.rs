@@ -7,7 +7,7 @@ use hyper::header;
 
 use super::Client;
 
-/// Returns true if a web page of another origin may have sent the request. Such a page can make its
+/// Returns true if a web page of another origin may have sent the request. The page can make its
 /// own host name resolve to a loopback address (DNS rebinding). Browsers always send the name that
 /// the page was loaded from.
 pub fn is_misdirected<B>(request: &Request<B>, client: &Client) -> bool {
