@@ -1,20 +1,20 @@
-//! Goal: the tables of the comparison in docs/benchmarks.md and docs/benchmarks/peers.md show real
-//! runs. Method: tables are generated from the JSON that `make bench` wrote, and compared with the
-//! pages; `UPDATE_DOCS=1 cargo test --test benchmarks_page` writes them.
+//! Goal: the comparison tables in docs/benchmarks.md and docs/benchmarks/peers.md show recorded
+//! runs. Method: generates the tables from the JSON that `make bench` wrote and compares them with
+//! the pages; `UPDATE_DOCS=1 cargo test --test benchmarks_page` writes the pages.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
 #[path = "../benches/figures/results.rs"]
-#[allow(dead_code, reason = "shared with the benchmark, whose part it is")]
+#[allow(dead_code, reason = "shared with the benchmark, which uses the rest")]
 mod results;
 
 use results::{Measured, Results, Unit, Values};
 
 /// The page with all rows of the published runs.
 const ALL: &str = "docs/benchmarks/peers.md";
-/// The page with the conclusions, which has these figures of the first run.
+/// The page with the conclusions. It shows the figures in `ANSWERED`, from the first run only.
 const ANSWERS: &str = "docs/benchmarks.md";
 const ANSWERED: [&str; 3] = ["peers_election", "peers_rest", "peers_lock"];
 /// The published runs.
@@ -51,7 +51,8 @@ fn write_or_compare(page: &str, name: &str, text: &str) {
     }
 }
 
-/// Returns the table of one figure, without its machine and its name.
+/// Returns the table of one figure, without the description of the machine and the row that names
+/// the figure.
 fn table_of(run: &Results, figure: &str) -> String {
     let mut part = run.clone();
     part.rows.retain(|row| row.figure == figure);

@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a page or a file that is missing should end its test"
+    reason = "a missing page or file should fail the test"
 )]
 
 use std::path::{Path, PathBuf};
@@ -13,8 +13,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Returns a duration in the format of the page, from its constructor: `from_millis(500)` is `500
-/// ms`.
+/// Formats a `Duration` constructor as the page does: `from_millis(500)` becomes `500 ms`.
 fn written(constructor: &str) -> Option<String> {
     let (unit, rest) = constructor.split_once('(')?;
     let (number, _) = rest.split_once(')')?;
@@ -38,7 +37,7 @@ fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// Durations that bound no wait, by the file and the name.
+/// Constants whose names end like a bound but that do not bound a wait, by file.
 const OTHERS: &[(&str, &[&str])] = &[
     // Limits of settings, options and documents.
     ("crates/core/src/election/lease.rs", &["RESERVATION_MAX"]),
@@ -77,10 +76,10 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("crates/kubernetes/src/queue.rs", &["SAME_WITHIN"]),
 ];
 
-/// Endings of the names of constants that bound a wait.
+/// Name suffixes of constants that bound a wait.
 const ENDINGS: [&str; 3] = ["_MAX", "_WITHIN", "_WAIT"];
 
-/// Returns the files of a folder, except tests and the proof crate.
+/// Collects the source files below a folder, except tests and the proof crate.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -1,10 +1,7 @@
 //! Goal: the examples behave as documented. Method: the built programs run on a real replica set
 //! and next to a real daemon.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -2,10 +2,7 @@
 //! flight when the fence was raised. Method: the statements and the program are copied from the
 //! page and run, the statements on a real replica set.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

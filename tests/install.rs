@@ -2,10 +2,7 @@
 //! reason of a failure. Method: the real binary, with too little space (a limit on the size of
 //! files), killed, locked out, and with a wrong path.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

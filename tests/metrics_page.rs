@@ -3,10 +3,7 @@
 //! metrics_page` writes it.
 
 #![cfg(feature = "kubernetes")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 use std::collections::BTreeSet;
 use std::fs;

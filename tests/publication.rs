@@ -2,10 +2,7 @@
 //! checks the deadline (I4), and no disk delays the election. Method: the real writer on a small
 //! tmpfs that is full, read-only, or hangs.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;

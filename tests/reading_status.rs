@@ -2,10 +2,7 @@
 //! Method: each program is copied from the page and run on the directory of a leader, and on
 //! directories that are stale, of another boot, of a follower, torn, and absent.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

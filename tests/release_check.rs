@@ -1,10 +1,7 @@
 //! Goal: a release whose files disagree on its version is refused, and each disagreement is named.
 //! Method: `packaging/release-check` on copies of the files, with one changed file in each case.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 use std::fs;
 use std::path::Path;

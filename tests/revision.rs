@@ -1,10 +1,7 @@
 //! Goal: a build reports its commit, or none if the sources are not from a commit. Method: the
 //! build script's function on repositories of all kinds.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 #[path = "../build.rs"]
 #[allow(dead_code, reason = "its main function is cargo's to call")]

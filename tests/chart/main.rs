@@ -1,10 +1,7 @@
 //! The Helm charts, tested with the tools that users run on them: helm, kubeconform, promtool, and
 //! the API server.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod alerts;
 mod cluster;

@@ -1,4 +1,5 @@
-//! Goal: errors of the command line and of the configuration equal the errors of `leasehold run`.
+//! Goal: `leasehold check` reports errors in flags and configuration with the same text as
+//! `leasehold run`.
 
 use crate::scene::Scene;
 

@@ -1,6 +1,6 @@
-//! Goal: if the driver cannot use a client certificate, a key or a file of authorities, the error
-//! names this file alone, with the cause. Method: files with one mistake each, made of certificates
-//! that other clients accept.
+//! Goal: if the driver cannot use a client certificate, a key or a CA file, the error names only
+//! that file, and the cause. Method: files with one mistake each, derived from certificates that
+//! other clients accept.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use leasehold_testbed::Certificates;
 
 use crate::scene::Scene;
 
-/// A key in the format SEC1, and two certificates for it.
+/// A SEC 1 private key, and two certificates for it.
 const SEC1_KEY: &str = include_str!("pem/sec1-key.pem");
 const VERSION_1: &str = include_str!("pem/version-1.pem");
 const VERSION_3: &str = include_str!("pem/version-3.pem");
@@ -84,7 +84,7 @@ async fn a_file_that_the_driver_cannot_use_is_named_with_the_cause() {
         let named = format!("{} ({option}) {cause}", file.display());
         answer.says("tls", "failed", "TLS configuration refused");
         answer.says("tls", "failed", &named);
-        // The driver accepts a file without authorities, and then trusts no server.
+        // The driver accepts a CA file without certificates; it then trusts no server.
         if option == "tlsCertificateKeyFile" {
             answer.says("deployment", "failed", "TLS configuration refused");
             answer.says("deployment", "failed", &named);

@@ -1,4 +1,5 @@
-//! Goal: an installation that is in order passes with the documented role, and nothing is changed.
+//! Goal: a correct installation passes with only the documented role, and the command changes
+//! nothing.
 
 use futures_util::TryStreamExt;
 use leasehold_testbed::Daemon;
@@ -7,13 +8,13 @@ use mongodb::bson::{Document, Uuid, doc};
 
 use crate::scene::{COLLECTION, LEASE, PROGRAM, ROLE, Scene};
 
-/// The documents of the collection, and the entries of the set's log about its database.
+/// The documents of the collection, and the oplog entries of its database.
 async fn stored(scene: &Scene) -> (Vec<Document>, Vec<Document>) {
     let client = scene.set.client();
     let leases = client.database(&scene.database).collection(COLLECTION);
     let documents = leases.find(doc! {}).await.unwrap().try_collect();
     let log = client.database("local").collection("oplog.rs");
-    // The creation of the collection would be an entry of the database.
+    // Matches the whole database, because creating the collection is logged as `database.$cmd`.
     let ours = doc! { "ns": { "$regex": format!("^{}\\.", scene.database) } };
     let writes = log.find(ours).await.unwrap().try_collect();
     (documents.await.unwrap(), writes.await.unwrap())
@@ -33,7 +34,7 @@ async fn a_new_installation_with_the_documented_role_passes_and_nothing_is_creat
     answer.keeps_secrets();
     answer.exits(0);
     answer.says("lease-document", "ok", "does not exist yet");
-    // All checks that the role permits were carried out.
+    // Every check that the role permits has run.
     let unseen = [
         "election-timeout",
         "catch-up",
@@ -66,7 +67,7 @@ async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_
         .flag(&format!("--mongodb-database={}", scene.database))
         .leading(LONG)
         .await;
-    // The file may show this before the log.
+    // The status file may show the leader before the log does.
     leader.wait_logged("\"to\":\"leader\"", LONG).await;
     let (token, changes) = (leader.token(), leader.logged("role changed"));
     let port = format!("--http-listen=127.0.0.1:{}", leader.port());
@@ -84,7 +85,7 @@ async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_
     );
     answer.says("deployment-record", "ok", "unchanged: replica set testbed");
     answer.says("lease-document", "ok", "held by leader with token 1");
-    // The daemon did not notice.
+    // The check did not affect the daemon.
     assert!(leader.leads());
     assert_eq!(leader.token(), token);
     assert_eq!(leader.logged("role changed"), changes, "{}", leader.logs());
@@ -98,7 +99,7 @@ async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_
     );
     assert_eq!(other.code, 2);
 
-    // With the leader gone, nothing writes but the command.
+    // The leader has exited, so any new write would come from the command.
     assert_eq!(leader.term_and_exit(LONG).await, 0);
     let before = stored(&scene).await;
     assert!(before.0.len() == 1 && before.1.len() > 1, "{before:?}");

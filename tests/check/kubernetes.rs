@@ -85,7 +85,7 @@ fn the_rights_of_the_chart_suffice_and_its_policy_is_recognized() {
 
         kubernetes.grant(&namespace).await;
         let before = pods.get("a").await.unwrap();
-        // The API server's authorizer sees a new Role a moment later.
+        // A new Role takes effect after a moment.
         eventually("the rights are granted", async || {
             rules(&check().run().await, "ok") == all[..3]
         })

@@ -1,11 +1,8 @@
 //! `leasehold check` on real components: replica sets with users and TLS, unreachable servers, a
 //! Kubernetes API server, and this host.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
-// The tests observe from outside and use their own clocks.
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
 
 mod bad_input;

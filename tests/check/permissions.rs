@@ -1,4 +1,4 @@
-//! Goal: each missing right is named, with the remedy, and the other checks are carried out.
+//! Goal: the command names each missing right with the remedy, and still runs the other checks.
 
 use leasehold_testbed::{ReplicaSet, User};
 use mongodb::bson::{Document, doc};
@@ -14,7 +14,7 @@ async fn without(action: &str) -> (Scene, Answer) {
     (scene, answer)
 }
 
-/// Asserts that the missing action is named, and how it is granted.
+/// Asserts that the output names the missing action and how to grant it.
 fn names(scene: &Scene, answer: &Answer, check: &str, result: &str, action: &str) {
     let database = &scene.database;
     let detail = format!("the user may not {action} on {database}.{COLLECTION}");
@@ -122,7 +122,7 @@ async fn a_missing_or_wrong_login_is_distinguished_from_missing_rights() {
     answer.says("credentials", "failed", &failed);
     answer.says("credentials", "failed", "check the password");
     answer.says("find", "skipped", "not reached");
-    // The servers and their certificates are checked nevertheless.
+    // The checks of the servers and their certificates still pass.
     assert_eq!(
         answer.troubles(),
         ["credentials failed"],

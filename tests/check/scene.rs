@@ -19,14 +19,14 @@ pub(crate) const LEASE: &str = "orders";
 /// Three members with TLS and users. Exists while a test uses it.
 static GUARDED: SharedSet = SharedSet::new(|| ReplicaSet::builder().tls().auth());
 
-/// A database of the guarded set, and a directory.
+/// A database on the guarded set, and a temporary directory.
 pub(crate) struct Scene {
     pub(crate) set: Arc<ReplicaSet>,
     pub(crate) database: String,
     scratch: Scratch,
 }
 
-/// One run of `leasehold check`, to be changed before it starts.
+/// Builder of one run of `leasehold check`.
 pub(crate) struct Check {
     wrapper: Vec<&'static str>,
     arguments: Vec<String>,
@@ -51,7 +51,7 @@ impl Scene {
         }
     }
 
-    /// A user that may only perform these actions on the collection.
+    /// Creates a user that may only perform these actions on the collection.
     pub(crate) async fn user(&self, actions: &[&str]) -> User {
         let name = format!("user-of-{}", self.database);
         self.set
@@ -59,7 +59,7 @@ impl Scene {
             .await
     }
 
-    /// Grants that user actions on another collection.
+    /// Grants the user of [`user`](Self::user) actions on another collection.
     pub(crate) async fn grant(&self, collection: &str, actions: &[&str]) {
         let name = format!("user-of-{}", self.database);
         self.set
@@ -71,7 +71,7 @@ impl Scene {
         self.scratch.path().join(name)
     }
 
-    /// The command with this connection string, which is passed in a file.
+    /// Prepares a run with this connection string, passed in a file.
     pub(crate) fn check(&self, uri: &str) -> Check {
         let file = self.path("uri");
         std::fs::write(&file, uri).unwrap();
@@ -109,7 +109,7 @@ impl Check {
         self
     }
 
-    /// Runs the command without the privileges that root has over other users.
+    /// Drops the capabilities with which root bypasses permissions.
     pub(crate) fn without_privileges(mut self) -> Self {
         if rustix::process::geteuid().is_root() {
             let without = "--bounding-set=-dac_override,-dac_read_search,-net_bind_service";
@@ -123,7 +123,6 @@ impl Check {
         self
     }
 
-    /// Runs the command to its end.
     pub(crate) async fn run(self) -> Answer {
         let (answered, answer) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || answered.send(self.run_and_wait()));
@@ -184,8 +183,8 @@ impl Answer {
         assert!(said.contains(text), "{text}: {check:#}");
     }
 
-    /// The names and results of the checks that are neither ok nor skipped, without warnings that
-    /// depend on the machine and its load alone.
+    /// The names and results of the checks that are neither ok nor skipped. Leaves out warnings
+    /// that depend only on the machine and its load.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let checks = self.checks().into_iter();
         let troubled = checks.filter(|check| {
@@ -198,8 +197,7 @@ impl Answer {
             .collect()
     }
 
-    /// Asserts the exit code for the problems that a test expects. Problems of the machine may add
-    /// a warning.
+    /// Asserts the exit code. A warning about the machine may raise 0 to 1.
     #[track_caller]
     pub(crate) fn exits(&self, code: i32) {
         let warned = self
@@ -210,7 +208,7 @@ impl Answer {
         assert_eq!(self.code, expected, "{}", self.stdout);
     }
 
-    /// Asserts that no password is in the output.
+    /// Asserts that the output contains no password.
     pub(crate) fn keeps_secrets(&self) {
         for secret in ["p@ss/word:%", "p%40ss%2Fword%3A%25", "wr0ng"] {
             let shown = self.stdout.contains(secret) || self.stderr.contains(secret);
@@ -219,7 +217,7 @@ impl Answer {
     }
 }
 
-/// Returns true for measurements, and for the clock of the machine.
+/// Returns true for checks whose result depends on the machine: its clock and measured delays.
 pub(crate) fn depends_on_the_machine(check: &Value) -> bool {
     let names = [
         "clock-source",

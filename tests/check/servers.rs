@@ -1,5 +1,5 @@
-//! Goal: unreachable servers are named with the cause, within the time limit, and all other points
-//! is checked. A deployment with weaker promises causes a warning.
+//! Goal: the command names unreachable servers with the cause, within the time limit, and runs all
+//! other checks. A deployment with weaker guarantees causes a warning.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use crate::scene::Scene;
 
 /// The time limit of each check in these tests.
 const TIMEOUT: &str = "--timeout=3s";
-/// Far above the sum of the limits of consecutive checks: names, a primary, states, the HTTP port.
+/// Far above the sum of the time limits of consecutive checks: name resolution, finding a primary,
+/// the members' states, the HTTP port.
 const BOUND: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -71,7 +72,8 @@ async fn a_member_that_is_down_is_named_and_without_a_majority_there_is_no_prima
 
     set.stop(frozen);
     let began = Instant::now();
-    // The primary steps down when it notices, or does not answer writes until then.
+    // The primary steps down when it notices that it lost the majority. Until then, its writes time
+    // out.
     let answer = scene.check(&uri).flag(TIMEOUT).run().await;
     set.cont(frozen);
     assert!(began.elapsed() < 2 * BOUND, "{:?}", began.elapsed());
@@ -161,7 +163,7 @@ async fn a_server_of_another_set_fails_and_several_servers_without_the_name_are_
         ReplicaSet::builder().name("other").members(1).start().await,
     ];
     let servers = format!("{},{}", set.node(0).address(), other.node(0).address());
-    // The driver never uses the foreign server, but the string is wrong.
+    // The driver ignores the server of the other set, but the connection string is wrong.
     let named = format!("mongodb://{servers}/?replicaSet=testbed");
     let answer = scene.check(&named).flag(TIMEOUT).run().await;
     let stranger = format!("{} is part of replica set other", other.node(0).address());
@@ -199,7 +201,8 @@ async fn a_member_on_ipv6_is_recognized_by_its_address() {
     let began = Instant::now();
     let uri = format!("mongodb://{address}/?replicaSet=testbed");
     let answer = scene.check(&uri).run().await;
-    // Without a state of the member, the check waits for its time limit.
+    // The check would use up its time limit if it could not match the member's state to its
+    // address.
     assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
     answer.says("name-resolution", "ok", "::1");
     answer.says("server", "ok", "accepts writes");

@@ -1,12 +1,12 @@
-//! Goal: the command compares the elections of the set with the configured durations, and uses the
-//! set's own settings if the user may read them.
+//! Goal: the command compares how long an election of the set may take with the configured
+//! durations, and uses the set's settings if the user may read them.
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::doc;
 
 use crate::scene::{Check, ROLE, Scene};
 
-/// Kubernetes' customary durations, too short for a default election.
+/// The durations that are customary in Kubernetes; a default MongoDB election outlasts them.
 fn short(check: Check) -> Check {
     check
         .flag("--lease-duration=15s")
@@ -36,7 +36,7 @@ async fn durations_that_a_default_election_outlasts_are_warned_of_with_the_arith
     );
     unseen.says("election-timeout", "warning", "rs.conf().settings");
     assert_eq!(unseen.code, 1);
-    // The set's own elections are shorter.
+    // An administrator may read the set's settings, which shorten its elections.
     let seen = short(scene.check(&scene.set.uri())).run().await;
     seen.says("election-timeout", "ok", "= 7.6 s; renew_deadline 10 s");
 }

@@ -1,6 +1,6 @@
-//! Goal: certificates that expire soon, have expired or are signed by another authority are named,
-//! with the remaining days. Method: real certificates, which expire in the year 2050, and a command
-//! with a faked wall clock.
+//! Goal: the command names certificates that expire soon, have expired or are signed by another
+//! authority, with the remaining days. Method: real certificates, which expire in the year 2050,
+//! and a command with a faked wall clock.
 
 use leasehold_testbed::{Certificates, FakeClock, ReplicaSet};
 

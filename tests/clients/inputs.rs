@@ -1,5 +1,5 @@
-//! Files and lines for the packages' tests, from the corpus and in addition, with the values of
-//! this machine.
+//! Status files and event lines for the packages' tests: the corpus and further cases, filled in
+//! with this machine's boot id, time namespace and a deadline.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use leasehold_testbed::daemon::boottime_ns;
 /// the time namespace.
 const GOOD: &str = r#"{"schema":1,"lease":"orders","identity":"{a}\" b","session":"s","role":"leader","leader":true,"token":7,"valid_until":"x","valid_until_boottime_ns":@UNTIL,"boot_id":"@BOOT","time_namespace":@TIME,"holder":{"identity":"a","token":7},"transitions":1,"since":"x","reason":null,"updated_at":"x","store_error":null}"#;
 
-/// Changes of `GOOD` that make it "not leader".
+/// Replacements in `GOOD`, each of which makes the status "not leader".
 const CHANGES: &[(&str, &str)] = &[
     (r#""schema":1,"#, ""),
     (r#""schema":1"#, r#""schema":2"#),
@@ -46,8 +46,8 @@ const CHANGES: &[(&str, &str)] = &[
     (r#""time_namespace":@TIME"#, r#""time_namespace":"@TIME""#),
 ];
 
-/// A change for a daemon that could not read the boot id: a file still leads, but an event does
-/// not.
+/// The status of a daemon that could not read the boot id. A reader accepts it from a file, but not
+/// from an event.
 const OF_EVENTS: &[(&str, &str)] = &[(r#""boot_id":"@BOOT""#, r#""boot_id":null"#)];
 
 /// Writes the file `good`, and the directories `files` and `lines` with inputs that must not make a
@@ -80,7 +80,8 @@ fn write_all(directory: &Path, inputs: &[Vec<u8>]) {
     }
 }
 
-/// Adds the schema to an event of the corpus, so that it fails for its own reason.
+/// Adds the schema to an event of the corpus, so that a reader rejects the event for its own fault,
+/// not for the missing schema.
 fn of_this_schema(line: Vec<u8>) -> Vec<u8> {
     match line.windows(2).position(|pair| pair == b"{\"") {
         Some(at) => [&line[..=at], br#""schema":1,"#, &line[at + 1..]].concat(),

@@ -1,11 +1,8 @@
 //! Goal: with the packages in `clients/`, a program leads only while its status file or event is
-//! valid (I4), and notices the loss of a lock. Method: each language's own tests, with daemons on a
-//! real replica set, as a child process.
+//! valid (I4), and notices the loss of a lock. Method: runs each package's own tests as a child
+//! process, with daemons on a real replica set.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod inputs;
 
@@ -28,7 +25,7 @@ fn package(language: &str) -> PathBuf {
     clients.join(language)
 }
 
-/// The variables that lead to the caches and settings of Python, Go and Node.
+/// Environment variables that locate the caches and settings of Python, Go and Node.
 const CACHES: [&str; 6] = [
     "HOME",
     "XDG_CACHE_HOME",
@@ -39,8 +36,8 @@ const CACHES: [&str; 6] = [
 ];
 
 /// Runs a script in the directory of a package, with the environment that its tests need. Returns
-/// its output. The script must execute the tests, so that they end with this process. They start
-/// daemons that end with them.
+/// the output. The script must `exec` the tests, so that they are killed if this process dies.
+/// Their daemons end with them.
 async fn run(language: &str, script: &str) -> String {
     let set = SET.get().await;
     let scratch = Scratch::new();
@@ -92,7 +89,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Asserts that tests ran, and that none was skipped.
+/// Asserts that the output contains this summary line.
 #[track_caller]
 fn ran(output: &str, summary: &str) {
     assert!(output.contains(summary), "no {summary:?} in {output}");
@@ -101,7 +98,7 @@ fn ran(output: &str, summary: &str) {
 #[tokio::test]
 async fn i4_the_python_package() {
     if installed("python3", "--version") {
-        // -B: no byte code is written into the sources.
+        // -B: Python writes no byte code into the source tree.
         let tests = "PYTHONPATH=src exec python3 -B -W error -m unittest discover --start-directory tests --verbose";
         let output = run("python", tests).await;
         if is_root() {

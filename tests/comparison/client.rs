@@ -1,5 +1,5 @@
-//! A process that holds a hand-made lock while a command runs. The process is this test binary (or
-//! the benchmark's), started with an order in an environment variable.
+//! A process that holds a hand-made lock while a command runs. The process runs this test binary
+//! (or the benchmark's), which finds an [`Order`] in an environment variable.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::designs::{
 
 /// The environment variable that contains an [`Order`].
 const VARIABLE: &str = "HANDMADE_LOCK";
-/// The test that carries out an order.
+/// The test whose first call is [`act_as_client`].
 const ENTRANCE: &str = "in_calm_weather::each_design_excludes";
 /// Interval between attempts, because hand-made locks poll.
 const POLL: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
 /// The exit code of a client that did not get the lock.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
-/// The exit code of a client that finds on release that the lock was not its own.
+/// The exit code of a client that finds on release that it had lost the lock.
 pub(crate) const NOT_OURS: u8 = 76;
 
 /// The order for a client.
@@ -43,7 +43,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Returns the launch of a process that carries out this order.
+    /// Returns the command line of a process that carries out this order.
     pub(crate) fn launch(&self) -> Launch {
         let this: PathBuf = std::env::current_exe().expect("the path of this program can be read");
         let (name, value) = self.variable();
@@ -52,14 +52,14 @@ impl Order {
             .env(name, value)
     }
 
-    /// Returns the environment variable of a process that carries out this order.
+    /// Returns the environment variable, name and value, that passes this order to a process.
     pub(crate) fn variable(&self) -> (String, String) {
         let text = serde_json::to_string(self).expect("an order is JSON");
         (VARIABLE.to_owned(), text)
     }
 }
 
-/// Carries out an order and exits, if the process was started with one.
+/// If this process was started with an order, carries out the order and exits.
 pub(crate) fn act_as_client() {
     let Ok(text) = std::env::var(VARIABLE) else {
         return;
@@ -102,7 +102,7 @@ async fn hold(mut lock: impl HandMade, order: &Order) -> u8 {
     }
     let mut command = Command::new(&order.command[0]);
     command.args(&order.command[1..]);
-    // The wrong clock applies to the client, not to its command.
+    // A faked clock (libfaketime, preloaded) applies to the client, not to its command.
     command.env_remove("LD_PRELOAD").env_remove(VARIABLE);
     let mut child = command.spawn().expect("the command can be started");
     let mut extended = Instant::now();

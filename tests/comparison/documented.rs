@@ -1,10 +1,10 @@
-//! Goal: the table of docs/locks.md names only existing tests. The table omits neither a test that
-//! breaks a hand-made lock nor a test in which leasehold holds. Method: reads the page and the
-//! sources of this suite.
+//! Goal: the table of docs/locks.md names only existing tests, and names every test that breaks a
+//! hand-made lock or shows that leasehold's lock holds. Method: reads the page and the sources of
+//! this suite.
 
 use std::path::Path;
 
-/// Failures that are shown by more than one design; the page names one of them.
+/// Tests that show, with another design, a failure for which the page already names a test.
 const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_document_with_a_ttl_index_is_deleted_under_its_owner",
     "a_locked_at_time_out_passes_under_its_owner",
@@ -12,7 +12,7 @@ const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_counter_of_one_is_deleted_under_its_owner",
     "of_a_counter_of_one_leaves_two_owners",
 ];
-/// Files with tests that neither break a lock nor show the alternative.
+/// Files whose tests neither break a lock nor show leasehold.
 const NOT_ON_THE_PAGE: [&str; 3] = ["documented.rs", "in_calm_weather.rs", "journal.rs"];
 
 #[test]
@@ -42,8 +42,8 @@ fn the_table_names_the_tests_of_this_suite() {
         }
     }
     assert!(missing.is_empty(), "not on the page: {missing:?}");
-    // In this section only names of tests contain underscores.
+    // In this section, only names of tests contain more than two underscores.
     let words = page.split('`').skip(1).step_by(2);
     let tests = words.filter(|word| word.matches('_').count() > 2).count();
-    assert_eq!(named, tests, "the page names a test that is not there");
+    assert_eq!(named, tests, "the page names a test that does not exist");
 }

@@ -1,6 +1,6 @@
-//! A lock, its contenders, and their acts while they hold it. The means of locking is a parameter,
-//! so that a scenario runs with a hand-made lock and with any program that runs a command under a
-//! lock.
+//! A lock, its contenders, and a journal of their acts while they hold the lock. The locking
+//! program is a parameter, so that each scenario runs both with a hand-made lock and with
+//! leasehold.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,20 +14,21 @@ use crate::client::Order;
 use crate::designs::Design;
 use crate::journal::Journal;
 
-/// Timeout of waits that normally end as soon as their condition holds.
+/// Timeout of waits whose condition normally holds soon.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Time until a hand-made lock expires: short for a test, and several times the delay of an
-/// extension on a busy machine.
+/// Time until a hand-made lock expires: short, but several times as long as an extension may be
+/// delayed on a busy machine.
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
-/// Time until a contender that has not started its work counts as excluded.
+/// A contender counts as excluded if it has not started its work after this time.
 pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
-/// Number of acts (half a second of work) that shows more than a short delay of the end.
+/// Number of acts, about half a second of work, that a holder cannot perform merely because it ends
+/// late.
 pub(crate) const AT_WORK: usize = 20;
 
 const POLL: Duration = Duration::from_millis(5);
 
-/// Acts until it is stopped or the scenario has ended, and for some minutes at most: $0 is the
-/// journal, $1 the owner, $2 the file whose existence keeps it going.
+/// Acts until it is stopped, the scenario has ended, or some minutes have passed. $0 is the
+/// journal, $1 the owner, and $2 a file; the work ends when the file is removed.
 const WORK: &str = r#"
 i=0
 while [ -e "$2" ] && [ "$i" -lt 6000 ]; do
@@ -38,11 +39,11 @@ while [ -e "$2" ] && [ "$i" -lt 6000 ]; do
 done"#;
 
 static SET: SharedSet = SharedSet::new(|| {
-    // The TTL monitor runs each second instead of each minute.
+    // The TTL monitor runs every second instead of every minute.
     ReplicaSet::builder().parameter("ttlMonitorSleepSecs=1")
 });
 
-/// The location of the lock, for a contender.
+/// The database and name of the lock, as passed to each contender.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) uri: String,
@@ -52,9 +53,9 @@ pub(crate) struct Place {
     pub(crate) directory: PathBuf,
 }
 
-/// A way to run a command under a lock.
+/// A program that runs a command under a lock.
 pub(crate) trait Means {
-    /// Returns the process of `owner`, which runs `command` while it holds the lock.
+    /// Returns the command line of a process that runs `command` while `owner` holds the lock.
     fn launch(&self, place: &Place, owner: &str, command: Vec<String>) -> Launch;
 }
 
@@ -62,7 +63,7 @@ pub(crate) trait Means {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByHand {
     pub(crate) design: Design,
-    /// True if its expiry is extended while the work continues.
+    /// True if the client extends the expiry while the work continues.
     pub(crate) extend: bool,
     /// Time after which the lock expires unless it is extended.
     pub(crate) life: Duration,
@@ -147,12 +148,12 @@ impl<M: Means> Fixture<M> {
         self.start_as(owner, owner, None)
     }
 
-    /// Starts a contender whose name in the journal differs from its name as the owner of the lock.
+    /// Starts a contender that is `actor` in the journal and `owner` in the lock.
     pub(crate) fn start_as(&self, owner: &str, actor: &str, clock: Option<&FakeClock>) -> Process {
         self.start_by(&self.means, owner, actor, clock)
     }
 
-    /// Starts a contender with another means of locking.
+    /// Starts a contender that uses another locking program.
     pub(crate) fn start_by(
         &self,
         means: &impl Means,
@@ -169,14 +170,14 @@ impl<M: Means> Fixture<M> {
         let launch = means
             .launch(&self.place, owner, command)
             .stderr(self.scratch.path().join(format!("{actor}.log")))
-            // Directory for the memory of a lock between runs.
+            // `leasehold lock` keeps its observations there between runs.
             .env("XDG_RUNTIME_DIR", self.scratch.path().display().to_string());
         let clock = clock.map_or(&[][..], FakeClock::variables);
         let launch = launch.envs(clock.iter().cloned());
         launch.start().unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Waits until one of these contenders acts; returns its index.
+    /// Waits until one of these contenders acts. Returns the index of that contender.
     pub(crate) async fn first_at_work(&self, contenders: &[(&str, Process)]) -> usize {
         let end = Instant::now() + LONG;
         loop {
@@ -194,7 +195,7 @@ impl<M: Means> Fixture<M> {
         std::fs::remove_file(self.scratch.path().join(actor)).expect("it was at work");
     }
 
-    /// Waits until `actor` has acted this many times more.
+    /// Waits until `actor` has acted `more` further times.
     pub(crate) async fn acts_more(&self, actor: &str, more: usize) {
         let count = self.journal.count(actor) + more;
         let reached = self.journal.reaches(actor, count, LONG).await;
@@ -214,7 +215,7 @@ impl<M: Means> Fixture<M> {
         self.finish(actor);
     }
 
-    /// Ends the work of a contender. Returns its exit code.
+    /// Ends the work of a contender. Returns the exit code of its client.
     pub(crate) async fn end(&self, process: &Process, actor: &str) -> i32 {
         self.finish(actor);
         exit_code(process.wait(LONG).await.expect("its work is over"))
@@ -242,14 +243,14 @@ impl<M: Means> Fixture<M> {
         assert!(beside >= AT_WORK, "it held: {}", self.describe());
     }
 
-    /// Asserts that the first contender no longer acted once the second had begun.
+    /// Asserts that the first contender did not act after the second had begun.
     #[track_caller]
     pub(crate) fn assert_in_turn(&self, first: &str, second: &str) {
         let beside = self.journal.after_the_next_began(first, second);
         assert_eq!(beside, 0, "{}", self.describe());
     }
 
-    /// Returns the journal in short, and the errors of the contenders.
+    /// Returns the changes of actor in the journal, and the contenders' error output.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         for act in self.journal.acts() {
@@ -276,14 +277,14 @@ pub(crate) async fn pause<M: Means>(fixture: &Fixture<M>) -> (Process, Process) 
     (a, b)
 }
 
-/// The work of `a` takes several times as long as the lock needs to expire, and `b` contends.
-/// Returns true if `b` came to work within `time`, concurrently with `a`.
+/// `a` works for several times the expiry of the lock, while `b` contends. Returns true if `b`
+/// starts its work within `time`, concurrently with `a`.
 pub(crate) async fn outlast<M: Means>(fixture: &Fixture<M>, time: Duration) -> bool {
     skew(fixture, None, None, time).await
 }
 
-/// `a` holds the lock, `b` contends, and one of them has a wall clock that is off by this. Returns
-/// true if `b` came to work within `time`, while `a` was at work.
+/// `a` holds the lock and `b` contends, with these offsets of their wall clocks. Returns true if
+/// `b` starts its work within `time`, while `a` is at work.
 pub(crate) async fn skew<M: Means>(
     fixture: &Fixture<M>,
     clock_of_a: Option<&str>,
@@ -298,8 +299,8 @@ pub(crate) async fn skew<M: Means>(
     fixture.acts_alongside("b", "a", time).await
 }
 
-/// Two may hold: `a` is killed with its lock, `b` continues, and `c` contends. Returns true if `c`
-/// came to work within `time`, concurrently with `b`.
+/// For a lock with two slots: `a` and `b` hold, `a` is killed, `b` continues, and `c` contends.
+/// Returns true if `c` starts its work within `time`, concurrently with `b`.
 pub(crate) async fn kill_one_while_another_holds<M: Means>(
     fixture: &Fixture<M>,
     time: Duration,

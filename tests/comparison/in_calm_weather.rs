@@ -1,7 +1,7 @@
-//! Goal: the designs are not straw men: without a fault they exclude, and the scenarios that break
-//! them also recognize a lock that holds. Method: three contenders for each design work briefly,
-//! one after the other; no contender acts again after another contender has acted. Then work
-//! outlasts the expiry of a lock that is extended.
+//! Goal: the designs are not straw men, because each excludes as long as no fault occurs. The
+//! scenario that breaks them also recognizes a lock that holds. Method: three contenders for each
+//! design work briefly, one after the other; no contender acts again after another contender has
+//! acted. Then work takes longer than the expiry of a lock that its owner extends.
 
 use futures_util::future::join_all;
 use leasehold_testbed::run;
@@ -23,7 +23,7 @@ fn each_design_excludes() {
             Design::Pessimistic,
         ];
         for design in designs {
-            // Without faults no process is late, so the lock lasts longer than any pause.
+            // The long expiry rules out that a busy machine delays an extension too long.
             let by_hand = ByHand {
                 life: LONG,
                 ..ByHand::extended(design)
@@ -33,7 +33,7 @@ fn each_design_excludes() {
                 .map(|name| (name, fixture.start(name)))
                 .into_iter()
                 .collect::<Vec<_>>();
-            // The first contender to come works for a while and ends.
+            // Each holder works for a while and ends, and then the next one acquires.
             while !contenders.is_empty() {
                 let at_work = fixture.first_at_work(&contenders).await;
                 let (name, client) = contenders.remove(at_work);

@@ -15,7 +15,8 @@ pub(crate) struct Journal {
 /// One act.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Act {
-    /// CLOCK_BOOTTIME, to 10 ms, informational; the order of the lines counts.
+    /// CLOCK_BOOTTIME with a resolution of 10 ms. Only informational, because the order of the
+    /// lines decides.
     pub(crate) at: f64,
     pub(crate) owner: String,
 }
@@ -32,7 +33,7 @@ impl Journal {
 
     pub(crate) fn acts(&self) -> Vec<Act> {
         let text = std::fs::read_to_string(&self.path).expect("the journal can be read");
-        // The last line may be half written.
+        // The last line may be incomplete.
         let lines = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
         let act = |line: &str| {
             let (at, owner) = line.trim().split_once(' ')?;
@@ -50,12 +51,12 @@ impl Journal {
         acts.iter().filter(|act| act.owner == owner).count()
     }
 
-    /// Returns the number of acts of the first owner after the second had begun.
+    /// Returns how often `owner` acted after `next` had begun.
     pub(crate) fn after_the_next_began(&self, owner: &str, next: &str) -> usize {
         acts_after(&self.acts(), owner, next)
     }
 
-    /// Waits until this owner has acted `count` times; returns false if the time limit passed.
+    /// Waits until this owner has acted `count` times. Returns false after the time limit.
     pub(crate) async fn reaches(&self, owner: &str, count: usize, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         while self.count(owner) < count {
@@ -74,8 +75,8 @@ fn acts_after(acts: &[Act], owner: &str, next: &str) -> usize {
     after.iter().filter(|act| act.owner == owner).count()
 }
 
-/// Returns how often an owner acted again after another owner: 0 if all acts of each owner are
-/// contiguous.
+/// Returns how often an owner acted again after another owner had acted, which is 0 if each owner's
+/// acts are contiguous.
 pub(crate) fn returns(acts: &[Act]) -> usize {
     let mut seen: Vec<&str> = Vec::new();
     let mut returns = 0;

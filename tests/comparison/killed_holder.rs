@@ -1,5 +1,5 @@
-//! Goal: the effects of a holder that was killed.
-//! Method: SIGKILL of one client, and its work ends with it.
+//! Goal: a killed holder blocks a counter's slot while another holder runs, and blocks a lock
+//! without expiry indefinitely. Method: SIGKILL of one client, whose work ends too.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::client::NOT_ACQUIRED;
 use crate::designs::Design;
 use crate::fixture::{ByHand, Fixture, KEPT_OUT, LONG, kill_one_while_another_holds};
 
-/// The design does not record which count belongs to which holder, so all holders share one expiry:
-/// while one holder extends it, the place of a killed holder stays taken.
+/// The counter records only how many holders there are, so all holders share one expiry. While one
+/// holder extends the expiry, the slot of a killed holder stays taken.
 #[tokio::test]
 async fn a_counter_never_frees_the_place_of_a_killed_holder_while_another_runs() {
     let fixture = Fixture::new(ByHand::extended(Design::Counter { slots: 2 })).await;
     let came = kill_one_while_another_holds(&fixture, KEPT_OUT).await;
-    assert!(!came, "the counter freed a place: {}", fixture.describe());
+    assert!(!came, "the counter freed a slot: {}", fixture.describe());
     fixture.acts_more("b", 1).await;
 }
 
-/// Without an expiry, each acquisition times out, indefinitely.
+/// Without an expiry, every later acquisition times out.
 #[tokio::test]
 async fn a_lock_without_expiry_stays_with_its_killed_holder() {
     let means = ByHand {

@@ -1,7 +1,7 @@
-//! Goal: in the same scenarios in which hand-made locks break, commands that leasehold runs never
-//! act concurrently, and the locks of killed holders become free again.
-//! Method: `leasehold run -- CMD` and `leasehold lock NAME -- CMD` as the means. As with the
-//! hand-made locks, the command reacts only to signals.
+//! Goal: in the scenarios that break hand-made locks, commands run by leasehold never act
+//! concurrently, and the locks of killed holders become free again. Method: the scenarios with
+//! `leasehold run -- CMD` and `leasehold lock NAME -- CMD`. As with the hand-made locks, the
+//! command does not check its lock; only a signal stops it.
 
 use leasehold::exit::LOCK_LOST;
 use leasehold_testbed::process::exit_code;
@@ -45,7 +45,7 @@ impl Means for Lock {
             .argument(format!("--mongodb-uri={}", place.uri))
             .argument(format!("--mongodb-database={}", place.database))
             .argument("--lease-duration=3s")
-            // The maximum that the lease duration allows, because a busy machine is slow.
+            // The longest timeout that the lease duration allows, because a busy machine is slow.
             .argument("--mongodb-operation-timeout=500ms")
             .argument("--")
             .arguments(command)
@@ -65,15 +65,15 @@ async fn outlasts_its_life(means: impl Means) {
     assert!(at_work_to_the_end(&fixture), "{}", fixture.describe());
 }
 
-/// Returns true if the acts span more than 4 s: a lock of `a` lasts 3 s unless it is renewed, and
-/// the scenario takes 6 s.
+/// Returns true if the acts span more than 4 s, so that `a` must have renewed: without a renewal
+/// its lock expires after 3 s. The scenario takes 6 s.
 fn at_work_to_the_end<M: Means>(fixture: &Fixture<M>) -> bool {
     let acts = fixture.journal.acts();
     let instants = acts.first().zip(acts.last());
     instants.is_some_and(|(first, last)| last.at - first.at > (2 * LIFE).as_secs_f64())
 }
 
-/// Checks that the lock holds although one wall clock is wrong by this offset.
+/// Asserts that the lock holds although the wall clocks have these offsets.
 async fn holds(means: impl Means, clock_of_a: Option<&str>, clock_of_b: Option<&str>) {
     let fixture = Fixture::new(means).await;
     let came = skew(&fixture, clock_of_a, clock_of_b, KEPT_OUT).await;
@@ -160,7 +160,7 @@ async fn the_lock_of_a_killed_holder_becomes_free() {
     fixture.assert_in_turn("a", "b");
 }
 
-/// The contender releases a lock that it no longer holds.
+/// `a` has lost the lock while paused, and releases it after `b` has acquired it.
 #[tokio::test]
 async fn a_late_release_frees_no_other_ones_lock() {
     let fixture = Fixture::new(EXCLUSIVE).await;

@@ -1,10 +1,10 @@
 //! Common hand-made locks, on a real replica set with real processes: each design works without
 //! faults, and each design breaks.
 //!
-//! The tests here assert that a hand-made lock *does* break. The scenarios (`fixture.rs`) take
-//! the means of locking as a parameter, so that `leasehold lock` is tested in the same scenarios.
+//! Most tests here assert that a hand-made lock *does* break. The scenarios (`fixture.rs`) take the
+//! locking program as a parameter, so that `leasehold` is tested in the same scenarios.
 
-// The tests observe from outside, so they use their own clocks.
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
 
 mod client;

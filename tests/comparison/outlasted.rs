@@ -1,6 +1,6 @@
-//! Goal: work that takes longer than its author expected leaves two owners if nothing extends the
-//! lock. The first owner's release then frees the second owner's lock if the design does not
-//! compare owners. Method: no fault is injected; the work outlasts the lease.
+//! Goal: if nothing extends the lock and the work takes longer than its author expected, two owners
+//! work at once. If the design does not compare owners, the first owner's release then frees the
+//! second owner's lock. Method: no fault is injected; the work outlasts the lease.
 
 use crate::designs::Design;
 use crate::fixture::{AT_WORK, ByHand, Fixture, LONG, outlast};
@@ -32,8 +32,8 @@ async fn a_counter_of_one_is_deleted_under_its_owner() {
     both_act(Design::Counter { slots: 1 }).await;
 }
 
-/// `a` has outlasted its lock and ends; its release frees the lock of `b`, which is extended and
-/// would keep others out.
+/// `a` works longer than its lock lasts. When `a` ends, its release frees the lock of `b`, although
+/// `b` extends the lock in time, and `c` enters.
 #[tokio::test]
 async fn a_late_release_frees_the_next_ones_lock() {
     let fixture = Fixture::new(ByHand::extended(Design::LockedAt)).await;

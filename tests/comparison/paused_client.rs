@@ -1,7 +1,5 @@
-//! Goal: pausing the client that keeps a lock leaves two owners at work, although the client would
-//! have extended the lock in time.
-//! Method: SIGSTOP of the client of `a`, whose command continues; `b` acquires when the lock has
-//! expired; both act.
+//! Goal: if the client that extends a lock is paused, two owners work at once. Method: SIGSTOP of
+//! the client of `a`, whose command continues. `b` acquires the expired lock, and both act.
 
 use crate::designs::Design;
 use crate::fixture::{AT_WORK, ByHand, Fixture, pause};

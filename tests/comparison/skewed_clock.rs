@@ -1,4 +1,4 @@
-//! Goal: one client with a wrong wall clock steals a live, extended lock.
+//! Goal: one wrong wall clock is enough to take a lock away from a live owner that extends it.
 //! Method: libfaketime gives one real client a clock that is an hour off; the other client, mongod
 //! and the commands have the right time.
 

@@ -1,5 +1,5 @@
-//! API servers that cannot be reached or refuse what a daemon publishes. Leadership does not depend
-//! on them.
+//! API servers that are unreachable or refuse a daemon's label and Events. Leadership does not
+//! depend on the API server.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
 pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
     let kubernetes = &parts.kubernetes;
-    // The pods in it have no rights.
+    // Pods in this namespace have no rights.
     let namespace = kubernetes.namespace().await;
     let uri = parts.open.uri();
     let place = Arc::new(kubernetes.place(&namespace, "a", "app").await);

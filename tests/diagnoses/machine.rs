@@ -10,7 +10,8 @@ use std::sync::Mutex;
 use crate::parts::Parts;
 use crate::situation::{Ending, Situation};
 
-/// Returns a wrapper that drops root's privileges over other users; empty if this user is not root.
+/// Returns a wrapper that drops the capabilities with which root bypasses permissions. Empty if
+/// this user is not root.
 pub(crate) fn without_privileges() -> Vec<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
@@ -19,7 +20,8 @@ pub(crate) fn without_privileges() -> Vec<&'static str> {
     vec!["setpriv", without, "--"]
 }
 
-/// Runs a program in a mount namespace in which the first argument is a full disk.
+/// Runs a program in a mount namespace in which a full file system is mounted on the first
+/// argument.
 const ON_A_FULL_DISK: &str = r#"
 directory="$1"; shift
 mount -t tmpfs -o size=4k,nr_inodes=1 full "$directory" && exec "$@"
@@ -32,7 +34,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     table
 }
 
-/// Files that a trace must not be appended to.
+/// Kinds of file to which the program must not append a trace.
 fn traces(parts: &Parts) -> [Situation; 2] {
     let uri = parts.open.uri();
     let run = |name: &'static str, make: &dyn Fn(&Path)| {
@@ -47,7 +49,7 @@ fn traces(parts: &Parts) -> [Situation; 2] {
     let pipe = |path: &Path| {
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap();
-        // With a reader, so that it can be opened.
+        // The program could not open a pipe without a reader for writing.
         let reader = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
         let reader = rustix::fs::open(path, reader, rustix::fs::Mode::empty()).unwrap();
         READERS.lock().unwrap().push(reader);
@@ -190,7 +192,8 @@ fn directories(parts: &Parts) -> Vec<Situation> {
     ]
 }
 
-/// Locks one of the situation's files with flock(1), which ends with the test.
+/// Starts flock(1), which locks one of the situation's files until the test ends. Returns the text
+/// that names its process.
 fn locked(situation: Situation, file: &str) -> (Situation, String) {
     let directory = situation.path("status");
     fs::create_dir(&directory).unwrap();

@@ -1,14 +1,10 @@
-//! Goal: each refusal by a server, a port, a directory, a lock or an API server is reported with
-//! the refused request, the component and the remedy, and never with a password (I12). Method: a
-//! table of situations with real servers, each with the refused command, its exit code and its
-//! expected output.
+//! Goal: when a server, a port, a directory, a lock or an API server refuses a request, the error
+//! names the request, the component and the remedy, and never a password (I12). Method: a table of
+//! situations with real servers, each with a command, its exit code and its expected output.
 
-// The tests observe from outside and use their own clocks.
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 #![allow(clippy::print_stderr, reason = "the table says how many it tried")]
 
 mod api;
@@ -25,7 +21,7 @@ use futures_util::{StreamExt, stream};
 use parts::Parts;
 use situation::Situation;
 
-/// Number of commands that run concurrently. Most of them wait for a timeout.
+/// Number of commands that run concurrently. Most commands only wait for a timeout.
 const AT_A_TIME: usize = 6;
 
 #[tokio::test]
@@ -38,7 +34,7 @@ async fn each_refusal_names_the_object_the_component_and_the_remedy() {
     table.extend(lock::situations(&parts).await);
     table.extend(api::situations(&parts).await);
     let mut wrong = tried(table).await;
-    // The previous server, frozen.
+    // The situations of a frozen server use the deposed server.
     parts.deposed.stop(0);
     wrong.extend(tried(servers::frozen(&parts)).await);
     parts.deposed.cont(0);

@@ -1,4 +1,4 @@
-//! The servers that refuse, shared by all situations.
+//! The servers, shared by all situations.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use mongodb::bson::doc;
 pub(crate) const SET: &str = "testbed";
 
 pub(crate) struct Parts {
-    /// A set with TLS and users that requires client certificates.
+    /// A set with users that requires TLS client certificates.
     pub(crate) guarded: ReplicaSet,
     /// A set without authentication.
     pub(crate) open: ReplicaSet,
@@ -23,22 +23,22 @@ pub(crate) struct Parts {
     _filling: Vec<TcpStream>,
     /// A standalone server.
     pub(crate) standalone: ReplicaSet,
-    /// A standalone server with the certificate of an authority, and a standalone server with the
-    /// certificate of a client.
+    /// Two standalone servers with unsuitable certificates: a CA certificate, and a client
+    /// certificate.
     pub(crate) mistaken: [ReplicaSet; 2],
-    /// The authority of both.
+    /// The CA of both certificates.
     pub(crate) issuer: Certificates,
     /// A set whose only member stepped down.
     pub(crate) deposed: ReplicaSet,
     pub(crate) kubernetes: Kubernetes,
-    /// A proxy of the open set that holds all traffic.
+    /// A proxy before the open set that forwards nothing.
     pub(crate) holding: Proxy,
-    /// A proxy of the open set that closes connections.
+    /// A proxy before the open set that closes connections.
     pub(crate) cutting: Proxy,
     pub(crate) closed: ReservedPort,
     /// A web server.
     pub(crate) web: SocketAddr,
-    /// Forwards to the guarded set, from an address that its certificate does not name.
+    /// Forwards to the guarded set. The set's certificate does not name this address.
     pub(crate) alias: SocketAddr,
 }
 
@@ -47,8 +47,8 @@ impl Parts {
         let one = || ReplicaSet::builder().members(1);
         let guarded = one().tls().auth().client_certificates();
         let issuer = Certificates::new();
-        // The servers also accept connections without TLS, because the testbed's own client would
-        // refuse their certificates.
+        // TLS is optional for these servers, because the testbed's own client would refuse their
+        // certificates.
         let with = |certificate: PathBuf| {
             let flags: [OsString; 7] = [
                 "--tlsMode".into(),
@@ -99,10 +99,11 @@ impl Parts {
     }
 }
 
-/// Opens connections to a server until it closes them, and returns them.
+/// Opens connections to a server until it closes a new one. Returns the open connections.
 fn fill(port: u16) -> Vec<TcpStream> {
     use std::io::Read;
-    /// Longer than a server needs to close a connection; a busy server only gets more connections.
+    /// Longer than a server needs to close a refused connection. If a busy server takes longer, the
+    /// loop only opens further connections.
     const CLOSED_WITHIN: Duration = Duration::from_millis(200);
     let mut kept = Vec::new();
     loop {

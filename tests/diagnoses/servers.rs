@@ -1,4 +1,4 @@
-//! Servers that cannot be reached, or that contradict the URI.
+//! Servers that are unreachable, or that contradict the URI.
 
 use leasehold_testbed::FakeClock;
 
@@ -67,7 +67,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::locks("server that closes connections", &cut)
             .says("the server, or a proxy before it, closes each connection at once: it may have"),
         Situation::locks("server at its limit of connections", &format!("mongodb://{full}/"))
-            // The message is about the monitor, or about a call if the monitor got the last
+            // The driver's monitor gets the error, or a call does if the monitor got the last free
             // connection.
             .says("reached its limit of connections (maxConns, ulimit -n)")
             .never_says("TLS"),
@@ -152,7 +152,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     ]
 }
 
-/// Situations with the deposed server frozen.
+/// Situations in which the deposed server is frozen.
 pub(crate) fn frozen(parts: &Parts) -> Vec<Situation> {
     let uri = parts.deposed.uri();
     let address = parts.deposed.node(0).address();

@@ -1,4 +1,4 @@
-//! A refused command, and the output that it must have.
+//! A command that must fail, and its expected output.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::{Scratch, process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Time limit for final errors, which must not be retried: with `--no-wait` the command retries
-/// MongoDB for up to 18 s. Much longer than a busy machine needs.
+/// Time limit for final errors, which must not be retried. Shorter than the 18 s for which
+/// `--no-wait` retries MongoDB, and much longer than a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
-/// Limit for all other commands.
+/// Time limit for all other commands.
 const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 /// Passwords that must not appear in any output.
 const SECRETS: [&str; 4] = ["p@ss/word:%", "p%40ss", "wr0ng", "hunter2"];
 
-/// A command that is refused.
+/// A command that must fail.
 pub(crate) struct Situation {
     pub(crate) name: &'static str,
     wrapper: Vec<String>,
@@ -25,14 +25,14 @@ pub(crate) struct Situation {
     command: &'static [&'static str],
     environment: Vec<(String, std::ffi::OsString)>,
     uri: Option<String>,
-    /// Expected exit code. `None` if the command keeps running; it is killed when it has printed
-    /// all texts.
+    /// Expected exit code. `None` if the command keeps running; the test kills it after it has
+    /// printed all texts.
     code: Option<i32>,
     says: Vec<String>,
     unsaid: Vec<String>,
     within: Duration,
     place: Scratch,
-    /// Obstacles, kept until the command exits.
+    /// Values to keep alive until the command exits, such as the process that holds a lock.
     kept: Vec<Box<dyn Send>>,
 }
 
@@ -64,7 +64,7 @@ impl Situation {
         }
     }
 
-    /// `leasehold locks`, which reports the last failure.
+    /// `leasehold locks`, which reports its last failure after its timeout.
     pub(crate) fn locks(name: &'static str, uri: &str) -> Self {
         let asked = Self::new(
             name,
@@ -105,7 +105,7 @@ impl Situation {
         self
     }
 
-    /// Removes the bound on the wait.
+    /// Removes `--no-wait`.
     pub(crate) fn patient(mut self) -> Self {
         self.arguments.retain(|known| known != "--no-wait");
         self.within = LONG;
@@ -118,7 +118,7 @@ impl Situation {
         self
     }
 
-    /// Passes no connection string in addition to the flags.
+    /// Passes only the connection string that the flags contain, if any.
     pub(crate) fn without_uri(mut self) -> Self {
         self.uri = None;
         self
@@ -146,7 +146,7 @@ impl Situation {
         self
     }
 
-    /// Adds a text that the output must contain, in any order.
+    /// Adds a text that the output must contain. The order of texts does not matter.
     pub(crate) fn says(mut self, text: &str) -> Self {
         self.says.push(text.to_owned());
         self
@@ -164,7 +164,7 @@ impl Situation {
         let began = Instant::now();
         let read = || std::fs::read_to_string(&log).unwrap_or_default();
         let code = loop {
-            // Checked before the output is read, so that the last lines count.
+            // Reading after this check ensures that the last lines of an exited command are seen.
             let ended = child.try_wait().unwrap();
             let said = read();
             if let Some(status) = ended {
@@ -181,7 +181,7 @@ impl Situation {
             let _ = child.wait();
         }
         let said = read();
-        // Lets users other than root remove the directories.
+        // Without this, only root could remove the directories.
         for name in ["status", "parent"] {
             let writable = std::fs::Permissions::from_mode(0o755);
             let _ = std::fs::set_permissions(self.path(name), writable);
@@ -195,11 +195,11 @@ impl Situation {
             ));
         }
         let missing = self.says.iter().filter(|text| !said.contains(*text));
-        wrong.extend(missing.map(|text| format!("it does not say: {text}")));
+        wrong.extend(missing.map(|text| format!("missing text: {text}")));
         let unwanted = self.unsaid.iter().filter(|text| said.contains(*text));
         wrong.extend(unwanted.map(|text| format!("unwanted text: {text}")));
         let secrets = SECRETS.iter().filter(|secret| said.contains(*secret));
-        wrong.extend(secrets.map(|secret| format!("it shows a password: {secret}")));
+        wrong.extend(secrets.map(|secret| format!("password in the output: {secret}")));
         let (name, wrong_text) = (self.name, wrong.join("\n  "));
         (!wrong.is_empty()).then(|| format!("{name}:\n  {wrong_text}\nit said:\n{said}"))
     }

@@ -1,4 +1,4 @@
-//! Connection strings that cannot be used, and files without one.
+//! Invalid connection strings, and files without a connection string.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -2,12 +2,9 @@
 //! its memory or descriptors, or delays its renewals. Method: the inputs of tests/corpus, random
 //! changes of them, and clients that send slowly or endlessly, or are many.
 
-// The tests observe from outside and use their own clocks.
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod event_readers;
 mod load;

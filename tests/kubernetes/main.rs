@@ -2,10 +2,7 @@
 //! replica set, with injected faults.
 
 #![cfg(feature = "kubernetes")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,

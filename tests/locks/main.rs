@@ -1,6 +1,6 @@
 //! Locks on real replica sets. One file per behavior.
 
-// The tests observe from outside, so they use their own clocks.
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
 
 mod cancellation;

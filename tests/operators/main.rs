@@ -1,12 +1,9 @@
 //! The operators' commands on a real replica set with real daemons: what they print, write and
 //! refuse.
 
-// The tests observe from outside, so they use their own clocks.
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod bad_input;
 mod command;

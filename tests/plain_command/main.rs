@@ -2,12 +2,9 @@
 //! command. Method: each situation runs the plain command, flock(1), tini and leasehold, and
 //! compares them. `deviations.rs` and docs/supervision.md list each difference with its reason.
 
-// The tests observe from outside, so they use their own clocks.
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod deviations;
 mod ends;

@@ -2,7 +2,7 @@
 //! stand-in (`leasehold_testbed::router`) in front of real replica sets, because no `mongos` can be
 //! installed here. The tests cover only leasehold's side.
 
-// The tests observe from outside and use their own clocks.
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
 
 mod elections;

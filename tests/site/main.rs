@@ -3,10 +3,7 @@
 //! Method: the pages are read as text; the files and commands of a page are copied from it and run
 //! in one shell, on a real replica set, and the output is compared with the page.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod commands;
 mod links;

@@ -1,10 +1,7 @@
 //! `leasehold run -- CMD` from end to end: real daemons on a real replica set, with commands that
 //! record when they run.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 #[path = "../daemon/contest.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]

@@ -2,12 +2,9 @@
 //! other trace is refused. Method: real daemons and jobs on a real set, with handoffs, a kill and
 //! many contenders; then their trace, changed in one place at a time.
 
-// The tests observe from outside and use their own clocks.
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod late;
 mod transitions;

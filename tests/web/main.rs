@@ -1,12 +1,9 @@
 //! `leasehold web` on a real replica set with real daemons: its HTTP answers, the visitors that it
 //! refuses, and the page in a real browser.
 
-// The tests observe from outside, so they use their own clocks.
+// Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod actions;
 mod bounds;

@@ -1,9 +1,6 @@
 //! Commands under a guard: real processes, with faults injected into each process.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a fixture that fails should end its test"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod daemon_lost;
 mod deadlines;

@@ -1,5 +1,5 @@
-//! A bounded count of holders. Each arrival and each extension postpones the expiry of the whole
-//! document, and an arriving client deletes it after its expiry.
+//! A bounded count of holders. Each acquisition and each extension postpones the expiry of the
+//! whole document. An arriving client deletes an expired document.
 
 use mongodb::bson::{DateTime, doc};
 use mongodb::error::Result;

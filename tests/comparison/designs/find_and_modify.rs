@@ -1,6 +1,6 @@
-//! findAndModify with upsert. The filter matches a lock that is expired or the owner's own, so the
-//! same owner may enter again. The lock of another owner causes a duplicate key, and the caller
-//! polls.
+//! findAndModify with upsert. The filter matches a lock that has expired or belongs to the caller,
+//! so an owner may enter twice. If another owner holds the lock, the upsert fails with a duplicate
+//! key, and the caller polls.
 
 use mongodb::bson::{DateTime, doc};
 use mongodb::error::Result;

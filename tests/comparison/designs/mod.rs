@@ -1,7 +1,9 @@
-//! The designs, each in its own file, as its authors would write it.
+//! Common designs of a hand-made lock, each in its own file, written as a service's authors would
+//! write it.
 //!
-//! Their bugs are inherent: none is planted. All designs with an expiry use the client's own wall
-//! clock, because a TTL index, and a filter such as `expireAt: {$lt: now}`, need a date.
+//! Their bugs are inherent in the design; no bug is planted. All designs with an expiry use the
+//! client's wall clock, because a TTL index, and a filter such as `expireAt: {$lt: now}`, need a
+//! date.
 
 mod counter;
 mod find_and_modify;
@@ -24,7 +26,6 @@ pub(crate) use pessimistic::Pessimistic;
 pub(crate) use ttl_index::TtlIndex;
 pub(crate) use version_check::VersionCheck;
 
-/// The designs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Design {
     TtlIndex,
@@ -41,12 +42,12 @@ pub(crate) struct Terms {
     pub(crate) collection: Collection<Document>,
     pub(crate) name: String,
     pub(crate) owner: String,
-    /// The time until the lock expires, from its acquisition or extension.
+    /// Time from the acquisition or an extension until the lock expires.
     pub(crate) life: Duration,
 }
 
 impl Terms {
-    /// Postpones the expiry of a lock that has an owner.
+    /// Postpones the expiry if the caller owns the lock.
     async fn postpone_mine(&self) -> Result<()> {
         let mine = doc! { "_id": &self.name, "owner": &self.owner };
         let later = doc! { "$set": { "expireAt": from_now(self.life) } };
@@ -54,7 +55,7 @@ impl Terms {
         Ok(())
     }
 
-    /// Deletes a lock that has an owner.
+    /// Deletes the lock if the caller owns it. Returns false otherwise.
     async fn delete_mine(&self) -> Result<bool> {
         let mine = doc! { "_id": &self.name, "owner": &self.owner };
         Ok(self.collection.delete_one(mine).await?.deleted_count == 1)
@@ -71,12 +72,12 @@ pub(crate) trait HandMade {
     async fn release(&self) -> Result<bool>;
 }
 
-/// Returns the client's wall clock plus a span.
+/// Returns the client's wall-clock time plus a span.
 fn from_now(span: Duration) -> DateTime {
     DateTime::from_system_time(std::time::SystemTime::now() + span)
 }
 
-/// Returns false if an insert found the lock, which the duplicate key shows.
+/// Returns false if the insert failed with a duplicate key, because the lock's document exists.
 pub(crate) fn inserted<T>(result: Result<T>) -> Result<bool> {
     match result {
         Ok(_) => Ok(true),

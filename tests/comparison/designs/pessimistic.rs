@@ -1,5 +1,5 @@
-//! A lock without an expiry: it is held until its owner frees it, and a contender that does not get
-//! it within a time limit gives up.
+//! A lock without an expiry. The owner keeps it until it frees it; a contender gives up after a
+//! time limit.
 
 use mongodb::bson::doc;
 use mongodb::error::Result;

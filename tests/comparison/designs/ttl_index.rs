@@ -1,5 +1,5 @@
-//! The lock is a document that exists; a TTL index removes it when it expires. Each lock has its
-//! own expiry, which is extended while the work continues.
+//! The lock is held while its document exists. A TTL index removes the document after its expiry,
+//! which the owner extends while the work continues.
 
 use mongodb::IndexModel;
 use mongodb::bson::doc;

@@ -1,6 +1,6 @@
 //! No lock: read a version, do the work, and write only if the version has not changed. This is
-//! correct if the work *is* that write. Here, as often, the work also has effects outside of the
-//! document.
+//! correct if the write is the only effect of the work. Here, as often, the work also has effects
+//! outside of the document.
 
 use mongodb::bson::doc;
 use mongodb::error::Result;
