@@ -1,5 +1,5 @@
-//! The Dockerfile repeats values of other files, because a layer that reads a file is invalidated
-//! by each change of that file. These tests compare the copies.
+//! The Dockerfile repeats values of other files instead of reading them, because each change of a
+//! file invalidates the cached layers that read it. These tests compare the copies.
 //!
 //! `make test-image` builds the Dockerfile and runs the image.
 
@@ -12,7 +12,7 @@ const RELEASE: &str = include_str!("../.github/workflows/release.yml");
 const MANIFEST: &str = include_str!("../Cargo.toml");
 const TOOLCHAIN: &str = include_str!("../rust-toolchain.toml");
 
-/// Default of a build argument.
+/// Returns the default of a build argument.
 fn default_of(argument: &str) -> &'static str {
     let start = format!("ARG {argument}=");
     DOCKERFILE
@@ -21,16 +21,16 @@ fn default_of(argument: &str) -> &'static str {
         .expect("an argument with a default")
 }
 
-/// Quoted texts of the first line with this start.
+/// Returns the quoted texts of the first line that begins with `start`.
 fn quoted(text: &'static str, start: &str) -> Vec<&'static str> {
     let line = text
         .lines()
         .find(|line| line.starts_with(start))
-        .expect("a line that begins so");
+        .expect("a line with this start");
     line.split('"').skip(1).step_by(2).collect()
 }
 
-/// Sources that the COPY instructions take from the context.
+/// Returns the paths that the COPY instructions take from the build context.
 fn copied() -> Vec<&'static str> {
     let mut sources = Vec::new();
     for line in DOCKERFILE.lines() {
@@ -54,7 +54,7 @@ fn it_builds_with_the_compiler_of_the_toolchain_file() {
     assert!(RELEASE.contains(&container), "{container} in release.yml");
 }
 
-/// The version of cargo-auditable is in the Makefile too, for `make dist`.
+/// `make dist` installs cargo-auditable in the version that the Makefile names.
 #[test]
 fn both_builds_embed_the_list_of_crates_with_the_same_tool() {
     let (_, rest) = DOCKERFILE
@@ -90,7 +90,7 @@ fn the_context_has_what_is_copied_and_nothing_else() {
         .lines()
         .filter_map(|line| line.strip_prefix('!'))
         .collect();
-    // A directory is sent with all of its contents.
+    // A path below a directory of the context is sent with the directory.
     copied.retain(|path| {
         let within = |sent: &&str| path.strip_prefix(*sent).is_some_and(|p| p.starts_with('/'));
         !sent.iter().any(within)
@@ -101,8 +101,8 @@ fn the_context_has_what_is_copied_and_nothing_else() {
     assert!(DOCKERIGNORE.lines().any(|line| line == "*"));
 }
 
-/// The stage of the dependencies has no tests, and Cargo refuses a manifest that names a target
-/// whose source is absent.
+/// The Dockerfile builds the dependencies from the manifests and empty sources, without tests and
+/// examples. Cargo rejects a manifest that names a target whose source file does not exist.
 #[test]
 fn the_manifest_names_no_target_but_those_with_an_empty_source() {
     for target in ["[[test]]", "[[example]]"] {
@@ -111,8 +111,9 @@ fn the_manifest_names_no_target_but_those_with_an_empty_source() {
     assert!(DOCKERFILE.contains("src/main.rs") && DOCKERFILE.contains("benches/figures/main.rs"));
 }
 
-/// `cargo clean` removes nothing of a target that only the configuration names, and the empty program
-/// would then be newer than its sources.
+/// Without `--target`, `cargo clean` would not clean the target triple that is set only in Cargo's
+/// configuration. Cargo would then keep the program built from the empty source, because the
+/// program is newer than the real sources.
 #[test]
 fn the_empty_program_is_removed_for_its_target() {
     let clean = DOCKERFILE

@@ -10,7 +10,7 @@ use leasehold::uri::{OPTIONS, Treatment, UriOption};
 
 const DOCUMENT: &str = include_str!("../docs/configuration.md");
 
-/// Cells of the table rows that begin with a key.
+/// Returns the cells of each table row that begins with a key.
 fn rows() -> Vec<Vec<&'static str>> {
     let sections: BTreeSet<_> = KEYS.iter().map(|key| key.section).collect();
     DOCUMENT
@@ -136,7 +136,7 @@ fn help_has_a_flag_for_each_key_with_its_default() {
     );
 }
 
-/// The names of an option, as documented.
+/// Returns the name and the aliases of an option, as the page writes them.
 fn names(option: &UriOption) -> String {
     let aliases: Vec<_> = option.aliases.iter().map(|a| format!("`{a}`")).collect();
     match aliases.is_empty() {

@@ -1,5 +1,5 @@
-//! Goal: the examples behave as documented. Method: the built programs run on a real replica set
-//! and next to a real daemon.
+//! Goal: the examples behave as documented. Method: runs the built examples with a real replica set
+//! and a real daemon.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -24,7 +24,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 fn shown(name: &str, argument: &str) -> Output {
-    // An example without its store waits indefinitely.
+    // An example that cannot reach MongoDB waits indefinitely.
     let output = Command::new("timeout")
         .arg("60")
         .arg(example(name))
@@ -44,7 +44,7 @@ async fn lines(name: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn the_elector_works_under_one_token_and_releases_the_lease() {
-    // The second run needs the lease of the first.
+    // Keeps the set running, because the second run needs the lease document of the first.
     let _kept = SET.get().await;
     for token in 1..=2 {
         let pages = [1, 2, 3].map(|page| format!("page {page}, token {token}"));
@@ -99,7 +99,7 @@ async fn the_status_is_read_by_its_deadline() {
     if let Some(output) = without_boot_id(&[example.to_str().unwrap(), &directory]) {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
     }
-    // A frozen daemon's file still says leader, with a deadline that passes.
+    // The frozen daemon does not update its file, which still says leader until the deadline.
     daemon.stop();
     let status = daemon.status();
     let deadline = status["valid_until_boottime_ns"].as_u64().unwrap();

@@ -1,6 +1,6 @@
-//! Goal: the recipes of docs/fencing.md refuse a stale token, also from a transaction that was in
-//! flight when the fence was raised. Method: the statements and the program are copied from the
-//! page and run, the statements on a real replica set.
+//! Goal: the recipes of docs/fencing.md refuse a stale token, even in a transaction that was in
+//! flight when the fence was raised. Method: copies the statements and the program from the page
+//! and runs them, with a real replica set.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -22,7 +22,7 @@ fn page() -> String {
     std::fs::read_to_string(page).unwrap()
 }
 
-/// Arguments of the only call of this function on the page.
+/// Returns the arguments of the page's only call of this function, with `token` in place of TOKEN.
 fn arguments(function: &str, token: i64) -> Vec<Document> {
     let page = page();
     let call = format!("{function}(");
@@ -38,7 +38,7 @@ fn arguments(function: &str, token: i64) -> Vec<Document> {
         .collect()
 }
 
-/// Creates a database and runs the page's insertion in it.
+/// Creates a database and runs the page's `insertOne` there.
 async fn database(set: &ReplicaSet) -> Database {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -62,8 +62,8 @@ async fn fence(session: &mut ClientSession, database: &Database, token: i64) -> 
     Ok(update.session(session).await?.matched_count == 1)
 }
 
-/// Begins a transaction that passes the fence and has one effect, or aborts it if the token is
-/// stale.
+/// Begins a transaction, runs the page's update of the fence and inserts one effect. Aborts the
+/// transaction if the token is stale.
 async fn begin(set: &ReplicaSet, database: &Database, token: i64) -> Result<ClientSession> {
     let mut session = set.client().start_session().await?;
     session.start_transaction().await?;
@@ -95,8 +95,8 @@ async fn a_stale_token_has_no_effect_in_a_transaction() {
     }
 }
 
-/// The old holder's transaction has passed the fence and is in flight. The new holder raises the
-/// fence, and the old transaction must not commit after that.
+/// The old holder's transaction has passed the fence and is in flight. It must not commit after the
+/// new holder has raised the fence.
 #[tokio::test]
 async fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
     let set = SET.get().await;

@@ -1,6 +1,6 @@
-//! Goal: `leasehold install` leaves either a complete program or the previous file, and reports the
-//! reason of a failure. Method: the real binary, with too little space (a limit on the size of
-//! files), killed, locked out, and with a wrong path.
+//! Goal: `leasehold install` leaves either a complete program or the previous file, and reports why
+//! it failed. Method: the real binary, with a limit on the file size in place of a full disk, with
+//! the leftover of a killed run, with a locked directory, and with a wrong path.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -42,7 +42,7 @@ fn names(directory: &Path) -> Vec<String> {
 fn the_copy_is_the_same_program_for_all_users() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("leasehold");
-    // A umask that closes new files to other users must not matter.
+    // The copy's mode must not depend on the umask.
     let output = install_after("umask 077", directory.path());
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(
@@ -65,7 +65,7 @@ fn a_copy_that_runs_is_replaced_as_a_whole() {
     assert!(install(directory.path()).status.success());
     let copy = directory.path().join("leasehold");
     let before = fs::metadata(&copy).unwrap().ino();
-    // Waits for a status file until it is killed.
+    // This run waits for a status file until the test kills it.
     let mut running = Command::new(&copy)
         .args(["status", "--watch", "--directory"])
         .arg(directory.path())
@@ -101,7 +101,7 @@ fn leftovers_of_a_killed_run_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("leasehold");
     fs::write(&copy, "the old one").unwrap();
-    // The leftover of a run that is killed during the copy.
+    // The file that a run leaves if it is killed during the copy.
     fs::write(directory.path().join(".leasehold.unfinished"), "half").unwrap();
     assert_eq!(
         names(directory.path()),

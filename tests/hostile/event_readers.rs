@@ -1,6 +1,6 @@
-//! The programs of docs/reading-status.md that follow `GET /events`, with streams that no daemon
-//! sends (I4): a reader leads only after a complete and valid event, and only while the stream is
-//! open.
+//! Feeds the programs of docs/reading-status.md that follow `GET /events` with streams that no
+//! daemon sends. A program leads only after a complete and valid event, and only while the stream
+//! is open (I4).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::target::eventually;
 
-/// Programs that run at the same time.
+/// Programs that run concurrently.
 const READERS: usize = 8;
-/// Time until a leading program would print that it leads: three of its intervals.
+/// Time within which a program would print that it leads: three of its intervals.
 const WRONG_MAX: Duration = Duration::from_millis(300);
 const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -26,7 +26,7 @@ const BEFORE: i64 = 5;
 const HOSTILE: i64 = 9;
 const AFTER: i64 = 777;
 
-/// A line of the corpus, with the values of this machine.
+/// Replaces the placeholders of a corpus line by a deadline in an hour and this machine's boot id.
 fn line(input: &[u8]) -> Vec<u8> {
     let until = (boottime_ns() + 3_600_000_000_000).to_string();
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
@@ -89,7 +89,7 @@ impl Reader {
         printed.lines().map(str::to_owned).collect()
     }
 
-    /// Accepts a connection, and answers it depending on its path.
+    /// Accepts a connection, and answers the request according to its path.
     async fn accept(&mut self, answer: impl Fn(&str) -> Vec<u8>) {
         let (mut stream, _) = self.listener.accept().await.unwrap();
         let mut request = Vec::new();
@@ -111,8 +111,8 @@ impl Reader {
         }
     }
 
-    /// Sends an event on the open stream, and on each that the program opens, until it has printed a
-    /// line.
+    /// Sends an event on the open stream, and on each new stream of the program, until the program
+    /// has printed `line`.
     async fn send_until_said(&mut self, event: &[u8], line: &str) {
         let event = chunk(event);
         self.send(&event).await;
@@ -153,13 +153,13 @@ fn leader(token: i64) -> String {
     format!("leader, token {token}")
 }
 
-/// Returns a chunk of a body with a line, and an empty line after it.
+/// Encodes a line, and an empty line after it, as an HTTP chunk.
 fn chunk(line: &[u8]) -> Vec<u8> {
     let length = format!("{:x}\r\n", line.len() + 2);
     [length.as_bytes(), line, b"\n\n\r\n"].concat()
 }
 
-/// Each line is sent to a program that does not lead, and to a program that leads.
+/// Sends a hostile line to a program before it leads and while it leads.
 async fn survives_line(program: &[String], input: &[u8]) {
     let name: String = input.escape_ascii().to_string().chars().take(150).collect();
     let name = format!("{program:?}: {name}");
@@ -184,8 +184,8 @@ async fn survives_line(program: &[String], input: &[u8]) {
     );
 }
 
-/// An answer that is not a stream, although its body looks like a stream. A redirect leads to a
-/// valid stream.
+/// Sends a response that is not an event stream, but whose body looks like one. The program must
+/// not lead, not even if the response redirects to a valid stream.
 async fn survives_answer(program: &[String], answer: &str) {
     let mut reader = Reader::start(program).await;
     let body = String::from_utf8(event(HOSTILE)).unwrap() + "\n\n";
@@ -214,7 +214,7 @@ async fn survives_answer(program: &[String], answer: &str) {
     );
 }
 
-/// Leadership ends when the stream ends or can no longer be read.
+/// Ends or corrupts the stream of a leading program, which must then stop leading.
 async fn survives_end(program: &[String], end: &[u8], closed: bool) {
     let mut reader = Reader::start(program).await;
     reader.accept(|_| STREAM.into()).await;
@@ -253,7 +253,7 @@ async fn survives(program: Vec<String>) {
     }
 }
 
-/// Returns the code block of a language on the page, in the part about events.
+/// Returns the page's code block in this language, from the section about events.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();

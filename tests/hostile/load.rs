@@ -1,5 +1,5 @@
-//! Clients that send slowly or endlessly, or are many, use a bounded amount of memory and
-//! descriptors. Meanwhile the daemon renews its lease and answers other clients.
+//! Slow clients, endless bodies and many connections use a bounded amount of the daemon's memory
+//! and descriptors. Meanwhile the daemon renews its lease and answers other clients.
 
 use std::sync::atomic::Ordering;
 
@@ -11,23 +11,24 @@ use crate::target::{
     LONG, assert_unharmed, descriptors, eventually, forget_peak, loopback, peak, resident, stage,
 };
 
-/// Memory that clients may use: 64 + 32 places of at most 48 KiB are 4.5 MiB. The allocator may
-/// keep as much again.
+/// Limit of the memory that clients use: 64 connections and 32 streams of at most 48 KiB are 4.5
+/// MiB. The allocator may keep as much again.
 const MEMORY_MAX: u64 = 9 * 1024 * 1024;
-/// Descriptors that clients may use: for all places, for a connection that is being accepted, and
-/// for an equal number of evicted connections that are not closed yet.
+/// Limit of the descriptors that clients use: one for each connection and stream, and as many again
+/// for evicted connections that are still being closed.
 const DESCRIPTORS_MAX: usize = 2 * (CONNECTIONS_MAX + STREAMS_MAX);
-/// Bytes of one body that may fill buffers of the kernel on both sides. A body of a GiB is never
-/// taken.
+/// Limit of the bytes that a client can send of its body of 1 GiB. The daemon never reads the body,
+/// but the socket buffers of both sides take some of it.
 const BODY_MAX: u64 = 32 * 1024 * 1024;
-/// Number of consecutive renewals during an attack.
+/// Number of renewals to wait for during an attack.
 const RENEWALS: f64 = 8.0;
 
 async fn renewals(daemon: &Daemon) -> f64 {
     daemon.operations("renew", "applied").await
 }
 
-/// Attacks a leader until the attack has its full extent and the lease was renewed several times.
+/// Attacks a leader until the attack is at full strength and the leader has then renewed several
+/// times.
 async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) {
     let stage = stage().await;
     let daemon = stage.candidate("a").leading(LONG).await;
@@ -42,15 +43,15 @@ async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) 
         Err(failure) => return skip(&failure.to_string()),
     };
     let mut descriptors_most = 0;
-    within(3 * LONG, "the attack has its full extent", async || {
+    within(3 * LONG, "the attack is at full strength", async || {
         descriptors_most = descriptors_most.max(descriptors(pid, server));
-        // Others are answered meanwhile.
+        // The daemon answers other clients meanwhile.
         assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
         has_full_extent(&hostile)
     })
     .await;
     let enough = renewals(&daemon).await + RENEWALS;
-    eventually("it renews during the attack", async || {
+    eventually("the leader renews during the attack", async || {
         descriptors_most = descriptors_most.max(descriptors(pid, server));
         assert!(daemon.leads(), "{}", daemon.logs());
         renewals(&daemon).await >= enough
@@ -75,7 +76,7 @@ async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) 
 fn heads_that_come_byte_by_byte_take_bounded_places() {
     const CLIENTS: usize = 500;
     run(withstands(Attack::ByteByByte(CLIENTS), |hostile| {
-        // More connections than the server keeps, each after the eviction of another.
+        // Far more connections than the server keeps, so that it must have evicted most of them.
         let connections = hostile.counts().connections.load(Ordering::Relaxed);
         connections >= 4 * CLIENTS as u64
     }));
@@ -96,7 +97,7 @@ fn bodies_of_a_gibibyte_are_not_kept() {
         let counts = hostile.counts();
         let most = counts.bytes_of_one.load(Ordering::Relaxed);
         assert!(most <= BODY_MAX, "{most} bytes of a body were taken");
-        // Each client has sent both forms to all paths.
+        // By then, each client has sent a body in both encodings to all paths.
         counts.connections.load(Ordering::Relaxed) >= 10 * CLIENTS as u64
     }));
 }

@@ -1,6 +1,6 @@
 //! Goal: no input from another process makes a daemon or a reader report a wrong state, exhausts
 //! its memory or descriptors, or delays its renewals. Method: the inputs of tests/corpus, random
-//! changes of them, and clients that send slowly or endlessly, or are many.
+//! mutations of these inputs, slow clients, endless bodies, and many connections.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,5 @@
-//! Requests of any bytes. Each request is answered or refused, and leaks nothing.
+//! Sends arbitrary bytes as HTTP requests. The server answers or refuses each request and leaks no
+//! descriptor.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,20 +15,21 @@ use tokio::time::timeout;
 
 use crate::target::{LONG, assert_unharmed, descriptors, eventually, loopback, stage};
 
-/// Inputs of each kind: random bytes, requests for any target, and changed requests.
+/// Number of inputs of each kind: random bytes, requests for random targets, and mutated requests.
 const RANDOM: usize = 50;
 const TARGETS: usize = 150;
 const MUTATED: usize = 400;
 const OTHERS: usize = RANDOM + TARGETS;
 const BYTES_MAX: usize = 400;
-/// Inputs that are sent at the same time.
+/// Inputs that are sent concurrently.
 const CLIENTS: usize = 16;
-/// Time limit of an answer. Longer answers, for example to waits, are cut short.
+/// How long a client waits for an answer before it ends its input. Answers that take longer, such
+/// as event streams, are cut off.
 const ANSWERED_IN: Duration = Duration::from_millis(200);
-/// Parts of requests with long answers. If bytes follow the request, the server notices the end of
-/// the connection only when it writes.
+/// A request that contains one of these may be answered for a long time. If further bytes follow
+/// the request, the server notices the closed connection only when it writes.
 const LASTING: [&[u8]; 2] = [b"/events", b"wait="];
-/// Codes that no request may cause: 500, and those above it but 503.
+/// Status codes that no request may cause, except 503.
 const FAILURES: std::ops::RangeInclusive<u16> = 500..=599;
 
 const TOKENS: &[&[u8]] = &[
@@ -63,7 +65,7 @@ const TOKENS: &[&[u8]] = &[
     b"ffffffffffffffff\r\n",
 ];
 
-/// Returns a request for a target that may exist, with any query.
+/// Returns a request for a path that may exist, with a random query.
 fn target(mutator: &mut Mutator) -> Vec<u8> {
     const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "X"];
     const PATHS: [&str; 9] = [
@@ -106,13 +108,13 @@ fn target(mutator: &mut Mutator) -> Vec<u8> {
 }
 
 /// Sends an input in parts, and returns the answers until the server closes the connection. With
-/// `end`, the input ends after the first answer, or if there is none; a server may leave out the
-/// answer to a client that has ended its input before.
+/// `end`, the client ends its input, but only after the first answer or a timeout, because a server
+/// need not answer a client that has already ended its input.
 async fn answers(server: SocketAddr, parts: &[&[u8]], end: bool) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;
     for part in parts {
-        // A server that refuses early closes the connection.
+        // The server may refuse the first parts and close the connection.
         if stream.write_all(part).await.is_err() {
             break;
         }
@@ -151,8 +153,9 @@ impl Input {
         Self { bytes, name, cuts }
     }
 
-    /// Sends the input whole and in parts, and asserts that each time the connection ends, with an
-    /// answer that is not a failure of the server. Returns the first codes.
+    /// Sends the input whole and in parts. Asserts that the server closes the connection each time,
+    /// without an answer that reports a server error. Returns the status code of the first answer
+    /// to each.
     async fn survived(&self, server: SocketAddr) -> [u16; 2] {
         let Self { bytes, name, cuts } = self;
         let (start, end) = (cuts[0], cuts[1]);
@@ -173,7 +176,7 @@ impl Input {
     }
 }
 
-/// Returns the codes of complete answers that follow each other.
+/// Returns the status codes of consecutive answers.
 fn codes(mut answers: &[u8]) -> Vec<u16> {
     let mut codes = Vec::new();
     while let Some(rest) = answers.strip_prefix(b"HTTP/1.") {
@@ -193,7 +196,7 @@ fn codes(mut answers: &[u8]) -> Vec<u16> {
     codes
 }
 
-/// Sends the corpus, random bytes and changes of the corpus, and asserts that they leak no
+/// Sends the corpus, random bytes and mutations of the corpus, and asserts that the server leaks no
 /// descriptors.
 async fn any_bytes(server: SocketAddr, pid: u32) {
     let seed = Mutator::seed();
@@ -213,7 +216,7 @@ async fn any_bytes(server: SocketAddr, pid: u32) {
         let name = format!("HOSTILE_SEED={seed}, input {number}");
         inputs.push(Input::new(bytes, name, &mut mutator));
     }
-    // The first answers open descriptors that stay open.
+    // The server opens some descriptors at its first answer and keeps them.
     inputs[0].survived(server).await;
     let before = descriptors(pid, server);
     let codes = futures_util::stream::iter(&inputs);
@@ -223,7 +226,7 @@ async fn any_bytes(server: SocketAddr, pid: u32) {
     let count = |code| codes.iter().filter(|found| **found == code).count();
     let counts = [200, 400, 404].map(count);
     assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
-    eventually("no descriptor is left", async || {
+    eventually("no descriptor leaks", async || {
         descriptors(pid, server) <= before
     })
     .await;
@@ -298,20 +301,21 @@ fn bodies_are_not_requests() {
             ] {
                 let request = format!("{line} HTTP/1.1\r\n{headers}{body}{LAST}");
                 let codes = codes_of(server, request.as_bytes()).await;
-                // The server may close a connection with a body that it did not read.
+                // The server may close the connection instead of skipping the body that it did not
+                // read.
                 assert!(
                     codes == [code] || codes == [code, 405],
                     "{codes:?}: {request}"
                 );
             }
         }
-        // Without a length, the same bytes are a request.
+        // Without a length, the bytes of the body are a request.
         let two = format!("GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n{INNER}{LAST}");
         assert_eq!(codes_of(server, two.as_bytes()).await, [404, 200, 405]);
     });
 }
 
-/// A request that names two hosts, one of which is not this machine, is refused.
+/// The server refuses a request that names two hosts unless both are this machine.
 #[test]
 fn all_hosts_of_a_request_are_checked() {
     run(async {

@@ -24,11 +24,11 @@ pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Returns the number of open descriptors of a server, without its own connections, which the
-/// driver opens at any time.
+/// Counts the open descriptors of a server, except outgoing connections, because the MongoDB driver
+/// opens those at any time.
 pub(crate) fn descriptors(pid: u32, server: SocketAddr) -> usize {
     let directory = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    // A descriptor may have been closed meanwhile.
+    // The server may close a descriptor between the two calls.
     let open = directory.flatten();
     let open: Vec<_> = open.flat_map(|one| fs::read_link(one.path())).collect();
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
@@ -47,7 +47,7 @@ pub(crate) fn resident(pid: u32) -> u64 {
     kilobytes(pid, "VmRSS:") * 1024
 }
 
-/// Returns the highest resident memory of a process since [`forget_peak`].
+/// Returns the peak resident memory of a process, in bytes, since [`forget_peak`].
 pub(crate) fn peak(pid: u32) -> u64 {
     kilobytes(pid, "VmHWM:") * 1024
 }
@@ -64,8 +64,7 @@ fn kilobytes(pid: u32, field: &str) -> u64 {
     number.parse().unwrap()
 }
 
-/// Asserts that a daemon leads with this token, has lost no leadership, and that nothing in it has
-/// panicked.
+/// Asserts that a daemon still leads with this token, answers HTTP requests, and has not panicked.
 pub(crate) async fn assert_unharmed(daemon: &Daemon, token: i64) {
     let (code, leader) = daemon.http_json("/leader").await;
     let logs = daemon.logs();

@@ -1,11 +1,11 @@
-//! Traces with any lines. Each trace is accepted or reported as a violation, and none causes a
-//! panic.
+//! Feeds the trace checker with mutated traces. The checker accepts each trace or reports a
+//! violation, and never panics.
 
 use leasehold_testbed::{Mutator, corpus};
 use leasehold_trace_check::{Checked, Checker, Violation};
 use serde_json::{Value, json};
 
-/// Changed traces.
+/// Number of mutated traces.
 const TRACES: usize = 4_000;
 /// Maximum number of bytes of a random trace.
 const BYTES_MAX: usize = 300;
@@ -32,7 +32,7 @@ const TOKENS: &[&[u8]] = &[
     b"\\ud800",
 ];
 
-/// Returns a value that a field does not expect.
+/// Returns a value that is invalid or extreme for most fields.
 fn other_value(mutator: &mut Mutator) -> Value {
     let values = [
         json!(null),
@@ -55,7 +55,7 @@ fn other_value(mutator: &mut Mutator) -> Value {
     mutator.pick(&values).clone()
 }
 
-/// Returns the paths of all values in a value.
+/// Collects the JSON pointers of a value and of all values within it.
 fn paths(value: &Value, path: &str, into: &mut Vec<String>) {
     into.push(path.to_owned());
     match value {
@@ -73,7 +73,8 @@ fn paths(value: &Value, path: &str, into: &mut Vec<String>) {
     }
 }
 
-/// Replaces a value in a line by an unexpected value, or by a value of another line.
+/// Replaces one value of a line by an unexpected value, or by the value at the same path in another
+/// line.
 fn other_field(line: &[u8], others: &[Vec<u8>], mutator: &mut Mutator) -> Vec<u8> {
     let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
         return line.to_vec();

@@ -1,5 +1,5 @@
-//! Goal: a frozen or unreachable API server costs no renewal and no leadership, delays a step-down
-//! by at most `label_wait`, and gets only the newest state when it returns.
+//! Goal: a frozen or unreachable API server prevents no renewal, ends no leadership, and delays a
+//! step-down by at most `label_wait`. When it is reachable again, it gets only the newest label.
 
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,9 @@ fn behind_a_frozen_api_server_renewals_go_on_and_the_hand_off_is_not_held_up() {
         a.term();
         b.wait_leads(LONG).await;
         let handed_over = begin.elapsed();
-        // The wait for the label is 250 ms; the rest is the overhead of this machine. If the daemon
-        // waited for the API server, the follower would have to wait for the lease to expire.
+        // The daemon waits 250 ms for the label; the rest is the overhead of this machine. If the
+        // daemon waited longer for the API server, the follower could only take over after the
+        // lease has expired.
         println!("handed over after {handed_over:?} behind a frozen API server");
         let expires = DaemonTimings::DEMO.lease_duration - DaemonTimings::DEMO.renew_interval;
         assert!(handed_over < expires, "{handed_over:?}");
@@ -62,7 +63,7 @@ fn a_returning_api_server_gets_the_newest_value_at_once() {
         assert_eq!(cluster.label("a").await, None);
         proxy.resume();
         let took = cluster.wait_label("a", "leader").await;
-        println!("right {took:?} after the API server came back");
+        println!("label updated {took:?} after the API server came back");
         // The interval between two attempts is 5 s.
         assert!(took < Duration::from_secs(15), "{took:?}");
         let lines = daemon.log_records();
@@ -73,8 +74,8 @@ fn a_returning_api_server_gets_the_newest_value_at_once() {
     });
 }
 
-/// The daemon is frozen from shortly after its files are written until every wait of a step-down is
-/// over, as on a node that throttles it.
+/// Freezes the daemon, as CPU throttling would, from shortly after it has written its files until
+/// all timeouts of a step-down have passed.
 #[test]
 fn a_label_that_is_not_changed_does_not_make_the_status_files_count_as_stuck() {
     in_cluster(async |cluster| {
@@ -90,7 +91,7 @@ fn a_label_that_is_not_changed_does_not_make_the_status_files_count_as_stuck() {
         a.term();
         a.wait_not_leader(LONG).await;
         a.stop();
-        // The waits are on the clock of the daemon.
+        // The daemon's timeouts are in real time, so the test must wait for real.
         tokio::time::sleep(Duration::from_millis(700)).await;
         a.cont();
         assert_eq!(a.wait_exit(LONG).await, 0);

@@ -18,12 +18,11 @@ use serde_json::json;
 
 /// The shipped binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// The lease of every test. Namespaces and databases separate the tests.
+/// The lease of every test. Each test has its own namespace and database.
 pub(crate) const LEASE: &str = "orders";
-/// The label of every test.
 pub(crate) const LABEL: &str = "leasehold.dev/orders";
 
-/// Value of the label `app` of the pods of every test.
+/// The label `app` of all pods.
 const APP: &str = "orders";
 
 /// Selects the endpoint slices of a test's Service.
@@ -109,7 +108,6 @@ impl Cluster {
         self.kubernetes.objects(&self.namespace)
     }
 
-    /// Value of a pod's label.
     pub(crate) async fn label(&self, name: &str) -> Option<String> {
         self.pods()
             .get(name)
@@ -134,7 +132,7 @@ impl Cluster {
         .await
     }
 
-    /// Sets the label of a pod, or removes it, as another client with rights might.
+    /// Sets or removes the label of a pod, as another authorized client might.
     pub(crate) async fn interfere(&self, name: &str, value: Option<&str>) {
         self.set_label(name, LABEL, value).await;
     }
@@ -159,16 +157,16 @@ impl Cluster {
 }
 
 pub(crate) async fn wait_in_sync(daemon: &Daemon) {
-    eventually("the daemon knows that its label is right", async || {
+    eventually("the daemon reports its label in sync", async || {
         daemon.metric("leasehold_label_in_sync").await == 1.0
     })
     .await;
 }
 
-/// Waits until this number of writes of a label have failed.
+/// Waits until the daemon has failed to write its label at least `count` times.
 pub(crate) async fn wait_label_failures(daemon: &Daemon, count: f64) {
     let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
-    eventually("writes of the label failed", async || {
+    eventually("the daemon failed to write the label", async || {
         daemon.metric(failures).await >= count
     })
     .await;

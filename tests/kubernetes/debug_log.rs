@@ -1,4 +1,4 @@
-//! Goal: a debug log shows what the libraries for the API server report, without paths of the build.
+//! Goal: a debug log contains the records of the Kubernetes client libraries, but no source paths.
 
 use crate::cluster::{LONG, in_cluster};
 
@@ -9,7 +9,7 @@ fn a_debug_log_has_no_paths_of_the_build() {
         let daemon = cluster.candidate(&place).flag("--log-level=debug");
         let daemon = daemon.leading(LONG).await;
         cluster.wait_label("a", "leader").await;
-        // By the HTTP client, before the first connection by TLS.
+        // A record of the HTTP client, which shows that the libraries' records are in the log.
         assert!(daemon.logged("connected to ") > 0, "{}", daemon.logs());
         for record in daemon.log_records() {
             let is_foreign = record.to_string().contains(".rs\"");

@@ -1,5 +1,5 @@
-//! Goal: each change of leadership is recorded as an Event of the pod, with the token, the reason,
-//! and after a takeover the previous holder.
+//! Goal: each change of leadership is recorded as an Event of the pod, with the token and the
+//! reason, and after a takeover with the previous holder.
 
 use std::collections::BTreeSet;
 
@@ -54,8 +54,8 @@ fn renewals_that_fail_in_the_same_way_are_one_event() {
         let (proxy, daemon) = cluster.candidate_behind_proxy(&place);
         let daemon = daemon.leading(LONG).await;
         proxy.stall();
-        // Events are reported in order, so all earlier ones exist once this one does.
-        eventually("the loss is reported", async || {
+        // The daemon reports Events in order, so all earlier Events exist once this Event does.
+        eventually("the lost leadership is reported", async || {
             notes(&cluster, "a", "SteppedDown").await
                 == ["lost leadership of orders (token 1): deadline"]
         })
