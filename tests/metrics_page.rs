@@ -1,6 +1,6 @@
-//! Goal: docs/metrics.md lists exactly the metrics that a scrape shows. Method: the table is
-//! generated from the registry and compared with the page; `UPDATE_DOCS=1 cargo test --test
-//! metrics_page` writes it.
+//! Goal: docs/metrics.md lists exactly the metrics that a scrape shows. Method: generates the table
+//! from the registry and compares it with the page; `UPDATE_DOCS=1 cargo test --test metrics_page`
+//! writes the page.
 
 #![cfg(feature = "kubernetes")]
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 const BEGIN: &str = "<!-- table: made by tests/metrics_page.rs -->\n";
 const END: &str = "<!-- end of table -->";
 
-/// A scrape in which every metric has a series.
+/// Returns metrics in which every family has a series.
 fn full_scrape() -> Metrics {
     let who = Identification {
         lease: ResourceName::new("orders").unwrap(),

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A part of the sources, and its forbidden words.
+/// Files and directories, and the words that they must not contain.
 struct Rule {
     part: &'static [&'static str],
     forbidden: &'static [&'static str],
@@ -30,12 +30,12 @@ const RULES: &[Rule] = &[
             "std::net",
             "std::thread",
         ],
-        why: "the core receives the time and outcomes as inputs, and reads nothing",
+        why: "the core receives the time and all outcomes as inputs, and does no I/O",
     },
     Rule {
         part: &["crates/core/src/claim.rs", "crates/core/src/claim"],
         forbidden: &["Lease", "Lock", "Operation"],
-        why: "the kernel of leases and locks knows neither protocol",
+        why: "the code that leases and locks share must not depend on either protocol",
     },
     Rule {
         part: &["crates/mongodb/src/store.rs", "crates/mongodb/src/store"],
@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
             "Election",
             "LockContender",
         ],
-        why: "a store makes no decisions and does not depend on its users",
+        why: "a store must not make decisions or depend on its users",
     },
     Rule {
         part: &[
@@ -53,7 +53,7 @@ const RULES: &[Rule] = &[
             "crates/mongodb/src/elector/host.rs",
         ],
         forbidden: &["mongo", "tracing", "crate::locker"],
-        why: "calls and the IO of an election depend on interfaces, not on implementations",
+        why: "calls and the I/O of an election depend on interfaces, not on implementations",
     },
     Rule {
         part: &["src/publish.rs", "src/publish", "src/admin.rs", "src/admin"],
@@ -64,7 +64,7 @@ const RULES: &[Rule] = &[
             "crate::elector",
             "Election",
         ],
-        why: "a surface shows a status and does not depend on its source",
+        why: "a surface publishes a status and must not depend on its source",
     },
     Rule {
         part: &[
@@ -73,17 +73,17 @@ const RULES: &[Rule] = &[
             "crates/status/src",
         ],
         forbidden: &["::elector", "::locker", "Election"],
-        why: "a surface shows a status and does not depend on its source",
+        why: "a surface publishes a status and must not depend on its source",
     },
     Rule {
         part: &["crates/guard/src"],
         forbidden: &["Election", "LockContender"],
-        why: "a guard receives deadlines and does not depend on their source",
+        why: "a guard receives deadlines and must not depend on their source",
     },
     Rule {
         part: &["crates/supervisor/src"],
         forbidden: &["Election"],
-        why: "a supervisor carries out orders and does not depend on the election",
+        why: "a supervisor applies the desired state and must not depend on the election",
     },
     Rule {
         part: &["src", "crates"],
@@ -94,7 +94,7 @@ const RULES: &[Rule] = &[
             "mod misc",
             "mod types",
         ],
-        why: "an item lives with the concept that it serves",
+        why: "an item belongs to the module of the concept that it serves",
     },
 ];
 
@@ -124,7 +124,7 @@ fn sources(parts: &[&str]) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The code of a line, without comments.
+/// Returns the code of a line, without its comment.
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
@@ -133,7 +133,7 @@ fn code(line: &str) -> &str {
 fn no_module_imports_a_forbidden_one() {
     let mut broken = Vec::new();
     for rule in RULES {
-        // A test may read a file of expected results.
+        // The core's tests may read files, such as expected results.
         let shipped = sources(rule.part).into_iter().filter(|(file, _)| {
             let parts = file.components().any(|part| part.as_os_str() == "tests");
             !parts && !file.ends_with("tests.rs")
@@ -161,5 +161,9 @@ fn no_file_is_too_long_to_be_read() {
         .map(|(file, text)| (file, text.lines().count()))
         .filter(|(_, lines)| *lines > LINES_MAX)
         .collect();
-    assert_eq!(long, [], "files with two reasons to change");
+    assert_eq!(
+        long,
+        [],
+        "files over the limit: split them by responsibility"
+    );
 }

@@ -1,5 +1,5 @@
-//! The daemon contains no planted bug: it lacks the marker that every program with planted bugs
-//! contains. A test next to the planted bugs checks that unit tests contain the marker.
+//! Asserts that the daemon's binary lacks the marker that every program with planted bugs contains.
+//! A test next to the planted bugs checks that unit tests contain the marker.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Goal: through start, handoff, crash and restart the label names the leader, and a Service that
-//! selects it has exactly the leader as its endpoint.
+//! Goal: at start, handoff, crash and restart, the label marks the leader's pod, and a Service that
+//! selects the label routes only to this pod.
 
 use crate::cluster::{LONG, in_cluster, wait_in_sync};
 
@@ -18,16 +18,16 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
         cluster.wait_label("b", "follower").await;
         wait_in_sync(&a).await;
 
-        // The old leader changes its label before it exits. If the API server takes longer than the
-        // old leader waits, the new leader corrects the label.
+        // The old leader changes its label before it exits. If the API server takes too long, the
+        // new leader corrects the label.
         assert_eq!(a.term_and_exit(LONG).await, 0);
         cluster.wait_label("a", "follower").await;
         b.wait_leads(LONG).await;
         cluster.wait_label("b", "leader").await;
         cluster.wait_routes_to("b").await;
 
-        // Handoff and back, and then a crash. `a` does not demote others, so only the restarted
-        // daemon corrects the label of `b`.
+        // `a` restarts as a follower, and `b` crashes. `a` does not demote other pods, so only the
+        // restarted `b` corrects the label of `b`.
         a.restart_same_directory();
         b.wait_leads(LONG).await;
         cluster.wait_label("a", "follower").await;

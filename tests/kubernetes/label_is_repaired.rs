@@ -1,6 +1,6 @@
-//! Goal: a label that another client edits or removes is repaired automatically, and a correct
-//! label costs at most a request per interval. Method: the publisher itself, with an interval that
-//! a test can wait for.
+//! Goal: the publisher repairs a label that another client edits or removes, and sends at most one
+//! request per interval while the label is correct. Method: the publisher without a daemon, with a
+//! short repair interval.
 
 use std::time::{Duration, Instant};
 
@@ -33,9 +33,9 @@ fn an_edited_and_a_removed_label_are_put_right() {
 fn the_label_turns_at_the_deadline_although_nothing_is_published() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
-        // No repair happens during the test.
+        // The repair interval is longer than the test.
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
-        // A first write that the promotion overtakes would count as a failure.
+        // The promotion must not supersede the first write, because that would count as a failure.
         eventually("in sync", async || publisher.in_sync()).await;
         let authority = Duration::from_secs(15);
         let begin = Instant::now();
@@ -43,7 +43,7 @@ fn the_label_turns_at_the_deadline_although_nothing_is_published() {
         cluster.wait_label("a", "leader").await;
         cluster.wait_label("a", "follower").await;
         let turned = begin.elapsed();
-        println!("an authority of {authority:?} was shown for {turned:?}");
+        println!("the label said leader for {turned:?}, with an authority of {authority:?}");
         assert!(turned >= authority, "{turned:?}");
         assert_eq!(publisher.failures(), 0);
     });
@@ -56,7 +56,7 @@ fn nothing_is_written_while_nothing_changes() {
         let publisher = Publisher::start(&cluster, &place, LONG);
         cluster.wait_label("a", "follower").await;
         eventually("in sync", async || publisher.in_sync()).await;
-        // A status is published at each renewal, but an unchanged label is not written again.
+        // Publishing an unchanged status, as at each renewal, does not write the label.
         cluster.interfere("a", Some("x")).await;
         for _ in 0..20 {
             publisher.set(follower());

@@ -1,8 +1,7 @@
 //! Goal: at a handoff the old leader's label is `follower` before the lease is free, so that no
-//! Service routes to two pods, even if the API server needs almost `label_wait`. Method: the
-//! demotion is delayed on its way to the API server, and watches show the order of the changes. If
-//! this machine was so slow that `label_wait` may have elapsed, the handoff proves nothing and is
-//! repeated.
+//! Service routes to two pods, even if the API server needs almost `label_wait`. Method: a proxy
+//! delays the demotion, and watches show the order of the changes. If the machine was so slow that
+//! `label_wait` may have elapsed, the handoff proves nothing, and the test repeats it.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -16,12 +15,11 @@ use serde::de::DeserializeOwned;
 
 use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, in_cluster, routed_to};
 
-/// The maximum of `kubernetes.label_wait`.
+/// The value of `kubernetes.label_wait`, which is its maximum.
 const LABEL_WAIT: Duration = Duration::from_millis(400);
 /// Delay of the demotion, well below `LABEL_WAIT`.
 const HELD: Duration = Duration::from_millis(150);
-/// A label that changed within this time, measured from before the signal, changed within
-/// `label_wait`.
+/// A label that changes within this time after the signal certainly changes within `label_wait`.
 const IN_TIME: Duration = Duration::from_millis(350);
 const HAND_OFFS_MAX: usize = 20;
 
@@ -29,7 +27,7 @@ struct Side {
     name: &'static str,
     daemon: Daemon,
     proxy: Proxy,
-    /// The files that the daemon authenticates with.
+    /// Keeps the daemon's credentials.
     _place: Place,
 }
 
@@ -41,8 +39,8 @@ impl Side {
         let daemon = cluster
             .candidate_through(&place, &proxy)
             .flag(&format!("--kubernetes-label-wait={wait}ms"))
-            // Time limit if the old leader has ended before its label was written; much longer than
-            // IN_TIME.
+            // Corrects the old leader's label if the old leader exited before writing it, but much
+            // later than IN_TIME.
             .flag("--kubernetes-demote-others=true")
             .start();
         Self {
@@ -73,7 +71,7 @@ fn the_old_leader_is_no_longer_an_endpoint_when_the_new_one_leads() {
     });
 }
 
-/// Hands the lease over. Returns true if the handoff was quick enough to prove something.
+/// Hands the lease off. Returns true if the handoff was quick enough to prove something.
 async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     cluster.wait_label(old.name, "leader").await;
     cluster.wait_label(new.name, "follower").await;
@@ -84,7 +82,7 @@ async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     old.proxy.stall();
     let begin = Instant::now();
     old.daemon.term();
-    eventually("the demotion is on its way", async || {
+    eventually("the proxy holds the demotion", async || {
         old.proxy.held_requests() > 0
     })
     .await;
@@ -92,7 +90,10 @@ async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     while in_time && begin.elapsed() < HELD {
         let leads = new.daemon.leads();
         in_time = begin.elapsed() < IN_TIME;
-        assert!(!in_time || !leads, "the label of the old one says leader");
+        assert!(
+            !in_time || !leads,
+            "the new leader leads while the old leader's label says leader"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     old.proxy.resume();
@@ -124,7 +125,7 @@ async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     in_time
 }
 
-/// All changes of some objects from an instant on, in order.
+/// All later changes of the selected objects, in order.
 struct Watch<K> {
     changes: futures_util::stream::BoxStream<'static, Result<WatchEvent<K>, kube::Error>>,
 }

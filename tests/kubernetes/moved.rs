@@ -1,5 +1,6 @@
-//! Goal: pods that a kustomization moved do not share a lease or change other pods, and `check` fails
-//! exactly where `run` refuses to start or logs an error. No cluster is needed.
+//! Goal: pods that a kustomization has moved to another namespace or account do not share a lease
+//! or change other pods. `check` fails exactly where `run` refuses to start or logs an error. No
+//! cluster is needed.
 
 use std::process::{Output, Stdio};
 
@@ -11,16 +12,16 @@ use crate::cluster::{LONG, PROGRAM};
 const RENDERED: &str = "--kubernetes-rendered-for=default/orders";
 const NOWHERE: &str = "mongodb://127.0.0.1:1/";
 
-/// Namespace and account of a pod. The manifests are rendered for the first pair.
+/// Namespaces and accounts of a pod. The manifests are rendered for the first pair.
 const PLACES: [(&str, &str); 3] = [
     ("default", "orders"),
     ("prod", "orders"),
     ("default", "a-orders"),
 ];
-/// Leases. The charts name the first lease after the namespace.
+/// Names of the lease. The first name contains the namespace, as the charts' default does.
 const LEASES: [&str; 2] = ["default.orders", "chosen"];
 
-/// The reaction of a daemon to the namespace and account of its pod.
+/// How a daemon starts, depending on the namespace and account of its pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Start {
     /// Exit 78, with this text.
@@ -39,7 +40,7 @@ async fn run(lease: &str, flags: &[&str], place: (&str, &str)) -> Start {
         .env("POD_NAMESPACE", place.0)
         .env("POD_ACCOUNT", place.1)
         .start();
-    // The daemon listens and writes its first file after its decision.
+    // A daemon that refuses to start exits before it listens or writes a file.
     let contends = daemon.try_wait_until(|_| true, LONG).await.is_ok();
     let records = daemon.log_records();
     let mut errors = records.iter().filter(|record| record["level"] == "ERROR");
@@ -53,7 +54,7 @@ async fn run(lease: &str, flags: &[&str], place: (&str, &str)) -> Start {
     }
 }
 
-/// Returns the result of the check of the pod, with its texts.
+/// Returns the result of the check `pod`, and the whole check as text.
 async fn check(lease: &str, flags: &[&str], place: (&str, &str)) -> (String, String) {
     let scratch = Scratch::new();
     let output: Output = tokio::process::Command::new(PROGRAM)
@@ -80,7 +81,7 @@ async fn check(lease: &str, flags: &[&str], place: (&str, &str)) -> (String, Str
     (pod["result"].as_str().unwrap().to_owned(), pod.to_string())
 }
 
-/// Texts of the reactions in one case, or the difference from the expected reactions.
+/// Compares the reactions of `run` and `check` in one case with the expected reactions.
 fn judge(
     started: &Start,
     (result, text): (&str, &str),
@@ -92,7 +93,7 @@ fn judge(
     let (why, part) = match (started, is_moved, is_named, enabled) {
         (Start::Refused(why), true, true, _) => (why.as_str(), "in each overlay"),
         (Start::Error(why), true, false, "auto" | "on") => (why.as_str(), "admission policies"),
-        // Outside of a cluster, a required label cannot be set.
+        // There is no cluster, so `--kubernetes-enabled=on` cannot be satisfied.
         (Start::Refused(_), false, _, "on") if result == "failed" => return Ok(()),
         (Start::Quiet, false, _, "auto" | "off") | (Start::Quiet, true, false, "off")
             if result == "skipped" =>

@@ -1,5 +1,5 @@
-//! Goal: an idle daemon holds no connection to the API server. Method: a proxy with its own port,
-//! and the kernel's table of sockets.
+//! Goal: an idle daemon holds no connection to the API server. Method: counts connections to a
+//! proxy's port in the kernel's table of sockets.
 
 use crate::cluster::{LONG, eventually, in_cluster, wait_in_sync};
 
@@ -25,8 +25,8 @@ fn a_connection_ends_with_its_request() {
         cluster.wait_label("a", "leader").await;
         wait_in_sync(&daemon).await;
         let took = eventually("nothing is kept", async || connections(proxy.port(0)) == 0).await;
-        println!("no connection {took:?} after the label was right");
-        // A connection of the test's own shows that the table is read correctly.
+        println!("no connection {took:?} after the label was in sync");
+        // The test's own connection shows that the test reads the table correctly.
         let address = (std::net::Ipv4Addr::LOCALHOST, proxy.port(0));
         let _own = std::net::TcpStream::connect(address).unwrap();
         eventually("a connection", async || connections(proxy.port(0)) > 0).await;

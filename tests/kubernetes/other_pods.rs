@@ -1,5 +1,5 @@
-//! Goal: with `demote_others` the pod of an exited daemon loses the label `leader`. Labels of other
-//! leases stay.
+//! Goal: with `demote_others`, a new leader removes the label `leader` from the pod of an exited
+//! daemon, and keeps the labels of other leases.
 
 use http::Request;
 use serde_json::Value;
@@ -13,7 +13,7 @@ fn a_new_leader_removes_the_label_of_a_lost_one() {
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
         let a = cluster.candidate(&place_a).leading(LONG).await;
         cluster.wait_label("a", "leader").await;
-        // The label of another lease, on the pod that is killed later.
+        // The label of another lease, on the pod whose daemon is killed below.
         let other = "leasehold.dev/other";
         cluster.set_label("a", other, Some("leader")).await;
         let b = cluster
@@ -33,7 +33,7 @@ fn a_new_leader_removes_the_label_of_a_lost_one() {
     });
 }
 
-/// The response that the publisher's unit tests simulate.
+/// The publisher's unit tests simulate this response.
 #[test]
 fn where_no_pod_has_the_label_the_list_is_null() {
     in_cluster(async |cluster| {

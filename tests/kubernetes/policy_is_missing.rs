@@ -1,5 +1,5 @@
-//! Goal: a daemon that a chart rendered reports that no admission policy restricts its token, and
-//! does not confuse a missing Role with a policy.
+//! Goal: a daemon deployed by a chart reports that no admission policy restricts its token, and
+//! does not mistake a missing Role for a policy.
 
 use std::time::Duration;
 
@@ -7,9 +7,8 @@ use leasehold_testbed::{Daemon, run};
 
 use crate::cluster::{Cluster, LONG, Place, eventually, in_cluster};
 
-/// Text of the error.
 const MISSING: &str = "no admission policy restricts the token of this pod";
-/// Text while the token has no right that a policy could restrict.
+/// Logged while the token has no rights that a policy could restrict.
 const NOT_GRANTED: &str = "admission policy not verified yet";
 
 async fn rendered(cluster: &Cluster, place: &Place) -> Daemon {
@@ -26,7 +25,7 @@ async fn wait_error(daemon: &Daemon) {
             .filter(|record| record.to_string().contains(MISSING))
             .collect::<Vec<_>>()
     };
-    // The attempts last 30 s, because a policy that was just created is applied late.
+    // The daemon tries for 30 s, because a new policy takes effect after a while.
     let wait = async || {
         eventually("the missing policy is reported", async || {
             !errors().is_empty()
@@ -60,11 +59,12 @@ fn a_role_that_comes_late_is_not_taken_for_a_policy() {
         let cluster = Cluster::without_rights().await;
         let place = cluster.place("a").await;
         let daemon = rendered(&cluster, &place).await;
-        eventually("the missing right is noticed", async || {
+        eventually("the daemon notices the missing right", async || {
             daemon.logs().contains(NOT_GRANTED)
         })
         .await;
-        // The label is retried only after a minute, so the test does not wait for it.
+        // The daemon retries the label only after a minute, so the test does not wait for the
+        // label.
         cluster.grant().await;
         wait_error(&daemon).await;
     });

@@ -1,4 +1,4 @@
-//! The publisher of one pod without its daemon. The test sets who leads.
+//! The publisher of one pod, without a daemon. The test decides which status it publishes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::cluster::{Cluster, LEASE, Place};
 
-/// Longer than a test, so that a wait is distinguishable from no wait.
+/// Longer than a test, so that a test can tell whether the publisher waited.
 pub(crate) const LABEL_WAIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Publisher {
@@ -26,7 +26,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Starts with the credentials of a pod.
+    /// Starts a publisher with the credentials of a pod.
     pub(crate) fn start(cluster: &Cluster, place: &Place, repair_interval: Duration) -> Self {
         let [(_, host), (_, port)] = cluster.kubernetes.environment();
         let directory = place.credentials.directory();
@@ -34,7 +34,7 @@ impl Publisher {
         Self::over(Api::new(access), place, repair_interval)
     }
 
-    /// Starts with rights that do not end with the pod.
+    /// Starts a publisher whose credentials stay valid when the pod is deleted.
     pub(crate) fn start_as_administrator(
         cluster: &Cluster,
         place: &Place,

@@ -1,5 +1,5 @@
-//! Goal: refusals of the API server are distinguished, logged once with the remedy, and cost no
-//! leadership.
+//! Goal: the daemon distinguishes refusals of the API server, logs each once with the remedy, and
+//! keeps leading.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn without_the_right_one_line_names_the_missing_rule_and_the_lease_is_led() {
             "I12"
         );
 
-        // A change is attempted immediately, without waiting for a minute.
+        // A step-down writes the label immediately, instead of a minute later like a retry.
         cluster.grant().await;
         assert_eq!(daemon.term_and_exit(LONG).await, 0);
     });
@@ -50,7 +50,7 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
             cluster.pods().get_opt("a").await.unwrap().is_none()
         })
         .await;
-        // While the pod ends, a write may fail and the next write may succeed.
+        // While the pod is being deleted, a write may fail and the next write may succeed.
         eventually("a write said so", async || {
             !publisher.in_sync() && publisher.failures() > 0
         })
@@ -58,9 +58,10 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
 
         let _new = cluster.place("a").await;
         let before = publisher.failures();
-        eventually("it was tried on the new pod", async || {
-            publisher.failures() >= before + 3
-        })
+        eventually(
+            "the publisher has tried to write to the new pod",
+            async || publisher.failures() >= before + 3,
+        )
         .await;
         assert_eq!(cluster.label("a").await, None);
         // A step-down does not wait for the label of a deleted pod.
@@ -92,8 +93,8 @@ fn a_request_uses_the_token_that_the_file_holds_at_that_moment() {
         cluster.wait_label("a", "follower").await;
         eventually("in sync", async || publisher.in_sync()).await;
         assert_eq!(publisher.failures(), 0);
-        // An invalid token is refused, which shows that it is used immediately, although the
-        // previous token was still valid.
+        // The refusal of an invalid token shows that the publisher uses the file's token
+        // immediately, although the previous token is still valid.
         place.credentials.publish("not.a.token");
         publisher.set(leader(boot_now() + LONG));
         eventually("refused", async || publisher.failures() > 0).await;

@@ -1,6 +1,6 @@
-//! Goal: a future that is dropped at any await point leaves nothing in the document, and a handle
-//! can be dropped without its runtime. Method: each future is polled a number of times and then
-//! dropped, for every number up to its end.
+//! Goal: a future that is dropped at any await point leaves no entry in the document, and a handle
+//! may be dropped after its runtime. Method: polls each future n times and then drops it, for each
+//! n until the future completes.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -38,7 +38,8 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> 
     .await
 }
 
-/// Drops what `begin` starts after each number of polls, and checks that the lock is free then.
+/// Calls `begin` with an increasing number of polls, drops the result, and asserts that the lock is
+/// free. Returns the number of polls after which the future completes.
 async fn leaves_nothing<T>(
     stage: &Stage,
     lock: &Lock,
@@ -50,7 +51,7 @@ async fn leaves_nothing<T>(
         let is_done = done.is_some();
         drop(done);
         let idle = tokio::time::timeout(LONG, lock.idle()).await;
-        idle.unwrap_or_else(|_| panic!("after {polls} polls a contender is left"));
+        idle.unwrap_or_else(|_| panic!("a contender still runs after {polls} polls"));
         let document = read(&store).await;
         assert_eq!(
             (document.holders, document.queue),
@@ -61,7 +62,7 @@ async fn leaves_nothing<T>(
             return polls;
         }
     }
-    panic!("it does not end within {POLLS_MAX} polls");
+    panic!("the future does not complete within {POLLS_MAX} polls");
 }
 
 async fn acquire(lock: &Lock) -> LockGuard {
@@ -180,7 +181,7 @@ fn a_guard_may_outlive_its_runtime() {
     let waiter = inner.block_on(async { dropped_after(1, lock.acquire()).await });
     assert!(waiter.is_none());
     inner.shutdown_background();
-    // It is no longer renewed, and reports the loss after its deadline.
+    // The runtime no longer renews the lock, and the guard reports the loss after the deadline.
     let status = guard.status().borrow().clone();
     assert!(guard.authority().is_some());
     let authority = guard.authority().expect("not yet");

@@ -1,4 +1,4 @@
-//! Random locks and operations with few different ids, so that many match.
+//! Random locks and operations. They use few different ids, so that many operations match an entry.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::fixture::{claim, entry, joining, revision, token};
 
-/// Entries have claims from 1 to this number; some joins have higher claims.
+/// Entries of a lock have claims from 1 to this number; some joins have higher claims.
 const CLAIMS_MAX: u16 = 9;
 
 fn mode() -> impl Strategy<Value = EntryMode> {
@@ -39,7 +39,7 @@ fn success() -> impl Strategy<Value = Option<WorkKey>> {
     prop::option::of(key())
 }
 
-/// A lock in which no claim occurs twice.
+/// A random lock with distinct claims.
 pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
     let granted = prop::option::of(1..3_u16);
     let slot = prop::option::of(0..4_u32);
@@ -134,7 +134,7 @@ pub(crate) fn create() -> impl Strategy<Value = LockOperation> {
     some_token().prop_map(|seen| LockOperation::Create { seen })
 }
 
-/// Any write, for a lock with this number of slots.
+/// A random write for a lock with this number of slots.
 pub(crate) fn operation(slots: u32) -> impl Strategy<Value = LockOperation> {
     let number = || 1..=CLAIMS_MAX;
     let pairs = proptest::collection::vec((number(), 1..3_u16), 0..8);

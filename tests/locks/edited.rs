@@ -38,7 +38,7 @@ async fn a_success_that_is_dated_in_the_future_counts_within_one_period() {
         || Lock::new(store_options(&stage, "a"), name()).once_per(period, WorkKey::default());
     let done = hourly().acquire_within(LONG).await;
     let done = done.unwrap_or_else(|error| panic!("{error}"));
-    done.succeed().await.expect("it was held to the end");
+    done.succeed().await.expect("the lock was held throughout");
     let dated = async |ahead: Duration| {
         let now = DateTime::now().timestamp_millis();
         let ahead = i64::try_from(ahead.as_millis()).expect("short");

@@ -1,7 +1,6 @@
-//! Goal: a late write of a paused former holder is refused by the document that its successor has
-//! written, although the lock cannot stop it.
-//! Method: a holder in a runtime that is no longer driven, which is equivalent to a process that
-//! was stopped between its check and its write.
+//! Goal: once a successor has written to a document, the fence refuses the late write of a paused
+//! former holder, which the lock alone cannot stop. Method: the holder's runtime is no longer
+//! driven after the holder's check, as if the process were stopped between its check and its write.
 
 use leasehold::election::{ResourceName, Token};
 use leasehold::fenced::{self, Fence, FencedError};
@@ -21,7 +20,7 @@ fn lock(stage: &Stage, identity: &str) -> Lock {
     Lock::new(options, name)
 }
 
-/// The documents that the work changes.
+/// The collection that the work writes to.
 fn orders(stage: &Stage) -> Collection<Document> {
     let client = stage.set().client();
     client.database(stage.database()).collection("orders")
@@ -53,7 +52,7 @@ fn a_paused_ex_holders_write_is_refused() {
         .enable_all()
         .build()
         .expect("a runtime can be built");
-    // The former holder acquires, checks, and is paused before it writes.
+    // The former holder acquires the lock, checks it, and is paused before it writes.
     let (ex_holder, its_token) = paused.block_on(async {
         let guard = lock(&stage, "a").acquire_within(LONG).await;
         let guard = guard.unwrap_or_else(|error| panic!("{error}"));
@@ -71,7 +70,7 @@ fn a_paused_ex_holders_write_is_refused() {
             .update_one(&orders, doc! { "_id": 1 }, set(2))
             .await;
         written.expect("the holder writes");
-        // The second write shows that the holder's own token does not refuse it.
+        // The second write shows that the fence accepts the newest token repeatedly.
         let written = successor
             .update_one(&orders, doc! { "_id": 1 }, set(3))
             .await;
@@ -91,11 +90,11 @@ fn a_paused_ex_holders_write_is_refused() {
             .update_one(&orders, doc! { "_id": 1 }, set(1))
             .await;
         assert!(matches!(asked, Err(FencedError::NotHeld)), "{asked:?}");
-        // Without the token nothing stops the write, so the fence is needed.
+        // Without a fence, the write succeeds.
         let plain = orders.update_one(doc! { "_id": 1 }, set(1)).await;
         assert_eq!(plain.expect("written").modified_count, 1);
     });
-    // Dropped inside its own runtime, so that its connections can be closed.
+    // Closing the guard's connections requires its own runtime.
     paused.block_on(async { drop(ex_holder) });
 }
 
@@ -112,7 +111,9 @@ async fn a_fenced_write_reports_its_outcome() {
     let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });
     insert.await.expect("inserted");
     for number in [5, 5, 7] {
-        write(number).await.expect("not older than the last");
+        write(number)
+            .await
+            .expect("the token is not older than the newest one");
     }
     let refused = write(6).await;
     let Err(FencedError::Refused { newest }) = refused else {
@@ -145,7 +146,7 @@ async fn the_tokens_of_readers_and_slots_are_not_accepted_for_fencing() {
             matches!(written, Err(FencedError::NotExclusive)),
             "{written:?}"
         );
-        guard.release().await.expect("it was held to the end");
+        guard.release().await.expect("the lock was held throughout");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The common fixtures of the tests of this binary: stores, documents, operations.
+//! Common fixtures of the lock tests: stores, documents, operations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +21,18 @@ use tokio::sync::mpsc;
 
 /// The name of the lock under test.
 pub(crate) const NAME: &str = "orders";
-/// Later dates come from a real clock.
+/// Dates after this one come from a real clock.
 const LONG_AGO: i64 = 1_000_000_000_000;
-/// Replaces the dates of a real clock in comparisons.
+/// Stands for all dates of a real clock in comparisons.
 pub(crate) const NOW: WallMillis = WallMillis(1);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const NEWS_MAX: usize = 64;
 
-/// The shared set, for tests that do not disturb it.
+/// The set of all tests that do not inject faults into it.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Returns a database of the shared set.
+/// Returns a new database of the shared set.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await)
 }
@@ -42,7 +42,7 @@ pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
 
-/// Timings with a timeout for each call that busy cores meet too.
+/// Returns timings with this timeout for each call, and a lease that lasts even on a busy machine.
 pub(crate) fn timings(operation_timeout: Duration) -> Timings {
     Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(60),
@@ -79,13 +79,13 @@ pub(crate) fn store(stage: &Stage) -> MongoLockStore {
     store_over(options, NAME).0
 }
 
-/// Returns the document of the lock, for access that bypasses the store.
+/// Returns direct access to the lock's document, bypassing the store.
 pub(crate) fn stored(stage: &Stage) -> StoredLease {
     let client = stage.set().client();
     StoredLease::new(&client, stage.database(), stage.collection(), NAME)
 }
 
-/// Performs an operation that must be applied; returns the document after it.
+/// Performs an operation and asserts that it was applied. Returns the document afterwards.
 pub(crate) async fn applied(store: &MongoLockStore, operation: LockOperation) -> LockDocument {
     let answer = store.perform(operation.clone()).await;
     match answer.outcome {
@@ -94,7 +94,7 @@ pub(crate) async fn applied(store: &MongoLockStore, operation: LockOperation) ->
     }
 }
 
-/// Performs an operation that the filter must reject.
+/// Performs an operation and asserts that its filter rejected it.
 pub(crate) async fn rejected(store: &MongoLockStore, operation: LockOperation) {
     let answer = store.perform(operation.clone()).await;
     assert_eq!(
@@ -110,7 +110,7 @@ pub(crate) async fn read(store: &MongoLockStore) -> LockDocument {
     applied(store, LockOperation::Read { confirm: false }).await
 }
 
-/// Returns the next hint of a stream other than a sign of life.
+/// Returns the next hint of a stream, other than a sign of life.
 pub(crate) async fn next_hint(news: &mut mpsc::Receiver<StoreEvent<ClaimHint>>) -> Hint {
     let next = async {
         loop {
@@ -151,7 +151,7 @@ pub(crate) fn seen(number: u16) -> EntryVersion {
     }
 }
 
-/// Returns the number of slots of a lock whose entries have this mode.
+/// Returns the number of slots with which entries of this mode join.
 pub(crate) fn slots_of(mode: EntryMode) -> u32 {
     match mode {
         EntryMode::Exclusive | EntryMode::Shared => 0,
@@ -159,7 +159,7 @@ pub(crate) fn slots_of(mode: EntryMode) -> u32 {
     }
 }
 
-/// Returns an entry whose claim and first revision have this number.
+/// Returns a joining entry. Its claim and its first revision have this number.
 pub(crate) fn joining(number: u16, mode: EntryMode) -> NewEntry {
     NewEntry {
         claim: claim(number),
@@ -179,7 +179,7 @@ pub(crate) fn join(number: u16, mode: EntryMode) -> LockOperation {
     }
 }
 
-/// Renews the entry `number`, whose revision has this number too.
+/// Renews the entry `number` from its first revision.
 pub(crate) fn renew(number: u16, new: u16) -> LockOperation {
     LockOperation::Renew {
         claim: claim(number),
@@ -190,13 +190,13 @@ pub(crate) fn renew(number: u16, new: u16) -> LockOperation {
     }
 }
 
-/// Removes the entry `number`, whether it has its first revision, the revision of [`sweep`], or a
-/// revision of a test's renewal.
+/// Removes the entry `number` at any revision that these tests write: the first revision, a
+/// renewal's, or the revision of [`sweep`].
 pub(crate) fn leave(number: u16) -> LockOperation {
     leave_by(number, (10..=40).chain([number, number + 100]))
 }
 
-/// Removes the entry `number` if it has one of these revisions.
+/// Removes the entry `number` if its revision is in `mine`.
 pub(crate) fn leave_by(number: u16, mine: impl IntoIterator<Item = u16>) -> LockOperation {
     LockOperation::Leave {
         claim: claim(number),
@@ -249,8 +249,7 @@ pub(crate) fn held(number: u16, mode: EntryMode, with: i64) -> Entry {
     }
 }
 
-/// Returns the hint that reports its grant to the entry `number`, whose revision has the number
-/// `found`.
+/// Returns the hint of a grant with token `number` to an entry whose revision is `found`.
 pub(crate) fn granted(number: i64, found: u16) -> Hint {
     Hint::Granted(Some(Grant {
         token: token(number),
@@ -259,7 +258,7 @@ pub(crate) fn granted(number: i64, found: u16) -> Hint {
     }))
 }
 
-/// Returns a document as a client of the protocol stores it.
+/// Returns the document of a lock, as a client stores it.
 pub(crate) fn document(lock: &LockDocument) -> Document {
     let entries = |entries: &[Entry]| -> Vec<Document> {
         entries
@@ -328,7 +327,7 @@ pub(crate) fn numbers(entries: &[Entry]) -> Vec<u16> {
     entries.iter().map(number).collect()
 }
 
-/// Returns a text of the document, empty if there is none.
+/// Returns a string field of the document, or an empty string if it is absent.
 pub(crate) fn text<'a>(document: &'a Document, key: &str) -> &'a str {
     document.get(key).and_then(Bson::as_str).unwrap_or_default()
 }

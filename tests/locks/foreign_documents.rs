@@ -1,7 +1,6 @@
-//! Goal: no write of the store changes a document that is not a lock of this schema (I11), and
-//! every document that the store reads as a lock is usable. Method: each field of a lock, and of
-//! its entries, gets many odd BSON values in turn; every write is attempted with values that match
-//! the document.
+//! Goal: the store never changes a document that is not a lock of this schema (I11), and can use
+//! every document that it reads as a lock. Method: sets each field of a lock, and of its entries,
+//! to many odd BSON values in turn, and attempts every write with values that match the document.
 
 use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, LockOutcome};
 use leasehold::store::Store;
@@ -15,7 +14,7 @@ use crate::fixture::{
     store, stored, sweep, token,
 };
 
-/// Paths that get odd values; `0` is the only entry of a list.
+/// Paths of the fields that get odd values. `0` is the only entry of a list.
 const PATHS: [&str; 27] = [
     "schema",
     "kind",
@@ -52,7 +51,7 @@ fn binary(subtype: BinarySubtype, bytes: Vec<u8>) -> Bson {
     Bson::Binary(Binary { subtype, bytes })
 }
 
-/// Values of many BSON types, and the values nearest to valid ones. `None` means absent.
+/// Values of many BSON types, and values that are almost valid. `None` means absent.
 fn odd_values() -> Vec<Option<Bson>> {
     let regex = Regex {
         pattern: "lock".try_into().expect("no zero in it"),
@@ -161,7 +160,7 @@ async fn untouched(store: &MongoLockStore, stored: &StoredLease, document: &Docu
     assert_eq!(stored.bytes().await, before, "{document}");
 }
 
-/// Uses a document that was read as a lock: joins, renews, sweeps and leaves.
+/// Joins, renews, evicts and leaves, to show that the lock is usable.
 async fn used(store: &MongoLockStore, document: &Document) {
     let lock = applied(store, join(NEW, EntryMode::Exclusive)).await;
     let found = lock.holders.iter().chain(&lock.queue);
@@ -230,7 +229,7 @@ async fn i11_only_documents_that_are_locks_are_used_and_changed() {
             }
         }
     }
-    // Both must occur often, otherwise the cases prove nothing.
+    // Both kinds of document must occur often; otherwise the cases prove nothing.
     assert!(counts[0] > 200 && counts[1] > 100, "{counts:?}");
 }
 

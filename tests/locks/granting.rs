@@ -1,6 +1,6 @@
-//! Goal: a contender holds a granted lock without a further write, but first confirms a grant of an
-//! older version. Method: contenders of the library on a real set; the older version's grant is
-//! written by hand.
+//! Goal: a grant makes a contender the holder without a further write. If an older version wrote
+//! the grant, the contender first confirms it with a write. Method: contenders of the library on a
+//! real set. The test itself writes the older version's grant.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,11 +17,11 @@ use crate::fixture::{
 use leasehold::election::ResourceName;
 use leasehold::lock::{EntryMode, LockOperation};
 
-/// At least one of these acquisitions must be quicker than the delay of its confirmation. On busy
-/// cores the others may be slower.
+/// Number of acquisitions. At least one must end before its delayed confirmation is due; on a busy
+/// machine, the others may be slower.
 const TRIES: u16 = 20;
 
-/// The operations of a contender, by name.
+/// Records the names of a contender's operations.
 #[derive(Clone, Default)]
 struct Operations(Arc<Mutex<Vec<&'static str>>>);
 
@@ -76,7 +76,7 @@ async fn short_work_after_a_wait_takes_two_writes() {
         }
         seen.push((status.provisional, writes));
     }
-    panic!("never by two writes: {seen:?}");
+    panic!("no acquisition took only two writes: {seen:?}");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_confirmed_grant_keeps_its_token() {
     b.wait().await.expect("it ends");
 }
 
-/// Moves the head of the queue to the holders, like a version from before grants with tokens.
+/// Moves the head of the queue to the holders as older versions did, without a token in the grant.
 fn granted_by_an_older_version(mut lock: Document) -> Document {
     let mut queue = lock.get_array("queue").expect("a queue").clone();
     let head = queue.remove(0);

@@ -1,5 +1,5 @@
-//! Goal: a lock works as a program uses it: one holder at a time, in order of arrival, with a
-//! growing token; released when the guard is dropped; lost when it is broken.
+//! Goal: a program's lock has one holder at a time, in order of arrival, with a growing token. It
+//! is released when its guard is dropped, and lost when an operator breaks it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::fixture::{
     token,
 };
 
-/// Duration of waits that time out: long enough to differ from no wait.
+/// Duration of a wait that times out, distinguishable from no wait.
 const SHORTLY: Duration = Duration::from_millis(300);
 
 fn lock(stage: &Stage, identity: &str) -> Lock {
@@ -55,7 +55,7 @@ async fn a_waiter_acquires_with_the_next_token_after_a_release() {
     eventually("both wait", async || read(&store).await.queue.len() == 2).await;
     let before = held_with(&first);
     let released = Instant::now();
-    first.release().await.expect("it was held to the end");
+    first.release().await.expect("the lock was held throughout");
     let (next, other) = tokio::select! {
         next = second => (next, None),
         next = third => (next, Some(())),
@@ -82,7 +82,7 @@ async fn a_non_blocking_contender_does_not_wait_for_a_held_lock() {
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("two hold it"),
     }
-    guard.release().await.expect("it was held to the end");
+    guard.release().await.expect("the lock was held throughout");
     let tried = lock(&stage, "b").try_acquire().await;
     assert!(tried.is_ok_and(|guard| guard.authority().is_some()));
 }
@@ -95,13 +95,13 @@ async fn a_wait_that_is_over_leaves_the_queue() {
     loop {
         match other.acquire_within(SHORTLY).await {
             Err(LockError::TimedOut) => break,
-            // On busy cores the first answer takes longer.
+            // On a busy machine, even the first answer may take longer than the wait.
             Err(LockError::Unreachable { .. }) => {}
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("two hold it"),
         }
     }
-    // The withdrawal is acknowledged before the acquisition returns.
+    // The acquisition returns only after MongoDB has acknowledged the withdrawal.
     assert_eq!(read(&store(&stage)).await.queue, []);
     assert!(guard.authority().is_some());
 }
@@ -147,11 +147,17 @@ async fn readers_hold_together_and_a_writer_alone() {
     let late = lock(&stage, "d").shared().try_acquire().await;
     assert!(matches!(late, Err(LockError::Busy { .. })), "it overtakes");
     for reader in readers {
-        reader.release().await.expect("it was held to the end");
+        reader
+            .release()
+            .await
+            .expect("the lock was held throughout");
     }
     let writer = writer.await.expect("no panic");
     assert_eq!(read(&store).await.holders.len(), 1);
-    writer.release().await.expect("it was held to the end");
+    writer
+        .release()
+        .await
+        .expect("the lock was held throughout");
 }
 
 #[tokio::test]
@@ -169,12 +175,12 @@ async fn as_many_hold_as_there_are_slots() {
     let exclusive = lock(&stage, "e").acquire_within(LONG).await;
     assert!(matches!(exclusive, Err(LockError::WrongSlots { has: 2 })));
     assert_eq!((a.slot(), b.slot()), (Some(0), Some(1)));
-    a.release().await.expect("it was held to the end");
+    a.release().await.expect("the lock was held throughout");
     let c = acquire(&two("c")).await;
     assert!(b.authority().is_some() && c.authority().is_some());
     assert_eq!(c.slot(), Some(0));
-    b.release().await.expect("it was held to the end");
-    c.release().await.expect("it was held to the end");
+    b.release().await.expect("the lock was held throughout");
+    c.release().await.expect("the lock was held throughout");
     let again = acquire(&two("b")).await;
     assert_eq!(again.slot(), Some(1), "the one it had");
     let alone = acquire(&lock(&shared_stage().await, "f")).await;
@@ -231,7 +237,7 @@ async fn a_holder_keeps_the_lock_by_renewing_for_longer_than_its_lease_duration(
     let store = store(&stage);
     let lock = read(&store).await;
     assert_eq!((lock.holders.len(), numbers(&lock.queue).len()), (1, 1));
-    guard.release().await.expect("it was held to the end");
+    guard.release().await.expect("the lock was held throughout");
     let rival = rival.await.expect("no panic");
     assert!(rival.is_ok_and(|guard| held_with(&guard) > before));
 }
@@ -257,9 +263,12 @@ async fn work_that_succeeded_is_skipped_in_its_period() {
         lock(&stage, identity).once_per(hour, WorkKey::default())
     };
     let failed = acquire(&hourly("a")).await;
-    failed.release().await.expect("it was held to the end");
+    failed
+        .release()
+        .await
+        .expect("the lock was held throughout");
     let done = acquire(&hourly("b")).await;
-    done.succeed().await.expect("it was held to the end");
+    done.succeed().await.expect("the lock was held throughout");
     match hourly("c").acquire_within(LONG).await {
         Err(LockError::Skipped { ago }) => assert!(ago < LONG, "{ago:?}"),
         other => panic!("{:?}", other.err()),
@@ -276,7 +285,7 @@ async fn a_place_with_a_least_time_outlives_its_guard() {
         let guard = acquire(&lock(&stage, "a").min_hold(hour)).await;
         match drops {
             true => drop(guard),
-            false => guard.release().await.expect("it was held to the end"),
+            false => guard.release().await.expect("the lock was held throughout"),
         }
         let store = store(&stage);
         eventually("its work is over", async || {
@@ -318,7 +327,7 @@ async fn a_program_that_holds_briefly_and_often_gets_a_killed_holders_slot_back(
     let since = Instant::now();
     eventually("its slot is free", async || {
         let guard = acquire(&lock).await;
-        guard.release().await.expect("it was held to the end");
+        guard.release().await.expect("the lock was held throughout");
         read(&store).await.holders.is_empty()
     })
     .await;

@@ -1,4 +1,5 @@
-//! Goal: there is no minimum hold for work that never began, regardless of how the attempt ended.
+//! Goal: the minimum hold does not apply to work that never began, regardless of how the
+//! acquisition ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,10 +50,10 @@ async fn an_acquisition_that_is_dropped_when_it_is_granted_keeps_no_place() {
     let mut acquiring = Box::pin(lock.acquire());
     let store = store(&stage);
     applied(&store, LockOperation::Create { seen: token(0) }).await;
-    // Polled once, so that the contender runs but its guard is not taken.
+    // One poll starts the contender; no further poll takes the guard.
     let polled = futures_util::poll!(&mut acquiring);
     assert!(polled.is_pending());
-    eventually("its place is declared", async || {
+    eventually("the entry declares its minimum hold", async || {
         let read = read(&store).await;
         read.holders.iter().any(|entry| !entry.min_hold.is_zero())
     })

@@ -1,5 +1,5 @@
-//! Goal: fields of a newer version survive every write, in the document and in the entries, even
-//! when the entries move.
+//! Goal: every write preserves fields of a newer version, in the document and in the entries, even
+//! when an entry moves from the queue to the holders.
 
 use std::time::Duration;
 
@@ -19,8 +19,7 @@ fn marked(number: u16) -> Bson {
     doc! { "of": i32::from(number) }.into()
 }
 
-/// Returns the numbers of all entries, each with its field of a newer version if the field is still
-/// present.
+/// Returns the number of each entry, and its field of a newer version if still present.
 fn marks(document: &Document) -> Vec<(u16, Option<Bson>)> {
     let lists = ["holders", "queue"].map(|list| document.get_array(list).expect("a list"));
     let entries = lists.into_iter().flatten().filter_map(Bson::as_document);
@@ -92,7 +91,7 @@ async fn fields_of_a_newer_version_survive_every_write() {
         let document = stored.get().await;
         let expected: Vec<_> = left
             .iter()
-            // The entry that joined has no newer field.
+            // Entry 5 has joined without a newer field.
             .map(|number| (*number, (*number != 5).then(|| marked(*number))))
             .collect();
         assert_eq!(marks(&document), expected, "{operation:?}");

@@ -91,7 +91,7 @@ async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
     })
     .await;
     let timings = Timings::default();
-    // Two consecutive renewals were acknowledged late, or not at all.
+    // Below this remaining validity, two consecutive renewals were late or unacknowledged.
     let late = timings.renew_deadline() - 3 * timings.renew_interval();
     let end = Instant::now() + timings.renew_deadline();
     while Instant::now() < end {
@@ -102,7 +102,9 @@ async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
     }
     guard.release().await.expect("it was held");
     while let Some(acquired) = waiters.join_next().await {
-        acquired.expect("no panic").expect("it has its turn");
+        acquired
+            .expect("no panic")
+            .expect("the waiter acquires the lock");
     }
 }
 
@@ -129,7 +131,7 @@ async fn a_pool_of_a_connection_for_each_waiter_and_twenty_more_is_enough() {
     held_while_many_wait(&stage, Lock::new(own, name()), waiters).await;
 }
 
-/// Runs on a runtime that ends afterwards.
+/// Runs work on its own runtime, which is then dropped.
 fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -169,7 +171,7 @@ async fn a_holder_is_unaffected_by_a_contender_on_another_runtime() {
     guard.release().await.expect("it was held");
 }
 
-/// A program's own client, and the number of commands that it has sent, by name.
+/// A program's own client, with a count of the commands that it has sent, by name.
 struct Own {
     client: Client,
     sent: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -213,9 +215,10 @@ async fn a_lock_and_a_lease_use_the_programs_own_client_and_leave_it_open() {
     assert!(own.sent("hello") > 0, "the primary is asked for its set");
     let waiter = lock.clone();
     let waiter = tokio::spawn(async move { waiter.acquire_within(LONG).await });
-    eventually("it waits by the same client", async || {
-        read(&store(&stage)).await.queue.len() == 1
-    })
+    eventually(
+        "the contender waits with the program's client",
+        async || read(&store(&stage)).await.queue.len() == 1,
+    )
     .await;
     guard.release().await.expect("it was held");
     let next = waiter.await.expect("no panic");

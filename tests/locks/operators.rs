@@ -1,5 +1,5 @@
-//! Goal: operators can list holders and waiters, see ended holders, and prune an empty lock. The
-//! token survives all of this.
+//! Goal: operators can list holders and waiters, see the history, and prune an empty lock, without
+//! resetting the token.
 
 use leasehold::lock::{EntryMode, FoundLock, LockOperation, LockOutcome};
 use leasehold::store::Store;
@@ -89,7 +89,8 @@ async fn the_history_has_holder_token_and_reason_of_the_end() {
         claims: vec![crate::fixture::claim(3)],
         seen: token(0),
     };
-    // The second claim leaves without a confirmation. It may have held by its grant.
+    // The second claim leaves without confirming its grant. It may have worked under the grant, so
+    // its end is recorded.
     applied(&store, leave(1)).await;
     applied(&store, leave(2)).await;
     applied(&store, crate::fixture::renew(3, 30)).await;
@@ -132,7 +133,7 @@ async fn only_what_is_unchanged_is_swept() {
     applied(&store, crate::fixture::renew(1, 10)).await;
     let answer = store.perform(sweep(&[1], Some(2))).await;
     assert_eq!(answer.outcome, LockOutcome::Rejected);
-    // One of the two pairs matches: its entry is evicted, and the other entry stays.
+    // Only the revision of entry 2 matches, so entry 2 is evicted and entry 1 stays.
     let lock = applied(&store, sweep(&[1, 2], Some(3))).await;
     assert_eq!(
         (numbers(&lock.holders), numbers(&lock.queue)),

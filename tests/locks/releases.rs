@@ -1,4 +1,5 @@
-//! Goal: a guard reports a release only if the lock was held to the end and the store confirmed it.
+//! Goal: a guard reports a release only if it held the lock throughout and MongoDB confirmed the
+//! release.
 
 use std::sync::Arc;
 use std::time::Duration;

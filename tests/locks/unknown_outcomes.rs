@@ -1,6 +1,6 @@
-//! Goal: the outcome of a call is classified as the protocol requires, and an unknown outcome never
-//! counts as applied (I7). Method: the fail point `failCommand`, a killed primary, and an
-//! unreachable set.
+//! Goal: the store classifies the outcome of each call as the protocol requires, and an unknown
+//! outcome never counts as applied (I7). Method: the fail point `failCommand`, a killed primary,
+//! and an unreachable set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::fixture::{
     store_options, store_over, timings, token,
 };
 
-/// The server's error code for a write that a majority did not acknowledge in time.
+/// The server's error code for a write that a majority of members did not acknowledge in time.
 const WRITE_CONCERN_FAILED: i32 = 64;
 
 /// Returns a store with a short timeout, so that a hanging call ends soon.
@@ -53,7 +53,8 @@ async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
         assert_eq!(answer.outcome, LockOutcome::Unknown, "{how}");
         let failure = answer.failure.expect("words for people");
         assert_eq!(failure.code, code, "{how}: {failure}");
-        // Repeated with the same claim: appended once, regardless of the first outcome.
+        // Repeating the join with the same claim must not append a second entry, regardless of the
+        // first outcome.
         let again = store
             .perform(join(number, EntryMode::Exclusive))
             .await
@@ -69,7 +70,7 @@ async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
     }
 }
 
-/// Twins of a forked machine have one claim and send different revisions.
+/// A cloned virtual machine and its original share a claim, but write different revisions.
 #[tokio::test]
 async fn a_leave_does_not_remove_the_entry_that_a_twin_has_renewed() {
     let set = Arc::new(ReplicaSet::start().await);
@@ -106,7 +107,7 @@ async fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
     for member in &others {
         set.cont(*member);
     }
-    // Resolved by a read, as soon as there is a majority again.
+    // A confirmed read resolves the outcome as soon as there is a majority again.
     eventually("a read is answered", async || {
         let read = store.perform(LockOperation::Read { confirm: true }).await;
         matches!(read.outcome, LockOutcome::Applied(FoundLock::Lock(_)))
@@ -139,7 +140,7 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
         matches!(outcomes.last(), Some(LockOutcome::Applied(_)))
     })
     .await;
-    // The claim was never removed from any document, so no renewal was rejected.
+    // A rejection would mean that the election lost the acknowledged join.
     assert!(!outcomes.contains(&LockOutcome::Rejected), "{outcomes:?}");
     let lock = read(&store).await;
     assert_eq!(

@@ -19,7 +19,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Follows the claim of this number; returns when the stream is open.
+    /// Opens a change stream for the claim of this number.
     async fn of(stage: &Stage, number: u16) -> Self {
         let (store, mut news) = store_over(store_options(stage, "waiter"), NAME);
         let watching = tokio::spawn(store.clone().watch(claim(number)));
@@ -43,7 +43,7 @@ impl Drop for Waiter {
     }
 }
 
-/// Renews the entry `number`, whose revision was `last`.
+/// Renews the entry `number`, whose revision is `last`.
 fn renew_again(number: u16, last: u16) -> LockOperation {
     LockOperation::Renew {
         claim: claim(number),
@@ -63,14 +63,13 @@ async fn only_a_grant_and_reaching_the_head_are_reported() {
         applied(&store, join(number, EntryMode::Exclusive)).await;
     }
     let mut third = Waiter::of(&stage, 3).await;
-    // Changes that must not be reported: renewals of each entry, and a join and a leave behind
-    // this one.
+    // The stream must not report renewals of any entry, nor a join and a leave behind entry 3.
     for (number, new) in [(1, 10), (2, 20), (3, 30), (4, 40)] {
         applied(&store, renew(number, new)).await;
     }
     applied(&store, join(5, EntryMode::Exclusive)).await;
     applied(&store, leave(4)).await;
-    // Events arrive in the order of the writes, so a forbidden event would arrive first.
+    // Events arrive in the order of the writes, so an unwanted event would arrive first.
     applied(&store, leave(1)).await;
     third.expect(Hint::Next).await;
     applied(&store, renew_again(2, 20)).await;
@@ -95,7 +94,7 @@ async fn readers_are_woken_together_by_one_write() {
     }
     applied(&store, sweep(&[1], None)).await;
     for (reader, number) in readers.iter_mut().zip([2, 3, 4]) {
-        // Tokens in the order of the queue: the exclusive holder had the first.
+        // The exclusive holder had token 1, and the readers get tokens in the order of the queue.
         reader.expect(granted(i64::from(number), number)).await;
     }
 }
@@ -116,7 +115,7 @@ async fn a_replaced_or_deleted_document_is_reported() {
     stored.replace(&document).await;
     waiter.expect(Hint::Changed).await;
     stored.drop_collection().await;
-    // The drop itself is reported, then the end of the stream; then it is open again.
+    // The stream reports the drop of the collection, ends, and is opened again.
     eventually("the stream is open again", async || {
         matches!(next_hint(&mut waiter.news).await, Hint::Opened { .. })
     })
@@ -135,11 +134,11 @@ async fn a_stream_reports_a_grant_between_the_join_and_its_opening() {
     let watching = tokio::spawn(store.clone().watch(claim(2)));
     let since_join = true;
     assert_eq!(next_hint(&mut news).await, Hint::Opened { since_join });
-    // The join itself, which made the claim the head of the queue, is reported too.
+    // The stream also reports the join itself, which made the claim the head of the queue.
     assert_eq!(next_hint(&mut news).await, Hint::Next);
     assert_eq!(next_hint(&mut news).await, granted(2, 2));
     watching.abort();
-    // The next stream starts at its opening.
+    // A second stream does not start at the join, but when it is opened.
     let watching = tokio::spawn(store.watch(claim(2)));
     let since_join = false;
     assert_eq!(next_hint(&mut news).await, Hint::Opened { since_join });

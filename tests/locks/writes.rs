@@ -1,6 +1,6 @@
-//! Goal: a real server applies each write like the reference, which implements the lock in the
-//! simulator: holders and waiters, tokens, revisions, `granted`, `next`, the history.
-//! Method: every kind of write on random locks, with the shipped store.
+//! Goal: a real server applies each write like the reference implementation, which the simulator
+//! uses. The comparison covers holders and waiters, tokens, revisions, `granted`, `next` and the
+//! history. Method: every kind of write on random locks, with the shipped store.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -20,10 +20,10 @@ use crate::drawn;
 use crate::fixture::{NOW, document, shared_stage, store, stored, text, undated};
 
 const CASES: u32 = 500;
-/// Runs until each kind of write was applied several times.
+/// Maximum number of runs of the cases until each kind of write has been applied several times.
 const RUNS_MAX: u32 = 5;
 
-/// Returns the text that reports the grants of a write.
+/// Returns the value of the field `granted` after a write with these grants.
 fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> String {
     let text = |(claim, grant): &(Claim, Option<Grant>)| {
         let entry = after.holders.iter().find(|entry| entry.claim == *claim);
@@ -37,7 +37,7 @@ fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> Stri
     texts.join(" ")
 }
 
-/// The form in which the document is stored.
+/// Notation of the stored document.
 #[derive(Debug, Clone, Copy)]
 enum Written {
     InFull,
@@ -74,8 +74,8 @@ fn outcome_undated(outcome: LockOutcome) -> LockOutcome {
     }
 }
 
-/// Removes the remaining minimum holds of entries whose work is over, which shrink with the time of
-/// the server.
+/// Clears the remaining minimum hold of entries whose work is over, because it decreases with the
+/// server's clock.
 fn without_rests(outcome: LockOutcome) -> LockOutcome {
     match outcome {
         LockOutcome::Applied(FoundLock::Lock(mut lock)) => {
@@ -98,7 +98,7 @@ fn stored_rests(document: &Document) -> Vec<u128> {
     rests.collect()
 }
 
-/// Compares one write with the reference; returns true if it was applied.
+/// Compares one write with the reference. Returns true if the write was applied.
 async fn compare(
     store: &MongoLockStore,
     stored: &StoredLease,
@@ -142,7 +142,7 @@ async fn compare(
         if moved {
             let next = reference::next(after).map(|claim| claim.to_string());
             assert_eq!(text(&document, "next"), next.unwrap_or_default());
-            // An int64, for any type before.
+            // The server writes an int64, whatever type the field had before.
             assert!(document.get_i64("token").is_ok());
         }
         let ends = performed.ended.iter().map(|ended| {
@@ -202,8 +202,8 @@ fn a_server_makes_of_each_write_what_the_reference_says() {
         *applied.entry(operation.as_str()).or_insert(0) += usize::from(matched);
         Ok(())
     };
-    // The comparison is meaningful only if each kind of write was applied several times. In nearly
-    // all runs the first round suffices.
+    // The comparison is meaningful only if each kind of write was applied several times. The first
+    // run nearly always suffices.
     let is_meaningful = || {
         let applied = applied.lock().expect("no panic is caught");
         applied.len() == 8 && applied.values().all(|times| *times > 2)
