@@ -1,5 +1,5 @@
-//! Goal: the commands distinguish an unknown name, a name that is not a lease's, a missing right
-//! and an unreachable store, with the remedy, and write nothing.
+//! Goal: for an unknown name, a document that is not a lease, a missing right and an unreachable
+//! MongoDB, the commands report different errors with the remedy, and write nothing.
 
 use std::time::{Duration, Instant};
 
@@ -143,7 +143,7 @@ async fn a_missing_right_is_named() {
 #[tokio::test]
 async fn a_store_that_is_away_is_waited_for() {
     let stage = shared_stage().await;
-    // A port that was free a moment ago.
+    // No server listens on port 9.
     let uri = "mongodb://127.0.0.1:9/?replicaSet=none";
     let began = Instant::now();
     let away = run(command_with(

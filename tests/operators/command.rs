@@ -1,4 +1,4 @@
-//! The command of an operator.
+//! Runs an operator's commands.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
@@ -13,15 +13,15 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// A set for tests that do not disturb it.
+/// The set of all tests that do not inject faults into it.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A database of the shared set.
+/// Returns a new database of the shared set.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await)
 }
 
-/// The answer of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The exit code, or the negated number of the signal that ended the command.
@@ -55,34 +55,32 @@ impl Answer {
     }
 }
 
-/// Returns the command, for the collection of this stage.
+/// Returns a command on the collection of this stage.
 pub(crate) fn command(stage: &Stage, arguments: &[&str]) -> Command {
     command_with(&stage.set().uri(), stage, arguments)
 }
 
-/// Returns the command with another connection string.
+/// Like [`command`], with another connection string.
 pub(crate) fn command_with(uri: &str, stage: &Stage, arguments: &[&str]) -> Command {
     stage.command(uri, arguments)
 }
 
-/// Runs a command to its end.
 pub(crate) async fn leasehold(stage: &Stage, arguments: &[&str]) -> Answer {
     run(command(stage, arguments)).await
 }
 
-/// Runs a command to its end.
 pub(crate) async fn run(mut command: Command) -> Answer {
     let output = tokio::time::timeout(2 * LONG, command.output()).await;
     let output = output.unwrap_or_else(|_| panic!("{command:?} did not end"));
     Answer::of(&output.expect("the program starts"))
 }
 
-/// Starts a command whose output is read while it runs.
+/// Starts a command with piped output, which the test reads while the command runs.
 pub(crate) fn start(stage: &Stage, arguments: &[&str]) -> Child {
     start_with(&stage.set().uri(), stage, arguments)
 }
 
-/// Same as [`start`], with another connection string.
+/// Like [`start`], with another connection string.
 pub(crate) fn start_with(uri: &str, stage: &Stage, arguments: &[&str]) -> Child {
     let mut command = command_with(uri, stage, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -103,20 +101,20 @@ pub(crate) async fn wait_stderr(child: &mut Child, text: &str) {
     found.unwrap_or_else(|_| panic!("{text:?} is missing: {read}"));
 }
 
-/// Waits for the end of a command that was started.
+/// Waits until a started command ends.
 pub(crate) async fn ended(child: Child) -> Answer {
     let output = tokio::time::timeout(2 * LONG, child.wait_with_output()).await;
     let output = output.expect("it ends in time");
     Answer::of(&output.expect("the child can be waited for"))
 }
 
-/// The name of the lease of the stage's candidates.
+/// Returns the name of the stage's lease.
 pub(crate) async fn name(stage: &Stage) -> String {
     let document = stage.stored().get().await;
     document.get_str("_id").expect("a name").to_owned()
 }
 
-/// Returns how long the request took, as the command reports it.
+/// Returns the duration of the request, as reported by the command.
 pub(crate) fn took(answer: &Answer) -> Duration {
     let milliseconds = answer.json()["took_ms"].as_f64().expect("a number");
     Duration::from_secs_f64(milliseconds / 1e3)

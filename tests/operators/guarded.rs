@@ -1,6 +1,6 @@
-//! Goal: an action is written only to the state of the lease that its author saw: not for another
-//! leader, not over another operator's action, not into a document of another shape. No action
-//! changes the revision.
+//! Goal: an action is written only if the lease is still in the state that its author saw. It never
+//! affects another leader, overwrites another operator's action, or changes a document that is not
+//! a lease. No action changes the revision.
 
 use leasehold::election::{Identity, ResourceName};
 use leasehold::randomness::KernelRandomness;
@@ -30,8 +30,8 @@ async fn seen(collection: &MongoCollection, name: &ResourceName) -> LeaseRecord 
     }
 }
 
-/// Returns the fields of a document that a renewal does not change. A renewal may land after its
-/// sender was stopped.
+/// Removes the fields that a renewal changes, because a renewal may be applied after the test has
+/// stopped its sender.
 fn without_renewals(mut document: Document) -> Document {
     document.remove("revision");
     let holder = document.get_document_mut("holder").expect("a holder");
@@ -96,7 +96,11 @@ async fn an_action_is_not_written_over_another_and_changes_no_revision() {
     let cancel = collection
         .act(&lease, &requested, &action(ActionKind::Cancel))
         .await;
-    assert_eq!(cancel.outcome, Acted::Rejected, "it is another request now");
+    assert_eq!(
+        cancel.outcome,
+        Acted::Rejected,
+        "the request has been replaced"
+    );
     let now = seen(&collection, &lease).await;
     assert_eq!(now.lease.revision, first.lease.revision);
     assert_eq!(now.lease.holder, first.lease.holder);
@@ -168,7 +172,8 @@ async fn a_read_that_is_not_answered_is_reported_and_the_lease_is_not_deleted() 
     let mut view = MongoCollection::new(options).follow(Scope::One(lease.clone()));
     while !matches!(view.next().await, Some(ViewEvent::Listed { .. })) {}
     proxy.hold_requests_containing("maxTimeMS");
-    // An event of this size does not carry its fields, so the document must be read.
+    // An event for a large change does not contain the changed fields, so the view must read the
+    // document.
     stage
         .stored()
         .set(doc! { "large": "x".repeat(200_000) })

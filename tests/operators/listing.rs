@@ -81,7 +81,7 @@ async fn the_listing_shows_holders_free_and_paused_leases_and_foreign_documents(
             .any(|line| line.starts_with("other") && line.contains("not a lease: it has no schema")),
         "{table}"
     );
-    assert!(!table.contains('\u{1b}'), "no color where no terminal is");
+    assert!(!table.contains('\u{1b}'), "no color without a terminal");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a_holder_that_does_not_renew_is_not_shown_as_renewing() {
         .await
         .json();
     assert_eq!(at_once[0]["holder"]["renewal_seen"], false, "{at_once}");
-    // Longer than its lease duration of 3 s.
+    // Observes for longer than the lease duration of 3 s.
     let arguments = ["describe", &lease, "--observe", "4s", "-o", "json"];
     let described = leasehold(&stage, &arguments).await.json();
     assert_eq!(described["state"], "expired", "{described}");
@@ -107,10 +107,10 @@ async fn a_holder_is_not_shown_as_expired_because_the_stream_is_stale() {
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;
     let proxy = stage.set().proxy();
-    // The stream opens, but reports nothing.
+    // The stream opens, but no event arrives.
     proxy.hold_requests_containing("getMore");
     let uri = stage.set().proxied_uri(&proxy);
-    // Longer than the lease duration of 3 s.
+    // Observes for longer than the lease duration of 3 s.
     for arguments in [vec!["leases"], vec!["describe", &lease]] {
         let arguments = [&arguments[..], &["--observe", "4s", "-o", "json"]].concat();
         let shown = run(command_with(&uri, &stage, &arguments)).await.json();

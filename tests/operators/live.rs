@@ -1,5 +1,5 @@
-//! Goal: a watch prints one JSON line per change but none for renewals, and a live table restores
-//! the terminal.
+//! Goal: `--watch` prints one JSON line per change but none for renewals, and the live table
+//! restores the terminal when it ends.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -54,7 +54,7 @@ async fn a_watch_prints_each_change_and_no_renewal() {
         last = line(&mut lines).await;
     }
     b.kill();
-    // From here on nothing changes in the collection; only time passes.
+    // Nothing writes to the collection until the lease has expired.
     while last["state"] != "expired" {
         last = line(&mut lines).await;
     }
@@ -63,7 +63,7 @@ async fn a_watch_prints_each_change_and_no_renewal() {
         last = line(&mut lines).await;
     }
     assert_eq!(last["lease"], lease);
-    // The command ends without another line when its reader exits.
+    // The command ends when its standard output is closed, even if it has no line to print.
     drop(lines);
     let ended = tokio::time::timeout(LONG, watch.wait())
         .await

@@ -1,5 +1,5 @@
-//! The operators' commands on a real replica set with real daemons: what they print, write and
-//! refuse.
+//! The operators' commands, with real daemons on a real replica set: their output, their writes,
+//! and the errors for invalid requests.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! Goal: a thousand leases are listed with one read, and documents are not read one by one.
+//! Goal: listing a thousand leases takes one query, not a query per document.
 
 use leasehold_testbed::Stage;
 use mongodb::bson::{Document, doc};
@@ -7,7 +7,7 @@ use crate::command::{leasehold, shared_stage};
 
 const LEASES: usize = 1_000;
 
-/// Returns the commands that the primary has received for this collection, by its profiler.
+/// Returns the commands on this collection that the primary's profiler has recorded.
 async fn profiled(stage: &Stage) -> Vec<Document> {
     use futures_util::TryStreamExt;
     let database = stage.set().client().database(stage.database());
@@ -58,7 +58,8 @@ async fn a_thousand_leases_cost_one_read() {
         .expect("not profiled");
     assert_eq!(listed.as_array().map(Vec::len), Some(LEASES));
     let commands = profiled(&stage).await;
-    // The read that determines the start of a change stream matches no document.
+    // The query with an empty `_id` determines where a change stream starts, and matches no
+    // document.
     let is_find = |command: &&Document| {
         command.get_document("command").is_ok_and(|command| {
             let filter = command.get_document("filter");

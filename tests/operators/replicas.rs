@@ -1,5 +1,5 @@
 //! Goal: `leasehold replicas` succeeds if every replica answers, exactly one leads, and all contend
-//! for one lease on one store. Otherwise it reports each deviation.
+//! for one lease in one collection. Otherwise it reports each problem.
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
         .await
         .expect(1, &["failed: not all contend for else"]);
 
-    // A lease of this name in another database: both lead.
+    // The lease of another database has the same name, so both `a` and `c` lead.
     let elsewhere = shared_stage().await;
     let c = elsewhere.candidate("c").lease(lease).leading(LONG).await;
     let answer = replicas(&[&a, &b, &c], &["-o", "json"])
@@ -84,12 +84,12 @@ async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
         .expect(1, &["no answer: ", "failed: 1 replica without an answer"]);
 }
 
-/// Forwards each connection to `from` to a port of 127.0.0.1, until the test ends.
+/// Listens on `from`, and forwards each connection to a port of 127.0.0.1 until the test ends.
 async fn forward(from: (&str, u16), to: u16) {
     let listener = TcpListener::bind(from).await.expect("a free port");
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            // A daemon that does not listen yet refuses the connection, so this side closes it.
+            // Drops the client's connection if the daemon does not listen yet.
             let Ok(mut daemon) = TcpStream::connect(("127.0.0.1", to)).await else {
                 continue;
             };
@@ -100,8 +100,8 @@ async fn forward(from: (&str, u16), to: u16) {
     });
 }
 
-/// The command in a mount namespace with another /etc/hosts, in which the name of a headless Service has
-/// these addresses.
+/// Returns the command in a mount namespace with another /etc/hosts, which plays the DNS of a
+/// headless Service.
 fn resolving(hosts: &Path, arguments: &[&str]) -> Command {
     let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -139,7 +139,7 @@ async fn a_name_stands_for_all_of_its_addresses() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").start();
-    // Each pod has its own address, and the port of the Service.
+    // Each pod of a Service has its own address and the Service's port.
     forward(("127.0.0.2", a.port()), b.port()).await;
     let service = format!("orders-headless:{}", a.port());
     let asking = ["replicas", &service, "--expect", "2", "--wait", "1m"];
@@ -173,7 +173,7 @@ async fn a_replica_with_an_ipv4_and_an_ipv6_address_is_one() {
         "--wait",
         "1m",
     ];
-    // A daemon that listens on IPv4 alone.
+    // The daemon listens only on IPv4 at first.
     let refused = format!("[::1]:{port}  not used by any replica: ");
     run(resolving(&hosts, &asking))
         .await

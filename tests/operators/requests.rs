@@ -1,5 +1,5 @@
-//! Goal: each request has its effect and is recorded with its author and reason, and the command
-//! reports the outcome. A senseless request writes nothing.
+//! Goal: each request takes effect and is recorded with its author and reason, and the command
+//! reports the outcome. A request that cannot have an effect is not written.
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Stage};
 use mongodb::bson::{Bson, Document, doc};
@@ -43,7 +43,7 @@ async fn a_step_down_reports_the_next_leader_and_records_who_asked() {
     );
     let message = said["message"].as_str().expect("a text");
     assert!(message.starts_with("b leads with token 2, "), "{message}");
-    // At most the time that the test itself has waited.
+    // The reported duration is plausible.
     assert!(took(&answer) < 2 * LONG);
     b.wait_leads(LONG).await;
     let actions = actions(&stage).await;
@@ -58,7 +58,7 @@ async fn a_step_down_reports_the_next_leader_and_records_who_asked() {
             .starts_with("olga@")
     );
     assert_eq!(stage.stored().reasons().await, ["requested"]);
-    // The store shows a leader a moment before its own status does.
+    // The new leader appears in MongoDB a moment before its own status says so.
     eventually("b leads after a", async || witness.leaders() == ["a", "b"]).await;
 }
 
@@ -80,7 +80,7 @@ async fn a_transfer_goes_to_its_candidate_and_back_to_the_one_that_stepped_down(
         stage.stored().reasons().await,
         ["transferred", "transferred"]
     );
-    // The store shows a leader a moment before its own status does.
+    // The new leader appears in MongoDB a moment before its own status says so.
     let again = async || witness.leaders() == ["a", "a"];
     eventually("a leads again, and b never led", again).await;
     assert_eq!(actions(&stage).await.len(), 2);
@@ -107,7 +107,8 @@ async fn a_transfer_to_an_identity_that_is_not_a_candidate_writes_no_request() {
     let document = stage.stored().get().await;
     assert_eq!(document.get("request"), Some(&Bson::Null));
     assert_eq!(document.get("roll_call"), None, "the roll call is removed");
-    // Without the check, another candidate leads after the reservation.
+    // `--force` skips the check. The lease is reserved for `x`, and another candidate leads after
+    // the reservation.
     let forced = [
         "transfer",
         &lease,

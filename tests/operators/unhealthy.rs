@@ -1,11 +1,11 @@
-//! Goal: a candidate with an unhealthy workload reports this in a roll call, and a transfer to it
-//! is refused.
+//! Goal: a candidate with an unhealthy workload reports it in a roll call, and `transfer` refuses
+//! this candidate.
 
 use serde_json::Value;
 
 use crate::command::{LONG, eventually, leasehold, name, shared_stage};
 
-/// Returns the candidates that answer a roll call, each with its health.
+/// Returns the identity and health of each candidate that answers a roll call.
 async fn candidates(stage: &leasehold_testbed::Stage, lease: &str) -> Vec<(Value, Value)> {
     let described = ["describe", lease, "--candidates", "-o", "json"];
     let described = leasehold(stage, &described).await.expect(0, &[]).json();
@@ -51,7 +51,7 @@ async fn a_transfer_to_an_unhealthy_candidate_is_refused() {
     leasehold(&stage, &forced)
         .await
         .expect(0, &["transfer to b requested"]);
-    // The reservation expires, and the cooldown of a has ended.
+    // `a` leads again when the reservation for `b` has expired and the cooldown of `a` is over.
     a.wait_leads_with(2, LONG).await;
     std::fs::write(&healthy, "").expect("written");
     eventually("b reports that it is healthy", async || {

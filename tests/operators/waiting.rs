@@ -1,5 +1,5 @@
-//! Goal: a command that waits for a leader reports the outcome of its request, also after an action
-//! of another operator, a signal or a lost connection.
+//! Goal: a command that waits for a leader reports the outcome of its request, even if another
+//! operator acts, a signal arrives, or the connection fails.
 
 use leasehold_testbed::wait::throughout;
 use leasehold_testbed::{Daemon, DaemonTimings, Stage};
@@ -13,14 +13,15 @@ use crate::command::{
     wait_stderr,
 };
 
-/// A frozen leader, which applies no request.
+/// Returns a frozen leader, which applies no request.
 async fn frozen(stage: &Stage) -> Daemon {
     let a = stage.candidate("a").leading(LONG).await;
     a.stop();
     a
 }
 
-/// A leader whose workload ends only once the file `end` is in the directory.
+/// Returns a leader, and a directory. The leader's workload ends only once the directory contains
+/// the file `end`.
 async fn busy(stage: &Stage) -> (Daemon, TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let end = directory.path().join("end");
@@ -182,7 +183,7 @@ async fn a_pause_waits_through_a_time_without_sight() {
     let mut waiting = start_with(&stage.set().proxied_uri(&proxy), &stage, &arguments);
     wait_stderr(&mut waiting, "already requested; waiting").await;
     proxy.stall();
-    // Three lease durations, in which the leader renews.
+    // For three lease durations the command cannot read the lease, which the leader renews.
     let blind = 3 * DaemonTimings::DEMO.lease_duration;
     throughout(blind, "the command waits", async || {
         waiting
@@ -220,7 +221,7 @@ async fn an_attempt_with_an_unknown_outcome_stays_unknown() {
         proxy.held_requests() > 0
     })
     .await;
-    // The later attempts are provably not sent.
+    // From now on, attempts fail before they are sent, so only the first attempt can be unknown.
     proxy.cut();
     let answer = answer.await.expect("no panic");
     answer.expect(69, &["the outcome is not known", "leasehold describe"]);

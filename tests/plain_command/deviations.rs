@@ -6,14 +6,14 @@ use crate::tool::Tool::{self, Hook, Lock, Run};
 /// A difference with a reason.
 #[derive(Debug)]
 pub(crate) struct Deviation {
-    /// The situation; empty for all situations.
+    /// Name of the situation. Empty matches all situations.
     pub(crate) situation: &'static str,
-    /// The property; a `*` at its end matches the rest of a name.
+    /// Name of the property. A final `*` matches any rest.
     pub(crate) property: &'static str,
     pub(crate) tools: &'static [Tool],
-    /// The value with these tools; a `*` at its end matches any further text.
+    /// Value with these tools. A final `*` matches any rest.
     pub(crate) value: &'static str,
-    /// The first cell of the documented row.
+    /// The first cell of the row in docs/supervision.md that explains the difference.
     pub(crate) row: &'static str,
 }
 
@@ -198,12 +198,12 @@ pub(crate) const ENDS: &[Deviation] = &[
 const STOPS: &str =
     "SIGINT, SIGQUIT, SIGHUP, or another signal that ends a process by default, to `leasehold`";
 
-/// A stop signal that the command receives itself.
+/// The command receives SIGTERM instead of this signal.
 const fn stop(situation: &'static str, tools: &'static [Tool]) -> Deviation {
     deviation(situation, "received", tools, "TERM", STOPS)
 }
 
-/// Deviations in the effect of a signal from elsewhere.
+/// Deviations in the effect of a signal from another process.
 pub(crate) const SIGNALS: &[Deviation] = &[
     deviation(
         "",

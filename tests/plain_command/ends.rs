@@ -7,7 +7,7 @@ use crate::deviations::ENDS;
 use crate::table::{Row, judge};
 use crate::tool::{Place, Tool};
 
-/// Situations, each as a script. After `exec`, the tool is the child of the test.
+/// Scripts of the situations. After `exec`, the test is the tool's parent.
 const SITUATIONS: &[(&str, &str)] = &[
     ("exit code 0", "exec RUN true"),
     ("exit code 1", "exec RUN false"),

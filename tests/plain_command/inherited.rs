@@ -1,4 +1,5 @@
-//! Inherited state: signals, limits, descriptors, environment, scheduling and more.
+//! The state that a command inherits: signals, limits, descriptors, environment, scheduling and
+//! more.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,11 @@ const BLOCKING: &str = "python3 -c 'import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])'";
 
-/// tini waits indefinitely if it ignores SIGCHLD. A shell resets an inherited ignored SIGCHLD, so
-/// the observer here is another program.
+/// The situation without tini, which waits indefinitely if SIGCHLD is ignored. The observer is not
+/// a shell, because a shell resets an ignored SIGCHLD.
 const SIGCHLD_IGNORED: &str = "SIGCHLD ignored";
 
-/// Situations, each as a script. `OBSERVE` writes the properties of the command.
+/// Scripts of the situations. `OBSERVE` writes the properties of the command.
 const SITUATIONS: &[(&str, &str)] = &[
     ("ordinary", "RUN OBSERVE"),
     (
@@ -104,7 +105,7 @@ fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
         std::fs::write(scene.path(name), text).unwrap();
     }
     let script = script.replace("OBSERVE", r#"sh "$HOME/observe.sh""#);
-    // A last command would be executed in place of the shell.
+    // Bash would `exec` the last command, so the script ends with `exit`.
     let mut bash = scene.bash(&format!("export OUTER=$$\n{script}\nexit $?"));
     let status = bash.status().unwrap();
     let seen = scene.read("facts");
@@ -123,7 +124,7 @@ fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
 
 fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
     let directory = scene.directory.display().to_string();
-    // A copy of /proc/self/status has the signals only.
+    // Only the signals are taken from a copy of /proc/self/status.
     let is_copy = seen.starts_with("Name:");
     let lines = seen.lines().filter_map(|line| line.split_once('\t'));
     let lines = lines.filter(|(name, _)| !is_copy || ["SigBlk:", "SigIgn:"].contains(name));
@@ -136,8 +137,7 @@ fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
             _ => (property.to_owned(), value),
         }
     });
-    // Bash sets the first variable to the path of the executed program; the second variable belongs
-    // to this test.
+    // Bash sets `_` to the path of the executed program, and this test sets OUTER.
     let differ = ["variable _", "variable OUTER"];
     facts
         .filter(|(property, _)| !differ.contains(&property.as_str()))
@@ -147,8 +147,8 @@ fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
 /// Returns the names of the signals in a mask.
 fn signals(mask: &str) -> String {
     let mask = u64::from_str_radix(mask, 16).unwrap();
-    // The C library reserves these, and sets them itself. Programs that glibc's posix_spawn starts
-    // ignore them.
+    // The C library reserves signals 32 and 33. Programs that glibc's posix_spawn starts ignore
+    // them.
     let reserved = [32, 33];
     let set = (1..=64).filter(|number| mask >> (number - 1) & 1 == 1 && !reserved.contains(number));
     let names = set.map(|number| {
@@ -158,7 +158,7 @@ fn signals(mask: &str) -> String {
     names.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the rows of a situation.
+/// Returns a row for each property in a situation.
 fn compared(situation: &str, all: &[(Tool, Facts)]) -> Vec<Row> {
     let mut properties: Vec<_> = all.iter().flat_map(|(_, facts)| facts.keys()).collect();
     properties.sort_unstable();
@@ -193,7 +193,7 @@ fn a_command_inherits_what_the_plain_command_does() {
             .collect();
         let plain = all[0].1.clone();
         let told = |row: &Row| {
-            // Properties that neither the situation nor the tools change are omitted.
+            // Omits properties that neither the situation nor any tool changes.
             let changed = plain.get(&row.property) != ordinary.get(&row.property);
             changed
                 || row

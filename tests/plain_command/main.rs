@@ -1,6 +1,7 @@
-//! Goal: to a shell, a parent and a terminal, a command under leasehold looks like the plain
-//! command. Method: each situation runs the plain command, flock(1), tini and leasehold, and
-//! compares them. `deviations.rs` and docs/supervision.md list each difference with its reason.
+//! Goal: a shell, a parent process and a terminal see no difference between a command under
+//! leasehold and the plain command. Method: runs the command in each situation plainly and under
+//! flock(1), tini and leasehold, and compares the observations. `deviations.rs` lists the
+//! exceptions, and docs/supervision.md gives their reasons.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

@@ -2,7 +2,7 @@
 # shell that ran the tool.
 me=/proc/$$
 
-# The fields of stat(5) from the third one on; the second may contain anything.
+# Skips the second field of stat(5), which may contain any character.
 set -- $(sed 's/.*) //' "/proc/$OUTER/stat")
 outer_group=$3 outer_session=$4
 set -- $(sed 's/.*) //' $me/stat)
@@ -11,15 +11,15 @@ relation() {
     if [ "$1" = $$ ]; then echo own; elif [ "$1" = "$2" ]; then echo 'of the shell'; else echo another; fi
 }
 
-# Read before the output of this shell is redirected.
+# This shell must not have redirected its output yet.
 descriptors=
 for fd in $me/fd/*; do
-    # The directory that the shell has listed is closed again.
+    # Skips the descriptor with which the shell listed the directory.
     [ -L "$fd" ] || continue
     flags=$(sed -n 's/^flags:[[:space:]]*//p' $me/fdinfo/"${fd##*/}")
-    # Close-on-exec: opened by this shell.
+    # Skips descriptors with close-on-exec, because this shell opened them.
     case $flags in 02??????) continue ;; esac
-    # A redirection would also apply to this shell.
+    # A redirection of the loop would add a descriptor to this shell.
     link=$(readlink "$fd")
     descriptors="${descriptors}descriptor ${fd##*/}	$link $flags
 "
@@ -33,7 +33,7 @@ done
     printf 'niceness\t%s\n' "${17}"
     printf 'scheduling\t%s\n' "policy ${39}, priority ${38}"
     printf 'I/O priority\t%s\n' "$(ionice -p $$)"
-    # The shell reads this file itself, because it blocks signals while it starts a program.
+    # Reads the file without starting a program, because the shell blocks signals while it does so.
     while IFS=: read -r name value; do
         case $name in
             SigBlk | SigIgn | Cap* | NoNewPrivs | Seccomp | Uid | Gid | Groups | Umask | VmLck | CoreDumping | \
@@ -48,7 +48,7 @@ done
     for name in cwd root exe; do printf '%s\t%s\n' $name "$(readlink $me/$name)"; done
     for name in $me/ns/*; do printf 'namespace: %s\t%s\n' "${name##*/}" "$(readlink "$name")"; done
     printf '%s' "$descriptors"
-    # Variables may contain line breaks, which become visible.
+    # Variables may contain line breaks, which `tr` replaces by `|`.
     tr '\n\0' '|\n' < $me/environ | sed -nE 's/^([^=]*)=(.*)/variable \1\t\2/p'
     printf 'number of variables\t%s\n' "$(tr '\n\0' '|\n' < $me/environ | grep -vc ^LEASEHOLD_)"
 } 9>&- > "$OUT.part" 2>> "$OUT.errors"

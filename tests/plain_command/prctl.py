@@ -1,4 +1,4 @@
-# Appends the properties of this process that /proc does not show to the file $OUT.
+# Writes the attributes of this process that /proc does not show into the file $OUT.
 import ctypes, os, signal, sys
 
 prctl = ctypes.CDLL(None, use_errno=True).prctl

@@ -1,4 +1,5 @@
-//! leasehold detects a machine on which a guard cannot work before it acquires anything.
+//! On a machine where a guard cannot work, leasehold exits with an error before it acquires a lease
+//! or a lock.
 
 use std::process::Command;
 
@@ -7,7 +8,7 @@ use rustix::process::getuid;
 
 use crate::tool::{Place, Scene, Tool};
 
-/// Executes its arguments without the right to call pidfd_open(2), as under an old seccomp profile.
+/// Executes its arguments under a seccomp filter that denies pidfd_open(2), as old profiles do.
 const WITHOUT_PIDFD: &str = r#"
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -59,7 +60,7 @@ fn a_command_that_cannot_be_guarded_is_refused_before_the_acquisition() {
         let line = said.lines().find(|line| line.contains("guard"));
         assert!(line.is_some_and(|line| line.contains(missing)), "{said}");
     }
-    // Nothing was acquired, and nothing created.
+    // leasehold has not even created a lock or a lease.
     for words in [&["locks"][..], &["leases"]] {
         let scene = place.scene(Tool::Lock);
         let listed = Command::new("bash")

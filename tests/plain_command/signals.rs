@@ -1,4 +1,4 @@
-//! Signals that are sent to the tool while the command runs, by a service manager or with kill(1).
+//! Signals to the tool while the command runs, as a service manager or kill(1) sends them.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -14,13 +14,14 @@ use crate::tool::{Place, Scene, Tool, eventually};
 /// Recipient of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum To {
-    /// The process that the parent has started.
+    /// The tool's process.
     Process,
     /// Its process group.
     Group,
 }
 
-/// Signals by the names that kill(1) knows: rustix has none for real-time signals.
+/// Situations with the signals' names for kill(1), because rustix has no names for real-time
+/// signals.
 const SITUATIONS: &[(&str, &str, To)] = &[
     ("TERM to the process", "TERM", To::Process),
     ("TERM to the group", "TERM", To::Group),
@@ -45,13 +46,13 @@ const SITUATIONS: &[(&str, &str, To)] = &[
 /// Signals that `run` handles itself, or that have no effect on it.
 const OF_RUN: [&str; 7] = ["HUP", "USR1", "USR2", "WINCH", "URG", "TTIN", "TTOU"];
 
-/// A command that records each signal and exits with 3; the test waits for its file `ready`.
+/// A command that creates the file `ready`. It records the first signal and exits with 3.
 const NOTES: &str = "exec RUN bash -c 'for name in \
         TERM INT QUIT HUP USR1 USR2 ALRM PWR PROF IO XCPU RTMIN+3 RTMAX WINCH URG TTIN TTOU; do
         trap \"echo $name >> noted; exit 3\" $name
     done; echo $$ > pid; mv pid ready; while :; do sleep 0.02; done'";
 
-/// A command that handles no signal; the test waits for its file `ready`.
+/// A command that creates the file `ready` and handles no signal.
 const SLEEPS: &str = "exec RUN bash -c 'echo $$ > pid; mv pid ready; exec sleep 60'";
 
 /// Starts a command in its own process group, and waits until it runs.
@@ -69,7 +70,7 @@ fn send(name: &str, to: To, pid: u32) {
         To::Group => format!("-{pid}"),
     };
     let kill = format!("kill -s {name} -- {to}");
-    // The kill(1) of procps does not know SIGRTMAX.
+    // Uses bash's builtin, because the kill(1) of procps does not know SIGRTMAX.
     let sent = Command::new("bash").args(["-c", &kill]).status();
     assert!(sent.unwrap().success(), "SIG{name} to {to}");
 }
@@ -125,7 +126,7 @@ fn a_signal_reaches_the_command() {
     judge(&rows, SIGNALS);
 }
 
-/// Signals that end a process by default and that leasehold does not use otherwise.
+/// Signals that terminate a process by default and have no other meaning to leasehold.
 const ENDING: [&str; 8] = [
     "ALRM", "VTALRM", "PROF", "PWR", "IO", "XCPU", "RTMIN+3", "RTMAX",
 ];
@@ -189,7 +190,7 @@ fn a_guard_survives_what_ends_a_process_by_default() {
         for signal in ENDING {
             send(signal, To::Process, guard);
         }
-        // The guard handles this signal after the others.
+        // leasehold forwards SIGTERM to the guard, which handles it after the other signals.
         send("TERM", To::Process, child.id());
         let end = shown(child.wait().unwrap());
         let expected = match tool {

@@ -1,5 +1,5 @@
-//! Stops by a parent that had blocked the signals, of the first process alone, and of processes
-//! that a command leaves behind. Also limits that end a write but not leasehold.
+//! Stopping a command whose parent has blocked signals, only the command's first process, and
+//! processes that the command leaves behind. A failed write to an output does not end leasehold.
 
 use std::process::Child;
 
@@ -42,8 +42,8 @@ fn the_stop_signal_may_go_to_the_first_process_alone() {
     for tool in TOOLS {
         for (scope, noted) in [("group", "child\nmain\n"), ("main", "main\n")] {
             let scene = place.scene(tool);
-            // The first process waits until its child has recorded the signal, or for the maximum
-            // delay of a simultaneous signal.
+            // The first process waits until its child has recorded the signal, or for longer than a
+            // signal to the whole group can be delayed.
             let script = format!(
                 "export LEASEHOLD_WORKLOAD__STOP_SCOPE={scope}
                  exec RUN bash -c '
@@ -68,11 +68,12 @@ fn the_stop_signal_may_go_to_the_first_process_alone() {
 #[test]
 fn a_process_that_stays_is_stopped_after_the_linger_and_reported() {
     let place = Place::new();
-    // If the filter of a command was stopped, a success could hide a truncated file.
+    // If the command succeeds, leasehold must still fail: the stopped process may be an output
+    // filter, and its file truncated.
     for (code, reported) in [(3, "exit code 3"), (0, "exit code 76")] {
         for tool in TOOLS {
             let scene = place.scene(tool);
-            // Long enough for a busy machine to see it begin and end.
+            // The linger is long enough for a busy machine.
             let script = format!(
                 "export LEASEHOLD_WORKLOAD__LINGER=2s
                  exec RUN sh -c 'sleep 60 & echo $! > stays; exit {code}'"

@@ -1,11 +1,11 @@
-//! The comparison of the tools.
+//! Compares the tools.
 
 use std::fmt::Write as _;
 
 use crate::deviations::Deviation;
 use crate::tool::Tool;
 
-/// Documentation that names each deviation.
+/// The page that documents each deviation.
 const PAGE: &str = include_str!("../../docs/supervision.md");
 
 /// One property of a command in one situation.
@@ -56,7 +56,7 @@ pub(crate) fn judge(rows: &[Row], deviations: &[Deviation]) {
     }
     for (deviation, seen) in deviations.iter().zip(seen) {
         if !seen {
-            wrong.push(format!("listed, but not seen: {deviation:?}"));
+            wrong.push(format!("listed, but not observed: {deviation:?}"));
         }
         if !PAGE.contains(&format!("\n| {} | ", deviation.row)) {
             wrong.push(format!("not in docs/supervision.md: {deviation:?}"));

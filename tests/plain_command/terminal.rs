@@ -1,4 +1,4 @@
-//! Keys, job control and hangup: the command is run from a shell on a terminal of script(1).
+//! Keys, job control and hangup. A shell on a terminal of script(1) runs the command.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,7 +24,7 @@ const READS: &str = "RUN sh -c 'echo runs >> noted; read line; echo read $line >
 const HEARS: &str = "RUN bash -c 'trap \"echo hangup >> noted; exit 4\" HUP
      echo runs >> noted; while :; do sleep 0.02; done'";
 
-/// A step of a user.
+/// A step of the user at the terminal.
 enum Step {
     /// Waits until the file `noted` has this line.
     Sees(&'static str),
@@ -183,7 +183,7 @@ fn situations() -> Vec<Situation> {
     ]
 }
 
-/// A terminal with a keyboard. Dropping it hangs up.
+/// A terminal with a keyboard. Dropping the terminal hangs it up.
 struct Terminal {
     script: Child,
     keyboard: Option<ChildStdin>,
@@ -209,15 +209,15 @@ impl Terminal {
         Self { script, keyboard }
     }
 
-    /// Presses keys once the shell waits: a shell that has started the command but does not wait
-    /// for it yet dies of Ctrl-C, regardless of the command.
+    /// Presses keys once the shell waits for the command. Before that, Ctrl-C kills the shell
+    /// whatever the command does.
     fn press(&mut self, keys: &str) {
         let children = format!("/proc/{0}/task/{0}/children", self.script.id());
         let children = std::fs::read_to_string(children).unwrap();
         let shell = children.trim().to_owned();
-        // SIGCONT discards a pending stop, so a stopped command that is about to be resumed would
-        // not stop again. A shell that passes the terminal late stops a command because it reads in
-        // the background.
+        // Also waits while the foreground command is stopped, which happens if the command reads
+        // before the shell has given it the terminal. The shell then resumes the command, and
+        // SIGCONT would discard a Ctrl-Z that is still pending.
         eventually("the shell waits, and the foreground runs", || {
             let [state, .., foreground] = stat(&shell).unwrap_or_default();
             let [leader, ..] = stat(&foreground).unwrap_or_default();
@@ -228,8 +228,8 @@ impl Terminal {
     }
 }
 
-/// Returns the third to the eighth field of stat(5) of a process: its state first, and the foreground
-/// group of its terminal last.
+/// Returns fields 3 to 8 of stat(5) of a process. The first is its state, the last the foreground
+/// group of its terminal.
 fn stat(process: &str) -> Option<[String; 6]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(") ")?;
@@ -244,7 +244,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Returns how the script ended, and the lines that it noted.
+/// Plays a situation. Returns how the script ended, and the lines of the file `noted`.
 fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
     let Situation {
         name,
@@ -277,8 +277,8 @@ fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
     (end, noted.lines().collect::<Vec<_>>().join(", "))
 }
 
-/// Asserts that Ctrl-C ends the script around one of the operators' commands, once a file has this
-/// text.
+/// Runs an operator's command in a script, presses Ctrl-C once `file` contains `text`, and asserts
+/// that this ends the script.
 fn is_interrupted(place: &Place, words: &[&str], redirection: &str, (file, text): (&str, &str)) {
     let scene = place.scene(Tool::Lock);
     let command = scene.operators(words);
@@ -346,7 +346,7 @@ fn a_background_job_waits_on_a_terminal_that_stops_its_output() {
     let place = Place::new();
     for tool in [Tool::Flock, Tool::Lock, Tool::Run] {
         let scene = place.scene(tool);
-        // Another daemon cannot use the same status directory.
+        // No holder for `run`, because two daemons cannot share a status directory.
         let holder = (tool != Tool::Run).then(|| holder(&scene));
         let script = "stty tostop
             RUN sh -c 'echo ran >> noted' &
@@ -381,7 +381,7 @@ fn a_job_on_a_terminal_is_the_plain_commands() {
     for situation in situations() {
         let mut tools = Tool::installed();
         if situation.shell == "bash -m" {
-            // leasehold does not stop with its command.
+            // Ctrl-Z stops the command of tini, but not tini itself.
             tools.retain(|tool| *tool != Tool::Tini);
         }
         let seen = tools.into_iter().map(|tool| {

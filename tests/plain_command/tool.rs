@@ -1,4 +1,4 @@
-//! The compared tools, and a directory for each run of one.
+//! The compared tools, and a directory for each run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 /// Timeout of actions that take milliseconds on an idle machine.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A way to run a command.
+/// A program that runs a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
     /// The plain command.
@@ -33,7 +33,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// All tools that are installed here.
+    /// Returns the tools that are installed on this machine, except [`Hook`](Self::Hook).
     pub(crate) fn installed() -> Vec<Self> {
         let all = [Self::Plain, Self::Flock, Self::Tini, Self::Run, Self::Lock];
         let mut all = all.to_vec();
@@ -44,7 +44,7 @@ impl Tool {
         all
     }
 
-    /// Returns the name of the tool in a table.
+    /// Returns the tool's name in a table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -56,13 +56,12 @@ impl Tool {
         }
     }
 
-    /// Returns true if the tool is leasehold.
     pub(crate) fn is_ours(self) -> bool {
         matches!(self, Self::Run | Self::Lock | Self::Hook)
     }
 }
 
-/// The store of all runs of a test.
+/// The database and directory of all runs of a test.
 pub(crate) struct Place {
     set: Arc<ReplicaSet>,
     database: String,
@@ -109,23 +108,22 @@ impl Place {
 }
 
 impl Scene<'_> {
-    /// Returns a path in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Returns the content of a file; empty if there is none.
+    /// Returns the content of a file, or an empty string if the file does not exist.
     pub(crate) fn read(&self, name: &str) -> String {
         let bytes = std::fs::read(self.path(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Returns a script in which `RUN` was replaced by the tool.
+    /// Replaces each `RUN` of a script by the tool's command line.
     pub(crate) fn script(&self, text: &str) -> String {
         text.replace("RUN ", &self.prefix())
     }
 
-    /// Returns the words before the command, as one shell text.
+    /// Returns the command line that precedes the command, as shell text.
     fn prefix(&self) -> String {
         let Self { name, .. } = self;
         match self.tool {
@@ -138,7 +136,8 @@ impl Scene<'_> {
                 let file = self.path("hooks.toml");
                 let text = format!("[hooks]\non_lead = {:?}\n", self.hook);
                 std::fs::write(&file, text).unwrap();
-                // The hook ends with the command, which therefore waits for its result.
+                // The hook would be killed when the command ends, so the command waits for the
+                // hook's result.
                 let waits = "while [ ! -s \"$OUT\" ]; do sleep 0.02; done";
                 let config = format!("--config={}", file.display());
                 format!("{} -- sh -c '{waits}' ", self.daemon(&[&config]))
@@ -153,7 +152,7 @@ impl Scene<'_> {
         self.ours(&flags)
     }
 
-    /// Returns the command line of one of the operators' commands.
+    /// Returns the command line of an operator's command.
     pub(crate) fn operators(&self, words: &[&str]) -> String {
         self.ours(words)
     }
@@ -169,7 +168,8 @@ impl Scene<'_> {
         )
     }
 
-    /// Returns bash with a script, in the directory. Its output goes into the files `out` and `err`.
+    /// Returns a command that runs a bash script in the scene's directory, with its output in the
+    /// files `out` and `err`.
     pub(crate) fn bash(&self, text: &str) -> Command {
         let mut bash = Command::new("bash");
         bash.args(["-c", &self.script(text)])
@@ -179,7 +179,7 @@ impl Scene<'_> {
         self.placed(bash)
     }
 
-    /// Returns the command in the directory and with the environment of all runs.
+    /// Gives a command the scene's directory and the environment of all runs.
     pub(crate) fn placed(&self, mut command: Command) -> Command {
         command
             .current_dir(&self.directory)
