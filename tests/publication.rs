@@ -1,6 +1,6 @@
-//! Goal: with any fault of the disk, a status file never keeps saying "leader" to a reader that
-//! checks the deadline (I4), and no disk delays the election. Method: the real writer on a small
-//! tmpfs that is full, read-only, or hangs.
+//! Goal: whatever fault a disk has, a status file never says "leader" after its deadline (I4), and
+//! the disk never delays the election. Method: the real writer on a small tmpfs that is full,
+//! read-only, or hangs.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;
@@ -36,7 +36,7 @@ fn orders() -> ResourceName {
     ResourceName::new("orders").unwrap()
 }
 
-/// Returns durations with the refresh interval as renew_interval.
+/// Returns short timings. The files are refreshed once per `renew_interval`.
 fn timings() -> Timings {
     let settings = TimingSettings {
         lease_duration: Duration::from_secs(2),
@@ -74,7 +74,8 @@ fn publish(path: &Path, first: Status) -> Published {
 }
 
 impl Published {
-    /// Fills the disk until the writer fails, including the space that the writer frees meanwhile.
+    /// Fills the disk repeatedly until the writer fails, because the writer may free space
+    /// meanwhile.
     fn fill(&self, disk: &Mount) {
         let failures = || self.metrics.publish_failures(Surface::File);
         let before = failures();
@@ -91,7 +92,7 @@ impl Published {
     }
 }
 
-/// Returns the answer, which must arrive within 10 s.
+/// Waits up to 10 s for the answer.
 fn within(what: &str, mut answer: oneshot::Receiver<Flushed>) -> Flushed {
     let limit = boot_now() + Duration::from_secs(10);
     loop {
@@ -117,7 +118,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 /// forked inherits the descriptors of this process until the child executes its program.
 fn reopen(path: &Path) -> Result<(StatusDirectory, RecoveredState), CommandError> {
     let mut opened = StatusDirectory::open(path, &orders());
-    eventually("it is not locked", || {
+    eventually("the directory is not locked", || {
         let locked = matches!(&opened, Err(error) if error.what.starts_with("cannot lock"));
         if locked {
             opened = StatusDirectory::open(path, &orders());
@@ -150,8 +151,7 @@ fn verdict(path: &Path) -> FileVerdict {
     look(path, Some("orders")).verdict
 }
 
-/// The log of this whole process. Other tests log here too, so a line counts only if it names the
-/// directory.
+/// The log of this process. Other tests log here too, so only lines that name the directory count.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -191,7 +191,7 @@ fn i4_a_full_disk_ends_the_leadership_is_logged_once_and_is_survived() {
     let published = publish(&path, follower());
     assert_eq!(published.say(follower()), Flushed::Shown);
 
-    // On a full disk the new leadership cannot be published, but the claim record can be written.
+    // On a full disk, the writer cannot publish the new leadership, but can write the claim record.
     published.fill(&disk);
     assert_eq!(published.say(leader(3)), Flushed::Failed);
     assert_eq!(verdict(&path), FileVerdict::NotLeader);
@@ -217,7 +217,7 @@ fn i4_a_full_disk_ends_the_leadership_is_logged_once_and_is_survived() {
     assert_eq!(
         log.count(&path, "failures="),
         2,
-        "at the begin and at the end"
+        "one line when the failures begin, one when they end"
     );
 
     // After the loss of leadership on a full disk, the files must not keep saying "leader".
@@ -245,7 +245,7 @@ fn a_disk_that_is_full_at_the_start_is_refused_unless_the_record_is_there() {
     let error = StatusDirectory::open(&path, &orders()).unwrap_err();
     assert!(error.what.starts_with("cannot write"), "{error}");
     disk.empty();
-    // On a small tmpfs the kernel counts free pages per processor, and may notice freed pages late.
+    // The kernel counts the free pages of a tmpfs per processor, so it may notice freed pages late.
     eventually("room again", || {
         StatusDirectory::open(&path, &orders()).is_ok()
     });
@@ -260,8 +260,9 @@ fn a_read_only_directory_is_a_configuration_error() {
     };
     let path = disk.path().join("status");
     drop(StatusDirectory::open(&path, &orders()).unwrap());
-    // A process that another test has just forked may have the files open until it executes.
-    eventually("it is read-only", || disk.make_read_only());
+    // A child that another test has just forked may keep the files open until it executes its
+    // program.
+    eventually("the disk is read-only", || disk.make_read_only());
     let error = reopen(&path).unwrap_err();
     assert!(error.what.starts_with("cannot write"), "{error}");
     let error = StatusDirectory::open(&path.join("new"), &orders()).unwrap_err();
@@ -298,7 +299,7 @@ fn a_hanging_disk_delays_no_caller_and_catches_up() {
     assert!(took < Duration::from_secs(5), "calls took {took:?}");
     // A request that does not fit into the queue fails immediately.
     assert_eq!(answers.pop().unwrap().blocking_recv(), Ok(Flushed::Failed));
-    eventually("it is seen to hang", || {
+    eventually("the writer reports that it hangs", || {
         progress
             .busy_for(boot_now())
             .is_some_and(|busy| busy > REFRESH * 3)
@@ -311,12 +312,12 @@ fn a_hanging_disk_delays_no_caller_and_catches_up() {
     eventually("the newest status is shown", || {
         look(place.path(), None).document.and_then(|d| d.token) == Some(999)
     });
-    eventually("it does not hang", || {
+    eventually("the writer no longer hangs", || {
         progress
             .busy_for(boot_now())
             .is_none_or(|busy| busy < REFRESH)
     });
-    eventually("it is written again", || {
+    eventually("the status file is written again", || {
         status_file_age(&published.metrics) < age
     });
 }

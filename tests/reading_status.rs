@@ -1,6 +1,6 @@
 //! Goal: the programs of docs/reading-status.md trust a status file exactly as long as it is valid.
-//! Method: each program is copied from the page and run on the directory of a leader, and on
-//! directories that are stale, of another boot, of a follower, torn, and absent.
+//! Method: copies each program from the page and runs it on the directory of a leader and of a
+//! follower, and on directories that are stale, from another boot, torn, and absent.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;
@@ -17,7 +17,7 @@ use leasehold::publish::render::{ClockPair, Identification, render};
 use leasehold_testbed::documented::{code_block, go_program};
 use leasehold_testbed::without_boot_id;
 
-/// The code block of a language on the page, in the part about files.
+/// Returns the page's code block in this language, from the section about files.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();
@@ -30,15 +30,15 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 struct Case {
     name: &'static str,
     directory: PathBuf,
-    /// Exit code of `leasehold status`. The programs exit with 1 instead of 2.
+    /// Expected exit code of `leasehold status`. The programs of the page exit with 1 instead of 2.
     exit_code: u8,
 }
 
-/// A directory in each state that a reader can find.
+/// Creates directories in all states that a reader may find.
 fn cases(place: &Path) -> Vec<Case> {
     let who = |boot_id: Option<String>| Identification {
         lease: ResourceName::new("orders").unwrap(),
-        // The quotes must survive the shell, and the command in it must not run.
+        // A shell must preserve the quotes and must not run the command.
         identity: Identity::new("it's $(exit 3) \"me\"").unwrap(),
         boot_id,
     };
@@ -71,7 +71,8 @@ fn cases(place: &Path) -> Vec<Case> {
         authority: None,
         ..leader.clone()
     };
-    // The file of a frozen daemon: written before the deadline, and read after it.
+    // A frozen daemon wrote its file before the deadline; the test reads the file after the
+    // deadline.
     let before = ClockPair {
         boot: now.boot - Duration::from_secs(5),
         ..now
@@ -193,7 +194,7 @@ fn leasehold_status_answers_right() {
     }
 }
 
-/// Without the boot id, readers would trust its status file after a reboot.
+/// Without the boot id, readers could not detect a status file from before a reboot.
 #[test]
 fn a_daemon_that_cannot_read_the_boot_does_not_start() {
     let place = tempfile::tempdir().unwrap();

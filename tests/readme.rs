@@ -1,10 +1,11 @@
-//! The program accepts the configuration that the README shows to a newcomer.
+//! Checks that the commands and the configuration in the README work, and that its links lead
+//! somewhere.
 
 use std::process::Command;
 
 const README: &str = include_str!("../README.md");
 
-/// The text of the first code block in this language.
+/// Returns the text of the first code block in this language.
 fn block(language: &str) -> &'static str {
     let start = format!("```{language}\n");
     let (_, rest) = README.split_once(&start).expect("a block in this language");
@@ -60,7 +61,7 @@ fn every_page_that_it_links_exists() {
     }
 }
 
-/// The part of the page below this heading.
+/// Returns the text below a heading, up to the next heading of the second level.
 fn part(heading: &str) -> &'static str {
     let (_, rest) = README.split_once(heading).expect("a heading");
     rest.split("\n## ").next().expect("a part")
@@ -110,7 +111,7 @@ fn the_commands_for_use_have_flags_that_exist() {
             .expect("a shell runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
         let stdout = String::from_utf8_lossy(&output.stdout);
-        // Everything is valid except the connection string.
+        // The command fails only because of the invalid connection string.
         let code = output.status.code();
         let understood = code == Some(78) || command.starts_with("check") && code == Some(2);
         assert!(understood, "{command}: {code:?} {stdout}{stderr}");

@@ -1,5 +1,5 @@
-//! Goal: a release whose files disagree on its version is refused, and each disagreement is named.
-//! Method: `packaging/release-check` on copies of the files, with one changed file in each case.
+//! Goal: `packaging/release-check` refuses a release whose files disagree on the version, and names
+//! each disagreement. Method: runs it on copies of the files, with one changed file in each case.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -31,7 +31,7 @@ const FILES: [&str; 18] = [
     "examples/sidecar.yaml",
 ];
 
-/// Copies the files, with a changelog that has a section of this version.
+/// Copies the files, and adds a changelog with a section for this version.
 fn release() -> Scratch {
     let scratch = Scratch::new();
     for file in FILES {
@@ -44,7 +44,7 @@ fn release() -> Scratch {
     scratch
 }
 
-/// Returns the exit code and the disagreements.
+/// Returns the exit code and the output.
 fn check(version: &str, directory: &Path) -> (Option<i32>, String) {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/release-check");
     let output = Command::new(program).arg(version).arg(directory).output();

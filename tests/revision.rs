@@ -1,10 +1,10 @@
-//! Goal: a build reports its commit, or none if the sources are not from a commit. Method: the
-//! build script's function on repositories of all kinds.
+//! Goal: a build reports its commit, or no commit if the sources are not from a checkout. Method:
+//! calls the build script's function on various directories.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 #[path = "../build.rs"]
-#[allow(dead_code, reason = "its main function is cargo's to call")]
+#[allow(dead_code, reason = "only cargo calls its main function")]
 mod build;
 
 use std::fs;
@@ -24,7 +24,7 @@ fn git(directory: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A repository with a manifest in its only commit.
+/// Creates a repository with a manifest in its only commit.
 fn repository() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
@@ -41,7 +41,7 @@ fn a_checkout_is_its_commit_and_says_so_where_files_differ() {
     let path = repository.path();
     let commit = git(path, &["rev-parse", "--short", "HEAD"]);
     assert_eq!(revision(path), Some(commit.clone()));
-    // A tag can be moved, so it does not replace the commit.
+    // The build reports the commit even if it has a tag, because a tag can be moved.
     git(path, &["tag", "--annotate", "--message=a", "v1"]);
     assert_eq!(revision(path), Some(commit.clone()));
     fs::write(path.join("Cargo.toml"), "[package]\n# else\n").unwrap();

@@ -1,6 +1,6 @@
-//! Strings of the shipped sources (log lines, errors, help), comments, names of functions, the docs
-//! and the texts of the charts use plain words of the field. The lists contain phrases that former
-//! versions of the texts used.
+//! Checks that strings of the shipped sources (log lines, errors, help), comments, names of
+//! functions, docs and charts use plain words of the field. The lists contain phrases of former
+//! versions, and replacements.
 
 mod shapes;
 mod texts;
@@ -11,7 +11,7 @@ use std::path::Path;
 use shapes::{sentences, shapes};
 use texts::{comments, page, rust_texts, shipped_prose, sources, strings, template, texts};
 
-/// A phrase, and the phrase of the field.
+/// Phrases that the shipped strings must not contain, and replacements.
 const PHRASES: &[(&str, &str)] = &[
     ("any more", "no longer"),
     ("for ever", "indefinitely"),
@@ -29,7 +29,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("be had", "available"),
 ];
 
-/// Phrases that comments and docs do not use, and plain phrases.
+/// Phrases that comments and docs must not contain, and replacements.
 const IN_PROSE: &[(&str, &str)] = &[
     ("any more", "no longer"),
     ("for ever", "indefinitely"),
@@ -44,7 +44,7 @@ const IN_PROSE: &[(&str, &str)] = &[
     ("beside", "alongside, in addition to"),
 ];
 
-/// Words that names of functions do not contain, and plain words.
+/// Words that names of functions must not contain, and replacements.
 const IN_NAMES: &[(&str, &str)] = &[
     ("any_more", "no longer"),
     ("for_ever", "indefinitely"),
@@ -69,10 +69,10 @@ const IN_NAMES: &[(&str, &str)] = &[
     ("deaf", "unresponsive"),
 ];
 
-/// First words of a name without a subject.
+/// Names of functions must not begin with these words, because such names lack a subject.
 const NAME_OPENERS: &[&str] = &["what", "who", "whose", "whoever", "whatever"];
 
-/// First words of a sentence without a subject.
+/// Sentences must not begin with these words, because such sentences lack a subject.
 const OPENERS: &[&str] = &["What", "Who", "Whose", "Whoever", "Whatever", "Whether"];
 
 #[test]
@@ -101,7 +101,7 @@ fn strings_have_the_fields_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Words of comments that replace a noun.
+/// Returns the unwanted phrases and openers of a paragraph, with their replacements.
 fn odd_words(paragraph: &str) -> Vec<(&'static str, &'static str)> {
     let lower = paragraph.to_lowercase();
     let words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
@@ -124,7 +124,7 @@ fn odd_words(paragraph: &str) -> Vec<(&'static str, &'static str)> {
     odd
 }
 
-/// Checks the paragraphs that `prose` finds in these texts.
+/// Asserts that the paragraphs which `prose` finds in these files have no unwanted words.
 fn check(files: Vec<(String, String)>, prose: impl Fn(&str) -> Vec<(usize, String)>) {
     let (mut seen, mut wrong) = (0, Vec::new());
     for (file, text) in files {
@@ -188,7 +188,7 @@ fn names_of_functions_have_the_fields_words() {
             let end = rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
             &rest[..end.unwrap_or(rest.len())]
         });
-        // Short names are those of values and accessors.
+        // Names of one or two words are usually values and accessors.
         for name in names.filter(|name| name.matches('_').count() > 1) {
             let within = format!("_{name}_").replace("_there_is_no_", "_");
             let within = within.replace("_no_longer_", "_");

@@ -1,6 +1,7 @@
 //! Shapes of sentences that a reader must read twice.
 
-/// Words that make a clause of "as it is" complete.
+/// Words that may follow a complete clause "as it is". Other words continue the clause, as in "as it
+/// is written".
 const CLAUSE_ENDS: &[&str] = &[
     "after",
     "afterwards",
@@ -23,16 +24,16 @@ const CLAUSE_ENDS: &[&str] = &[
     "while",
 ];
 
-/// Words that follow "the same" if a noun is left out.
+/// Words that follow "the same" if its noun is missing.
 const AFTER_A_PRONOUN: &[&str] = &[
     "and", "as", "at", "before", "but", "by", "except", "for", "from", "if", "in", "is", "of",
     "on", "one", "ones", "or", "over", "to", "until", "when", "where", "while", "with", "without",
 ];
 
-/// Words that open a sentence without a noun if one of these follows: "One that is idle…".
+/// Pronouns that replace the subject of a sentence, as in "One that is idle…".
 const PRONOUNS: &[&str] = &["one", "ones", "that", "those", "these"];
 
-/// A word in lower case, with true if a clause ends after it.
+/// Returns the words of a sentence in lower case, each with true if a clause ends after the word.
 pub(super) fn spoken(sentence: &str) -> Vec<(String, bool)> {
     let bare = |c: char| !c.is_alphanumeric() && !"'{}".contains(c);
     let words = sentence.split_whitespace().map(|word| {
@@ -42,8 +43,8 @@ pub(super) fn spoken(sentence: &str) -> Vec<(String, bool)> {
     words.filter(|(text, _)| !text.is_empty()).collect()
 }
 
-/// The constructions in a sentence that a reader must resolve, and plain constructions. `first` is
-/// true for the first sentence of a paragraph, because no noun precedes it.
+/// Returns the constructions of a sentence that slow a reader down, with plain replacements.
+/// `first` is true for the first sentence of a paragraph, in which no noun precedes a pronoun.
 pub(super) fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static str)> {
     let spoken = spoken(sentence);
     let word = |at: usize| spoken.get(at).map_or("", |(text, _)| text.as_str());
@@ -119,7 +120,7 @@ pub(super) fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static
     odd
 }
 
-/// The sentences of a paragraph, each with true if it is the first.
+/// Splits a paragraph into sentences. Returns true with the first one.
 pub(super) fn sentences(paragraph: &str) -> impl Iterator<Item = (bool, &str)> {
     let sentences = paragraph.split(". ").flat_map(|part| part.split(": "));
     sentences

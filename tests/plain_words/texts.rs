@@ -1,4 +1,4 @@
-//! The texts that users and maintainers read, from the files of the repository.
+//! Extracts the texts that users and maintainers read from the files of the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,7 @@ pub(super) fn sources(path: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The string literals of a source, with the lines that they begin in.
-/// Continued lines are joined.
+/// Returns the string literals of a source and their line numbers. Joins continued lines.
 pub(super) fn strings(source: &str) -> Vec<(usize, String)> {
     let source = source.split("]\nmod tests {").next().unwrap_or("");
     let mut found = Vec::new();
@@ -62,7 +61,7 @@ pub(super) fn strings(source: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The paragraphs of the comments of a source, with the lines that they begin in.
+/// Returns the paragraphs of a source's comments and their line numbers.
 pub(super) fn comments(source: &str) -> Vec<(usize, String)> {
     paragraphs(source, |line| {
         let comment = line.trim_start().strip_prefix("//")?;
@@ -70,7 +69,7 @@ pub(super) fn comments(source: &str) -> Vec<(usize, String)> {
     })
 }
 
-/// The paragraphs of a page, without inline code, with the lines that they begin in.
+/// Returns the paragraphs of a page, without inline code, and their line numbers.
 pub(super) fn page(source: &str) -> Vec<(usize, String)> {
     // Headings are not sentences.
     let mut found = paragraphs(source, |line| (!line.starts_with('#')).then_some(line));
@@ -85,20 +84,20 @@ pub(super) fn page(source: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The paragraphs of a template or of a file of values, with the lines that they begin in.
+/// Returns the paragraphs of a template or of a file of values, and their line numbers.
 pub(super) fn template(source: &str) -> Vec<(usize, String)> {
     paragraphs(source, |line| {
         Some(line.trim_start().trim_start_matches('#'))
     })
 }
 
-/// The files below these paths with one of these extensions, and their texts.
+/// Returns the names and texts of the files below these paths with one of these extensions.
 pub(super) fn texts(paths: &[&str], extensions: &[&str]) -> Vec<(String, String)> {
     fn collect(path: &Path, into: &mut Vec<PathBuf>) {
         if !path.is_dir() {
             return into.push(path.to_owned());
         }
-        // A chart contains the other chart as a link.
+        // One chart contains the other chart as a symbolic link.
         if path.is_symlink() {
             return;
         }
@@ -132,7 +131,7 @@ pub(super) fn rust_texts() -> Vec<(String, String)> {
     found
 }
 
-/// The pages without the texts of the planted bugs, which are names of rules in the code.
+/// Returns the pages, except the list of planted bugs, whose texts are generated from the code.
 pub(super) fn pages() -> Vec<(String, String)> {
     let roots = [
         "docs",
@@ -149,7 +148,7 @@ pub(super) fn pages() -> Vec<(String, String)> {
     found
 }
 
-/// A page without the content of its code blocks, and without "the same" in cells that repeat the
+/// Removes the content of code blocks from a page, and replaces "the same" in cells that repeat the
 /// row above.
 pub(super) fn without_listings(text: &str) -> String {
     let mut within = false;
@@ -167,7 +166,7 @@ pub(super) fn without_listings(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The paragraphs of comments, strings, pages and templates, with the places that they are from.
+/// Returns the paragraphs of comments, strings, pages and templates, with their files and lines.
 pub(super) fn shipped_prose() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -192,7 +191,7 @@ pub(super) fn shipped_prose() -> Vec<(String, String)> {
         messages.retain(|(_, text)| text.matches(' ').count() > 1);
         add(&name, messages);
     }
-    // The tests of the other crates are not read.
+    // Skips the tests of the other crates.
     let read = ["tests/", "benches/", "examples/", "crates/proof/"];
     let unread = "tests/plain_words/";
     for (name, text) in rust_texts() {
@@ -209,7 +208,8 @@ pub(super) fn shipped_prose() -> Vec<(String, String)> {
     found
 }
 
-/// The paragraphs of the lines for which `text` returns a text, with the lines that they begin in.
+/// Joins consecutive lines for which `text` returns a text into paragraphs. Returns them with their
+/// line numbers.
 pub(super) fn paragraphs<'a>(
     source: &'a str,
     mut text: impl FnMut(&'a str) -> Option<&'a str>,

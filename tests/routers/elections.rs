@@ -1,7 +1,7 @@
-//! Goal: an election of a shard, which no driver behind a router notices, does not cost a leader
-//! with the default timings its leadership. Method: the primary of a set with MongoDB's default
-//! election timeout is killed. The routers keep the clients' connections, and answer once there is
-//! another primary, or with an error.
+//! Goal: with the default timings, a leader keeps its leadership during an election of a shard,
+//! although its driver does not notice the election behind a router. Method: kills the primary of a
+//! set with MongoDB's default election timeout. The routers keep the clients' connections open.
+//! They answer when there is a new primary, or with an error.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::fixture::{Cluster, LONG};
 #[tokio::test]
 #[allow(
     clippy::print_stderr,
-    reason = "a case that cannot be tested is reported"
+    reason = "reports a case that the machine is too slow to test"
 )]
 async fn a_leader_behind_routers_outlasts_an_election_at_default_settings() {
     let set = Arc::new(ReplicaSet::builder().default_election().start().await);
@@ -29,8 +29,8 @@ async fn a_leader_behind_routers_outlasts_an_election_at_default_settings() {
     set.primary().await;
     let without_writes = killed.elapsed();
     a.wait_renewal(LONG).await;
-    // The last renewal was up to an interval earlier. The hanging attempt ends after its timeout,
-    // and the next attempt follows a retry interval later.
+    // The leader may have renewed up to an interval before the kill. A hanging attempt takes its
+    // timeout, and the next attempt follows after a retry interval.
     let allowed = timings.renew_deadline
         - timings.renew_interval
         - timings.operation_timeout

@@ -10,7 +10,7 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// A set for tests that do not disturb it.
+/// The set of all tests that do not inject faults into it.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// Two routers, and a stage for candidates that reach the set through them.
@@ -20,7 +20,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Returns new routers in front of the shared set.
+    /// Starts new routers in front of the shared set.
     pub(crate) async fn shared() -> Self {
         Self::on(SHARED.get().await)
     }
@@ -37,7 +37,8 @@ impl Cluster {
         (a, self.stage.candidate("b").following("a", LONG).await)
     }
 
-    /// Returns the check `deployment` of `leasehold check`, its exit code, and the checks that failed.
+    /// Runs `leasehold check`. Returns the check `deployment`, the exit code, and the failed
+    /// checks.
     pub(crate) async fn check(&self) -> (Value, i32, Vec<Value>) {
         let arguments = [
             "check",

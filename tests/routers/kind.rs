@@ -1,5 +1,5 @@
-//! Goal: leasehold recognizes a router by its description, which names no replica set: it reports a
-//! sharded cluster, and confirms a loss by a linearizable read.
+//! Goal: leasehold recognizes a router by its `hello` reply, which names no replica set. It reports
+//! a sharded cluster, and confirms a rolled-back document by a linearizable read.
 
 use serde_json::{Value, json};
 

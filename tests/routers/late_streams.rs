@@ -1,6 +1,7 @@
-//! Goal: with late change streams, a handoff takes at most a renewal interval and some round trips,
-//! and a takeover is not delayed. Method: routers deliver events at every tenth second of the
-//! clock. The leader ends right after a tick, so its release is reported ten seconds later.
+//! Goal: if change streams are late, a handoff takes at most a renewal interval and some round
+//! trips, and a takeover is not delayed. Method: the routers deliver events only once every ten
+//! seconds, on the tick. The leader ends right after a tick, so the stream reports its release ten
+//! seconds later.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +10,7 @@ use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 use crate::fixture::{Cluster, LONG};
 
 const LAG: Duration = Duration::from_secs(10);
-/// Round trips, the acquisition, and a busy machine.
+/// Allowance for round trips, the acquisition, and a busy machine.
 const MARGIN: Duration = Duration::from_secs(4);
 
 async fn late_cluster(timings: DaemonTimings) -> Cluster {
@@ -21,7 +22,7 @@ async fn late_cluster(timings: DaemonTimings) -> Cluster {
     cluster
 }
 
-/// Waits until a tick has passed, so that nothing is reported for nine seconds.
+/// Waits until just after a tick, so that the routers deliver no event for nine seconds.
 async fn after_a_tick() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let lag = LAG.as_nanos() as u64;
@@ -53,7 +54,7 @@ async fn i10_late_events_do_not_put_off_a_takeover() {
     a.wait_stream().await;
     b.wait_stream().await;
     let monitor = LeaderMonitor::of([&a, &b]);
-    // The events of earlier renewals arrive in the middle of the wait.
+    // `b` receives the events of earlier renewals while it waits for the lease to expire.
     tokio::time::sleep(Duration::from_secs(3)).await;
     after_a_tick().await;
     tokio::time::sleep(LAG / 2).await;
@@ -108,7 +109,7 @@ async fn a_waiter_for_a_lock_gets_it_within_a_renewal_interval() {
     let mut held = tokio::io::BufReader::new(first.stdout.take().expect("piped"));
     let mut line = String::new();
     let read = tokio::io::AsyncBufReadExt::read_line(&mut held, &mut line);
-    read.await.expect("it holds the lock");
+    read.await.expect("the first job holds the lock");
     let second = job("echo held").spawn().expect("it starts");
     after_a_tick().await;
     std::fs::write(&end, "").expect("written");

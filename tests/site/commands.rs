@@ -1,4 +1,5 @@
-//! The commands of the pages for newcomers are run, or marked as not run with a reason.
+//! Runs the commands of the pages for newcomers. A command that no test runs is marked on the page,
+//! with a reason.
 
 use leasehold_testbed::{ReplicaSet, SharedSet, run};
 
@@ -7,8 +8,7 @@ use crate::session::{Session, like_the_repository};
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Runs a page in a directory like the repository, on a replica set that it shares with the other
-/// pages.
+/// Runs a page's commands in a copy of the repository, with a replica set that the pages share.
 fn on_the_shared_set(page: &'static str) {
     run(async {
         let set = SET.get().await;
@@ -19,10 +19,10 @@ fn on_the_shared_set(page: &'static str) {
     });
 }
 
-/// A test for each page whose commands are run on the shared set.
+/// Declares a test for each page whose commands run on the shared set.
 macro_rules! pages_on_the_shared_set {
     ($($name:ident => $page:literal,)*) => {
-        /// The pages that have a test here.
+        /// The pages of these tests.
         const ON_THE_SHARED_SET: &[&str] = &[$($page),*];
 
         $(#[test]
@@ -53,7 +53,7 @@ fn the_tutorial_on_a_laptop_works() {
     session.run();
 }
 
-/// Returns true for a page if every command is run or marked.
+/// Returns true for the pages on which every command must be run or marked.
 fn is_for_newcomers(page: &str) -> bool {
     let starts = [
         "docs/tutorial",

@@ -1,4 +1,5 @@
-//! The pages are all part of the site, and every link in them leads to a file and a heading.
+//! Checks that the table of contents contains every page, and that every link leads to a file and a
+//! heading.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -16,7 +17,7 @@ const OTHERS: [&str; 4] = [
 /// The table of contents of the site.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// The destinations of the links and images in a page.
+/// Returns the destinations of the links and images in a page.
 fn links(text: &str) -> Vec<String> {
     let prose = prose(text);
     let rests = prose.split("](").skip(1);
@@ -36,7 +37,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// The error of a link in a page, if it leads nowhere.
+/// Returns an error if a link of a page leads nowhere.
 fn error(page: &str, link: &str) -> Option<String> {
     if link.starts_with("https://") {
         return None;
@@ -49,7 +50,7 @@ fn error(page: &str, link: &str) -> Option<String> {
         "" => PathBuf::from(page),
         file => normal(&Path::new(page).parent().unwrap().join(file)),
     };
-    // The site contains only the files of this directory.
+    // The site contains only files below `docs`.
     if page.starts_with("docs/") && !target.starts_with("docs") {
         return Some(format!("{page}: {link} leaves docs"));
     }
@@ -86,7 +87,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The paths of the repository that a page names in inline code.
+/// Returns the paths of the repository that a page names in inline code.
 fn named_paths(text: &str) -> Vec<String> {
     let parts = [
         "tests/",
@@ -116,7 +117,7 @@ fn named_paths(text: &str) -> Vec<String> {
 
 #[test]
 fn every_path_that_a_review_would_open_exists() {
-    // It names paths below a crate.
+    // This page names paths relative to a crate.
     let other = "docs/architecture.md";
     let pages = pages().into_iter().filter(|page| page != other);
     let (mut seen, mut wrong) = (0, Vec::new());

@@ -1,7 +1,6 @@
-//! Goal: the pages for newcomers are complete, their links lead somewhere, and their commands work
-//! when they are copied.
-//! Method: the pages are read as text; the files and commands of a page are copied from it and run
-//! in one shell, on a real replica set, and the output is compared with the page.
+//! Goal: the pages for newcomers are complete, their links work, and their commands work when
+//! copied. Method: copies the files and commands from a page, runs them in one shell with a real
+//! replica set, and compares the output with the page. Other tests read the pages as text.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 

@@ -32,9 +32,9 @@ impl Block {
         reason.is_some_and(|reason| reason.trim().len() > ".*".len() && reason.ends_with(".*"))
     }
 
-    /// Returns the name of the file that the block contains, from a comment in its first line, or in
-    /// the one after `#!`. Files
-    /// of a whole system, such as `/etc/fstab`, are not meant to be written by a test.
+    /// Returns the name of the file that the block contains, from a comment in the first line or
+    /// after `#!`. Returns `None` for an absolute path, such as `/etc/fstab`, which a test must not
+    /// write.
     pub(crate) fn file(&self) -> Option<&str> {
         let mut lines = self.text.lines();
         let first = lines.find(|line| !line.starts_with("#!"))?;
@@ -53,7 +53,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the text of a page, given by its path in the repository.
+/// Returns the text of a page.
 pub(crate) fn text(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
@@ -119,7 +119,7 @@ pub(crate) fn prose(text: &str) -> String {
         .collect()
 }
 
-/// Returns the anchors that GitHub and mdBook make of a page's headings.
+/// Returns the anchors that GitHub and mdBook generate from a page's headings.
 pub(crate) fn anchors(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut found: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! The pictures are small, have a text alternative, and fit light and dark pages.
+//! Checks that the pictures are small, have a text alternative, and suit light and dark pages.
 
 use std::fs;
 

@@ -13,19 +13,19 @@ use crate::shape::difference;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// Ports in the pages. Each port is replaced by a free port.
+/// Ports on the pages. A session replaces each one by a free port.
 const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
 
-/// Maximum time of a page, far above the five minutes' tutorial on an idle machine.
+/// Timeout of a page's commands.
 const SECONDS_MAX: u32 = 240;
 
-/// Begins the lines before and after the output of each command.
+/// Starts of the lines before and after the output of each command.
 const BEGINS: &str = "\u{1}begins ";
 const ENDS: &str = "\u{1}ends ";
 
-/// Ends with all of its processes, even if the test is killed: the shell of the page runs under an
-/// outer shell, which then gets SIGTERM and ends the process group. A replica set is not in the
-/// group: `make stop` ends a running set, and an interrupted start ends its set itself.
+/// An outer shell around the page's shell. It gets SIGTERM if the test is killed, and then kills
+/// the process group. A replica set is not in the group; `make stop` ends a running set, and an
+/// interrupted start ends its own set.
 const OUTER: &str = r#"
 starts_a_set() {
     for program in /proc/[0-9]*/exe; do
@@ -58,7 +58,7 @@ struct Shown {
     output: String,
 }
 
-/// The commands of a block.
+/// Returns the commands of a block.
 fn commands(block: &Block) -> Vec<Shown> {
     if block.language != "console" {
         return vec![Shown {
@@ -102,9 +102,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Creates the session of a page. Its daemons use a separate database.
+    /// Creates a session with its own directory and database.
     pub(crate) fn new(page: &'static str) -> Self {
-        // The directory is on the file system of the programs, so that a program can be linked.
+        // Hard links to programs require a directory on the programs' file system.
         let directory = tempfile::Builder::new()
             .prefix("site-")
             .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
@@ -130,7 +130,7 @@ impl Session {
         session
     }
 
-    /// Sets a variable of the shell.
+    /// Sets an environment variable of the commands.
     pub(crate) fn set(&mut self, name: &'static str, value: impl Into<String>) {
         self.environment.push((name, value.into()));
     }
@@ -146,7 +146,7 @@ impl Session {
         place.display().to_string()
     }
 
-    /// Writes the files of the page, runs its commands in order, and compares their outputs.
+    /// Writes the files of the page, runs its commands in order, and compares their output.
     ///
     /// # Panics
     /// If a command exits with another code than 0, or its output differs.
@@ -191,7 +191,8 @@ impl Session {
             .arg(SECONDS_MAX.to_string())
             .current_dir(self.directory())
             .envs(self.environment.iter().cloned())
-            // Inside of `make test` a page's make would print the directories that it enters.
+            // Under `make test`, a `make` of the page would otherwise print the directories that it
+            // enters.
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL")
             .stdin(Stdio::null())
@@ -210,7 +211,7 @@ impl Session {
         output
     }
 
-    /// Returns the last lines of the output files of the page's commands.
+    /// Returns the last lines of the session's log files.
     fn logs(&self) -> String {
         let entries = fs::read_dir(self.directory()).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -243,16 +244,16 @@ impl Session {
     }
 }
 
-/// An output without the shell's notices of killed jobs, which come at some later command, and
-/// without empty lines at its end.
+/// Removes the shell's notices of killed jobs, which may appear in the output of a later command,
+/// and trailing empty lines.
 fn without_notices(output: &str) -> String {
     let notice = |line: &&str| line.starts_with("page.sh: line ") && line.contains(" Killed ");
     let lines: Vec<_> = output.lines().filter(|line| !notice(line)).collect();
     lines.join("\n").trim_end_matches('\n').to_owned()
 }
 
-/// Makes a session's directory look like the repository after `make build`, for a page whose
-/// commands run there. It contains the programs of this build, and `make` runs no cargo.
+/// Makes a session's directory look like the repository after `make build`. It contains the
+/// programs of this build, and `make` does not run cargo.
 pub(crate) fn like_the_repository(session: &mut Session) {
     let directory = session.directory().to_owned();
     for entry in fs::read_dir(root()).unwrap() {
@@ -267,8 +268,7 @@ pub(crate) fn like_the_repository(session: &mut Session) {
         fs::create_dir_all(&programs).unwrap();
         symlink(PROGRAM, programs.join("leasehold")).unwrap();
     }
-    // The program is not a symbolic link, because it keeps the list of its processes in its own
-    // directory.
+    // A hard link, because the program keeps the list of its processes next to its own executable.
     let demo = Path::new(PROGRAM).with_file_name("demo");
     assert!(demo.exists(), "no demo: cargo build --workspace --bins");
     fs::hard_link(demo, directory.join("target/debug/demo")).unwrap();

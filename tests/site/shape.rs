@@ -1,9 +1,9 @@
-//! Comparison of an output with the output on a page.
+//! Compares an output with the output on a page.
 
-/// Matches any text in a line; alone in a line, matches any lines.
+/// Matches any text in a line. Alone in a line, it matches any number of lines.
 const ANY: &str = "…";
 
-/// Numbers of this many digits are instants, ports or identifiers.
+/// Numbers with this many digits are instants, ports or identifiers, which differ in each run.
 const DIGITS_OF_AN_INSTANT: usize = 4;
 
 /// Returns the difference between the lines of an output and the lines of a page, if any. Spaces,
@@ -38,7 +38,7 @@ fn line_matches(expected: &str, found: &str) -> bool {
     ends.into_iter().any(|at| line_matches(rest, &tail[at..]))
 }
 
-/// A line with single spaces, and without the values of durations and long numbers.
+/// Collapses spaces, and replaces durations and long numbers by placeholders.
 fn shape(line: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in line.split_whitespace() {

@@ -1,5 +1,5 @@
-//! Goal: the command is gone by its deadline even if the daemon is killed or frozen (I5), and a
-//! restarted daemon leads again as soon as the command is gone.
+//! Goal: even if the daemon is killed or frozen, the command has exited by its deadline (I5). A
+//! restarted daemon leads again as soon as the command has exited.
 
 use std::time::Duration;
 
@@ -12,14 +12,15 @@ use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal, Line};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// Enough time after SIGTERM for a shell on a busy machine to write a line.
+/// Leaves a shell on a busy machine enough time between SIGTERM and SIGKILL to write a line.
 const PATIENT: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(6),
     loss_grace: Duration::from_secs(2),
     ..SHORT
 };
 
-/// Starts a leader with a command that ignores SIGTERM. Returns it with the command's process id.
+/// Starts a leader with a command that ignores SIGTERM. Returns the daemon and the command's
+/// process id.
 async fn leader_of(journal: &Journal, candidate: DaemonBuilder) -> (Daemon, u32) {
     let daemon = journal.run_by(candidate, &Behaviour::Stubborn).start();
     let pid = journal.wait("start", 1).await.pid;
@@ -30,7 +31,7 @@ async fn leader(contest: &Contest, journal: &Journal) -> (Daemon, u32) {
     leader_of(journal, contest.candidate_at("a", PATIENT)).await
 }
 
-/// Starts a second replica with this command, which waits.
+/// Starts a second replica, which becomes a follower.
 fn waiting(contest: &Contest, journal: &Journal) -> Daemon {
     let candidate = contest.candidate_at("b", PATIENT);
     journal.run_by(candidate, &Behaviour::Stubborn).start()
@@ -40,11 +41,12 @@ async fn wait_gone(pid: u32) {
     eventually("the command is gone", async || !is_alive(pid)).await;
 }
 
-/// Maximum delay on a busy machine: the time between the last deadline and the end of the lease.
+/// Tolerated delay on a busy machine: the time between the last deadline and the expiry of the
+/// lease.
 const LATE_MAX: Duration = Duration::from_millis(500);
 
-/// Asserts that the first command wrote nothing after the deadline of a renewal that was sent at
-/// `sent` or before, plus loss_grace.
+/// Asserts that the first command wrote nothing after its deadline, which is `renew_deadline` +
+/// `loss_grace` after the last renewal. The daemon sent no renewal after `sent`.
 fn assert_gone_in_time(journal: &Journal, sent: u64) {
     let first = |line: &Line| line.token == 1;
     let last = journal.lines().into_iter().rfind(first);
@@ -76,11 +78,10 @@ async fn i5_a_frozen_daemons_command_is_gone_by_its_deadline() {
     let stopped = boottime_ns();
     let frozen = daemon.status();
     wait_gone(pid).await;
-    assert_eq!(daemon.status(), frozen, "it was frozen all the time");
+    assert_eq!(daemon.status(), frozen, "the daemon did not run meanwhile");
     assert_gone_in_time(&journal, stopped);
     daemon.cont();
-    // The daemon leads again, because there is no other candidate, with a new token and a new
-    // command.
+    // There is no other candidate, so the daemon leads again, with a new token and a new command.
     let start = journal.wait("start", 2).await;
     assert_eq!(start.token, 2);
     journal.assert_one_after_the_other();
@@ -145,14 +146,17 @@ async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
     let (mut daemon, pid) = leader_of(&journal, candidate).await;
     daemon.restart_same_directory();
     let start = journal.wait("start", 2).await;
-    assert!(!is_alive(pid), "the guard had the lock of the claim");
+    assert!(
+        !is_alive(pid),
+        "the guard kept the claim file locked until the command had exited"
+    );
     assert_eq!(start.token, 2);
     journal.assert_one_after_the_other();
     let waited = "waiting for the guard of the previous daemon";
     assert_contains(&daemon.logs(), waited);
 }
 
-/// A process that no daemon ends. Killed on drop.
+/// A process that its daemon may leave running. Killed on drop.
 struct Ended(u32);
 
 impl Drop for Ended {
@@ -169,9 +173,9 @@ const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
     ..SHORT
 };
 
-/// Kills a daemon together with the guard of its command, and restarts the daemon.
+/// Kills a daemon and the guard of its command at once, and restarts the daemon.
 fn kill_both_and_restart(daemon: &mut Daemon, command: u32) {
-    // The daemon is frozen, because a running daemon would end the processes that its guard leaves
+    // A daemon that runs when its guard is killed would end the processes that the guard leaves
     // behind.
     daemon.stop();
     pid::signal(pid::parent(command), Signal::KILL);
@@ -210,7 +214,8 @@ async fn i8_a_command_that_outlives_its_guard_does_not_prove_an_exit() {
     daemon.wait_role("follower", LONG).await;
     daemon.wait_logged("may still run", LONG).await;
     assert!(is_alive(pid), "nothing ended it");
-    // With a proof it would have taken over with its first read.
+    // With a proof of death, the daemon would have taken over at its first read, long before this
+    // many ticks.
     let read = journal.of("tick").len();
     journal.wait("tick", read + 25).await;
     assert_eq!(journal.of("start").len(), 1);
@@ -230,7 +235,7 @@ async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
     })
     .await;
     let _ended = Ended(guards[0]);
-    // At rest the daemon's timers are coarse. Only a privileged process can see that.
+    // An idle daemon sets a large timer slack. Only a privileged process may read it.
     let slack = || std::fs::read_to_string(format!("/proc/{}/timerslack_ns", waits.pid()));
     if slack().is_ok() {
         eventually("the daemon is at rest", async || {
@@ -240,7 +245,7 @@ async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
     }
     pid::signal(guards[0], Signal::STOP);
     assert_eq!(waits.term_and_exit(Duration::from_secs(10)).await, 0);
-    // Not even a zombie remains.
+    // The guard is not even a zombie.
     assert!(!exists(guards[0]));
 }
 
@@ -252,6 +257,6 @@ async fn a_second_daemon_on_a_living_ones_directory_is_refused_at_once() {
         .candidate_at("b", SHORT)
         .status_directory(daemon.status_directory())
         .start();
-    // The first daemon is still running, so a wait for its directory would never end.
+    // The second daemon must not wait for the directory, because the first daemon keeps running.
     assert_eq!(second.wait_exit(LONG).await, 78);
 }

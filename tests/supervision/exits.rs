@@ -35,7 +35,7 @@ async fn a_command_that_cannot_be_executed_has_the_exit_code_that_shells_use() {
     let (contest, journal) = (Contest::new("not-executable").await, Journal::new());
     let daemon = contest.candidate("a").workload(["/nowhere/at-all"]).start();
     assert_eq!(daemon.wait_exit(LONG).await, 127);
-    // Every line of the log is JSON, including this one.
+    // All lines of the log are JSON, even the line about the failed execution.
     let records = daemon.log_records();
     assert_eq!(records.len(), daemon.logs().lines().count());
     let told = |r: &serde_json::Value| {
@@ -60,7 +60,10 @@ async fn a_graceful_stop_exits_0_whatever_the_command_says_then() {
     let script = "trap 'exit 9' TERM; : > \"$0\"; while :; do sleep 0.02; done";
     let command = ["sh", "-c", script, ready.to_str().unwrap()];
     let daemon = contest.candidate("a").workload(command).start();
-    eventually("it would exit with 9", async || ready.exists()).await;
+    eventually("the command has installed its trap", async || {
+        ready.exists()
+    })
+    .await;
     assert_eq!(daemon.term_and_exit(LONG).await, 0);
 }
 
@@ -98,7 +101,7 @@ fn crash_looping(contest: &Contest, journal: &Journal, identity: &str) -> Daemon
 async fn a_crash_loop_gives_the_lease_to_a_healthy_replica() {
     let (contest, journal) = (Contest::new("crash-loop").await, Journal::new());
     let crashing = crash_looping(&contest, &journal, "crashing");
-    // Alone it retries, at growing intervals.
+    // Without another candidate, it retries at growing intervals.
     let second = journal.wait("start", 2).await;
     assert_eq!((second.token, second.identity.as_str()), (2, "crashing"));
     let healthy = journal.run_by(contest.candidate("healthy"), &Behaviour::Obedient);
@@ -116,10 +119,10 @@ async fn tries_of_a_lone_crash_loop_are_spaced() {
     let starts: Vec<_> = journal.of("start").iter().map(|line| line.at).collect();
     let gaps: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let at_least = |gap: u64, millis: u64| {
-        // Lines are rounded to 10 ms.
+        // The journal's times are rounded down to 10 ms.
         assert!(gap + 10_000_000 >= millis * 1_000_000, "{gaps:?}");
     };
-    // The retry_interval of these timings is 250 ms, and it doubles.
+    // The intervals start at `retry_interval`, which is 250 ms here, and double.
     at_least(gaps[0], 250);
     at_least(gaps[1], 500);
     at_least(gaps[2], 1_000);

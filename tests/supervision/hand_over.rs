@@ -1,4 +1,5 @@
-//! Goal: the next command starts only when the previous one is gone, and then immediately (I6).
+//! Goal: the next command starts only after the previous command has exited, and then immediately
+//! (I6).
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use crate::contest::{Contest, LONG};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// Interval after the first stop signal in which a second signal counts as the same request.
+/// A second stop signal within this time counts as the first one.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Starts a leader and a follower whose commands behave like this, with this flag.
+/// Starts a leader and a follower with this flag, whose commands have this behavior.
 async fn pair(lease: &str, behaviour: Behaviour, flag: &str) -> (Contest, Journal, [Daemon; 2]) {
     let (contest, journal) = (Contest::new(lease).await, Journal::new());
     let candidate = |identity| {
@@ -66,14 +67,14 @@ async fn i6_a_drain_longer_than_the_lease_keeps_it() {
 async fn a_command_that_ignores_the_signal_is_killed_after_its_grace() {
     let (contest, journal, [old, _new]) =
         pair("stubborn", Behaviour::Stubborn, "--workload-stop-grace=2s").await;
-    // The shell records the signal when it is scheduled, which may be later.
+    // Taken here because the command may record the signal late.
     let asked = boottime_ns();
     old.term();
     journal.wait("ignored", 1).await;
     let start = journal.wait("start", 2).await;
     assert_eq!(old.wait_exit(LONG).await, 0);
     let grace = nanos(Duration::from_secs(2));
-    // Lines are rounded to 10 ms.
+    // The journal's times are rounded down to 10 ms.
     assert!(start.at + 10_000_000 >= asked + grace, "{} ns", start.at);
     assert_eq!(contest.last_ended().await.reason, "shutdown", "released");
     journal.assert_one_after_the_other();
@@ -87,7 +88,11 @@ async fn two_signals_milliseconds_apart_are_one() {
     tokio::time::sleep(Duration::from_millis(3)).await;
     assert_eq!(old.term_and_exit(LONG).await, 0);
     let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
-    assert_eq!((end.token, start.token), (1, 2), "it had its grace");
+    assert_eq!(
+        (end.token, start.token),
+        (1, 2),
+        "the command had time to exit by itself"
+    );
     assert_eq!(contest.last_ended().await.reason, "shutdown", "released");
     journal.assert_one_after_the_other();
 }

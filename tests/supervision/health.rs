@@ -1,5 +1,4 @@
-//! Goal: an unhealthy replica does not lead, with a separate workload and with a supervised
-//! workload.
+//! Goal: an unhealthy replica does not lead, whether its workload is separate or supervised.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use mongodb::bson::Bson;
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal};
 
-/// A health check that succeeds while the file exists.
+/// Adds a health check that succeeds while the file exists.
 fn checked(daemon: DaemonBuilder, file: &Path) -> DaemonBuilder {
     let file = file.display();
     patient(daemon.flag(&format!("--workload-health-command=test,-f,{file}")))
@@ -46,7 +45,7 @@ async fn an_unhealthy_leader_hands_off_and_does_not_contend_until_it_is_healthy(
     std::fs::remove_file(&ill).unwrap();
     b.wait_leads(LONG).await;
     assert_eq!(contest.last_ended().await.reason, "unhealthy");
-    // Now there is no healthy candidate.
+    // Only the unhealthy `a` remains.
     b.term_and_exit(LONG).await;
     eventually("the lease is free", async || is_free(&contest).await).await;
     // `a` has observed that the lease is free, but does not acquire it.

@@ -9,7 +9,8 @@ use leasehold_testbed::{DaemonTimings, assert_contains};
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal, Line};
 
-/// Flags with hooks that write one line into the journal. `more` is the rest of the hook's script.
+/// Returns flags for hooks, each as (event, word, rest of the script). A hook first writes a
+/// journal line with the word.
 fn hooks(journal: &Journal, hooks: &[(&str, &str, &str)]) -> Vec<String> {
     let journal = journal.path("journal").display().to_string();
     let flag = |(at, what, more): &(&str, &str, &str)| {
@@ -23,7 +24,7 @@ fn hooks(journal: &Journal, hooks: &[(&str, &str, &str)]) -> Vec<String> {
     hooks.iter().map(flag).collect()
 }
 
-/// Waits until the hook that wrote this line is killed.
+/// Waits until the hook that wrote this line has been killed.
 async fn wait_killed(line: &Line) {
     eventually("it is killed", async || !exists(line.pid)).await;
 }
@@ -46,7 +47,7 @@ async fn hooks_are_run_when_leadership_begins_and_before_the_release() {
     assert_eq!(lead.identity, "b");
     assert!(
         lead.at >= down.at + nanos(Duration::from_millis(290)),
-        "its end was waited for"
+        "the release waited for the hook"
     );
     assert_eq!(a.wait_exit(LONG).await, 0);
 }
@@ -91,8 +92,7 @@ async fn i5_a_frozen_daemons_hook_has_no_more_than_the_deadline_and_the_other_is
     let bound = stopped + nanos(timings.renew_deadline + timings.loss_grace);
     assert!(boottime_ns() < bound + nanos(Duration::from_secs(1)));
     assert_eq!(journal.of("down"), []);
-    // The guard may not have received the last renewal, and may kill the hook before the leadership
-    // ends.
+    // The guard kills the hook before the leadership ends if it has not received the last renewal.
     let ended = stopped + nanos(timings.renew_deadline);
     eventually("the leadership ended", async || boottime_ns() > ended).await;
     a.cont();
@@ -108,11 +108,14 @@ async fn hooks_work_together_with_a_command() {
     journal.wait("start", 1).await;
     assert_eq!(a.term_and_exit(LONG).await, 0);
     let (end, down) = (journal.wait("end", 1).await, journal.wait("down", 1).await);
-    assert!(down.at >= end.at, "when the command is gone");
+    assert!(
+        down.at >= end.at,
+        "the hook runs after the command has exited"
+    );
 }
 
-/// Returns the time from "not leader" in the file of a replica with this step-down hook to the next
-/// leader.
+/// Returns the time from SIGTERM to a leader with this step-down hook until the follower leads. The
+/// handoff delay is 2 s.
 async fn handed_over_after(lease: &str, hook: &str, flags: &[&str]) -> Duration {
     let contest = Contest::new(lease).await;
     let hook = serde_json::to_string(&["sh", "-c", hook]).unwrap();
@@ -162,6 +165,6 @@ async fn a_restarted_daemon_waits_for_a_hook_that_may_take_longer_than_the_lease
     a.kill();
     a.restart_same_directory();
     wait_killed(&hook).await;
-    assert_eq!(a.exit_code(), None, "it waits for the hook");
+    assert_eq!(a.exit_code(), None, "the leader waits for the hook");
     a.wait_leads_with(2, LONG).await;
 }

@@ -1,8 +1,8 @@
-//! A command that records when it runs, and the reader of these records.
+//! A command that records when it runs, and a reader of its records.
 //!
 //! Each line is `<at> <what> <token> <identity> <pid>`. The instant comes from /proc/uptime, which
-//! is CLOCK_BOOTTIME in hundredths of a second. The order of events is the order of the lines,
-//! which are appended whole.
+//! is CLOCK_BOOTTIME in hundredths of a second. Commands append whole lines, so the order of the
+//! lines is the order of the events.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use leasehold_testbed::{DaemonBuilder, INVARIANT_VIOLATED, Scratch};
 
 use crate::contest::eventually;
 
-/// The directory into which the commands of one test write.
+/// The directory in which the commands of one test keep their journal.
 pub(crate) struct Journal(Scratch);
 
 /// One line of the journal.
@@ -47,7 +47,7 @@ impl Journal {
         self.0.path().join(name)
     }
 
-    /// Lets commands of any user write into it.
+    /// Lets commands of any user write to the journal.
     pub(crate) fn open_to_all_users(&self) {
         let journal = self.path("journal");
         std::fs::write(&journal, "").unwrap();
@@ -56,7 +56,7 @@ impl Journal {
         }
     }
 
-    /// A shell command that writes a tick into the journal every 20 ms while it runs.
+    /// Returns a shell command that writes a tick to the journal every 20 ms.
     pub(crate) fn command(&self, behaviour: &Behaviour) -> Vec<String> {
         let journal = self.path("journal");
         let (trap, after) = match behaviour {
@@ -89,7 +89,7 @@ impl Journal {
         daemon.workload(self.command(behaviour))
     }
 
-    /// All complete lines so far.
+    /// Returns all complete lines.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
         let whole = text.split_inclusive('\n');
@@ -105,7 +105,7 @@ impl Journal {
         lines
     }
 
-    /// Waits for the `count`th line of this kind.
+    /// Waits until there are `count` lines of this kind. Returns the last of these.
     pub(crate) async fn wait(&self, what: &str, count: usize) -> Line {
         eventually(&format!("{count} lines of {what}"), async || {
             self.of(what).len() >= count
@@ -114,7 +114,7 @@ impl Journal {
         self.of(what)[count - 1].clone()
     }
 
-    /// Asserts that no command wrote after a newer command had begun.
+    /// Asserts that no command wrote a line after a command with a newer token had written one.
     pub(crate) fn assert_one_after_the_other(&self) {
         let lines = self.lines();
         let mut newest = 0;

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 #[path = "../daemon/contest.rs"]
-#[allow(dead_code, reason = "each suite needs a part of it")]
+#[allow(dead_code, reason = "each suite uses only a part")]
 mod contest;
 mod deaths;
 mod exits;

@@ -1,7 +1,7 @@
-//! Goal: each token is used by one command, and no two commands run concurrently (I3), even if
-//! processes are killed, restarted, deposed or asked to step down. Method: faults at random
-//! instants, several kinds together, on a separate set with separate daemons; every command records
-//! its token and its process.
+//! Goal: only one command runs with each token, and no two commands run concurrently (I3), even if
+//! daemons are killed, restarted or asked to step down, and primaries are deposed or killed.
+//! Method: random faults at random instants, on a separate set. Every command records its token and
+//! its process.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use rustix::process::Signal;
 use crate::contest::{PROGRAM, eventually};
 use crate::journal::{Behaviour, Journal};
 
-/// Number of faults. About half of them take milliseconds, the others an election of one to two
-/// seconds; together they take less than a minute.
+/// Number of faults. Some take milliseconds, the others an election of one to two seconds; all of
+/// them take less than a minute.
 const FAULTS: u32 = 16;
 
-/// Random instants and targets. Nothing depends on the quality of the generator.
+/// A generator for random instants and targets. A weak one suffices.
 struct Rng(u64);
 
 impl Rng {
@@ -35,10 +35,7 @@ impl Rng {
 }
 
 async fn one_leads(daemons: &[Daemon]) {
-    eventually("one of them leads", async || {
-        daemons.iter().any(Daemon::leads)
-    })
-    .await;
+    eventually("a daemon leads", async || daemons.iter().any(Daemon::leads)).await;
 }
 
 #[tokio::test]
@@ -63,7 +60,7 @@ async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
         if rng.below(3) > 0 {
             one_leads(&daemons).await;
         }
-        // The fault may hit any instant of an acquisition, a renewal or an end.
+        // The delay lets the fault hit any instant of an acquisition, a renewal or a step-down.
         tokio::time::sleep(Duration::from_millis(rng.below(600))).await;
         let leader = daemons.iter().position(Daemon::leads);
         let victim = leader.filter(|_| rng.below(2) == 0);

@@ -1,6 +1,5 @@
 //! Goal: a command cannot read its daemon's connection string (I12), although both run as the same
-//! user.
-//! Method: a command that tries.
+//! user. Method: the command itself tries to read it.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,7 +7,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
 
 use crate::contest::{Contest, PROGRAM, eventually};
 
-/// A wrapper of the program without the privileges that let root read every process.
+/// Writes a wrapper that runs the program without root's capability to read every process.
 fn unprivileged(place: &Scratch) -> std::path::PathBuf {
     let wrapper = place.path().join("leasehold");
     let drop = match rustix::process::geteuid().is_root() {

@@ -1,5 +1,5 @@
-//! Goal: the command starts after an acknowledged acquisition, and gets the data of its lease but
-//! none of the daemon's secrets.
+//! Goal: the command starts only after an acknowledged acquisition. Its environment describes the
+//! lease and contains none of the daemon's secrets.
 
 use std::process::Command;
 
@@ -48,7 +48,11 @@ async fn only_the_leaders_command_runs_and_it_knows_its_lease() {
     assert_eq!(value("LEASEHOLD_STATUS_FILE").as_deref(), file.to_str());
     assert_eq!(value("MINE").as_deref(), Some("kept"));
     assert_eq!(value("LEASEHOLD_LOG__LEVEL"), None, "ours");
-    assert_eq!(value("NOTIFY_SOCKET"), None, "it would speak in our name");
+    assert_eq!(
+        value("NOTIFY_SOCKET"),
+        None,
+        "the command must not notify systemd as the daemon"
+    );
     assert!(!journal.path("b").exists(), "a follower runs nothing");
     assert_eq!(leader.metric("leasehold_workload_up").await, 1.0);
     assert_eq!(follower.metric("leasehold_workload_up").await, 0.0);

@@ -1,5 +1,5 @@
-//! Goal: a replica whose command survives SIGKILL loses the lease within a bound (I10). The lease
-//! expires; it is not released while the command runs (I6).
+//! Goal: a replica whose command survives SIGKILL loses the lease within bounded time (I10). It
+//! lets the lease expire, because it must not release the lease while the command runs (I6).
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -41,7 +41,7 @@ fn powerless(journal: &Journal) -> PathBuf {
     path
 }
 
-/// Builds a daemon that can neither stop nor kill its command.
+/// Builds a daemon that may not signal its command.
 fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder {
     let as_another = ["setpriv", "--reuid=65534", "--clear-groups"].map(str::to_owned);
     let command = journal.command(&Behaviour::Stubborn);
@@ -54,7 +54,8 @@ fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder
         .workload(as_another.into_iter().chain(command))
 }
 
-/// Skips a test if this user cannot start a process that survives SIGKILL.
+/// Returns true, and reports the test as skipped, if this user cannot start a command that the
+/// daemon cannot kill.
 fn unprivileged() -> bool {
     let unprivileged = !rustix::process::geteuid().is_root();
     if unprivileged {
@@ -115,7 +116,8 @@ async fn i10_after_a_step_down_it_follows_until_the_command_is_gone_and_says_why
         Bson::Null,
         "not released"
     );
-    // No other candidate contends. Once the command is gone, its replica leads again with a new token.
+    // There is no other candidate, so once the command has exited, the replica leads again with a
+    // new token.
     drop(command);
     eventually("it leads again", async || old.token() == Some(2)).await;
     let again = Foreign(journal.wait("start", 2).await.pid);
