@@ -1,5 +1,5 @@
-//! Goal: an action has its effect and is recorded with its author, but only from this server's page
-//! and for the token that the page showed.
+//! Goal: an action takes effect and is recorded with its author. The server accepts it only from
+//! its own page, and only if the lease still has the token that the page showed.
 
 use mongodb::bson::Bson;
 use serde_json::json;

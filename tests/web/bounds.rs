@@ -1,12 +1,12 @@
-//! Goal: all resources of clients are bounded, and a client that does not read delays no other
-//! client.
+//! Goal: clients can use only bounded resources, and a client that does not read does not delay
+//! others.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::server::{Events, LONG, Server, shared_stage};
 
-/// The number of browsers, as the server states it.
+/// Maximum number of event streams.
 const STREAMS_MAX: usize = 64;
 
 #[tokio::test]

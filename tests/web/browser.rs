@@ -13,11 +13,11 @@ use tokio::time::timeout;
 use leasehold_testbed::skip;
 
 const PROGRAM: &str = "/usr/bin/chromium";
-/// Time limit for an answer of the browser and for a change of the page; the browser shares two
-/// processors with the daemons.
+/// Time limit for an answer of the browser and for a change of the page. Long, because the browser
+/// shares two processors with the daemons.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// The protocol is spoken on descriptors 3 and 4. The processes of a browser have no sandbox when
-/// root starts it.
+/// The DevTools protocol uses descriptors 3 and 4. Chromium requires --no-sandbox if root starts
+/// it.
 const START: &str = "exec \"$0\" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage \
     --no-first-run --disable-background-networking --disable-extensions --disable-sync \
     --hide-scrollbars --lang=en-US \
@@ -29,14 +29,15 @@ pub(crate) struct Browser {
     output: BufReader<ChildStdout>,
     session: Option<String>,
     calls: u64,
-    /// Errors of the page's script, and violations of its policy.
+    /// Errors of the page's script, and violations of its content security policy.
     pub(crate) problems: Vec<String>,
     child: Child,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Starts a browser; `None` if none is installed.
+    /// Starts a browser. Returns `None`, and reports the test as skipped, if Chromium is not
+    /// installed.
     pub(crate) async fn start() -> Option<Self> {
         if !Path::new(PROGRAM).exists() {
             skip("there is no Chromium: apt-get install -y chromium");
@@ -73,7 +74,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// Calls a method of the protocol, which must succeed.
+    /// Calls a method of the protocol and asserts that it succeeds.
     pub(crate) async fn call(&mut self, method: &str, parameters: Value) -> Value {
         let answer = self.answer(method, parameters).await;
         answer.unwrap_or_else(|error| panic!("{method}: {error}"))
@@ -138,7 +139,7 @@ impl Browser {
         let limit = tokio::time::Instant::now() + ANSWER_MAX;
         loop {
             let parameters = json!({ "expression": expression, "returnByValue": true });
-            // A page that is replaced while the expression is evaluated answers with an error.
+            // The evaluation fails if the browser replaces the page meanwhile.
             let result = self.answer("Runtime.evaluate", parameters).await;
             let value = &result.unwrap_or_default()["result"]["value"];
             if !matches!(value, Value::Null | Value::Bool(false)) {
@@ -168,7 +169,6 @@ impl Browser {
         }
     }
 
-    /// Ends the browser and its processes.
     pub(crate) async fn close(mut self) {
         self.session = None;
         self.input

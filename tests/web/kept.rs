@@ -1,5 +1,5 @@
-//! Goal: a lock within its minimum hold after the end of its work is shown neither as expired nor
-//! as renewed.
+//! Goal: while a lock is only kept for its minimum hold, because its work has ended, the page shows
+//! its holder neither as expired nor as renewing.
 
 use crate::browser::Browser;
 use crate::page::{cell, row_class, shows};
@@ -22,7 +22,7 @@ async fn a_place_that_is_kept_needs_no_attention() {
     browser
         .until(&format!("{kept}?.startsWith('kept until ')"))
         .await;
-    // Nothing renews the entry, so a working holder would have expired after 4 s.
+    // The entry is no longer renewed. A holder that still works would count as expired after 4 s.
     browser.until("performance.now() > 6000").await;
     let class = browser.value(&row_class("nightly")).await;
     assert!(class.as_str().unwrap().starts_with("kept"), "{class}");

@@ -1,5 +1,5 @@
-//! `leasehold web` on a real replica set with real daemons: its HTTP answers, the visitors that it
-//! refuses, and the page in a real browser.
+//! `leasehold web` with real daemons on a real replica set: its HTTP responses, access control, and
+//! the page in a real browser.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

@@ -1,5 +1,4 @@
-//! Goal: the page in a real browser shows the current state without delay, and says when its data
-//! is stale.
+//! Goal: in a real browser, the page shows the current state without delay, and reports stale data.
 
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::{Bson, Document, doc};
@@ -42,7 +41,7 @@ async fn open_details(browser: &mut Browser, name: &str) {
         .await;
 }
 
-/// Presses an action's button twice, as a visitor does.
+/// Clicks an action's button and clicks again to confirm.
 async fn act(browser: &mut Browser, action: &str) {
     browser
         .until(&format!(
@@ -80,7 +79,8 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until(&format!("{}?.endsWith(' ago')", cell(lease, "silence")))
         .await;
 
-    // The page records when it shows another leader, on the clock of the daemons' dates.
+    // Records when the page shows another leader, with the clock from which the daemons' dates
+    // come.
     let watch = format!(
         "window.seen = null; new MutationObserver(() => {{ const holder = {}; \
          if (window.seen === null && holder !== 'a' && holder !== '–') window.seen = {{ at: Date.now(), holder }}; }}) \
@@ -97,7 +97,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
     let acquired = browser.value(acquired).await.as_f64().unwrap();
     let delay = seen["at"].as_f64().unwrap() - acquired;
     eprintln!("the page showed the next leader {delay} ms after it had acquired the lease");
-    // A generous limit for a shared machine; usually far below 200 ms.
+    // A generous limit for a busy machine. The delay is usually far below 200 ms.
     assert!((-50.0..2_000.0).contains(&delay), "{delay} ms");
     browser
         .until("document.querySelector('#outcome').textContent.includes(' leads with token 2')")
@@ -109,7 +109,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until("document.querySelector('#operators tbody').textContent.includes('(web)')")
         .await;
 
-    // A transfer, with the name typed in.
+    // A transfer to a typed name.
     browser
         .value("document.querySelector('#to').value = 'a'")
         .await;
@@ -155,11 +155,11 @@ async fn renewals_of_a_lock_are_seen() {
     let server = Server::start(&stage, &[]).await;
     browser.open(&server.origin()).await;
     shows(&mut browser, "job", "holder", "reader").await;
-    // The time since the last renewal grows, and falls with the next renewal.
+    // The time since the last renewal grows until the next renewal resets it.
     for _ in 0..2 {
         browser.value("window.most = 0").await;
         let silence = cell("job", "silence");
-        // There is no number while the list is loaded again.
+        // The cell has no number while the page reloads the list.
         let falls = format!(
             "(() => {{ const now = parseFloat({silence}) || 0; const before = window.most; \
              window.most = Math.max(before, now); return now > 0 && now < before - 0.5; }})()"
@@ -169,7 +169,7 @@ async fn renewals_of_a_lock_are_seen() {
         assert!(text.as_str().unwrap().ends_with(" ago"), "{text}");
     }
 
-    // The renewals of one holder do not hide that another holder is frozen.
+    // A lock whose other holder is frozen is late, although one holder renews.
     let frozen = job(&stage, &uri, "frozen", &["--shared"]);
     shows(&mut browser, "job", "holder", "reader and 1 more").await;
     let class = row_class("job");
@@ -211,7 +211,7 @@ async fn a_roll_call_is_shown_and_a_standing_request_can_be_canceled() {
     let offered = "[...document.querySelectorAll('#candidates option')].map(one => one.value)";
     assert_eq!(browser.value(offered).await, json!(["<b>"]));
 
-    // A frozen leader applies no request, and no other candidate replaces it.
+    // The frozen leader does not apply the request, and there is no other candidate.
     b.kill();
     a.stop();
     let requested = ["step-down", lease, "--no-wait"];
@@ -256,7 +256,7 @@ async fn the_page_says_since_when_it_is_old() {
     browser
         .until("document.body.classList.contains('old')")
         .await;
-    // A renewal that cannot be observed is not missing.
+    // Without data, the page stops counting the time since the last renewal.
     let silence = browser.value(&cell(lease, "silence")).await;
     let unchanged = format!(
         "new Promise(done => setTimeout(() => done({}), 500))",
@@ -266,7 +266,7 @@ async fn the_page_says_since_when_it_is_old() {
     browser.close().await;
 }
 
-/// Names that would do harm if they were not shown as text.
+/// Names that would do harm if the page did not show them as text.
 const HOSTILE: [&str; 5] = [
     "<img src=x onerror=window.harmed=1>",
     "</script><script>window.harmed=1</script>",
@@ -458,7 +458,7 @@ async fn a_second_armed_action_has_the_whole_time_for_its_confirmation() {
     browser.open(&server.origin()).await;
     shows(&mut browser, stage.lease(), "holder", "a").await;
     open_details(&mut browser, stage.lease()).await;
-    // The page arms one action, another one 2 s later, and notes for how long that one stays so.
+    // Arms one action, and 2 s later another one. Records how long the second action stays armed.
     let watch = "window.stayed = null; \
         { const [first, second] = ['step_down', 'pause'].map((action) => document.querySelector(`[data-action=${action}]`)); \
           first.click(); \

@@ -1,4 +1,4 @@
-//! The images of the documentation: `make screenshots`.
+//! Generates the screenshots of the documentation (`make screenshots`).
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::browser::Browser;
 use crate::page::many;
 use crate::server::{LONG, Server, action, shared_stage};
 
-/// Leases of one candidate each.
+/// Leases with one candidate each.
 const OTHERS: [(&str, &str); 4] = [
     ("billing", "billing-0"),
     ("nightly-export", "export-7f9c"),

@@ -1,4 +1,4 @@
-//! A running `leasehold web`, and clients of it.
+//! A running `leasehold web`, and its clients.
 
 use std::process::Stdio;
 
@@ -13,20 +13,20 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// A set for tests that do not disturb it.
+/// The set of all tests that do not inject faults into it.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A database of the shared set, with timings that a browser on the same machine does not disturb.
+/// Returns a new database of the shared set, with timings that tolerate the load of a browser.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await).timings(DaemonTimings::DEMO)
 }
 
-/// A stage on a separate set.
+/// Returns a stage on a separate set.
 pub(crate) fn stage_of(set: ReplicaSet) -> Stage {
     Stage::new(PROGRAM, std::sync::Arc::new(set)).timings(DaemonTimings::DEMO)
 }
 
-/// Runs a command to its end, and returns its exit code and what it printed.
+/// Runs a command to its end. Returns its exit code and its output.
 pub(crate) async fn run(mut command: Command) -> (i32, String) {
     let output = timeout(2 * LONG, command.output()).await;
     let output = output.expect("it ends").expect("it starts");
@@ -70,7 +70,7 @@ impl Server {
         format!("http://{}", self.host())
     }
 
-    /// Sends a request with these headers, and `Host` if they have none.
+    /// Sends a request. Adds the header `Host` if `headers` has none.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -110,14 +110,14 @@ impl Server {
         self.request("GET", path, &[], "").await
     }
 
-    /// Returns the value in the page that its actions must contain.
+    /// Returns the page's secret, which each action must contain.
     pub(crate) async fn secret(&self) -> String {
         let page = self.get("/").await.body;
         let (_, rest) = page.split_once("data-secret=\"").expect("a page");
         rest.split_once('"').unwrap().0.to_owned()
     }
 
-    /// Sends an action like the page.
+    /// Sends an action as the page does.
     pub(crate) async fn act(&self, action: Value) -> Answer {
         let (secret, origin) = (self.secret().await, self.origin());
         let headers = [
@@ -158,7 +158,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts the code and a part of the body.
+    /// Asserts the status code and a part of the body.
     pub(crate) fn expect(self, code: u16, part: &str) -> Self {
         assert_eq!(self.code, code, "{self:?}");
         assert!(self.body.contains(part), "no {part:?} in {self:?}");
@@ -166,7 +166,7 @@ impl Answer {
     }
 }
 
-/// An event stream, and the documents that its events have described.
+/// An event stream, and the documents from its events.
 pub(crate) struct Events {
     lines: BufReader<TcpStream>,
     pub(crate) code: u16,
@@ -189,7 +189,7 @@ impl Events {
         }
     }
 
-    /// Receives the next event; `None` at the end of the stream.
+    /// Receives the next event. Returns `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();
@@ -244,7 +244,7 @@ impl Events {
     }
 }
 
-/// An action of the page on a lease with this token.
+/// Returns the page's request for an action on a lease with this token.
 pub(crate) fn action(name: &str, action: &str, token: i64) -> Value {
     json!({ "name": name, "action": action, "token": token, "reason": "a test" })
 }

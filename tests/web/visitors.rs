@@ -1,4 +1,5 @@
-//! Goal: on other than loopback addresses, only visitors with the token of the file see anything.
+//! Goal: with `--token-file`, which is required on addresses other than loopback, only visitors
+//! with the token get data.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -69,13 +70,13 @@ async fn a_token_is_required_and_can_be_exchanged_for_a_session() {
     assert_eq!(events.code, 200);
     events.next().await;
 
-    // Another token ends the sessions, and the streams that they have opened.
+    // A change of the token ends all sessions and their streams.
     token(directory.path(), "another", 0o600);
     while events.next().await.is_some() {}
     assert_eq!(Events::open(&server, &header).await.code, 401);
     assert_eq!(log_in(&[own], "s3cret").await.code, 401);
     assert_eq!(log_in(&[own], "another").await.code, 303);
-    // An unusable file lets no visitor in.
+    // With an unusable token file, the server refuses all visitors.
     token(directory.path(), "another", 0o644);
     eventually("nobody is let in", async || {
         log_in(&[own], "another").await.code == 401
@@ -98,7 +99,7 @@ async fn slow_visitors_keep_no_other_from_logging_in() {
              Content-Length: 12\r\nExpect: 100-continue\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        // The server asks for the body when it reads it.
+        // The server sends 100 Continue when it starts to read the body.
         let mut asked = [0; 12];
         stream.read_exact(&mut asked).await.unwrap();
         assert_eq!(&asked, b"HTTP/1.1 100");
@@ -124,19 +125,19 @@ async fn a_wrong_token_takes_its_time_in_a_header_too() {
     assert!(begun.elapsed() >= Duration::from_millis(500));
 }
 
-/// The number of connections that the server keeps, minus the connections of a probe and a visitor.
+/// Number of connections that the server keeps, minus one for a probe and one for a visitor.
 const FLOOD: usize = 62;
-/// The address of the flood. All of 127.0.0.0/8 is this machine.
+/// The source address of the flood. All of 127.0.0.0/8 is local.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// Sends wrong tokens from one address, on [`FLOOD`] connections without a pause, until it is dropped.
+/// Sends wrong tokens from one address without pause, on [`FLOOD`] connections, until dropped.
 struct Flood {
     _connections: JoinSet<()>,
     answers: watch::Receiver<Vec<String>>,
 }
 
 impl Flood {
-    /// Begins to send, and waits until a wrong token has been answered.
+    /// Starts a flood, and waits until the server has refused a wrong token.
     async fn of(server: &Server, from: Ipv4Addr) -> Self {
         let (answered, answers) = watch::channel(Vec::new());
         let mut connections = JoinSet::new();
@@ -144,7 +145,7 @@ impl Flood {
             let (host, answered) = (server.host(), answered.clone());
             connections.spawn(async move {
                 loop {
-                    // The server closes connections of the flood in favour of other connections.
+                    // The server may close this connection to make room for others.
                     let head = guess(&host, from).await;
                     answered.send_modify(|answers| answers.extend(head.ok()));
                 }
@@ -158,7 +159,7 @@ impl Flood {
         flood
     }
 
-    /// Waits for an answer that begins so, and returns it.
+    /// Waits for an answer that begins with `start`. Returns the answer.
     async fn answered(&mut self, start: &str) -> String {
         let is_it = |answer: &&String| answer.starts_with(start);
         let answered = self
@@ -169,7 +170,7 @@ impl Flood {
     }
 }
 
-/// Sends a wrong token, and returns the head of the answer.
+/// Sends a wrong token. Returns the head of the answer.
 async fn guess(host: &str, from: Ipv4Addr) -> io::Result<String> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((from, 0).into())?;
@@ -200,7 +201,7 @@ async fn wrong_tokens_of_one_address_delay_no_other() {
     let own = [("Origin", origin.as_str())];
     let entered = server.request("POST", "/login", &own, "token=s3cret");
     assert_eq!(entered.await.code, 303);
-    // Half of the time that a visitor waits before it is refused.
+    // Half of the time for which an attempt to log in waits before it is refused.
     let took = begun.elapsed();
     assert!(took < Duration::from_millis(2500), "{took:?}");
 }
@@ -220,7 +221,7 @@ async fn an_address_that_floods_gets_429_and_keeps_its_open_stream() {
         loop {
             let before = Instant::now();
             events.next().await.expect("the stream goes on");
-            // After 6 s without an event the page considers the connection lost.
+            // After 6 s without an event, the page would consider the connection lost.
             assert!(before.elapsed() < Duration::from_secs(5));
         }
     };

@@ -1,6 +1,5 @@
-//! Goal: CMD ends in time when its daemon is killed or frozen, and the claim lock is free only when
-//! CMD is gone (I5).
-//! Method: real signals to a daemon.
+//! Goal: if the daemon is killed or frozen, CMD ends by its deadline, and the claim file stays
+//! locked until CMD has exited (I5). Method: SIGKILL and SIGSTOP to a daemon.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::claim_share::Child;
@@ -50,7 +49,7 @@ async fn a_command_that_ignores_it_is_killed_at_the_last_deadline_and_holds_the_
     let (sent, last) = (sent(&fixture), deadlines(&fixture));
     while exists(pid) {
         assert!(boot_now() < last.kill_at + SEEN_LATE, "alive too long");
-        // Checked in this order: if the lock is free, CMD must be gone already.
+        // The order matters: if the lock is free, CMD must already have exited.
         assert!(!lock_is_free(&fixture) || !exists(pid));
         tokio::time::sleep(millis(1)).await;
     }
@@ -67,16 +66,13 @@ async fn a_frozen_daemon_loses_its_command_at_the_deadline() {
         .await;
     daemon.freeze().await;
     let (sent, last) = (sent(&fixture), deadlines(&fixture));
-    eventually("CMD is asked to end", || {
-        !fixture.lines("journal").is_empty()
-    })
-    .await;
+    eventually("CMD gets SIGTERM", || !fixture.lines("journal").is_empty()).await;
     assert!(boot_now() >= sent.valid_until, "asked early");
     eventually("CMD is gone", || !exists(pid)).await;
     let late = boot_now().since(last.kill_at);
     assert!(boot_now() >= sent.kill_at, "killed early");
     assert!(late < SEEN_LATE, "{late:?}");
-    // Renewals of a resumed daemon do not revive the command.
+    // A daemon that continues and renews must not prevent the kill.
     daemon.signal(Signal::CONT);
     let told = wait_for_gone(&fixture).await;
     assert!(told.contains("Signalled(9), by_us: true"), "{told}");

@@ -1,5 +1,5 @@
-//! Goal: no command runs without authority. Method: deadlines that pass before the start, while CMD
-//! runs, and while CMD is stopped or asked to end.
+//! Goal: no command runs without authority. Method: deadlines that pass before CMD starts, while
+//! CMD runs, and while CMD is stopped or terminating.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, Terms};
@@ -30,7 +30,7 @@ async fn a_renewed_command_outlives_its_first_deadline() {
     let mut workload = fixture.start_until(script, first);
     workload.extend(terms(LONG, LONG));
     let pid = fixture.wait_pid("pid").await;
-    eventually("the first deadline is over", || {
+    eventually("the first deadline has passed", || {
         boot_now() > first.kill_at + millis(100)
     })
     .await;
@@ -99,5 +99,5 @@ async fn a_command_whose_handle_is_dropped_is_killed() {
     let (pid, guard) = (fixture.wait_pid("pid").await, workload.guard());
     drop(workload);
     eventually("CMD is gone", || !exists(pid)).await;
-    eventually("the guard is gone", || !exists(guard)).await;
+    eventually("the guard has exited", || !exists(guard)).await;
 }

@@ -1,5 +1,5 @@
-//! Goal: a command counts as gone only when all of its processes are gone. Method: commands that
-//! leave processes behind in every possible way.
+//! Goal: a command counts as ended only when all of its processes have exited. Method: commands
+//! that leave processes behind in various ways.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, CommandProgress, GuardedCommand};
@@ -12,7 +12,7 @@ use crate::fixture::{Fixture, LONG, eventually, guarded, millis, terms};
 #[tokio::test]
 async fn a_daemonized_descendant_does_not_outlive_its_command() {
     let fixture = Fixture::new();
-    // A process in another session whose parent has exited, like a daemon.
+    // `away` is an orphan in another session, like a daemon.
     let mut workload = fixture.start(
         "setsid sh -c 'sh -c \"trap \\\"\\\" TERM; echo \\$\\$ > away; sleep 60; :\" & exit 0' &
          while [ ! -s away ]; do sleep 0.01; done; echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 2",
@@ -60,7 +60,7 @@ async fn descendants_of_an_ended_command_are_ended_after_its_exit_is_reported() 
 #[tokio::test]
 async fn zombies_that_a_running_command_leaves_are_waited_for() {
     let fixture = Fixture::new();
-    // Each of the fifty is orphaned, and exits while CMD continues.
+    // Starts fifty orphans, which exit while CMD continues.
     let mut workload = fixture.start(
         "i=0; while [ $i -lt 50 ]; do (sh -c 'echo $$ >> zombies' &); i=$((i+1)); done
          echo $$ > pid; exec sleep 60",
@@ -68,7 +68,7 @@ async fn zombies_that_a_running_command_leaves_are_waited_for() {
     let zombies = fixture.wait_lines("zombies", 50).await;
     let pid = fixture.wait_pid("pid").await;
     let zombies: Vec<u32> = zombies.iter().map(|pid| pid.parse().unwrap()).collect();
-    eventually("no zombie is left", || {
+    eventually("the guard has reaped all zombies", || {
         !zombies.iter().any(|pid| exists(*pid))
     })
     .await;
@@ -84,7 +84,7 @@ async fn a_chain_that_forks_faster_than_it_can_be_listed_is_ended() {
     let text = "#!/bin/sh\ntrap '' TERM\n\"$0\" &\necho head >> \"$0.heads\"\n";
     write_program(&hydra, text);
     let command = guarded(hydra.to_str().unwrap());
-    // The leader exits immediately; the other processes get a grace, which they ignore.
+    // The group's leader exits immediately. The others get a grace period and ignore SIGTERM.
     let mut workload = GuardedCommand::start(&command, terms(LONG, millis(300)), None).unwrap();
     let ended = workload.ended().await;
     assert_eq!(ended.end, CommandEnd::Exited(0));
@@ -114,7 +114,7 @@ async fn a_stop_reaches_the_whole_group_and_waits_for_slow_processes() {
     assert_eq!(fixture.lines("journal"), ["done"], "its child may");
 }
 
-/// Number of processes with `text` in their command line.
+/// Counts the processes whose command line contains `text`.
 fn processes_of(text: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes

@@ -1,5 +1,5 @@
-//! Goal: CMD's exit status is reported unchanged, after all processes of CMD have ended. Method:
-//! commands that end in every possible way.
+//! Goal: leasehold reports CMD's exit status unchanged, after all processes of CMD have exited.
+//! Method: commands that end in various ways.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, CommandProgress, GuardedCommand};
@@ -61,7 +61,7 @@ async fn a_command_is_asked_to_end_and_ends_by_its_own_code() {
     assert_eq!(fixture.lines("journal"), ["asked"]);
     assert!(!exists(pid));
     let guard = workload.guard();
-    eventually("its guard goes too", || !exists(guard)).await;
+    eventually("the guard exits too", || !exists(guard)).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,4 @@
-//! Setup that the tests share: a directory in which a command records its events, and terms counted
-//! from now.
+//! Common setup: a directory in which a command records its events, and deadlines relative to now.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,12 +11,12 @@ use crate::stand_in::{Plan, StandIn, guard};
 
 /// Longer than any step of a working test.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// Long enough for a guard and a shim to start on busy cores.
+/// Long enough for a guard and a shim to start on a busy machine.
 pub(crate) const STARTS: Duration = Duration::from_millis(2000);
-/// Maximum delay between a deadline and the observed end of a process, on busy cores.
+/// Tolerated delay between a deadline and the observed end of a process, on a busy machine.
 pub(crate) const SEEN_LATE: Duration = Duration::from_secs(5);
 
-/// Authority for `valid` from now, and `grace` after it.
+/// Returns deadlines: authority until `valid` from now, and SIGKILL `grace` later.
 pub(crate) fn terms(valid: Duration, grace: Duration) -> Terms {
     let valid_until = boot_now() + valid;
     Terms {
@@ -46,7 +45,7 @@ impl Fixture {
         self.directory.path().join(name)
     }
 
-    /// A shell script as CMD, run in the fixture's directory.
+    /// Returns a command that runs a shell script in the fixture's directory.
     pub(crate) fn script(&self, script: &str) -> Command {
         let script = format!(
             "cd {} || exit 99\n{script}",
@@ -55,7 +54,7 @@ impl Fixture {
         shell(&script)
     }
 
-    /// Starts a script with deadlines that no test waits for.
+    /// Starts a script with deadlines that are later than the end of any test.
     pub(crate) fn start(&self, script: &str) -> GuardedCommand {
         self.start_until(script, terms(LONG, LONG))
     }
@@ -65,20 +64,20 @@ impl Fixture {
         GuardedCommand::start(&self.script(script), terms, None).unwrap()
     }
 
-    /// Starts a stand-in. Returns it with the ids of its command and of its guard.
+    /// Starts a stand-in. Returns the stand-in and the process ids of its command and its guard.
     pub(crate) async fn stand_in(&self, plan: Plan) -> (StandIn<'_>, u32, u32) {
         let daemon = plan.start(self);
         let command = self.wait_pid("pid").await;
         (daemon, command, guard(self).await)
     }
 
-    /// The lines that a script has written.
+    /// Returns the lines of a file that a script writes.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits until a script has written a number of whole lines.
+    /// Waits until a file has at least `count` complete lines.
     pub(crate) async fn wait_lines(&self, name: &str, count: usize) -> Vec<String> {
         let what = format!("{count} lines of {name}");
         eventually(&what, || {
@@ -89,19 +88,19 @@ impl Fixture {
         self.lines(name)
     }
 
-    /// Waits for the process id that a script writes.
+    /// Waits until a script has written its process id.
     pub(crate) async fn wait_pid(&self, name: &str) -> u32 {
         let lines = self.wait_lines(name, 1).await;
         lines[0].trim().parse().unwrap()
     }
 }
 
-/// `script` as CMD, with the binary under test as guard and shim.
+/// Returns a command that runs a shell script, with the binary under test as guard and shim.
 pub(crate) fn shell(script: &str) -> Command {
     guarded("/bin/sh").arguments(["-c", script])
 }
 
-/// A command with the binary under test as guard and shim.
+/// Returns a command with the binary under test as guard and shim.
 pub(crate) fn guarded(program: &str) -> Command {
     Command::new(program).executable(env!("CARGO_BIN_EXE_leasehold"))
 }

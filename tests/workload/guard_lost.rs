@@ -1,5 +1,5 @@
-//! Goal: if its guard is killed or frozen, the command still ends by its deadline.
-//! Method: real signals to the guard of a live daemon.
+//! Goal: a command ends by its deadline even if its guard is killed or frozen. Method: SIGKILL and
+//! SIGSTOP to the guard of a running daemon.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::claim_share::Child;
@@ -12,7 +12,7 @@ use leasehold_testbed::pid::{exists, is_alive, signal};
 use crate::fixture::{Fixture, LONG, SEEN_LATE, STARTS, eventually, millis, terms};
 use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_for_gone};
 
-/// A command, a descendant in its group, and a descendant that left group and session. All of them
+/// A command, a descendant in its process group, and a descendant in another session. All of them
 /// ignore SIGTERM.
 const FAMILY: &str = "trap '' TERM
     setsid -f sh -c 'echo $$ > away; exec sleep 60'
@@ -21,7 +21,7 @@ const FAMILY: &str = "trap '' TERM
     echo $$ > pid
     while :; do sleep 1; done";
 
-/// In bytes. A higher limit for locked memory does not prevent the lock.
+/// With at least this `ulimit -l`, in bytes, a guard can lock its memory.
 const PROGRAM_MAX: u64 = 1 << 30;
 
 async fn family(fixture: &Fixture) -> [u32; 3] {
@@ -45,14 +45,16 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
     assert_eq!(family.map(exists), [false; 3]);
     assert!(told.contains("guard_lost: true"), "{told}");
     assert!(told.contains("by_us: true"), "{told}");
-    // A separate thread writes the record, because a hanging disk must not delay the report.
+    // The record may come later, because a separate thread writes it, so that a hanging disk cannot
+    // delay the report.
     eventually("the daemon records it", || {
         recorded_child(&fixture) == Child::Gone
     })
     .await;
 }
 
-/// A hanging disk is a reason to end the command, and must not delay its end.
+/// If a disk hangs, the guard may have to kill the command, and must not wait for its own pages
+/// from this disk.
 #[tokio::test]
 async fn pages_that_a_guard_has_used_stay_in_memory() {
     let fixture = Fixture::new();
@@ -98,7 +100,7 @@ async fn a_guard_that_is_killed_under_a_frozen_daemon_takes_cmd_along() {
     let last = sent(&fixture);
     eventually("CMD has ended", || !is_alive(pid)).await;
     assert!(boot_now() < last.valid_until, "not by a deadline");
-    // The daemon ends the other processes when it continues.
+    // The daemon kills the remaining processes when it continues.
     daemon.signal(Signal::CONT);
     let told = wait_for_gone(&fixture).await;
     assert!(told.contains("guard_lost: true"), "{told}");
@@ -117,7 +119,10 @@ async fn a_frozen_guard_is_killed_after_the_deadline_and_cmd_with_it() {
     let told = wait_for_gone(&fixture).await;
     let late = boot_now().since(last.kill_at);
     assert_eq!(family.map(exists), [false; 3]);
-    assert!(late >= millis(100), "the guard has its time: {late:?}");
+    assert!(
+        late >= millis(100),
+        "the daemon gives the guard time first: {late:?}"
+    );
     assert!(late < SEEN_LATE, "{late:?}");
     assert!(told.contains("guard_lost: true"), "{told}");
 }
@@ -137,7 +142,7 @@ async fn signals_that_end_others_do_not_end_a_guard() {
     ] {
         signal(workload.guard(), ignored);
     }
-    // The guard still does its work.
+    // The guard still forwards signals.
     workload.signal(15);
     let ended = workload.ended().await;
     assert!(!ended.guard_lost, "{ended:?}");
@@ -158,20 +163,20 @@ async fn a_guard_frozen_during_a_thousand_renewals_applies_the_newest() {
         workload.extend(terms(LONG, LONG));
         tokio::task::yield_now().await;
     }
-    // The socket is full, so this record does not fit; the queued records have later deadlines. A
-    // wait for room would never end.
+    // The socket buffer is full of records with later deadlines. `extend` must not wait for room,
+    // because the frozen guard does not read.
     let last = terms(STARTS + millis(500), LONG);
     workload.extend(last);
-    eventually("the first deadline is over", || {
+    eventually("the first deadline has passed", || {
         boot_now() > first.valid_until + millis(100)
     })
     .await;
     signal(workload.guard(), Signal::CONT);
-    eventually("CMD is asked to end", || {
-        !fixture.lines("journal").is_empty()
-    })
-    .await;
-    assert!(boot_now() >= last.valid_until, "by an older record");
+    eventually("CMD gets SIGTERM", || !fixture.lines("journal").is_empty()).await;
+    assert!(
+        boot_now() >= last.valid_until,
+        "the guard applied an older record"
+    );
     let ended = workload.ended().await;
     assert_eq!((ended.end.exit_code(), ended.guard_lost), (Some(3), false));
     assert!(!exists(pid));

@@ -1,5 +1,5 @@
-//! Goal: CMD inherits the state of a program that is started from a shell, and nothing of the
-//! daemon. Method: commands that inspect themselves.
+//! Goal: CMD inherits the same state as a program that a shell starts, and nothing from the daemon.
+//! Method: commands that inspect themselves.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use leasehold::workload::{CommandEnd, GuardedCommand};
 use crate::fixture::{Fixture, LONG, millis, terms};
 use crate::stand_in::{Plan, command_line, wait_for_gone};
 
-/// Output of the same script as an ordinary child of this test.
+/// Returns the output of a script that runs as an ordinary child of this test.
 fn plainly(script: &str) -> String {
     let output = Process::new("/bin/sh").args(["-c", script]).output();
     String::from_utf8(output.unwrap().stdout).unwrap()
@@ -21,8 +21,8 @@ fn plainly(script: &str) -> String {
 async fn no_descriptor_of_ours_reaches_cmd() {
     let fixture = Fixture::new();
     let lock = File::create(fixture.path("claim")).unwrap();
-    // Descriptors that the caller of the tests has left open do not count. The shell lists them
-    // itself, because a pipe to another program would be open for a while.
+    // Compares with an ordinary child, because the caller of the tests may leave descriptors open.
+    // The shell lists the descriptors itself, because starting another program could open a pipe.
     let list = "here=$PWD; cd /proc/$$/fd; set -- *; cd \"$here\"; echo \"$@\"";
     let script = fixture.script(&format!("{list} > list"));
     let claim = ClaimShare::new(lock.into(), ClaimPlace::Command);
@@ -46,8 +46,8 @@ async fn no_signal_is_blocked_or_ignored_in_cmd() {
     assert_eq!(workload.ended().await.end, CommandEnd::Exited(0));
     let signals = fixture.lines("signals");
     assert_eq!(signals.len(), 2);
-    // Two of the signals that the C library reserves may be ignored. Signals that were ignored when
-    // these tests were started (HUP by nohup, INT and QUIT in the background) are reset.
+    // Signals 32 and 33, which the C library reserves, may be ignored. Other signals are reset even
+    // if they were ignored when these tests started (HUP by nohup, INT and QUIT in the background).
     assert!(
         signals.iter().all(|line| line.ends_with("0000000")),
         "{signals:?}"
@@ -68,7 +68,7 @@ async fn cmd_leads_a_group_of_its_own_outside_of_the_guards() {
     let of_guard: Vec<_> = of_guard.split(' ').collect();
     assert_eq!(own[1], guard, "CMD's parent");
     assert_eq!(own[0], own[2], "CMD leads its group");
-    assert_eq!(of_guard[0], of_guard[1], "the guard leads another one");
+    assert_eq!(of_guard[0], of_guard[1], "the guard leads another group");
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
-//! Goal: on a terminal CMD is an ordinary job: keys and input reach it, and Ctrl-Z stops the job
-//! but never the guard. Method: a shell on a pseudo terminal, created by script(1), and a keyboard.
+//! Goal: on a terminal, CMD is an ordinary job. It receives keys and input, and Ctrl-Z stops the
+//! job but never the guard. Method: a shell on a pseudo terminal, created by script(1), and a
+//! keyboard.
 //!
-//! A command that has to be stopped waits for a pipe and starts no process meanwhile, because a
-//! shell is not reported as stopped if it waits for a `vfork` whose child is stopped too.
+//! A command to be stopped only reads a pipe. If it were a shell that starts a process with
+//! `vfork`, the kernel might stop the child and not report the waiting shell as stopped.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,14 +18,14 @@ use crate::stand_in::{Plan, command_line, guard, wait_for_gone};
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 
-/// A shell on a terminal. Dropping it hangs up.
+/// A shell on a terminal. Dropping the terminal hangs it up.
 struct Terminal {
     script: Child,
     keyboard: ChildStdin,
 }
 
 impl Terminal {
-    /// Runs `lines` with `shell`. `DAEMON` in them is replaced by the stand-in.
+    /// Runs `lines` with `shell`, with the stand-in's command line in place of `DAEMON`.
     fn new(fixture: &Fixture, shell: &str, lines: &str, plan: &Plan) -> Self {
         let lines = lines.replace("DAEMON", &command_line());
         let job = fixture.path("job");
@@ -55,7 +56,7 @@ impl Drop for Terminal {
     }
 }
 
-/// A daemon on a terminal, with deadlines that no test waits for.
+/// Returns a plan with deadlines that are later than the end of any test.
 fn plan(script: &'static str) -> Plan {
     Plan::of(script).lasting(LONG, millis(300))
 }
@@ -136,7 +137,7 @@ async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
     terminal.press(CTRL_Z);
     fixture.wait_lines("journal", 1).await;
     eventually("CMD is gone", || !exists(pid)).await;
-    assert!(has_stopped(daemon), "the daemon has gone on");
+    assert!(has_stopped(daemon), "the daemon has continued");
     std::fs::write(fixture.path("resume"), "").unwrap();
     let told = wait_for_gone(&fixture).await;
     assert_contains(&told, "Signalled(9), by_us: true");
@@ -146,7 +147,7 @@ async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
 async fn the_terminal_comes_back_from_a_command_that_is_gone() {
     let fixture = Fixture::new();
     let plan = plan("exit 0");
-    // Without job control, no other process would take the terminal back.
+    // Without job control, the shell does not take the terminal back.
     let lines = "DAEMON; read line < /dev/tty; echo \"$line\" > got";
     let mut terminal = Terminal::new(&fixture, "sh", lines, &plan);
     wait_for_gone(&fixture).await;

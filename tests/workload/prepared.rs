@@ -1,5 +1,5 @@
-//! Goal: a command that is prepared before there is authority does not run, leaves nothing behind
-//! if it is not needed, and still starts if its waiting guard or shim was killed.
+//! Goal: a command that is prepared before the daemon has authority does not run, leaves no process
+//! behind if it is not needed, and still starts if its waiting guard or shim was killed.
 
 use std::fs::File;
 
@@ -14,15 +14,15 @@ use crate::fixture::{Fixture, LONG, eventually, millis, terms};
 
 const SCRIPT: &str = "echo \"$TOKEN\" > token; exit 3";
 
-/// Returns a command that waits, its guard, and the shim that waits under it.
+/// Prepares a command. Returns it with the process ids of its guard and of its waiting shim.
 async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
     let prepared = fixture.script(script).prepare().unwrap();
     let guard = prepared.guard();
     let mut found = None;
     eventually("the shim waits", || {
         found = children(guard).first().copied();
-        // Until the shim has executed its program, its parent waits, and a stop signal would stop
-        // both.
+        // Until the shim has executed its program, its parent waits for it, and a stop signal to
+        // the shim would stop both.
         let words = found.map(|shim: u32| std::fs::read(format!("/proc/{shim}/cmdline")));
         words.is_some_and(|words| words.unwrap_or_default().ends_with(b"__shim\0"))
     })
@@ -41,14 +41,14 @@ async fn runs(fixture: &Fixture, prepared: StandbyGuard) {
     assert_eq!(workload.ended().await.end, CommandEnd::Exited(3));
     assert_eq!(fixture.lines("token"), ["7"]);
     let guard = workload.guard();
-    eventually("its guard goes too", || !exists(guard)).await;
+    eventually("the guard exits too", || !exists(guard)).await;
 }
 
 #[tokio::test]
 async fn it_has_not_run_and_starts_with_what_is_known_only_then() {
     let fixture = Fixture::new();
     let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
-    // `pgrep -f` for the workload must not find a replica that only waits.
+    // `pgrep -f` for the workload must not match a waiting guard or shim.
     for pid in [guard, shim] {
         let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(!words.contains("token"), "{words}");
@@ -143,9 +143,9 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
     };
     let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done";
     let (prepared, ..) = prepare(&fixture, script).await;
-    // A process that another test starts at this time holds a copy of each lock of this process
-    // until it executes its program.
-    eventually("there is nothing to guard yet", free).await;
+    // The lock may stay held for a moment: a child that another test has just forked inherits the
+    // descriptors of this process until the child executes its program.
+    eventually("the waiting guard does not hold the lock", free).await;
     eventually("it is ours", || {
         flock(&claim, FlockOperation::NonBlockingLockExclusive).is_ok()
     })
@@ -153,8 +153,8 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
     let claim = Some(ClaimShare::new(claim.into(), ClaimPlace::Command));
     let mut workload = prepared.start([], terms(LONG, LONG), claim).unwrap();
     fixture.wait_pid("pid").await;
-    assert!(!free(), "the guard holds it");
+    assert!(!free(), "the guard holds the lock");
     std::fs::write(fixture.path("go"), "").unwrap();
     workload.ended().await;
-    eventually("nothing of the command is left", free).await;
+    eventually("the lock is free after the command has ended", free).await;
 }

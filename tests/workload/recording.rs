@@ -1,5 +1,6 @@
-//! Goal: a disk that hangs during the record of a command delays only the command. Meanwhile the
-//! guard enforces every deadline, and no unrecorded command runs.
+//! Goal: if the disk hangs while a command is being recorded in the claim file, only the command is
+//! delayed. The guard still enforces every deadline, and the command does not run before it is
+//! recorded.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,7 +15,7 @@ use rustix::process::Signal;
 
 use crate::fixture::{Fixture, LONG, STARTS, eventually, millis, terms};
 
-/// Number of consecutive observations of the waiting shim.
+/// Number of consecutive observations that show that the shim waits for the disk.
 const SEEN_WAITING: u32 = 20;
 const SCRIPT: &str = "echo $$ > pid; exec sleep 60";
 
@@ -37,13 +38,15 @@ impl Claim {
         Some(Self { disk, shares })
     }
 
-    /// Starts the script while the disk hangs. Returns it with its shim, which waits for the disk.
+    /// Starts the script while the disk hangs. Returns the workload and the shim, which waits for
+    /// the disk.
     async fn start_frozen(&self, fixture: &Fixture, terms: Terms) -> (GuardedCommand, u32, Frozen) {
         let share = self.shares.share(ClaimPlace::Command, LONG).await.unwrap();
         let frozen = self.disk.freeze();
         let workload = GuardedCommand::start(&fixture.script(SCRIPT), terms, Some(share)).unwrap();
         let mut shim = None;
-        // Other waits of the same state, as for a page, are short.
+        // A process may also be in state D for other reasons, such as a page fault, but only
+        // briefly.
         let mut seen = 0;
         eventually("the shim waits for the disk", || {
             shim = pid::children(workload.guard()).first().copied();
@@ -60,7 +63,7 @@ impl Claim {
     }
 }
 
-/// True if SIGKILL is pending for a process, which waits for a disk.
+/// Returns true if SIGKILL is pending for a process in an uninterruptible wait.
 fn killed(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
@@ -68,7 +71,7 @@ fn killed(process: u32) -> bool {
     pending & (1 << (Signal::KILL.as_raw() - 1)) != 0
 }
 
-/// Waits for the end of the workload while the disk hangs.
+/// Waits until the workload ends. The disk hangs meanwhile.
 async fn ended(workload: &mut GuardedCommand) -> Termination {
     let ended = tokio::time::timeout(LONG, workload.ended()).await;
     ended.unwrap_or_else(|_| {
@@ -101,12 +104,15 @@ async fn a_command_that_is_killed_before_it_is_recorded_is_gone_at_once() {
         exists(shim) && exists(workload.guard()),
         "both still wait for the disk"
     );
-    // The shim may still write, so the next command may not be recorded yet.
+    // The shim may still write its record, so the next command must not use the record's place yet.
     let busy = claim.shares.share(ClaimPlace::Command, millis(20)).await;
-    assert!(busy.is_err(), "its place is not free");
+    assert!(busy.is_err(), "the record's place is not free");
     drop(frozen);
     let share = claim.shares.share(ClaimPlace::Command, LONG).await;
-    assert!(share.is_ok(), "free when the guard is gone");
+    assert!(
+        share.is_ok(),
+        "the record's place is free when the guard has exited"
+    );
     assert_eq!(claim.recorded(), Child::Gone);
     assert!(!fixture.path("pid").exists(), "it never ran");
 }
@@ -134,7 +140,10 @@ async fn a_command_starts_and_is_recorded_once_the_disk_continues() {
     };
     let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
     assert_eq!(workload.progress(), CommandProgress::Starting);
-    assert!(!fixture.path("pid").exists(), "it does not run unrecorded");
+    assert!(
+        !fixture.path("pid").exists(),
+        "the command does not run before it is recorded"
+    );
     drop(frozen);
     assert_eq!(fixture.wait_pid("pid").await, shim);
     assert!(matches!(claim.recorded(), Child::Running(process) if process.pid == shim as i32));
@@ -158,15 +167,12 @@ async fn a_guard_that_is_killed_leaves_the_claim_locked_until_its_shim_is_gone()
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
     pid::signal(workload.guard(), Signal::KILL);
-    // This process no longer holds a descriptor of the claim, as if it had been killed too.
+    // Closes all descriptors of the claim file, as if this process had been killed too.
     let Claim { disk, shares } = claim;
     drop((lock, shares));
     assert!(!free(), "the shim may still write");
-    // Otherwise the shim could execute the command first.
-    eventually("the shim is killed as soon as it continues", || {
-        killed(shim)
-    })
-    .await;
+    // Without this wait, the shim could execute the command before the signal arrives.
+    eventually("SIGKILL is pending for the shim", || killed(shim)).await;
     drop(frozen);
     let ended = workload.ended().await;
     assert!(

@@ -1,5 +1,5 @@
-//! A daemon that can be killed and frozen: a second process of this test binary, which keeps one
-//! workload and records its reported progress.
+//! A stand-in for a daemon, which a test can kill and freeze: a second process of this test binary
+//! that runs one workload and records the workload's progress.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -18,22 +18,22 @@ use rustix::process::Signal;
 
 use crate::fixture::{Fixture, LONG, eventually, millis};
 
-/// If set, the process starts the stand-in and adopts its orphans. The test process adopts orphans
-/// too, but a test that loses a guard kills all adopted processes, including the guards of other
-/// tests.
+/// If set, the process is a starter: it starts the stand-in and adopts its orphans. The test
+/// process must not adopt them, because a test that loses a guard kills all adopted processes,
+/// including the guards of other tests.
 const STARTER: &str = "STAND_IN_STARTER";
 const SCRIPT: &str = "STAND_IN_SCRIPT";
 const DIRECTORY: &str = "STAND_IN_DIRECTORY";
 const VALID_MS: &str = "STAND_IN_VALID_MS";
 const GRACE_MS: &str = "STAND_IN_GRACE_MS";
 const RENEW: &str = "STAND_IN_RENEW";
-/// Files with the deadlines of the stand-in.
+/// Files in which the stand-in records its deadlines.
 const NEWEST: &str = "deadlines";
 const SENT: &str = "sent";
 /// Interval between renewals, if the stand-in renews.
 const RENEW_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Arguments that make the binary act as the stand-in.
+/// Arguments with which this binary runs only the test that acts as the stand-in.
 const ARGUMENTS: [&str; 4] = [
     "--exact",
     "stand_in::acts_as_a_daemon_if_the_environment_says_so",
@@ -41,7 +41,7 @@ const ARGUMENTS: [&str; 4] = [
     "--test-threads=1",
 ];
 
-/// A daemon with a workload, in a fixture. Ended on drop.
+/// A running stand-in, killed on drop.
 pub(crate) struct StandIn<'a> {
     fixture: &'a Fixture,
     _starter: Process,
@@ -56,15 +56,15 @@ impl StandIn<'_> {
     pub(crate) async fn kill(&self) {
         let pid = self.pid();
         self.signal(Signal::KILL);
-        eventually("the daemon has ended", || !is_alive(pid)).await;
+        eventually("the stand-in has exited", || !is_alive(pid)).await;
     }
 
-    /// Waits for all threads, because on busy cores a thread may continue for a while after the
-    /// signal.
+    /// Stops the stand-in, and waits for all of its threads, because a thread may run on briefly
+    /// after the signal.
     pub(crate) async fn freeze(&self) {
         let tasks = format!("/proc/{}/task", self.pid());
         self.signal(Signal::STOP);
-        eventually("the daemon has stopped", || {
+        eventually("all threads of the stand-in have stopped", || {
             let tasks = std::fs::read_dir(&tasks).unwrap();
             let ids = tasks.map(|task| task.unwrap().file_name().into_string().unwrap());
             ids.map(|id| state(id.parse().unwrap()))
@@ -87,7 +87,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A stand-in that renews deadlines that no test waits for.
+    /// Returns a plan with renewals, and with deadlines that are later than the end of any test.
     pub(crate) fn of(script: &'static str) -> Self {
         Self {
             script,
@@ -114,7 +114,7 @@ impl Plan {
         }
     }
 
-    /// The stand-in's environment.
+    /// Returns the stand-in's environment.
     pub(crate) fn environment(&self, fixture: &Fixture) -> Vec<(&'static str, OsString)> {
         let mut environment = vec![
             (SCRIPT, self.script.into()),
@@ -149,30 +149,31 @@ impl Plan {
     }
 }
 
-/// This binary as the stand-in, or as its starter.
+/// Returns the command line of the stand-in or its starter, which its environment distinguishes.
 fn itself(directory: &Path) -> Launch {
     Launch::new(std::env::current_exe().unwrap())
         .arguments(ARGUMENTS)
         .stderr(directory.join("stderr"))
 }
 
-/// The stand-in as a command line for a shell that has its environment.
+/// Returns the stand-in's command line, for a shell with the stand-in's environment.
 pub(crate) fn command_line() -> String {
     let binary = std::env::current_exe().unwrap();
     format!("{} {}", binary.display(), ARGUMENTS.join(" "))
 }
 
-/// The process id of the guard of the fixture's stand-in.
+/// Waits for the process id of the stand-in's guard.
 pub(crate) async fn guard(fixture: &Fixture) -> u32 {
     fixture.wait_pid("guard").await
 }
 
-/// The newest deadlines of the stand-in. A killed stand-in may not have sent them.
+/// Returns the newest deadlines of the stand-in. If it was killed, it may not have sent them.
 pub(crate) fn deadlines(fixture: &Fixture) -> Terms {
     recorded(fixture, NEWEST)
 }
 
-/// Deadlines that were certainly sent. The stand-in must have recorded its [`guard`].
+/// Returns the newest deadlines that the stand-in has certainly sent. It must have recorded its
+/// [`guard`].
 pub(crate) fn sent(fixture: &Fixture) -> Terms {
     recorded(fixture, SENT)
 }
@@ -188,23 +189,23 @@ fn recorded(fixture: &Fixture, name: &str) -> Terms {
     }
 }
 
-/// Waits until the stand-in was notified that CMD is gone. Returns that notification.
+/// Waits until the stand-in has recorded the event that CMD has ended. Returns the event.
 pub(crate) async fn wait_for_gone(fixture: &Fixture) -> String {
     let told = || fixture.lines("told").pop().unwrap_or_default();
-    eventually("the daemon is told that CMD is gone", || {
+    eventually("the daemon records that CMD has ended", || {
         told().starts_with("Gone")
     })
     .await;
     told()
 }
 
-/// True if the claim lock can be taken now.
+/// Returns true if the claim file is not locked.
 pub(crate) fn lock_is_free(fixture: &Fixture) -> bool {
     let file = File::open(fixture.path("claim")).unwrap();
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// State of CMD in the claim file.
+/// Returns the state of CMD in the claim file.
 pub(crate) fn recorded_child(fixture: &Fixture) -> Child {
     let file = File::open(fixture.path("claim")).unwrap();
     children(&file).unwrap()[0]
@@ -215,14 +216,14 @@ fn append(path: &Path, line: &str) {
     file.unwrap().write_all(line.as_bytes()).unwrap();
 }
 
-/// Replaces a file in one step.
+/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
     std::fs::rename(new, path).unwrap();
 }
 
-/// Starts the stand-in and reaps all that it leaves behind, until this process is killed.
+/// Starts the stand-in and reaps its orphans until this process is killed.
 async fn start_and_adopt(directory: &Path) {
     let mut orphans = Orphans::adopt().unwrap();
     let environment = std::env::vars_os().map(|(name, value)| (name.into_string().unwrap(), value));
@@ -266,7 +267,7 @@ async fn keep(directory: &Path, script: &str) {
             progress = workload.changed() => {
                 append(&directory.join("told"), &format!("{progress:?}\n"));
                 if let CommandProgress::Gone(ended) = progress {
-                    // The end of this process would end the thread that records it.
+                    // Waits for the thread that records the end in the claim file.
                     let record = File::open(directory.join("claim")).unwrap();
                     while ended.guard_lost
                         && children(&record).unwrap()[0] != Child::Gone
@@ -278,7 +279,7 @@ async fn keep(directory: &Path, script: &str) {
                 }
             }
             () = tokio::time::sleep(RENEW_INTERVAL), if renews => {
-                // The previous deadlines were sent while this loop slept.
+                // The workload has sent the previous deadlines while this loop slept.
                 record(SENT, newest);
                 newest = now_terms();
                 workload.extend(newest);
@@ -289,8 +290,8 @@ async fn keep(directory: &Path, script: &str) {
     }
 }
 
-/// Runs the stand-in if the variables are set. In an ordinary run it checks that nothing starts
-/// without these variables.
+/// Runs the stand-in or the starter if the variables are set. In an ordinary run, asserts that they
+/// are not.
 #[test]
 fn acts_as_a_daemon_if_the_environment_says_so() {
     let (Ok(script), Some(directory)) = (std::env::var(SCRIPT), std::env::var_os(DIRECTORY)) else {
