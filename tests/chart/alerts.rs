@@ -1,6 +1,6 @@
-//! Goal: each alert fires when it should, and only then.
-//! Method: `promtool` evaluates the rendered rules against the series of alerts.test.yaml; another
-//! test checks that each alert has a firing and a quiet case there.
+//! Goal: each alert fires for its fault, and only for its fault. Method: `promtool` evaluates the
+//! rendered rules against the series of alerts.test.yaml; another test checks that each alert has a
+//! firing and a quiet case there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ fn groups(changes: &[&str]) -> Value {
     objects.one("PrometheusRule")["spec"].clone()
 }
 
-/// Runs promtool's own linter and these unit tests on the rules.
+/// Runs promtool's linter and these unit tests on the rules.
 fn promtool(changes: &[&str], tests: &str) {
     promtool_on(&groups(changes), tests);
 }
@@ -52,7 +52,7 @@ fn a_release_that_is_scaled_to_zero_needs_no_leader() {
     promtool(&["deployment.replicas=0"], &tests.to_string());
 }
 
-/// As documented about kustomizations: their `namespace:` does not change the expressions of the rules.
+/// A kustomization's `namespace:` does not change the expressions of the rules, as documented.
 #[test]
 fn a_release_that_was_moved_has_a_leader_without_aggregation_labels() {
     let tests = |alerts: Value| {
@@ -80,7 +80,7 @@ fn a_release_that_was_moved_has_a_leader_without_aggregation_labels() {
     promtool(&[named], &tests(fires));
 }
 
-/// Hosts have no namespace, so by default their replicas are counted separately from the pods.
+/// The default rules count per namespace, and replicas on hosts have no namespace.
 #[test]
 fn a_leader_in_a_pod_and_one_on_a_host_are_two_without_aggregation_labels() {
     let expected = |name: &str, summary: &str, description: &str| {
@@ -134,9 +134,8 @@ fn a_leader_in_a_pod_and_one_on_a_host_are_two_without_aggregation_labels() {
 
 const NEARLY_GONE: &str = "LeaseholdAuthorityNearlyGone";
 
-/// Returns a promtool unit test. `authority` is the authority that each scrape reports, in
-/// milliseconds; `left` is the remaining authority as the alert prints it, or `None` if the alert
-/// must not fire.
+/// Returns a promtool unit test. `authority` has the milliseconds that each scrape reports. `left`
+/// is the remaining authority in the text of the alert, or `None` if the alert must not fire.
 fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     let values = |value: &dyn Fn(u64) -> f64| {
         let texts: Vec<_> = authority.iter().map(|ms| value(*ms).to_string()).collect();
@@ -189,11 +188,11 @@ fn scrapes_at_the_charts_interval_see_every_leader_that_runs_out_of_authority() 
     assert_eq!(endpoint["interval"], "10s");
     let tests: Vec<_> = (0..10_000)
         .step_by(500)
-        // At this phase one scrape shows exactly the limit of 10 s, and the next scrape shows no
-        // authority.
+        // The alert cannot fire at this phase: one scrape reports exactly the limit of 10 s, and
+        // the next scrape reports no authority.
         .filter(|phase| phase % 10_000 != 8_000)
         .map(|phase| {
-            // The last renewal is sent at 60 s; authority ends at 78 s.
+            // The leader sends its last renewal at 60 s, so its authority ends at 78 s.
             let shown: Vec<_> = (0..9)
                 .map(|scrape| authority(18_000, 3_000, 60_000, scrape * 10_000 + phase))
                 .collect();
@@ -342,13 +341,13 @@ fn a_runbook_is_where_the_team_reads_it_or_nowhere() {
     let own = urls("https://runbooks.example/lh");
     assert_eq!(own[0], "https://runbooks.example/lh#leaseholdnoleader");
     assert!(urls("").iter().all(Value::is_null));
-    // A path of this repository would be a dead link in an alert, so there is no default.
+    // There is no default URL, because a path of this repository would be a dead link in an alert.
     let default = groups(&[]);
     let annotations = &default["groups"][0]["rules"][0]["annotations"];
     assert!(annotations.get("runbook_url").is_none(), "{annotations}");
 }
 
-/// The alerts on injected pods, whose leases are not known when the chart is rendered.
+/// Renders the alerts on injected pods, whose leases are unknown to the chart.
 fn injected(changes: &[&str]) -> Objects {
     let enabled = ["podMonitor.enabled=true", "prometheusRule.enabled=true"];
     Objects::of("injector", &[&enabled, changes].concat())
@@ -376,7 +375,7 @@ fn injected_pods_are_scraped_by_the_label_that_the_policy_sets() {
         .replace(['.', '/', '-'], "_");
     let discovered = format!("__meta_kubernetes_pod_label_{name}");
     assert_eq!(relabeling["sourceLabels"], json!([discovered]));
-    // Only the deployment's own pods have a separate object.
+    // This release deploys no pods of its own, so it has no monitor for them.
     assert!(
         objects
             .iter()
@@ -389,7 +388,7 @@ fn injected_pods_are_scraped_by_the_label_that_the_policy_sets() {
         rules.contains(&format!("injected_by=\\\"{label}\\\"")),
         "{rules}"
     );
-    // Injected sidecars set no label.
+    // Injected sidecars do not label their pods.
     assert!(!rules.contains("LeaseholdLabelOutOfSync"), "{rules}");
     refused("injector: prometheusRule.enabled=true\nneeds podMonitor.enabled");
 }
@@ -481,5 +480,5 @@ fn each_alert_is_seen_quiet_and_firing() {
         let heading = format!("\n### {name}\n");
         assert!(operations.contains(&heading), "{name} has no runbook");
     }
-    assert!(seen.is_empty(), "alerts that are not there: {seen:?}");
+    assert!(seen.is_empty(), "unknown alerts: {seen:?}");
 }

@@ -1,4 +1,4 @@
-//! A namespace of the real API server with the chart installed, and pods made from its workload.
+//! The chart, installed in a namespace of a real API server, and pods created from its workload.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::helm::{self, Objects, RELEASE};
 
-/// Time to wait for the effect of a stored object. A policy is in force some moments after it was
-/// stored, and seconds after on a machine that is busy with other tests.
+/// Time limit until a stored object takes effect. A policy takes a moment, or several seconds on a
+/// busy machine.
 pub(crate) use leasehold_testbed::wait::LONG as SOON;
 
 /// The chart, installed.
@@ -22,8 +22,9 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Installs `installation` with `changes` in a new namespace that enforces the restricted
-    /// level. The caller disables the kinds that only the Prometheus operator defines.
+    /// Installs `installation` with `changes` in a new namespace that enforces the Pod Security
+    /// level "restricted". `changes` must disable objects of the Prometheus operator, whose kinds
+    /// this cluster does not have.
     pub(crate) async fn new(installation: &str, changes: &[&str]) -> Self {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
@@ -46,18 +47,18 @@ impl Installed {
         Api::namespaced(client, &self.namespace)
     }
 
-    /// The label that the sidecar may write.
+    /// Returns the label that the sidecar may write.
     pub(crate) fn label(&self) -> String {
         format!("leasehold.dev/{}.{RELEASE}", self.namespace)
     }
 
-    /// A pod made from the workload's template, on the fixture's node.
+    /// Creates a pod from the workload's template, on the node `node-1`.
     pub(crate) async fn pod(&self, name: &str) -> Pod {
         let created = self.try_pod(name).await;
         created.unwrap_or_else(|error| panic!("create {name}: {error}"))
     }
 
-    /// Like `pod`, but returns the error if the pod is not admitted.
+    /// Like [`pod`](Self::pod), but returns the error if the API server does not admit the pod.
     pub(crate) async fn try_pod(&self, name: &str) -> kube::Result<Pod> {
         let mut pod = self.objects.template().clone();
         pod["metadata"]["name"] = json!(name);
@@ -67,7 +68,7 @@ impl Installed {
         pods.create(&PostParams::default(), &pod).await
     }
 
-    /// A client with the token of a pod.
+    /// Returns a client with the token of a pod.
     pub(crate) async fn client_of(&self, pod: &Pod) -> Client {
         let credentials = self.kubernetes.credentials(pod).await;
         self.kubernetes.client_as(&credentials)
@@ -78,7 +79,7 @@ impl Installed {
 pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> String {
     let file = helm::values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap(), "--namespace", namespace];
-    // Without the objects of `helm test`, like `helm install`: they exist only during the test.
+    // Like `helm install`, skips the objects of `helm test`, which exist only during that test.
     arguments.push("--skip-tests");
     arguments.extend(changes.iter().flat_map(|change| ["--set-json", *change]));
     helm::render_chart(&helm::chart(), &arguments).unwrap()
@@ -96,7 +97,7 @@ async fn restrict(client: &Client, namespace: &str) {
     patched.unwrap();
 }
 
-/// A merge patch on the status of a pod, as the daemon sends it.
+/// Sends a merge patch on the status of a pod, as the daemon does.
 pub(crate) async fn patch_status(
     pods: &Api<Pod>,
     name: &str,
@@ -113,7 +114,7 @@ pub(crate) async fn patch_status(
     patched.map_err(|error| error.to_string())
 }
 
-/// A pod that does not come from the chart.
+/// Returns a pod that does not come from the chart.
 pub(crate) fn foreign_pod(name: &str, spec: &Value) -> Pod {
     let pod = json!({"metadata": ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, "spec": spec});
     serde_json::from_value(pod).unwrap()

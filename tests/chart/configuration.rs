@@ -1,7 +1,7 @@
 //! Goal: the daemon accepts the flags that the chart renders, and the chart accepts exactly the
-//! keys that it does not set itself.
-//! Method: the rendered flags are passed to `leasehold config`; the chart has to accept and refuse
-//! the same relations of durations; its schema is compared with the table of keys.
+//! keys that it does not set itself. Method: passes the rendered flags to `leasehold config`,
+//! compares which durations the chart and the daemon accept, and compares the chart's schema with
+//! the table of keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::documented::block;
 use crate::helm::{Objects, render, root};
 
-/// Keys that the chart sets from its own values, from the pod, or to a path of its mounts.
+/// Keys that the chart itself sets, from its own values, the pod's fields, or its mount paths.
 const SET_BY_THE_CHART: [&str; 14] = [
     "lease.name",
     "mongodb.uri",
@@ -31,7 +31,7 @@ const SET_BY_THE_CHART: [&str; 14] = [
     "kubernetes.events",
 ];
 
-/// The daemon's flags, without the command that it runs.
+/// Returns the daemon's flags, without the workload's command.
 fn flags(objects: &Objects) -> Vec<String> {
     let list = objects.daemon()["args"].as_array().unwrap().clone();
     let flags = list.iter().map(|flag| flag.as_str().unwrap().to_owned());
@@ -104,7 +104,8 @@ fn the_flags_are_a_configuration() {
     assert!(checked > 15, "{checked}");
 }
 
-/// No template reads the ConfigMaps and Secrets of an `envFrom`.
+/// A variable of an `envFrom` must not override these keys, because no template can read ConfigMaps
+/// and Secrets.
 #[test]
 fn no_variable_changes_the_lease_the_database_or_the_collection() {
     for (installation, lease, collection) in [
@@ -200,7 +201,7 @@ fn an_identity_contains_the_name_of_the_pod_and_perhaps_more() {
         let container = container.unwrap();
         let mut flags = container["args"].as_array().unwrap().iter();
         let flag = flags.find_map(|flag| flag.as_str()?.strip_prefix("--identity-name="));
-        // Kubernetes replaces the variables of the container.
+        // Expands the container's variables, as the kubelet does.
         let mut name = flag.expect(installation).to_owned();
         for variable in container["env"].as_array().unwrap() {
             if let Some(path) = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
@@ -220,7 +221,7 @@ fn an_identity_contains_the_name_of_the_pod_and_perhaps_more() {
     }
 }
 
-/// This is the example of docs/operations.md for a StatefulSet.
+/// Tests the example of docs/operations.md for a StatefulSet.
 #[test]
 fn a_priority_may_come_from_a_variable_of_the_pod() {
     let documented = block("docs/operations.md", "priority.yaml");
@@ -268,8 +269,8 @@ fn the_chart_refuses_the_relations_of_durations_that_the_daemon_refuses() {
         render("minimal", &changes).is_ok()
     };
     let (duration, deadline) = ("lease.lease_duration", "lease.renew_deadline");
-    // With the other keys at their defaults, the limits are 1.2 × (3 s + 1 s) + 2 × 3 s and (18 s +
-    // 3 s) × 1.1 + 500 ms.
+    // With defaults for the other keys, the minimum of the deadline is 1.2 × (3 s + 1 s) + 2 × 3 s,
+    // and the minimum of the duration is (18 s + 3 s) × 1.1 + 500 ms.
     for (accepted, settings) in [
         (true, &[][..]),
         (false, &[(deadline, "90s")]),

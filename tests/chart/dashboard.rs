@@ -1,7 +1,7 @@
-//! Goal: the dashboard and the rules query only what the daemon exposes, and each panel is right in
-//! each topology of the docs.
-//! Method: every metric and label in an expression has to be listed in docs/metrics.md, which
-//! matches a scrape; promtool evaluates the panels on the series of dashboard.test.yaml.
+//! Goal: the dashboard and the rules query only metrics that the daemon exposes, and each panel
+//! shows correct values in each documented topology. Method: looks up every metric and label of an
+//! expression in docs/metrics.md, which matches a scrape. promtool evaluates the panels on the
+//! series of dashboard.test.yaml.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 
 use crate::helm::{Objects, root, succeed, tool};
 
-/// Labels that a scrape adds to each series; the last label only to series of injected pods.
+/// Labels that a scrape adds to each series. Only series of injected pods get the last one.
 const TARGET_LABELS: [&str; 4] = ["namespace", "pod", "instance", "injected_by"];
 
-/// Returns the labels of each metric, by name. The page lists exactly what a scrape shows;
-/// tests/metrics_page.rs compares the two.
+/// Returns the labels of each metric, by name, from docs/metrics.md. tests/metrics_page.rs asserts
+/// that the page matches a scrape.
 fn exposed() -> BTreeMap<String, BTreeSet<String>> {
     let page = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
     let mut exposed = BTreeMap::new();
@@ -48,7 +48,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Each query of the dashboard, with its panel.
+/// Returns each query of the dashboard, with its panel.
 fn targets() -> Vec<(Value, Value)> {
     let mut found = Vec::new();
     for panel in dashboard()["panels"].as_array().unwrap() {
@@ -59,7 +59,7 @@ fn targets() -> Vec<(Value, Value)> {
     found
 }
 
-/// Every expression of the dashboard and the rules, with its location.
+/// Returns every expression of the dashboard and the rules, with its panel or alert.
 fn expressions() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut add = |place: &Value, of: &Value| {
@@ -83,7 +83,7 @@ fn expressions() -> Vec<(String, String)> {
     found
 }
 
-/// Identifiers in an expression, without its quoted texts.
+/// Returns the identifiers in an expression, outside of quoted texts.
 fn words(expression: &str) -> BTreeSet<String> {
     let unquoted: String = expression
         .split('"')
@@ -97,7 +97,7 @@ fn words(expression: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Label names in an expression: those after each `by`, and those in each selector.
+/// Returns the label names in the `by` clauses and selectors of an expression.
 fn labels(expression: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for list in expression.split("by (").skip(1) {
@@ -156,7 +156,8 @@ fn promtool_understands_every_expression_of_the_dashboard() {
     succeed(tool("promtool").args(["check", "rules"]).arg(&path));
 }
 
-/// The queries of the dashboard as recording rules, for all namespaces and for one namespace.
+/// Returns the queries of the dashboard as recording rules, for all namespaces and for one
+/// namespace.
 fn recorded() -> BTreeMap<String, String> {
     let mut queries = Vec::new();
     for (panel, target) in targets() {
@@ -182,7 +183,8 @@ fn recorded() -> BTreeMap<String, String> {
     rules
 }
 
-/// Returns the regular expression that the variable stands for while no namespace is chosen.
+/// Returns the regular expression to which Grafana expands `$namespace` if no namespace is
+/// selected.
 fn all_namespaces() -> String {
     let variables = dashboard()["templating"]["list"].clone();
     let mut variables = variables.as_array().unwrap().iter();
@@ -218,11 +220,15 @@ fn each_panel_is_right_in_each_topology() {
         }
     }
     for name in recorded().keys().filter(|name| name.starts_with("all:")) {
-        assert!(shown.contains(name), "no sample of {name} is expected");
+        assert!(
+            shown.contains(name),
+            "dashboard.test.yaml expects no sample of {name}"
+        );
     }
 }
 
-/// A host has no pod, so a legend or a group by the pod alone would merge all hosts.
+/// Series of hosts have no label `pod`, so a legend or grouping by `pod` alone would merge all
+/// hosts.
 #[test]
 fn legends_name_labels_that_the_query_keeps_and_hosts_have() {
     for (panel, target) in targets() {
@@ -268,8 +274,8 @@ fn every_panel_says_what_it_shows_and_stands_where_there_is_room() {
     }
 }
 
-/// Grafana refuses a second dashboard with the same uid or title, and the files of all ConfigMaps are in one
-/// directory.
+/// Grafana refuses a second dashboard with an equal uid or title, and all ConfigMaps are mounted
+/// into one directory.
 #[test]
 fn the_config_map_holds_the_dashboard_under_names_of_the_release() {
     let held = |release: &str| {
@@ -303,7 +309,8 @@ fn variable<'a>(dashboard: &'a mut Value, name: &str) -> &'a mut Map<String, Val
     found.unwrap().as_object_mut().unwrap()
 }
 
-/// Otherwise Grafana selects the first lease in alphabetical order, which may be another release's.
+/// Without a selected lease, Grafana would select the first one in alphabetical order, perhaps of
+/// another release.
 #[test]
 fn the_dashboard_of_a_release_opens_with_its_lease() {
     let chosen = |installation: &str, changes: &[&str]| {
@@ -327,7 +334,7 @@ fn the_dashboard_of_a_release_opens_with_its_lease() {
         chosen("stateful-set", &["fullnameOverride=\"web\""]),
         lease("shop.web")
     );
-    // Injected pods have several leases, and a lock has no metrics.
+    // An injector has no lease of its own, and a lock has no metrics.
     assert_eq!(chosen("injector", &[]), None);
     assert_eq!(chosen("cron-job", &[]), None);
 }

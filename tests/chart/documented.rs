@@ -1,5 +1,5 @@
-//! Goal: the commands and files in the documentation work when they are copied.
-//! Method: the commands are extracted from the pages and run.
+//! Goal: the commands and files in the documentation work when copied. Method: extracts them from
+//! the pages and runs them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cluster::Installed;
 use crate::helm::{Objects, chart, render_chart, root, succeed, tool};
 
-/// Returns the YAML block of a page that begins with a comment naming this file.
+/// Returns the YAML block of a page whose first line is a comment with the name of this file.
 pub(crate) fn block(page: &str, file: &str) -> String {
     let page = fs::read_to_string(root().join(page)).unwrap();
     let start = format!("```yaml\n# {file}\n");
@@ -20,7 +20,7 @@ pub(crate) fn block(page: &str, file: &str) -> String {
     rest.split_once("```").unwrap().0.to_owned()
 }
 
-/// The `helm` commands of a page, each on one line.
+/// Returns the `helm` commands of a page, each joined into one line.
 fn helm_commands(page: &str) -> Vec<String> {
     let page = fs::read_to_string(root().join(page)).unwrap();
     let blocks = page.split("```console\n").skip(1);
@@ -94,7 +94,7 @@ fn a_chart_of_ones_own_gets_the_same_sidecar() {
     }
     let mounts = own.workload()["volumeMounts"].as_array().unwrap();
     assert!(mounts.iter().any(|mount| mount["readOnly"] == true));
-    // Required by the restricted level.
+    // The Pod Security level "restricted" requires these fields.
     let pod = &own.pod()["securityContext"];
     assert_eq!(pod["runAsNonRoot"], true);
     assert_eq!(pod["seccompProfile"]["type"], "RuntimeDefault");
@@ -112,11 +112,11 @@ fn the_documented_values_of_supervisor_mode_are_an_installation() {
     let objects = Objects::parse(&rendered.unwrap());
     let arguments = objects.daemon()["args"].as_array().unwrap();
     assert!(arguments.ends_with(&["--".into(), "/orders".into(), "--serve".into()]));
-    // The termination grace period that the page states.
+    // The page states this termination grace period.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
 }
 
-/// The commands of the tutorial need a cluster that runs pods. Its files are checked here.
+/// Only the tutorial's files are tested, because its commands need a cluster that runs pods.
 const TUTORIAL: &str = "docs/tutorial-kubernetes.md";
 
 #[test]
@@ -126,7 +126,7 @@ fn the_values_of_the_tutorial_are_an_installation() {
     let rendered = render_chart(&chart(), &["--values", file.path().to_str().unwrap()]);
     let objects = Objects::parse(&rendered.unwrap());
     assert_eq!(objects.one("Deployment")["spec"]["replicas"], 3);
-    // The image's user is root, so the pod would not start.
+    // Without this, the pod would not start, because the image's default user is root.
     assert_eq!(objects.workload()["securityContext"]["runAsUser"], 65532);
     assert_eq!(objects.one("Service")["metadata"]["name"], "orders");
 }
@@ -146,7 +146,7 @@ fn the_mongodb_of_the_tutorial_is_accepted_by_an_api_server() {
     });
 }
 
-/// The pod template of the README's hand-written Deployment.
+/// Returns the pod template of the README's hand-written Deployment.
 fn by_hand() -> Value {
     let page = fs::read_to_string(root().join("README.md")).unwrap();
     let (_, rest) = page.split_once("```yaml\n").unwrap();
@@ -170,14 +170,14 @@ fn the_pod_by_hand_is_admitted_under_the_restricted_level() {
     });
 }
 
-/// The pod does not need a token. With a token, the daemon would warn that it does not know its
-/// pod.
+/// The pod does not need a token. If it had one, the daemon would warn that its pod's identity is
+/// unknown.
 #[test]
 fn the_pod_by_hand_has_no_token() {
     assert_eq!(by_hand()["spec"]["automountServiceAccountToken"], false);
 }
 
-/// An example without its comment.
+/// Returns an example without its leading comment.
 fn example(name: &str) -> String {
     let text = fs::read_to_string(root().join("examples").join(name)).unwrap();
     let lines = text.lines().skip_while(|line| line.starts_with('#'));
@@ -213,12 +213,13 @@ fn the_command_of_the_example_job_has_flags_that_exist() {
         .args(words)
         .output()
         .unwrap();
-    // Everything is understood; only the secret's file is missing here.
+    // All flags are valid; only the secret's file does not exist.
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("/secret/uri"), "{stderr}");
 }
 
-/// Renders a block of values of the page. An incomplete block is added to an installation.
+/// Renders a block of values from docs/kubernetes.md. `base` is an installation that completes the
+/// values.
 fn documented(file: &str, base: Option<&str>) -> Objects {
     let values = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     fs::write(values.path(), block("docs/kubernetes.md", file)).unwrap();
@@ -248,7 +249,7 @@ fn the_documented_kinds_leases_and_alerts_are_installations() {
     assert!(!rules.to_string().contains("LeaseholdLeadershipFlaps"));
 }
 
-/// No mesh runs here. The test checks that the pods have the annotations, with the ports of the chart.
+/// Checks only the annotations on the pods and their ports, because no mesh runs here.
 #[test]
 fn the_documented_annotations_of_meshes_are_on_the_pods_with_the_ports_of_the_chart() {
     for (file, inbound, outbound) in [

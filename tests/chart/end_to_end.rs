@@ -1,7 +1,7 @@
-//! Goal: the chart installs what the daemon needs. Labels, Service and Events are correct
-//! throughout a handoff, and each right in the Role is used.
-//! Method: the chart on a real API server, its pods created through the API, and real daemons with
-//! those pods' bound tokens and the chart's flags, on a real replica set.
+//! Goal: the chart grants the daemon exactly the rights that it needs. Labels, Service and Events
+//! are correct throughout a handoff, and the daemon uses each right in the Role. Method: installs
+//! the chart on a real API server and creates its pods. For each pod, runs a real daemon with the
+//! pod's bound token and the chart's flags, on a real replica set.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -26,7 +26,7 @@ struct Running {
     place: Place,
 }
 
-/// Value that the downward API provides for one variable of the container.
+/// Returns the value of a field of the downward API.
 fn downward(pod: &Pod, path: &str) -> String {
     match path {
         "metadata.name" => pod.name_any(),
@@ -39,11 +39,11 @@ fn downward(pod: &Pod, path: &str) -> String {
             .service_account_name
             .clone()
             .unwrap(),
-        other => panic!("the kubelet of this test does not know {other}"),
+        other => panic!("this test does not provide {other}"),
     }
 }
 
-/// The container that runs the daemon: the sidecar, or the workload's in supervisor mode.
+/// Returns the container that runs the daemon: the sidecar, or in supervisor mode the workload's.
 fn container(pod: &Pod) -> &Container {
     let spec = pod.spec.as_ref().unwrap();
     let containers = spec.init_containers.iter().flatten();
@@ -73,8 +73,8 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         .uri(uri)
         .timings(DaemonTimings::SHORT)
         .workload(command.iter().skip(1));
-    // The test sets these flags itself, because mounts and ports differ here. The chart's other flags
-    // are passed unchanged.
+    // The test sets these flags itself, because mounts and ports differ here. It passes the chart's
+    // other flags unchanged.
     let places = [
         "--lease-name=",
         "--mongodb-uri-file=",
@@ -105,7 +105,7 @@ impl Running {
     }
 }
 
-/// The names of the pods whose label has this value.
+/// Returns the names of the pods whose label has this value.
 async fn labelled(installed: &Installed, value: &str) -> Vec<String> {
     let pods = installed.pods(installed.kubernetes.client());
     let selector = ListParams::default().labels(&format!("{}={value}", installed.label()));
@@ -113,7 +113,7 @@ async fn labelled(installed: &Installed, value: &str) -> Vec<String> {
     found.items.iter().map(ResourceExt::name_any).collect()
 }
 
-/// The addresses behind the leader's Service.
+/// Returns the addresses to which the leader's Service routes.
 async fn routed(installed: &Installed) -> Vec<String> {
     let slices: Api<EndpointSlice> = installed.kubernetes.objects(&installed.namespace);
     let selector = ListParams::default().labels("kubernetes.io/service-name=orders");
@@ -141,7 +141,8 @@ async fn leads(installed: &Installed, leader: &str, follower: &[&str], address: 
 
 const SERVICE: &str = "service.enabled=true";
 
-/// Makes the leader step down, and waits until the other pod leads and is labelled and routed to.
+/// Makes the leader step down. Waits until the other pod leads, has the label, and gets the
+/// Service's traffic.
 async fn hand_over(changes: &[&str]) -> (Running, Running) {
     let set = SET.get().await;
     let installed = Installed::new("minimal", changes).await;
@@ -183,7 +184,7 @@ fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
             let said = format!("LEASEHOLD_IDENTITY={identity}");
             let mut lines = environment.lines();
             assert!(lines.any(|line| line == said), "{environment}");
-            // The workload does not get leasehold's own configuration.
+            // The workload does not inherit leasehold's configuration.
             for ours in ["LEASEHOLD_KUBERNETES__", "LEASEHOLD_IDENTITY__"] {
                 assert!(!environment.contains(ours), "{environment}");
             }
@@ -215,7 +216,7 @@ pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str)
     patched.await.unwrap();
 }
 
-/// Number of failures that a daemon has counted on a surface.
+/// Returns the failures that a daemon has counted on a surface.
 async fn failures(installed: &Installed, daemon: &Daemon, surface: &str) -> Option<f64> {
     let lease = format!("{}.orders", installed.namespace);
     let series =
@@ -225,7 +226,7 @@ async fn failures(installed: &Installed, daemon: &Daemon, surface: &str) -> Opti
 }
 
 async fn elected(installed: &Installed, pod: &Pod) {
-    found("the election is an Event", async || {
+    found("the election is recorded as an Event", async || {
         let of_pod = |event: &Event| {
             let regarding = event.regarding.as_ref();
             regarding.and_then(|about| about.uid.clone()) == pod.uid()
@@ -237,8 +238,8 @@ async fn elected(installed: &Installed, pod: &Pod) {
     .await;
 }
 
-/// Kills the leader and starts a successor. If `missing` names a right, that right is removed from
-/// the Role first, and the successor has to count failures.
+/// Kills the leader and starts a successor. If `missing` names a right, removes it from the Role
+/// before, and waits until the successor has counted failures.
 async fn takeover_without(missing: Option<(&str, &str, &str)>) {
     let set = SET.get().await;
     let demoting = "leasehold.kubernetes.demoteOthers=true";
@@ -250,7 +251,7 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
         take_away(&installed, resource, verb).await;
         let client = installed.client_of(&first.place.pod).await;
         let right = format!("{verb} {resource}");
-        found("the right is gone", async || {
+        found("the right has been revoked", async || {
             let rights = rights(client.clone(), &installed.namespace).await;
             (!rights.contains(&right)).then_some(())
         })
@@ -267,7 +268,7 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
             .await;
         }
         None => {
-            // The killed leader's pod was still labelled as leader.
+            // The successor must also remove the label from the killed leader's pod.
             leads(&installed, "b", &["a"], "10.9.0.2").await;
             elected(&installed, &second.place.pod).await;
             for surface in ["label", "event"] {

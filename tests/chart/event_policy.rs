@@ -1,7 +1,6 @@
-//! Goal: with the token that the chart mounts, a sidecar creates Events only about its own pod and
-//! in its own name, and changes only the count of an existing Event.
-//! Method: the chart is installed on a real API server, and each request is sent with a pod's bound
-//! token.
+//! Goal: with the token that the chart mounts, a sidecar can create Events only about its own pod
+//! and only as leasehold, and can change only the count of an existing Event. Method: installs the
+//! chart on a real API server and sends each request with a pod's bound token.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Pod};
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 use crate::cluster::Installed;
 use crate::end_to_end::take_away;
 
-/// An Event as the daemon creates it, with `changes` merged into it.
+/// Returns an Event as the daemon creates it, with `changes` merged into it.
 fn event(pod: &Pod, name: &str, changes: &Value) -> Event {
     let mut event = json!({
         "apiVersion": "events.k8s.io/v1",
@@ -71,17 +70,17 @@ async fn patch(events: &Api<Event>, name: &str, patch: Value) -> Result<Event, S
     patched.map_err(|error| error.to_string())
 }
 
-/// The patch that the daemon sends for a repeated Event.
+/// Returns the patch that the daemon sends for a repeated Event.
 fn again(count: i32) -> Value {
     json!({"series": {"count": count, "lastObservedTime": "2026-01-02T03:05:05.000006Z"}})
 }
 
-/// Returns the Events API with a pod's own token, once the policy and the Role are in force.
+/// Waits until the policy and the Role take effect. Returns the Events API with a pod's own token.
 async fn reporter(installed: &Installed, pod: &Pod) -> Api<Event> {
     let events = events(installed, installed.client_of(pod).await);
     let forbidden = json!({"reportingController": "kubelet"});
     let forbidden = event(pod, "trial", &forbidden);
-    found("the policy is in force", async || {
+    found("the policy takes effect", async || {
         let refused = create(&events, &forbidden, true).await.err();
         refused.filter(|error| error.contains("ValidatingAdmissionPolicy"))
     })
@@ -168,7 +167,7 @@ fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
             let refused = refused.expect_err(&change.to_string());
             assert!(refused.contains(SERIES), "{change}: {refused}");
         }
-        // The API server or the policy refuses these.
+        // Either the API server or the policy refuses these changes.
         for change in [
             json!({"regarding": {"name": "other", "uid": other.uid()}}),
             json!({"reportingController": "kubelet"}),
@@ -187,8 +186,8 @@ fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
     });
 }
 
-/// A workload that is an operator reports Events about its own objects, mostly in the core group.
-/// It uses the account of the pod, with permissions from a separate Role.
+/// A workload may be an operator that creates Events about its own objects, mostly in the core
+/// group. It uses the pod's service account, with permissions from a separate Role.
 #[test]
 fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
     run(async {
@@ -209,7 +208,7 @@ fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
             serde_json::from_value(event).unwrap()
         };
         let parameters = PostParams::default();
-        // The Role of the chart does not grant it.
+        // The chart's Role does not permit this.
         let refused = events
             .create(&parameters, &report("first"))
             .await
@@ -244,8 +243,8 @@ fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
     });
 }
 
-/// A controller checks the expressions against the types of the objects that they match. There must
-/// be no warnings, because a user of the chart could not act on them.
+/// The API server's controller type-checks the expressions against the kinds that they match. There
+/// must be no warnings, because a user of the chart could not fix them.
 #[test]
 fn the_expressions_of_the_policies_have_the_types_of_what_they_judge() {
     run(async {
@@ -263,7 +262,7 @@ fn the_expressions_of_the_policies_have_the_types_of_what_they_judge() {
             .collect();
         assert_eq!(names.len(), 3);
         for name in names {
-            let checked = found("the types were checked", async || {
+            let checked = found("the controller has type-checked the policy", async || {
                 let status = policies.get(name).await.unwrap().status?;
                 status.observed_generation?;
                 Some(status.type_checking)
@@ -285,7 +284,7 @@ fn the_right_to_patch_events_is_what_counting_takes() {
         create(&events, &reported, false).await.unwrap();
         patch(&events, "own.1", again(2)).await.unwrap();
         take_away(&installed, "events", "patch").await;
-        found("the right is missed", async || {
+        found("the API server refuses the patch", async || {
             let refused = patch(&events, "own.1", again(3)).await.err()?;
             refused.contains("cannot patch resource").then_some(())
         })

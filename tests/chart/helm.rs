@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// Newest Kubernetes version with a feature that the chart uses (injection).
+/// Newest Kubernetes version on which a feature of the chart (injection) depends.
 pub(crate) const KUBERNETES: &str = "1.36.0";
 /// Namespace in which the tests install the chart.
 pub(crate) const NAMESPACE: &str = "shop";
@@ -26,7 +26,7 @@ pub(crate) const INSTALLATIONS: [&str; 10] = [
     "leases",
 ];
 
-/// Kinds of objects that make the workload's pods.
+/// Kinds of workload.
 const WORKLOADS: [&str; 4] = ["Deployment", "StatefulSet", "Job", "CronJob"];
 
 pub(crate) fn root() -> &'static Path {
@@ -41,7 +41,7 @@ pub(crate) fn values(installation: &str) -> PathBuf {
     root().join(format!("tests/chart/values/{installation}.yaml"))
 }
 
-/// One of the tools, found or built by the testbed's script.
+/// Returns the command of a tool, which the testbed's script finds or builds.
 pub(crate) fn tool(name: &str) -> Command {
     static TOOLS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     let tools = TOOLS.get_or_init(|| {
@@ -54,12 +54,12 @@ pub(crate) fn tool(name: &str) -> Command {
             .collect()
     });
     let mut command = Command::new(&tools[name]);
-    // Helm keeps what an API server can do in the home directory.
+    // Helm caches the capabilities of API servers in the home directory.
     command.env("HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 
-/// Standard output and standard error, for a message.
+/// Returns standard output and standard error as one text.
 pub(crate) fn text(output: &Output) -> String {
     format!(
         "{}{}",
@@ -68,7 +68,7 @@ pub(crate) fn text(output: &Output) -> String {
     )
 }
 
-/// Runs a command that must succeed. Returns its output.
+/// Runs a command and asserts that it succeeds. Returns its output.
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -77,8 +77,7 @@ pub(crate) fn succeed(command: &mut Command) -> String {
     said
 }
 
-/// Runs `helm template` on a chart with more arguments. Returns helm's output as the error if it
-/// fails.
+/// Runs `helm template` on a chart. Returns the manifests, or helm's output if it fails.
 pub(crate) fn render_chart(chart: &Path, arguments: &[&str]) -> Result<String, String> {
     render_by("helm", chart, arguments)
 }
@@ -107,8 +106,9 @@ pub(crate) fn render(installation: &str, changes: &[&str]) -> Result<String, Str
     render_chart(&chart(), &arguments)
 }
 
-/// Asserts that each of these mistakes is refused. A mistake is a paragraph: an installation and a
-/// change of its values, and below them the texts that the error must contain.
+/// Asserts that helm refuses each of these mistakes. A mistake is a paragraph. Its first line names
+/// an installation and a change of its values; the other lines are texts that the error must
+/// contain.
 #[track_caller]
 pub(crate) fn refused(mistakes: &str) {
     for mistake in mistakes.trim().split("\n\n") {
@@ -125,7 +125,7 @@ pub(crate) fn refused(mistakes: &str) {
     }
 }
 
-/// Asserts that a selector finds pods with these labels.
+/// Asserts that a selector matches pods with these labels.
 #[track_caller]
 pub(crate) fn assert_selects(selector: &Value, labels: &Value) {
     let wanted = selector.as_object().unwrap();
@@ -145,7 +145,7 @@ impl Objects {
         Self(objects.into_iter().filter(|o| !o.is_null()).collect())
     }
 
-    /// Renders an installation, which must succeed.
+    /// Renders an installation. Panics if helm refuses it.
     pub(crate) fn of(installation: &str, changes: &[&str]) -> Self {
         let rendered = render(installation, changes);
         Self::parse(&rendered.unwrap_or_else(|complaint| panic!("{complaint}")))
@@ -178,13 +178,13 @@ impl Objects {
             .unwrap_or_else(|| panic!("no {kind} {name} among {:?}", self.kinds()))
     }
 
-    /// The object that makes the workload's pods.
+    /// Returns the workload's Deployment, StatefulSet, Job or CronJob.
     pub(crate) fn maker(&self) -> &Value {
         let mut found = WORKLOADS.iter().filter_map(|kind| self.find(kind));
         found.next().expect("a workload")
     }
 
-    /// The template of the workload's pods, of whichever kind.
+    /// Returns the pod template of the workload.
     pub(crate) fn template(&self) -> &Value {
         let spec = &self.maker()["spec"];
         match spec.get("jobTemplate") {
@@ -193,17 +193,17 @@ impl Objects {
         }
     }
 
-    /// The spec of the workload's pods.
+    /// Returns the spec of the pod template.
     pub(crate) fn pod(&self) -> &Value {
         &self.template()["spec"]
     }
 
-    /// The arguments of the container that runs the daemon.
+    /// Returns the arguments of the container that runs the daemon.
     pub(crate) fn flags(&self) -> &[Value] {
         self.daemon()["args"].as_array().unwrap()
     }
 
-    /// True if the daemon has this argument.
+    /// Returns true if the daemon has this argument.
     pub(crate) fn has_flag(&self, flag: &str) -> bool {
         self.flags().contains(&Value::from(flag))
     }
@@ -219,7 +219,8 @@ impl Objects {
         &self.pod()["containers"][0]
     }
 
-    /// The container that runs the daemon: the sidecar, or the workload's in supervisor mode.
+    /// Returns the container that runs the daemon: the sidecar, or in supervisor mode the
+    /// workload's.
     pub(crate) fn daemon(&self) -> &Value {
         let runs = |container: &&Value| container["args"][0] == "run";
         [self.sidecar(), self.workload()]
