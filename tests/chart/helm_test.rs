@@ -1,6 +1,7 @@
-//! Goal: `helm test` asks every replica, and passes if exactly one leads and all contend on one store.
-//! Method: the rendered test, its command line with real daemons on a real replica set, and `helm test`
-//! on the real API server, where this test reports the end of the pod in place of a kubelet.
+//! Goal: `helm test` asks every replica, and passes if exactly one leads and all contend in one
+//! MongoDB collection. Method: checks the rendered test, runs its command line against real daemons
+//! on a real replica set, and runs `helm test` on a real API server. There is no kubelet, so this
+//! test reports the end of the pod.
 
 use std::process::{Command, Output, Stdio};
 
@@ -17,7 +18,7 @@ use crate::helm::{
 };
 use crate::release::Place;
 
-/// The name of the test's objects of the release `orders`.
+/// Name of the Service and the pod of `helm test` for the release `orders`.
 pub(crate) const TEST: &str = "test-orders-1c168adb00d208e42f93314529f1fa9c0427eb63233ceda95a5";
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -38,7 +39,7 @@ fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
         assert!(policy.contains("hook-succeeded"), "{policy}");
         assert!(policy.contains("before-hook-creation"), "{policy}");
     }
-    // The Service exists before the pod.
+    // Helm creates the Service before the pod, because of its lower weight.
     assert_eq!(
         service["metadata"]["annotations"]["helm.sh/hook-weight"],
         "-1"
@@ -60,7 +61,7 @@ fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
         objects.sidecar()["securityContext"]
     );
     assert_eq!(pod["spec"]["automountServiceAccountToken"], false);
-    // Selectors of the workload's pods do not select it.
+    // Selectors of the workload's pods must not match the test's pod.
     let selected = &objects.maker()["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"];
     assert_ne!(
         pod["metadata"]["labels"]["app.kubernetes.io/name"],
@@ -124,8 +125,9 @@ fn a_name_that_is_not_a_services_name_has_another_one_for_the_test() {
     }
 }
 
-/// Helm deletes the test's objects before each test, so they have a name that no release has: the names of releases are limited
-/// to 53 characters, and the suffixes of other objects are not hashes.
+/// Helm deletes the test's objects before each test, so their name must differ from the names of
+/// all other objects of any release. It does, because release names have at most 53 characters, and
+/// the suffixes of other objects are not hashes.
 #[test]
 fn the_test_has_no_name_of_another_release() {
     let objects = Objects::of("everything", &[]);
@@ -146,7 +148,7 @@ fn the_test_has_no_name_of_another_release() {
     assert!(end.len() > 40 && end.bytes().all(|byte| byte.is_ascii_hexdigit()));
 }
 
-/// Runs the rendered command line of the test on these daemons.
+/// Runs the test's rendered command line with the addresses of these daemons.
 fn test(daemons: &[&Daemon]) -> Output {
     let objects = Objects::of("minimal", &[r#"test.wait="30s""#]);
     let args = objects.one("Pod")["spec"]["containers"][0]["args"].clone();
@@ -198,7 +200,7 @@ fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passe
         let service = services.get(TEST).await.unwrap();
         let selector = service.spec.unwrap().selector.unwrap();
         assert_eq!(selector["app.kubernetes.io/instance"], "orders");
-        // Its name resolves to the addresses of all replicas, which are not ready here.
+        // The Service must route to all replicas, although they are not ready.
         let parameters = PatchParams::default();
         let replicas = ListParams::default().labels("app.kubernetes.io/name=leasehold");
         let replicas = found("both replicas exist", async || {
@@ -232,9 +234,9 @@ fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passe
         let ended = test.wait_with_output().await.unwrap();
         assert!(ended.status.success(), "{}", text(&ended));
         assert!(text(&ended).contains("Succeeded"), "{}", text(&ended));
-        found("the objects of the test are gone", async || {
+        found("helm has deleted the objects of the test", async || {
             let gone = services.get(TEST).await.is_err();
-            // Without a kubelet the pod does not end; its deletion has begun.
+            // Without a kubelet, the pod is never removed completely, only marked for deletion.
             let pod = pods.get(TEST).await;
             let ending = pod.map_or(true, |pod| pod.metadata.deletion_timestamp.is_some());
             (gone && ending).then_some(())

@@ -1,6 +1,5 @@
-//! Goal: a pod with the annotation gets the chart's sidecar, and is admitted where the restricted
-//! level is enforced.
-//! Method: the policy on a real API server, and pods of several shapes.
+//! Goal: a pod with the annotation gets the chart's sidecar, and is admitted under the Pod Security
+//! level "restricted". Method: installs the policy on a real API server, and creates various pods.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
@@ -43,7 +42,7 @@ async fn create(installed: &Installed, pod: &Pod, dry_run: bool) -> Result<Value
     Ok(serde_json::to_value(created).unwrap())
 }
 
-/// Reduces `container` to the fields of `expected`, without those that the API server fills in.
+/// Reduces `container` to the fields of `expected`, because the API server adds defaults.
 fn fields_of(container: &Value, expected: &Value) -> Value {
     match (container, expected) {
         (Value::Object(found), Value::Object(wanted)) => wanted
@@ -86,8 +85,8 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
         let of_the_chart = Objects::of("unlabelled", &["leasehold.mongodb.secretName=\"mongodb\""]);
         let mut expected = of_the_chart.sidecar().clone();
         expected["args"][1] = json!(format!("--lease-name={}.orders", installed.namespace));
-        // An injected pod's lease is named after the pod's own namespace, so nothing was rendered
-        // for another namespace.
+        // An injected sidecar does not have this flag, because its lease name contains the pod's
+        // own namespace.
         let arguments = expected["args"].as_array_mut().unwrap();
         arguments.retain(|argument| !argument.as_str().unwrap().contains("rendered-for"));
         assert_eq!(fields_of(sidecar, &expected), expected);
@@ -130,8 +129,8 @@ fn pods_of_every_shape_stay_complete() {
             (containers == 2).then_some(tried)
         })
         .await;
-        // The sidecar is after the pod's own init containers, so that a replica never leads during
-        // initialization.
+        // The sidecar starts after the pod's own init containers, so that a replica never leads
+        // during initialization.
         assert_eq!(pod["spec"]["initContainers"][0]["name"], "prepare");
         assert_eq!(pod["spec"]["initContainers"][1]["name"], "leasehold");
         assert_eq!(pod["spec"]["volumes"][0]["name"], "work");
@@ -197,7 +196,7 @@ fn an_annotation_that_makes_no_lease_name_is_refused_in_words() {
             pod
         };
         let room = 63 - installed.namespace.len() - 1;
-        let refused = found("the policy is in force", async || {
+        let refused = found("the policy takes effect", async || {
             create(&installed, &with(""), true).await.err()
         })
         .await;
@@ -223,7 +222,7 @@ fn a_pod_that_would_run_without_its_sidecar_is_refused_in_words() {
         let installed = Installed::new("injector", &[]).await;
         let plain = json!({"containers": [container("app")]});
         wait_for_injection(&installed, &plain).await;
-        found("the policy that refuses is in force", async || {
+        found("the validating policy takes effect", async || {
             let own = json!({"initContainers": [container("leasehold")], "containers": [container("app")]});
             create(&installed, &asking("trial", &own), true).await.err()
         })
@@ -263,7 +262,8 @@ fn a_pod_that_would_run_without_its_sidecar_is_refused_in_words() {
             let refused = refused.expect_err(&spec.to_string());
             assert!(refused.contains(reason), "{spec}: {refused}");
         }
-        // Another protocol, and an init container that ends before the sidecar starts.
+        // These ports do not conflict: one is UDP, and the other belongs to an init container that
+        // exits before the sidecar starts.
         let datagrams = json!({"containerPort": 9402, "protocol": "UDP"});
         for spec in [
             json!({"containers": [with_port(container("app"), datagrams)]}),
@@ -300,8 +300,8 @@ fn pods_of_jobs_and_of_stateful_sets_are_injected_too() {
             })
             .await;
             let sidecar = &pod["spec"]["initContainers"][0];
-            // The sidecar is native regardless of the pod's restart policy, so a Job ends with its
-            // own containers.
+            // The sidecar has its own restart policy, so a Job completes when its other containers
+            // have exited.
             assert_eq!(sidecar["restartPolicy"], "Always", "{kind}");
             for (field, value) in own.as_object().unwrap() {
                 assert_eq!(pod["spec"][field], *value, "{kind}");

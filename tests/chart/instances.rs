@@ -1,6 +1,6 @@
-//! Goal: a dependency that gets another alias does not lead together with its earlier pods, and two
-//! releases share no lease by accident. Method: helm installs and upgrades our chart, and charts
-//! that depend on it, on the real API server.
+//! Goal: after a change of a dependency's alias, new pods never lead at the same time as the old
+//! pods, and two releases never share a lease by accident. Method: installs and upgrades our chart,
+//! and charts that depend on it, with helm on a real API server.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,15 +12,15 @@ use tempfile::TempDir;
 use crate::helm::{chart, values};
 use crate::release::{Place, path};
 
-/// A chart that depends on ours under these aliases, with the minimal values for each.
+/// Creates a chart that depends on ours under these aliases, with the minimal values for each.
 fn umbrella(aliases: &[&str]) -> TempDir {
     let around = tempfile::tempdir().unwrap();
     depend(around.path(), "shop", aliases, None);
     around
 }
 
-/// Writes a chart that depends on ours under these aliases, and on another chart that
-/// `inner.enabled` turns on.
+/// Writes a chart that depends on ours under these aliases, and on the chart `inner` if the value
+/// `inner.enabled` is true.
 fn depend(directory: &Path, name: &str, aliases: &[&str], inner: Option<&str>) {
     fs::create_dir_all(directory.join("charts")).unwrap();
     symlink(chart(), directory.join("charts/leasehold")).unwrap();
@@ -67,13 +67,13 @@ fn a_dependency_under_another_alias_is_refused_while_the_old_pods_would_go_on() 
             ] {
                 assert_contains(&refused, words);
             }
-            // Adding or removing a single instance renames nothing.
+            // Adding or removing an instance does not count as a rename.
             helm("upgrade", &["orders", "billing"], &[]).unwrap();
             let refused = helm("upgrade", &["sales", "billing"], &[]).unwrap_err();
             assert_contains(&refused, "an update of the Deployment prod-orders before");
             helm("upgrade", &["orders"], &[]).unwrap();
 
-            // Pods of both names contend for one lease.
+            // A rename is allowed if the new pods contend for the old pods' lease.
             let lease = format!("sales.leasehold.leaseName={namespace}.prod-orders");
             helm("upgrade", &["sales"], &["--set", &lease]).unwrap();
             helm(
@@ -105,7 +105,7 @@ fn a_chart_that_becomes_a_dependency_is_refused_while_its_pods_would_go_on() {
     });
 }
 
-/// helm renders the deepest chart first, when the other instances may not be known yet.
+/// helm renders the deepest chart first, when it may not have rendered the other instances yet.
 #[test]
 fn an_instance_in_a_nested_chart_is_added_and_removed_without_counting_as_a_rename() {
     run(async {
@@ -117,7 +117,7 @@ fn an_instance_in_a_nested_chart_is_added_and_removed_without_counting_as_a_rena
             depend(&directory, level, &[&format!("{level}-web")], inner);
             directory = directory.join("charts").join(inner.unwrap_or_default());
         }
-        // The values that turn on the charts down to a depth.
+        // Returns the values that enable the charts down to a depth.
         let down_to = |depth: usize| {
             let path = |end: usize| format!("{}.enabled=true", levels[1..=end].join("."));
             let on: Vec<_> = (1..=depth).map(path).collect();
@@ -182,7 +182,8 @@ fn two_releases_share_a_lease_only_if_one_of_them_names_it() {
     });
 }
 
-/// The name of a further lease comes from its key and the name of the first lease.
+/// The default name of a further lease consists of the first lease's name and the further lease's
+/// key.
 #[test]
 fn a_further_lease_is_shared_only_together_with_the_first_one() {
     run(async {

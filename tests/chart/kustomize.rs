@@ -1,6 +1,6 @@
-//! Goal: no kustomization makes two releases share a lease or lock silently. Either it does not
-//! change names, or the program refuses to contend. Method: kustomize transforms what helm renders,
-//! as data, and the program starts with the flags and the environment of the transformed pod.
+//! Goal: no kustomization silently makes two releases share a lease or lock. Either it does not
+//! change names, or the program refuses to contend. Method: transforms helm's output with
+//! kustomize, and starts the program with the flags and the environment of the transformed pod.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +11,15 @@ use serde_json::Value;
 
 use crate::helm::{NAMESPACE, Objects, RELEASE, chart, render, succeed, tool, values};
 
-/// Transformations that move or rename the objects of a release, and the account of its pods after them.
+/// Transformations that move or rename the objects of a release, each with the resulting namespace
+/// and service account.
 const MOVING: [(&str, &str); 3] = [
     ("namespace: prod", "prod/orders-leasehold"),
     ("namePrefix: a-", "shop/a-orders-leasehold"),
     ("nameSuffix: '-2'", "shop/orders-leasehold-2"),
 ];
 
-/// Installations with a daemon or a lock under a name that is not chosen.
+/// Installations that contend for a lease or lock with a default name.
 const CONTENDING: [&str; 6] = [
     "minimal",
     "supervisor",
@@ -38,7 +39,7 @@ fn kustomize(files: &[(&str, &str)], more: &[&str]) -> String {
     succeed(command.arg("build").arg(place.path()).args(more))
 }
 
-/// Returns the objects of an installation after a transformation of the rendered manifests.
+/// Returns the objects of an installation after this kustomization.
 fn transformed(installation: &str, transformation: &str) -> Objects {
     let rendered = render(installation, &["test.enabled=false"]).unwrap();
     let kustomization = format!("resources: [all.yaml]\n{transformation}\n");
@@ -49,7 +50,7 @@ fn transformed(installation: &str, transformation: &str) -> Objects {
     Objects::parse(&kustomize(&files, &[]))
 }
 
-/// Returns the objects that kustomize renders from the chart itself.
+/// Returns the YAML that kustomize generates from the chart with `helmCharts`.
 fn inflated(helm: &str, chart_fields: &str, kustomization: &str) -> String {
     let home = chart().parent().unwrap().to_owned();
     let minimal = fs::read_to_string(values("minimal")).unwrap();
@@ -67,7 +68,7 @@ fn inflated(helm: &str, chart_fields: &str, kustomization: &str) -> String {
     kustomize(&files, &["--enable-helm", "--helm-command", program])
 }
 
-/// The container with the program: `leasehold run` or `leasehold lock`.
+/// Returns the container that runs `leasehold run` or `leasehold lock`.
 fn container(objects: &Objects) -> &Value {
     let contends =
         |container: &&Value| container["args"][0] == "run" || container["args"][0] == "lock";
@@ -78,7 +79,8 @@ fn container(objects: &Objects) -> &Value {
         .expect("a container that contends")
 }
 
-/// The account of the pods, and the account that the manifests were rendered for.
+/// Returns the pods' service account, and the service account that helm assumed when it rendered
+/// the manifests.
 fn placement(objects: &Objects) -> (String, String) {
     let container = container(objects);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -94,7 +96,8 @@ fn placement(objects: &Objects) -> (String, String) {
     (format!("{namespace}/{account}"), rendered)
 }
 
-/// The program as the kubelet starts it, except for paths that this machine does not have.
+/// Returns the program's command as the kubelet would start it, with paths and addresses of this
+/// machine.
 fn program(objects: &Objects, place: &Path) -> Command {
     let uri = place.join("uri");
     fs::write(&uri, "mongodb://127.0.0.1:1/").unwrap();
@@ -124,12 +127,12 @@ fn program(objects: &Objects, place: &Path) -> Command {
             None => &variable["value"],
             Some("metadata.namespace") => &object["metadata"]["namespace"],
             Some("spec.serviceAccountName") => &objects.pod()["serviceAccountName"],
-            // The name and the uid, which differ between pods.
+            // The pod's name and uid, whose values do not matter here.
             Some(_) => &object["metadata"]["name"],
         };
         program.env(variable["name"].as_str().unwrap(), value.as_str().unwrap());
     }
-    // The paths of the container's commands are not on this machine, and nothing runs here.
+    // The container's command does not exist on this machine, and must not start anyway.
     if words.iter().any(|word| word == "--") {
         program.args(["--", "/bin/false"]);
     }
@@ -174,7 +177,7 @@ fn a_kustomization_that_moves_nothing_leaves_the_account_as_rendered() {
     }
 }
 
-/// As documented: helm renders with the namespace of the overlay.
+/// Tests the documented usage, in which kustomize passes the overlay's namespace to helm.
 #[test]
 fn each_overlay_whose_namespace_helm_knows_has_a_lease_of_its_own() {
     for helm in ["helm", "helm3"] {
@@ -201,8 +204,9 @@ fn each_overlay_whose_namespace_helm_knows_has_a_lease_of_its_own() {
     }
 }
 
-/// kustomize does not know that one object names the other. The policy that refuses stays in force,
-/// so no pod starts without its requested sidecar.
+/// kustomize does not rename the policy in a MutatingAdmissionPolicyBinding, so the sidecar is no
+/// longer injected. The ValidatingAdmissionPolicy stays bound and refuses pods without their
+/// requested sidecar.
 #[test]
 fn a_renamed_injector_refuses_pods_instead_of_leaving_them_alone() {
     let objects = transformed("injector", "namePrefix: a-");

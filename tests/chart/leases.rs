@@ -1,6 +1,6 @@
 //! Goal: one pod can have several leases, each with its own sidecar, port, status directory, label
-//! and alerts. Names, ports and directories that collide are refused. The policy covers the labels
-//! of all of them. Method: helm's output, parsed as data; the policy on the real API server.
+//! and alerts. The chart refuses colliding names, ports and directories. The policy covers the
+//! labels of all leases. Method: helm's output, parsed as data; the policy on the real API server.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -90,7 +90,7 @@ fn scrapes_alerts_and_the_network_policy_know_all_leases() {
         .map(|e| e["port"].as_str().unwrap())
         .collect();
     assert_eq!(scraped, ["leasehold", "lh-bill-ing", "lh-reports"]);
-    // Kubernetes' limit for the name of a port.
+    // Kubernetes limits port names to 15 characters.
     assert!(scraped.iter().all(|name| name.len() <= 15));
     let groups = objects.one("PrometheusRule")["spec"]["groups"]
         .as_array()
@@ -108,7 +108,8 @@ fn scrapes_alerts_and_the_network_policy_know_all_leases() {
         }
     }
     assert_eq!(groups.len(), 3);
-    // Two thirds of the remaining authority of each: (18 s - 3 s) and (10 s - 2 s).
+    // The limits are two thirds of `renew_deadline` - `renew_interval`, which is 18 s - 3 s and 10
+    // s - 2 s.
     let nearly = |group: &Value| {
         let mut rules = group["rules"].as_array().unwrap().iter();
         let rule = rules
@@ -224,7 +225,7 @@ fn the_policy_covers_the_labels_of_all_leases_and_no_others() {
             let own = installed.pod("own").await;
             installed.pod("other").await;
             let pods = installed.pods(installed.client_of(&own).await);
-            found("the policy is in force", async || {
+            found("the policy takes effect", async || {
                 let annotated = json!({"metadata": {"annotations": {"a": "b"}}});
                 let refused = patch_status(&pods, "own", annotated, true).await.err()?;
                 refused.contains("no annotation").then_some(())

@@ -1,6 +1,6 @@
-//! Goal: a chart that depends on the library may have its own values, and gets a message that names
-//! the value if the library cannot use one. Method: the documented chart is rendered with other
-//! values, by helm 3 and 4.
+//! Goal: a chart that depends on the library may have its own values. If the library cannot use one
+//! of them, the error names the value. Method: renders the documented chart with various values,
+//! with helm 3 and 4.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,8 @@ use crate::helm::{Objects, render_by, root};
 
 const VERSIONS: [&str; 2] = ["helm", "helm3"];
 
-/// The chart of docs/kubernetes.md, with every other template that reads values of the chart itself.
+/// Creates the chart of docs/kubernetes.md, and adds the library's other templates that read the
+/// chart's own values.
 fn own() -> TempDir {
     let own = tempfile::tempdir().unwrap();
     let path = own.path();
@@ -52,7 +53,7 @@ fn values_of_the_chart_itself_are_used_or_refused_by_name() {
             let rendered = render(accepted).unwrap_or_else(|error| panic!("{accepted}: {error}"));
             assert_contains(&rendered, "absent(leasehold_leader");
         }
-        // As in charts/leasehold, a release without replicas has no leader.
+        // As in charts/leasehold, no alert expects a leader if the release has no replicas.
         let scaled = render(r#"deployment={"replicas":0}"#).unwrap();
         assert!(!scaled.contains("absent(leasehold_leader"), "{scaled}");
         let secrets = render(r#"imagePullSecrets=[{"name":"a"},"b"]"#).unwrap();

@@ -1,5 +1,5 @@
-//! The Helm charts, tested with the tools that users run on them: helm, kubeconform, promtool, and
-//! the API server.
+//! Tests the Helm charts with the tools of their users: helm, kubeconform, promtool, and the API
+//! server.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 

@@ -1,4 +1,4 @@
-//! Goal: the metadata that registries show is complete, well-formed and true.
+//! Goal: the charts' metadata for registries is complete, well-formed and true.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ fn metadata(chart: &str) -> Value {
     serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The categories that Artifact Hub knows.
+/// Categories of Artifact Hub.
 const CATEGORIES: [&str; 9] = [
     "ai-machine-learning",
     "database",
@@ -31,7 +31,7 @@ fn the_annotations_are_of_the_form_that_artifact_hub_reads() {
         let annotations = chart["annotations"].as_object().unwrap();
         for (key, value) in annotations {
             assert!(key.starts_with("artifacthub.io/"), "{key}");
-            // All of them are texts, even a list.
+            // The value must be a string, even if it contains a YAML list.
             assert!(value.is_string(), "{key}: {value}");
         }
         let category = annotations["artifacthub.io/category"].as_str().unwrap();
@@ -61,13 +61,13 @@ fn the_annotations_are_of_the_form_that_artifact_hub_reads() {
     }
 }
 
-/// While the manifest of the program forbids its publication, there is no place to name.
+/// Cargo.toml forbids publication, so the charts must not name a place of publication yet.
 #[test]
 fn nothing_claims_to_be_published_before_it_is() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     assert!(
         manifest.contains("\npublish = false\n"),
-        "name the places then"
+        "add home, sources, icon and maintainers to the charts"
     );
     for chart in ["leasehold", "leasehold-sidecar"] {
         let chart = metadata(chart);

@@ -1,7 +1,6 @@
-//! Goal: a mistake in the values is refused before any object is created, with a message that names
-//! the key, the value and what to set instead.
-//! Method: each mistake is rendered; the application chart's schema is compared with the library's,
-//! which it repeats.
+//! Goal: helm refuses a mistake in the values before it creates any object, with a message that
+//! names the key, the value and the remedy. Method: renders each mistake, and compares the
+//! application chart's schema with the library's schema, which it repeats.
 
 use std::fs;
 
@@ -80,12 +79,12 @@ fn leaseholds_parts_of_the_pod_are_not_the_workloads() {
             the name POD_UID
         "#,
     );
-    // One port number with two protocols counts as two ports.
+    // Equal port numbers with different protocols do not conflict.
     let both = r#"workload.ports=[{"containerPort":53,"protocol":"UDP"},{"containerPort":53,"protocol":"TCP"}]"#;
     render("minimal", &[both]).unwrap();
 }
 
-/// The checks of an update would not see them.
+/// The checks of an upgrade could not see values that variables set.
 #[test]
 fn the_configuration_is_not_set_by_variables() {
     refused(
@@ -132,7 +131,8 @@ fn the_configuration_is_not_set_by_variables() {
             write the name itself
         "#,
     );
-    // Next to a sidecar they are the workload's own, such as for a lock that it takes.
+    // In sidecar mode, the workload's variables do not affect the daemon; the workload may use them
+    // for a lock of its own.
     let own = r#"workload.env=[{"name":"LEASEHOLD_MONGODB__DATABASE","value":"x"}]"#;
     render("minimal", &[own]).unwrap();
 }
@@ -212,7 +212,7 @@ fn alerts_and_scrapes_fit_together() {
             more than twice
         "#,
     );
-    // Without the chart's alerts, users may choose any scrape interval.
+    // Without the chart's alerts, any scrape interval is allowed.
     let own = ["podMonitor.enabled=true", r#"podMonitor.interval="1m""#];
     render("minimal", &own).unwrap();
 }
@@ -248,7 +248,8 @@ fn a_request_is_within_its_limit() {
     }
 }
 
-/// Each of these would be refused by the API server after a part of the release exists, or could not run.
+/// The API server would refuse each of these after helm has created a part of the release, or the
+/// pods could not run.
 #[test]
 fn fields_that_do_not_fit_together_are_refused() {
     refused(
@@ -364,8 +365,8 @@ fn schema(chart: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Helm checks the values against the library's schema too, but reports paths relative to the
-/// subchart. The application's schema repeats it, so that its errors contain the full path.
+/// Helm also checks the values against the library's schema, but reports paths relative to the
+/// subchart. The application's schema repeats the library's, so that errors contain the full path.
 #[test]
 fn the_schema_repeats_that_of_the_library_so_that_its_answers_have_the_whole_path() {
     let (application, library) = (schema("leasehold"), schema("leasehold-sidecar"));

@@ -1,5 +1,5 @@
-//! Goal: two uses of the chart in one release share nothing.
-//! Method: a chart that depends on it twice is rendered.
+//! Goal: two uses of the chart in one release share no object and no lease. Method: renders a chart
+//! that depends on the chart twice.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,8 @@ use leasehold_testbed::assert_contains;
 
 use crate::helm::{KUBERNETES, Objects, chart, render, render_by, tool};
 
-/// Renders a chart that depends on ours twice, as `orders` and as `billing`, with these values. Helm 3 and 4 must agree.
+/// Renders a chart that depends on ours twice, as `orders` and as `billing`, with these values.
+/// Asserts that helm 3 and 4 agree.
 fn umbrella(values: &str) -> Result<Objects, String> {
     let around = tempfile::tempdir().unwrap();
     let path = around.path();
@@ -77,7 +78,7 @@ fn the_chart_twice_in_one_release_makes_two_of_everything() {
         leases.insert(rest.split('"').next().unwrap().to_owned());
     }
     let expected = ["shop.orders", "shop.orders-billing"].map(str::to_owned);
-    // The release is called orders.
+    // The first name has no suffix, because the alias equals the name of the release.
     assert_eq!(leases, BTreeSet::from(expected));
 }
 
@@ -109,7 +110,7 @@ fn the_condition_of_a_dependency_and_the_globals_of_others_are_accepted() {
     }
 }
 
-/// Helm 3 itself gives the second use the values of the library under this key.
+/// Helm 3 itself passes the library's values to the second use under this key.
 #[test]
 fn values_under_the_name_of_the_library_are_refused() {
     let remedy = "leave out leasehold-sidecar: its values belong under leasehold";
@@ -121,7 +122,7 @@ fn values_under_the_name_of_the_library_are_refused() {
     assert_contains(&complaint, remedy);
 }
 
-/// Two different values can result in one lease name; then only one pod of both uses would lead.
+/// Different values can result in the same lease name. Then only one pod of both uses would lead.
 #[test]
 fn two_uses_in_one_release_share_no_lease_by_default() {
     let further = |key: &str, more: &str| {
@@ -136,12 +137,12 @@ fn two_uses_in_one_release_share_no_lease_by_default() {
     }
     umbrella(&further("reports", "")).unwrap();
     umbrella(&further("billing", ", leaseName: shop.orders-billing")).unwrap();
-    // They are on two databases.
+    // Equal names in different databases are allowed.
     let apart = "billing: {leasehold: {config: {mongodb: {database: other}}}}";
     umbrella(&format!("{}\n{apart}", further("billing", ""))).unwrap();
 }
 
-/// Returns the name that each container with leasehold contends for.
+/// Returns the names of the leases and locks that the containers contend for.
 fn contended(objects: &Objects) -> Vec<String> {
     let all: Vec<_> = objects.iter().map(Value::to_string).collect();
     let all = all.join("\n");
@@ -150,7 +151,7 @@ fn contended(objects: &Objects) -> Vec<String> {
     let names = leases
         .chain(locks)
         .filter_map(|rest| rest.split('"').next());
-    // An expression of a policy is a text in this text.
+    // Ignores matches in expressions of policies, whose quotes are escaped here.
     let names = names.filter(|name| !name.ends_with('\\'));
     names.map(str::to_owned).collect()
 }
@@ -164,8 +165,8 @@ fn two_uses_two_releases_and_two_namespaces_share_no_name() {
     assert_eq!(found, ["shop.orders-billing", "shop.orders"], "{found:?}");
     let all: BTreeSet<_> = names(&twice).into_iter().collect();
     assert_eq!(all.len(), names(&twice).len(), "{all:?}");
-    // An update finds the objects of a use by its record, whose name does not change when they are
-    // renamed.
+    // An upgrade recognizes a use by its record, a ConfigMap, whose name stays when the other
+    // objects are renamed.
     let renamed =
         umbrella(&locks.replacen("workload:", "nameOverride: web, workload:", 1)).unwrap();
     let records = |objects: &Objects| {
@@ -280,7 +281,8 @@ fn a_name_that_is_too_long_is_refused_and_not_cut() {
     assert!(complaint.contains("'/fullnameOverride'"), "{complaint}");
 }
 
-/// YAML reads `123`, `1.5`, `1e3` and `true` as other types than text, and the API server refuses them.
+/// Unquoted, `123`, `1.5`, `1e3` and `true` are not strings in YAML, and the API server would
+/// refuse them.
 #[test]
 fn names_that_look_like_numbers_are_texts() {
     for name in ["123", "1e3", "true", "null"] {

@@ -1,7 +1,7 @@
-//! Goal: a null value has the documented effect of an empty value, or is refused with the name of
-//! its key. It never silently disables anything or empties a field. Method: the values of
-//! values.yaml are set to null, and helm's output is compared with that for the defaults. The
-//! schema names every value that is missing.
+//! Goal: a null value either has the documented effect of an empty value, or is refused with the
+//! name of its key. It never silently disables a feature or empties a field. Method: sets the
+//! values of values.yaml to null, and compares helm's output with the output for the defaults. The
+//! schema's errors must name every missing value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::helm::{Objects, chart, render, render_by, values};
 use crate::release::Place;
 
-/// Maps whose contents belong to the user: fields of Kubernetes, where null removes a default.
+/// Maps that the chart copies into fields of Kubernetes. In these maps, null removes a default.
 const OF_KUBERNETES: [&str; 10] = [
     "dashboard.labels",
     "deployment.podSecurityContext",
@@ -28,8 +28,8 @@ const OF_KUBERNETES: [&str; 10] = [
     "web.resources",
 ];
 
-/// Values with a default that null removes: the replicas, which an autoscaler may choose, and maps
-/// of Kubernetes.
+/// Values whose default null removes: the replicas, which an autoscaler may set, and maps of
+/// Kubernetes.
 const REPLACED: [&str; 6] = [
     "dashboard.labels.grafana_dashboard",
     "deployment.replicas",
@@ -39,7 +39,7 @@ const REPLACED: [&str; 6] = [
     "leasehold.securityContext",
 ];
 
-/// Values that the installation has to set, which a template asks for by name.
+/// Values that the user must set. A template, not the schema, reports their absence.
 const ASKED_FOR: [&str; 4] = [
     "workload.image.repository",
     "workload.image.tag",
@@ -47,7 +47,7 @@ const ASKED_FOR: [&str; 4] = [
     "leasehold.mongodb.secretName",
 ];
 
-/// The values by their paths, with their defaults.
+/// Returns the default of each value by its path.
 fn defaults() -> BTreeMap<String, Value> {
     fn walk(path: &str, values: &Value, found: &mut BTreeMap<String, Value>) {
         for (key, value) in values.as_object().unwrap() {
@@ -76,7 +76,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// True if the schema's answer says that this value is missing.
+/// Returns true if the schema's error says that this value is missing.
 fn is_named(path: &str, complaint: &str) -> bool {
     let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
     let pointer = match section {
@@ -91,7 +91,7 @@ fn is_named(path: &str, complaint: &str) -> bool {
     lines.any(|line| line.contains(&at) && line.contains(&key))
 }
 
-/// Renders with nulls at these paths. Helm 3 and 4 must agree if they accept them.
+/// Renders with null at these paths. Asserts that helm 3 and 4 agree.
 fn render_nulls(paths: &[&str]) -> Result<String, String> {
     render_nulls_in("minimal", paths)
 }
@@ -127,7 +127,7 @@ fn a_value_that_is_null_is_as_if_empty_or_is_refused_by_name() {
         let own = REPLACED.contains(&path.as_str()) || ASKED_FOR.contains(&path.as_str());
         !own && (!is_section(value) || OF_KUBERNETES.contains(&path.as_str()))
     });
-    // Each alert says for how long, if only by an empty text.
+    // The field `for` of an alert is required, even if its default is an empty text.
     let (empty, required): (Vec<_>, Vec<_>) =
         leaves.partition(|(path, value)| is_empty(value) && !path.ends_with(".for"));
     let paths = |leaves: &[(&String, &Value)]| -> Vec<String> {
@@ -152,7 +152,7 @@ fn a_value_that_is_null_is_as_if_empty_or_is_refused_by_name() {
         assert!(is_named(path, &complaint), "{path}: {complaint}");
     }
 
-    // A removed section removes the sections below it.
+    // Setting a section to null removes its subsections too, so each depth is tested separately.
     for depth in 0..4 {
         let sections = defaults.iter().filter(|(path, value)| {
             let own = ["global", "leasehold"].contains(&path.as_str());
@@ -194,10 +194,11 @@ fn a_map_of_kubernetes_may_have_a_null_for_each_field() {
     }
 }
 
-/// An autoscaler sets the field; the chart does not.
+/// With null, the chart leaves the field to an autoscaler.
 #[test]
 fn replicas_that_are_null_are_those_of_an_autoscaler() {
-    // helm 4 ignores null in the values.yaml of a chart that depends on this one.
+    // An empty string must work too, because helm 4 ignores null in the values.yaml of a chart that
+    // depends on this one.
     let none = ["deployment.replicas=null", "deployment.replicas=\"\""];
     for (kind, none) in ["Deployment", "StatefulSet"].into_iter().zip(none) {
         let kind = format!("workload.kind=\"{kind}\"");
@@ -221,7 +222,7 @@ fn replicas_that_are_null_are_those_of_an_autoscaler() {
         let there = deployments.get("orders").await.unwrap();
         assert_eq!(there.spec.unwrap().replicas, Some(5));
 
-        // As documented, a release that named a number before gets one replica.
+        // As documented, the release gets one replica if its previous values contained a number.
         place.chart("install", "named", &[]).unwrap();
         place.chart("upgrade", "named", &null).unwrap();
         let there = deployments.get("named").await.unwrap();

@@ -1,12 +1,12 @@
-//! Goal: settings of a platform reach every object, image and pod of the chart: labels, registries,
-//! pull secrets, fields of the pods, options of the Service and of the scrapes. Method: helm's
-//! output, parsed as data: off, at the defaults, and with other values.
+//! Goal: platform settings (labels, registries, pull secrets, pod fields, options of the Service
+//! and of scrapes) reach every object, image and pod of the chart. Method: parses helm's output
+//! with the settings off, at their defaults, and at other values.
 
 use serde_json::{Value, json};
 
 use crate::helm::{INSTALLATIONS, Objects, refused, render};
 
-/// Templates of pods, and pods.
+/// Returns all pod templates and pods.
 fn templates(objects: &Objects) -> Vec<&Value> {
     let all = objects
         .iter()
@@ -19,7 +19,7 @@ fn templates(objects: &Objects) -> Vec<&Value> {
         .collect()
 }
 
-/// All values of a field, wherever it is.
+/// Collects all values of a field at any depth.
 fn fields<'a>(value: &'a Value, name: &str, into: &mut Vec<&'a Value>) {
     match value {
         Value::Object(map) => {
@@ -40,7 +40,7 @@ const TEAM: &str = r#"commonLabels={"team":"orders","example.com/cost":"7"}"#;
 #[test]
 fn common_labels_are_on_every_object_and_pod_and_in_no_selector() {
     for installation in INSTALLATIONS {
-        // The user's own objects keep their labels.
+        // Leaves out extra objects, whose labels belong to the user.
         let objects = Objects::of(
             installation,
             &[TEAM, "extraObjects=[]", "deployment.podLabels={}"],
@@ -71,7 +71,7 @@ fn common_labels_are_on_every_object_and_pod_and_in_no_selector() {
             );
         }
     }
-    // The pod's own label takes precedence.
+    // A pod label takes precedence over a common label.
     let objects = Objects::of(
         "minimal",
         &[TEAM, r#"deployment.podLabels={"team":"billing"}"#],
@@ -112,7 +112,7 @@ fn labels_that_the_chart_sets_are_refused() {
     );
 }
 
-/// All images of the chart's containers.
+/// Returns the images of all containers.
 fn images(objects: &Objects) -> Vec<String> {
     let mut found = Vec::new();
     for template in templates(objects) {
@@ -136,7 +136,7 @@ fn one_registry_serves_every_image() {
     let of = |installation: &str, more: &[&str]| {
         images(&Objects::of(installation, &[&bare[..], more].concat()))
     };
-    // Sidecar, workload, page and test.
+    // The images of the sidecar, the workload, the page and the test.
     for (more, registry) in [
         (&[][..], ""),
         (
@@ -244,7 +244,7 @@ fn fields_of_the_pod_follow_the_values_and_are_absent_by_default() {
         5
     );
     assert_eq!(pod["containers"][1]["name"], "logs");
-    // A replica does not lead while its other init containers prepare.
+    // The sidecar comes last, so that a replica does not lead while its other init containers run.
     assert_eq!(pod["initContainers"][0]["name"], "prepare");
     assert_eq!(pod["initContainers"][1]["name"], "leasehold");
     let annotations = &objects.maker()["metadata"]["annotations"];

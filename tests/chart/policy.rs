@@ -1,7 +1,6 @@
 //! Goal: with the token that the chart mounts, a sidecar can write the label of its own pod and
-//! nothing else.
-//! Method: the chart is installed on a real API server, and each patch is sent with a pod's bound
-//! token.
+//! nothing else. Method: installs the chart on a real API server and sends each patch with a pod's
+//! bound token.
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
@@ -14,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::cluster::{self, Installed, patch_status};
 
-/// Waits until the policy is in force, which shows when it refuses a forbidden patch.
+/// Waits until the policy refuses a forbidden patch.
 async fn in_force(installed: &Installed, pods: &Api<Pod>, name: &str) {
     let forbidden = json!({"metadata": {"annotations": {"trial": "yes"}}});
-    found("the policy is in force", async || {
+    found("the policy takes effect", async || {
         let tried = patch_status(pods, name, forbidden.clone(), true).await;
         let refused = tried.err();
         refused.filter(|error| error.contains("ValidatingAdmissionPolicy"))
@@ -84,7 +83,7 @@ fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
         let image = Patch::Strategic(image);
         let refused = pods.patch("own", &parameters, &image).await;
         assert!(refused.unwrap_err().to_string().contains("forbidden"));
-        // On the status subresource, a change of the spec is refused or ignored.
+        // The API server refuses or ignores a change of the spec through the status subresource.
         let patched = pods.patch_status("own", &parameters, &image).await;
         let images = |pod: Pod| pod.spec.unwrap().containers[0].image.clone().unwrap();
         assert!(patched.map_or(true, |pod| images(pod) != "evil"));
@@ -108,7 +107,7 @@ fn the_pods_of_the_deployment_are_admitted_under_the_restricted_level() {
     });
 }
 
-/// Each policy restricts everything that uses its account.
+/// A policy restricts all pods that use its service account.
 #[test]
 fn the_sidecar_of_another_release_with_the_same_account_is_refused_with_the_name_of_the_release() {
     run(async {
@@ -125,7 +124,7 @@ fn the_sidecar_of_another_release_with_the_same_account_is_refused_with_the_name
             .await;
         let pods = installed.pods(installed.client_of(&own).await);
         let label = installed.label();
-        let refused = found("the second policy is in force", async || {
+        let refused = found("the second policy takes effect", async || {
             let led = patch_status(&pods, "own", labelled(&label, "leader"), true).await;
             led.err().filter(|refused| refused.contains("second"))
         })
@@ -197,7 +196,7 @@ fn with_demote_others_a_leader_takes_the_label_from_others_and_gives_it_to_none(
     });
 }
 
-/// Rights of the token in the namespace, without the rights that every user has.
+/// Returns the token's rights in the namespace, except rights that every user has.
 pub(crate) async fn rights(client: Client, namespace: &str) -> Vec<String> {
     let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
     let review = SelfSubjectRulesReview {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::cluster::render;
 use crate::helm::{INSTALLATIONS, Objects, root, text, tool};
 
-/// Path at which the server publishes the schemas of a group and version.
+/// Returns the path at which the API server publishes the schemas of a group and version.
 fn openapi_path(api_version: &str) -> String {
     match api_version.contains('/') {
         true => format!("/openapi/v3/apis/{api_version}"),
@@ -23,7 +23,7 @@ fn openapi_path(api_version: &str) -> String {
     }
 }
 
-/// File name that kubeconform expects for the schema of a kind.
+/// Returns the file name that kubeconform expects for the schema of a kind.
 fn file_name(kind: &str, api_version: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let group = group.split('.').next().unwrap_or_default();
@@ -35,7 +35,7 @@ fn file_name(kind: &str, api_version: &str) -> String {
     format!("{}{suffix}.json", kind.to_lowercase())
 }
 
-/// Makes a schema strict, so that fields it does not name are errors.
+/// Makes a schema reject unknown fields.
 fn tighten(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -54,7 +54,7 @@ fn tighten(schema: &mut Value) {
     }
 }
 
-/// Writes the schemas of all kinds of one group and version. Returns their number.
+/// Writes the schemas of all kinds of a group and version. Returns their number.
 fn write_schemas(document: &Value, api_version: &str, directory: &Path) -> usize {
     let mut definitions = document["components"]["schemas"].clone();
     tighten(&mut definitions);
@@ -77,7 +77,7 @@ fn write_schemas(document: &Value, api_version: &str, directory: &Path) -> usize
     written
 }
 
-/// Defines the Prometheus operator's kinds, and waits until they are served.
+/// Installs the Prometheus operator's CRDs, and waits until the API server serves them.
 async fn define(kubernetes: &Kubernetes) {
     for file in ["podmonitors", "prometheusrules"] {
         let path = root().join(format!("tests/chart/crds/{file}.yaml"));

@@ -1,5 +1,5 @@
-//! Goal: helm installs and upgrades as documented, with the rights of the user who runs it. Method:
-//! helm on the real API server, as the administrator of the cluster and as the administrator of a
+//! Goal: helm installs and upgrades as documented, and needs only the documented rights. Method:
+//! runs helm on a real API server as a cluster administrator and as the administrator of a
 //! namespace.
 
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ use crate::cluster::patch_status;
 use crate::documented::block;
 use crate::helm::{chart, text, tool, values};
 
-/// A namespace in which helm runs.
+/// A new namespace, for releases.
 pub(crate) struct Place {
     pub(crate) kubernetes: Arc<Kubernetes>,
     pub(crate) namespace: String,
@@ -38,7 +38,7 @@ impl Place {
         }
     }
 
-    /// Returns a command of helm.
+    /// Returns a helm command for this namespace.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         self.command_of("helm", arguments)
     }
@@ -66,7 +66,7 @@ impl Place {
         }
     }
 
-    /// Runs a helm command (such as `install` or `upgrade`) on the chart with the minimal values.
+    /// Runs a helm command, such as `install`, on the chart with the minimal values.
     pub(crate) fn chart(&self, verb: &str, release: &str, more: &[&str]) -> Result<String, String> {
         self.chart_of("helm", verb, release, more)
     }
@@ -92,14 +92,14 @@ impl Place {
         let objects: Api<K> = self.kubernetes.objects(&self.namespace);
         let parameters = DeleteParams::background();
         objects.delete(name, &parameters).await.unwrap();
-        found("the workload is gone", async || {
+        found("the workload has been deleted", async || {
             let there = objects.get_opt(name).await.unwrap();
             there.is_none().then_some(())
         })
         .await;
     }
 
-    /// The lease that the pods of the Deployment `orders` contend for.
+    /// Returns the lease that the pods of the Deployment `orders` contend for.
     async fn lease(&self) -> String {
         let deployments: Api<Deployment> = self.kubernetes.objects(&self.namespace);
         let there = json!(deployments.get("orders").await.unwrap());
@@ -127,7 +127,7 @@ fn an_update_to_another_lease_is_refused_while_the_old_deployment_exists() {
             "leasehold.leaseName=else",
             "leasehold.config.mongodb.collection=others",
             "leasehold.config.mongodb.database=others",
-            // Its old pods would end only after the new ones are ready.
+            // Recreate does not help, because the lease is part of the immutable selector.
             "leasehold.leaseName=else,deployment.strategy.type=Recreate",
         ] {
             let refused = place
@@ -165,7 +165,7 @@ fn a_new_label_prefix_needs_an_update_that_recreates_the_pods() {
         let recreating = ["--set", "deployment.strategy.type=Recreate"];
         let once = [&to[..], &recreating[..]].concat();
         place.chart(upgrade, release, &once).unwrap();
-        // Later upgrades need no special strategy.
+        // Later upgrades do not need this strategy.
         place.chart(upgrade, release, &to).unwrap();
         let deployments: Api<Deployment> = place.kubernetes.objects(&place.namespace);
         let there = deployments.get("orders").await.unwrap();
@@ -174,7 +174,8 @@ fn a_new_label_prefix_needs_an_update_that_recreates_the_pods() {
     });
 }
 
-/// A rollback runs no template. The API server refuses it, because the lease is part of the selector.
+/// helm renders no template in a rollback, so the chart cannot check it. The API server refuses the
+/// rollback, because the lease is part of the immutable selector.
 #[test]
 fn a_rollback_to_another_lease_is_refused_and_one_to_the_same_lease_is_not() {
     run(async {
@@ -198,7 +199,7 @@ fn a_rollback_to_another_lease_is_refused_and_one_to_the_same_lease_is_not() {
             back("2").unwrap();
             assert_eq!(place.lease().await, "else", "{version}");
 
-            // No pod becomes ready here, so the upgrade fails, and helm goes back by itself.
+            // No pod becomes ready in this cluster, so the upgrade fails, and helm rolls back.
             place.delete::<Deployment>("orders").await;
             let own = place.chart_of(version, "upgrade", "orders", &[undo, "--timeout", "1s"]);
             let failed = own.unwrap_err();
@@ -221,7 +222,7 @@ fn an_update_under_another_name_is_refused_while_the_old_pods_would_go_on() {
                 "set deployment.replicas to 0 in an update of the Deployment orders before";
             assert_contains(&refused, remedy);
         }
-        // Pods of both names contend for one lease.
+        // A rename is allowed if the new pods contend for the old pods' lease.
         let lease = format!("leasehold.leaseName={}.orders", place.namespace);
         upgrade(&["--set", "fullnameOverride=web", "--set", &lease]).unwrap();
         upgrade(&["--set", &lease]).unwrap();
@@ -232,7 +233,7 @@ fn an_update_under_another_name_is_refused_while_the_old_pods_would_go_on() {
     });
 }
 
-/// helm installs and updates with rights only on the kinds of the release.
+/// helm needs rights only on the kinds of the release's own objects.
 #[test]
 fn an_update_needs_no_right_on_kinds_that_the_release_does_not_have() {
     run(async {
@@ -289,8 +290,7 @@ fn a_stateful_set_is_deleted_without_its_claims_and_an_extra_lease_keeps_its_nam
         let refused = place.helm(&["rollback", "orders", "1"]).unwrap_err();
         assert_contains(&refused, "updates to statefulset spec");
 
-        // Another kind may keep the lease, but an update must not change both the kind and the
-        // lease.
+        // An upgrade may change the kind or the lease, but not both.
         let refused = place.chart("upgrade", "orders", &[]).unwrap_err();
         let remedy = "set deployment.replicas to 0 in an update of the StatefulSet orders before";
         assert_contains(&refused, remedy);
@@ -328,8 +328,8 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
             "--set",
             "workload.kind=Job,mode=supervisor,workload.command={/report}",
         ];
-        // A lock with another name would not exclude the replicas of the Deployment; a lock with
-        // the same name could not be created.
+        // A lock with another name would not exclude the Deployment's replicas. A lock with their
+        // lease's name could not be created.
         for lease in ["orders", "report"] {
             let name = format!("leasehold.leaseName={lease}");
             let refused = upgrade(&[&job[..], &["--set", &name]].concat()).unwrap_err();
@@ -344,7 +344,7 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
         let named = ["--set", "leasehold.leaseName=report"];
         upgrade(&[&job[..], &named[..]].concat()).unwrap();
 
-        // The Job runs, as far as the server knows.
+        // The API server considers the Job running, because no kubelet reports its end.
         let refused = upgrade(&[]).unwrap_err();
         let remedy = "wait until the Job orders has no run, or delete it";
         assert_contains(&refused, remedy);
@@ -353,8 +353,8 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
     });
 }
 
-/// Bindings that grant a user the rights of the ClusterRole `admin` in a namespace. Its parts are
-/// bound, because the controller that aggregates them does not run here.
+/// Returns RoleBindings that grant a user the rights of the ClusterRole `admin` in a namespace.
+/// They bind its parts, because the controller that aggregates them does not run here.
 fn administrator_of(namespace: &str, user: &str) -> String {
     let binding = |part: &str| {
         json!({
@@ -392,7 +392,7 @@ fn the_administrator_of_a_namespace_installs_as_documented() {
         assert!(refused.contains("second-leasehold"), "{refused}");
         assert!(refused.contains("pods/status"), "{refused}");
 
-        // Created by the administrator of the cluster.
+        // A cluster administrator creates these objects first.
         let only = ["--show-only", "templates/rights.yaml"];
         let rights = place.chart("template", "orders", &only).unwrap();
         place.kubernetes.apply(&place.namespace, &rights).await;
@@ -415,7 +415,7 @@ fn the_administrator_of_a_namespace_installs_as_documented() {
         let client = place.kubernetes.client_as(&credentials);
         let pods: Api<Pod> = Api::namespaced(client, &place.namespace);
         let annotated = json!({"metadata": {"annotations": {"trial": "yes"}}});
-        found("the policy is in force", async || {
+        found("the policy takes effect", async || {
             let tried = patch_status(&pods, "own", annotated.clone(), true).await;
             let refused = tried.err();
             refused.filter(|error| error.contains("ValidatingAdmissionPolicy"))

@@ -1,7 +1,7 @@
-//! Goal: the chart renders for every kind of installation, reports clearly what is missing or
-//! wrong, and a reviewer sees the effect of a change.
-//! Method: helm's own linter, schemas and templates; the default manifests are stored in
-//! tests/chart/golden (`BLESS=1 cargo test --test chart golden` writes them).
+//! Goal: the chart renders for every kind of installation and reports missing and wrong values
+//! clearly. A reviewer sees the effect of a change on the manifests. Method: runs helm's linter,
+//! schemas and templates, and compares the manifests with tests/chart/golden (`BLESS=1 cargo test
+//! --test chart golden` writes them).
 
 use std::fs;
 
@@ -290,8 +290,8 @@ fn every_value_has_a_comment() {
         let text = fs::read_to_string(path).unwrap();
         let lines: Vec<_> = text.lines().collect();
         let mut values = 0;
-        // A map without a comment only groups values. A map with a comment is one value, and its
-        // comment covers its contents.
+        // A map without a comment only groups values. A map with a comment counts as one value,
+        // whose comment covers its contents.
         let mut passed_on = None;
         for (index, line) in lines.iter().enumerate() {
             let indent = line.len() - line.trim_start().len();

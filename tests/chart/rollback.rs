@@ -1,6 +1,6 @@
-//! Goal: helm rollback, which runs no template, does what the table of docs/kubernetes.md says about each change that an upgrade
-//! notices; and an injector keeps the collection of pods that it does not own.
-//! Method: helm 3 and 4 on the real API server.
+//! Goal: `helm rollback`, which renders no template, behaves as the table of docs/kubernetes.md
+//! states for each change that an upgrade checks. The collection of an injector must not change
+//! while pods may contend in it. Method: helm 3 and 4 on a real API server.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind};
@@ -8,12 +8,12 @@ use leasehold_testbed::{assert_contains, run};
 
 use crate::release::Place;
 
-/// A change of a release, with the preceding update that permits it.
+/// A change of a release, and the preceding upgrade that permits it.
 struct Change {
     values: &'static str,
-    /// Values of the preceding update. Without values, the Deployment is deleted instead.
+    /// Values of the preceding upgrade. `None` if the test deletes the Deployment instead.
     before: Option<&'static str>,
-    /// True if the API server refuses to go back.
+    /// True if the API server refuses the rollback.
     refused: bool,
 }
 
@@ -90,8 +90,8 @@ fn a_rollback_past_each_change_is_refused_or_accepted_as_documented() {
     });
 }
 
-/// Otherwise a rollback would return to the first lease of the key while pods with the second lease
-/// run.
+/// If a key could get a second lease, a rollback would return to the first lease while pods with
+/// the second lease run.
 #[test]
 fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
     run(async {
@@ -112,7 +112,7 @@ fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
                 assert_contains(&refused, words);
             }
             with("upgrade", &[port]).unwrap();
-            // Another key has no lease yet.
+            // A new key may have any lease.
             let key = "leasehold.extraLeases.second.port=9404";
             with("upgrade", &[key]).unwrap();
             place
@@ -122,8 +122,8 @@ fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
     });
 }
 
-/// The workloads of injected pods belong to other users, whose next update would cause pods on both
-/// databases.
+/// Injected pods belong to other users' workloads. After a change of the database, each rollout of
+/// such workloads would have pods on both databases for a while.
 #[test]
 fn an_injector_keeps_its_collection_while_pods_may_have_it() {
     run(async {

@@ -1,7 +1,6 @@
-//! Goal: in supervisor mode leasehold runs the workload in the workload's container, without losing
-//! any of its settings, and settings that cannot be honored are refused.
-//! Method: helm's output, parsed as data; the daemon with the rendered arguments; pods on the real
-//! API server.
+//! Goal: in supervisor mode, leasehold runs the workload in the workload's container and keeps all
+//! of its settings. The chart refuses settings that cannot be kept. Method: parses helm's output,
+//! runs the daemon with the rendered arguments, and creates pods on a real API server.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +19,7 @@ fn minimal(changes: &[&str]) -> Result<String, String> {
     render("minimal", &[&[SUPERVISOR, COMMAND], changes].concat())
 }
 
-/// The item of a list with this name; null if there is none.
+/// Returns the item of a list with this name, or null.
 fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
     let mut list = list.as_array().unwrap().iter();
     list.find(|item| item["name"] == name)
@@ -45,7 +44,7 @@ fn the_container_runs_the_installed_program() {
     assert_eq!(read["mountPath"], place);
     assert_eq!(read["readOnly"], true);
     assert!(named(&pod["volumes"], "leasehold-program").is_object());
-    // This command line, with a directory of this machine.
+    // Runs the installer's command line with a directory of this machine.
     let directory = tempfile::tempdir().unwrap();
     let installed = Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .arg(installer["args"][0].as_str().unwrap())
@@ -95,13 +94,13 @@ fn leasehold_has_what_a_sidecar_would_have() {
     assert_eq!(port["containerPort"], 9402);
     let scraped = &objects.one("PodMonitor")["spec"]["podMetricsEndpoints"][0];
     assert_eq!(scraped["port"], "leasehold");
-    // The daemon writes the status into the mounted directory.
+    // The daemon writes its status files into the mounted directory.
     let status = named(&workload["volumeMounts"], "leasehold-status");
     let mounted = json!({"name": "leasehold-status", "mountPath": "/status"});
     assert_eq!(*status, mounted);
     assert!(objects.has_flag("--status-directory=/status"));
-    // The workload of a native sidecar exits before the sidecar gets SIGTERM; a supervised one does
-    // not.
+    // `ends-first` is only for a native sidecar, whose workload has exited before the sidecar gets
+    // SIGTERM.
     assert!(!workload["args"].to_string().contains("ends-first"));
     for (list, name) in [("env", "SSL_CERT_DIR"), ("volumeMounts", "ca")] {
         assert!(named(&workload[list], name).is_object(), "{name}");
@@ -195,8 +194,8 @@ fn the_termination_grace_exceeds_the_workloads() {
     let grace = |text: &str| format!("leasehold.config.workload.stop_grace=\"{text}\"");
     let hook = "leasehold.config.hooks.on_step_down=[\"/orders\",\"flush\"]".to_owned();
     let timeout = "leasehold.config.hooks.timeout=\"4s\"".to_owned();
-    // `Ok` is the rendered period. `Err` is the stop grace in the message, and the required
-    // minimum.
+    // The expected result is the rendered period, or for an error, its text for the stop grace and
+    // its required minimum.
     for (given, changes, expected) in [
         (0, vec![], Ok(35)),
         (0, vec![grace("2m")], Ok(125)),
@@ -232,8 +231,8 @@ fn the_termination_grace_exceeds_the_workloads() {
             (rendered, _) => panic!("{settings:?}: {rendered:?}"),
         }
     }
-    // With a native sidecar the default stays, because the kubelet ends the sidecar after the
-    // workload.
+    // With a native sidecar, the chart keeps the default, because the kubelet stops the workload
+    // itself.
     let sidecar = Objects::of("minimal", &[]);
     assert_eq!(sidecar.pod()["terminationGracePeriodSeconds"], 30);
 }
@@ -241,7 +240,7 @@ fn the_termination_grace_exceeds_the_workloads() {
 #[test]
 fn the_restricted_level_admits_its_pods() {
     run(async {
-        // The Prometheus operator's kinds are not needed here.
+        // This cluster may not have the Prometheus operator's kinds.
         let plain = ["podMonitor.enabled=false", "prometheusRule.enabled=false"];
         let installed = Installed::new("supervisor", &plain).await;
         let pod = installed.pod("orders-0").await;
@@ -249,7 +248,7 @@ fn the_restricted_level_admits_its_pods() {
         assert_eq!(spec.init_containers.unwrap().len(), 1);
         let command = spec.containers[0].command.as_deref();
         assert_eq!(command.unwrap(), ["/opt/leasehold/leasehold"]);
-        // Checks that the namespace enforces the level.
+        // Without this check, a namespace that does not enforce the level would pass too.
         let root = "workload.securityContext.runAsNonRoot=false";
         let lax = Installed::new("supervisor", &[&plain[..], &[root]].concat()).await;
         let refused = lax.try_pod("orders-0").await.unwrap_err().to_string();

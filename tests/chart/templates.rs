@@ -1,5 +1,5 @@
-//! Goal: each template follows its values: turned off, at the defaults, and with other values.
-//! Method: helm's output, parsed as data.
+//! Goal: each template follows its values: off, at the defaults, and with other values. Method:
+//! parses helm's output.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
     );
 }
 
-/// The addresses that leasehold needs; all addresses by default.
+/// The policy permits the given destinations, or by default all destinations.
 #[test]
 fn a_network_policy_names_the_destinations_that_it_is_given() {
     let to = r#"[{"ipBlock":{"cidr":"192.0.2.0/24"}}]"#;
@@ -75,7 +75,7 @@ fn each_object_can_be_turned_on_and_off() {
         ("ValidatingAdmissionPolicy", POLICY),
         ("ValidatingAdmissionPolicyBinding", POLICY),
     ] {
-        // A service account that the chart does not create has to be named.
+        // The chart requires the name of a service account that it does not create.
         let account = "leasehold.serviceAccount.name=\"orders\"";
         for on in [true, false] {
             let change = format!("{value}={on}");
@@ -284,7 +284,8 @@ fn everything_says_which_chart_and_version_made_it() {
         assert_eq!(labels["helm.sh/chart"], format!("leasehold-{version}"));
         assert_eq!(labels["app.kubernetes.io/version"], version);
     }
-    // The label is not in the pods, because each new version of the chart would then recreate them.
+    // The pods do not have this label, because each new version of the chart would then recreate
+    // them.
     let everything = Objects::of("everything", &[]);
     let template = &everything.one("Deployment")["spec"]["template"];
     assert!(template["metadata"]["labels"]["helm.sh/chart"].is_null());
@@ -295,7 +296,8 @@ fn a_liveness_probe_gives_a_leader_that_hangs_the_time_to_lose_its_authority() {
     let objects = Objects::of("minimal", &[]);
     let probe = &objects.sidecar()["livenessProbe"];
     let number = |field: &str| probe[field].as_u64().unwrap();
-    // Time from the first failed probe to the last, which restarts the container.
+    // Time from the first failed probe to the last one, after which the kubelet restarts the
+    // container.
     let patience = (number("failureThreshold") - 1) * number("periodSeconds");
     // Twice the default renew_deadline and loss_grace, for a busy machine.
     assert!(patience >= 2 * (18 + 3), "{probe}");
@@ -402,7 +404,7 @@ fn the_network_policy_lets_through_what_leasehold_needs() {
         })
     };
     assert_eq!(ports("minimal"), [vec![9402], vec![53, 27017, 443]]);
-    // Without labels, the API server is not needed.
+    // Without labels, the sidecar does not use the API server.
     assert_eq!(ports("unlabelled"), [vec![9402], vec![53, 27017]]);
     let both = Objects::of("minimal", &["networkPolicy.enabled=true"]);
     let server = &both.one("NetworkPolicy")["spec"]["egress"][2]["ports"];

@@ -1,8 +1,7 @@
-//! Goal: `helm show values` and the README of each chart show every key with its default and a
-//! description, and the schema has exactly these keys.
-//! Method: values.yaml is read as data and as text. The application chart repeats the values of the
-//! library chart, and the READMEs have a table; `BLESS=1 cargo test --test chart values_documented` writes
-//! both.
+//! Goal: `helm show values` and each chart's README show every key with its default and a
+//! description, and the schema has exactly these keys. Method: reads values.yaml as data and as
+//! text, and compares it with the application chart's copy of the library's values and with the
+//! tables in the READMEs. `BLESS=1 cargo test --test chart values_documented` writes both.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,14 +15,14 @@ use crate::helm::{root, succeed, tool};
 
 const CHARTS: [&str; 2] = ["leasehold", "leasehold-sidecar"];
 
-/// Maps that are empty by default, and whose keys are described elsewhere.
+/// Maps that are empty by default, and whose keys are documented elsewhere.
 const OPEN: [&str; 4] = [
     // A field of Kubernetes.
     "workload.lifecycle",
     // docs/configuration.md
     "config",
     "leasehold.config",
-    // Its comment names both keys.
+    // The map's comment describes both keys.
     "statefulSet.persistentVolumeClaimRetentionPolicy",
 ];
 
@@ -42,10 +41,10 @@ fn values(chart: &str) -> Value {
     serde_saphyr::from_str(&read(chart, "values.yaml")).unwrap()
 }
 
-/// Compares a file with what it should be, or writes it if `BLESS` is set.
+/// Compares a file with its expected content, or writes it if `BLESS` is set.
 fn bless(chart: &str, name: &str, expected: &str) {
     if std::env::var_os("BLESS").is_some() {
-        // The file is replaced by a rename, because other tests read it at the same time.
+        // Replaces the file atomically, because other tests may read it.
         let mut new = tempfile::NamedTempFile::new_in(file(chart, "")).unwrap();
         new.write_all(expected.as_bytes()).unwrap();
         let readable = fs::Permissions::from_mode(0o644);
@@ -68,8 +67,8 @@ struct Row {
     default: Option<String>,
 }
 
-/// Reads the comments above keys: `# --` begins a description, `# @default --` replaces the default in the
-/// table.
+/// Returns the keys with a description. In the comment above a key, `# --` begins the description,
+/// and `# @default --` replaces the default in the table.
 fn rows(text: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut above: Vec<(usize, String)> = Vec::new();
@@ -131,7 +130,7 @@ fn table(chart: &str) -> String {
 const BEGIN: &str = "<!-- values: BLESS=1 writes this table -->\n";
 const END: &str = "<!-- end of the values -->\n";
 
-/// The table is about the values, so with `BLESS` these are written first.
+/// With `BLESS`, the values must be written before the tables that describe them.
 #[test]
 fn the_readme_of_each_chart_has_a_table_of_its_values() {
     repeat_the_library();
@@ -149,8 +148,7 @@ fn the_readme_of_each_chart_has_a_table_of_its_values() {
 
 const REPEATED: &str = "  # All values of charts/leasehold-sidecar; BLESS=1 writes them.\n";
 
-/// A value with another default in the application chart: its text in the library chart, and in the
-/// application chart.
+/// The value whose default differs: its text in the library chart and in the application chart.
 const DIFFERENT: (&str, &str) = (
     "  # -- If true, a new leader removes the label `leader` from other pods, such as a pod on a lost node. If false, a
   # Service may route to both pods for 40 s or more. Requires permission to list pods.
@@ -163,11 +161,11 @@ const DIFFERENT: (&str, &str) = (
 ",
 );
 
-/// Compares the values that the application chart repeats with the values of the library chart, or
-/// writes them. Returns the values of the library chart.
+/// Compares the application chart's copy of the library chart's values, or writes the copy. Returns
+/// the library chart's values.
 fn repeat_the_library() -> String {
     let library = read("leasehold-sidecar", "values.yaml");
-    // The head is about the library.
+    // Skips the head comment, which describes the library.
     let (_, library) = library.split_once("\n\n").unwrap();
     assert!(library.contains(DIFFERENT.0));
     let library = library.replace(DIFFERENT.0, DIFFERENT.1);
@@ -200,7 +198,7 @@ fn helm_shows_the_values_of_the_library_with_those_of_the_application() {
     assert!(rows(&shown).len() > 150, "{}", rows(&shown).len());
 }
 
-/// Follows a reference into the definitions.
+/// Resolves a `$ref` to a definition.
 fn resolved<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
     match node["$ref"].as_str() {
         Some(reference) => {
@@ -260,7 +258,7 @@ fn the_schema_has_exactly_the_keys_of_the_values() {
             "",
             &mut differences,
         );
-        // A parent chart sets this key as the condition of the dependency.
+        // These keys are only for parent charts, which use them in the condition of the dependency.
         differences.retain(|it| {
             !["enabled", "leasehold.enabled", "leasehold-sidecar"]
                 .iter()
@@ -268,7 +266,7 @@ fn the_schema_has_exactly_the_keys_of_the_values() {
         });
         assert_eq!(differences, Vec::<String>::new(), "{chart}");
     }
-    // The comparison notices both directions.
+    // `compare` reports differences in both directions.
     let schema = serde_json::json!({"properties": {"a": {}, "b": {"properties": {"c": {}}}}});
     let values = serde_json::json!({"b": {"d": 1}});
     let mut differences = Vec::new();

@@ -1,5 +1,5 @@
-//! Goal: the page is deployed only on request, with its own database user and token, and objects
-//! for the workload's pods do not apply to the page's pod.
+//! Goal: the chart deploys the web page only on request, with its own database user and token.
+//! Objects for the workload's pods do not apply to the page's pod.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ fn the_page_has_a_user_and_a_token_of_its_own() {
     assert_eq!(secrets[0]["secretName"], "orders-web-mongodb");
     assert_eq!(secrets[1]["secretName"], "orders-web");
     for secret in secrets {
-        // The program refuses a token that other users can read.
+        // The program refuses a token file that other users can read.
         assert_eq!(secret["defaultMode"], 0o440);
     }
     assert_eq!(pod["securityContext"]["fsGroup"], 1000);
@@ -182,7 +182,8 @@ fn a_place_of_a_wrong_form_is_refused() {
     );
 }
 
-/// The page stays while the workload has no replicas.
+/// The page's pod keeps running while the workload has no replicas, so the selector must not match
+/// it.
 #[test]
 fn the_documented_wait_before_a_rollback_is_for_the_pods_of_the_workload() {
     let page = fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();

@@ -1,7 +1,7 @@
-//! Goal: the workload is a Deployment, a StatefulSet, a Job or a CronJob, each with what it needs. A job
-//! in supervisor mode runs under a lock. Values without an effect on a kind are refused.
-//! Method: helm's output, parsed as data; the rendered lock on a real replica set; pods of each kind on
-//! the real API server, where the policies have to hold.
+//! Goal: the workload may be a Deployment, a StatefulSet, a Job or a CronJob, and gets the fields
+//! of its kind. A job in supervisor mode runs under a lock. The chart refuses values that have no
+//! effect on the kind. Method: parses helm's output, runs the rendered lock on a real replica set,
+//! and creates pods of each kind on a real API server that enforces the policies.
 
 use std::process::Command;
 
@@ -88,7 +88,7 @@ fn the_pods_of_each_kind_have_the_same_sidecar() {
             objects.template()["metadata"],
             deployment.template()["metadata"]
         );
-        // Rights and policies apply to the account of the pods.
+        // Rights and policies do not depend on the kind, because they apply to the service account.
         for kind in ["ServiceAccount", "Role", "ValidatingAdmissionPolicy"] {
             assert_eq!(objects.one(kind), deployment.one(kind), "{kind}");
         }
@@ -112,10 +112,10 @@ fn a_job_follows_its_values() {
     }
     assert_eq!(job["podFailurePolicy"]["rules"][0]["action"], "FailJob");
     assert_eq!(objects.pod()["restartPolicy"], "Never");
-    // A budget and a topology spread are only for replicas.
+    // A disruption budget and a topology spread make sense only for replicas.
     assert!(objects.find("PodDisruptionBudget").is_none());
     assert!(objects.pod()["topologySpreadConstraints"].is_null());
-    // A native sidecar ends with the workload, so the Job completes.
+    // The kubelet stops a native sidecar after the workload, so the Job completes.
     assert_eq!(objects.sidecar()["restartPolicy"], "Always");
     let annotations = &objects.one("Job")["metadata"]["annotations"];
     assert_eq!(
@@ -150,7 +150,7 @@ fn a_cron_job_follows_its_values() {
         assert_eq!(cron[field], value, "{field}");
     }
     assert_eq!(objects.pod()["restartPolicy"], "OnFailure");
-    // The job's stop_grace, and the time of the release.
+    // The job's `stop_grace`, plus time for the release.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
     let plain = [r#"workload.kind="CronJob""#, r#"cronJob.schedule="@daily""#];
     let plain = Objects::of("minimal", &plain);
@@ -199,7 +199,7 @@ fn a_job_in_supervisor_mode_runs_under_a_lock_and_its_account_has_no_permission(
         kinds,
         ["NetworkPolicy", "ServiceAccount", "ConfigMap", "CronJob"]
     );
-    // A lock serves no requests.
+    // `leasehold lock` has no HTTP port.
     assert_eq!(objects.one("NetworkPolicy")["spec"]["ingress"], json!([]));
     let pod = objects.pod();
     assert_eq!(pod["automountServiceAccountToken"], false);
@@ -251,7 +251,8 @@ fn if_the_lock_is_held_a_job_waits_and_a_run_is_skipped() {
     }
 }
 
-/// The rendered command line, with the connection string of a real set and another command.
+/// Returns the rendered command line with the connection string of a real set, this lock name and
+/// this command.
 fn lock(uri: &std::path::Path, lease: &str, command: &str) -> Command {
     let objects = Objects::of(
         "cron-job",
@@ -268,8 +269,7 @@ fn lock(uri: &std::path::Path, lease: &str, command: &str) -> Command {
             },
         );
     const EXE: &str = env!("CARGO_BIN_EXE_leasehold");
-    // The root file system of the container is read-only, /run included. Other users cannot write
-    // to it anyway.
+    // Simulates the container's read-only root file system for /run. Only root could write there.
     let mut program = if rustix::process::geteuid().is_root() {
         let mut program = Command::new("/usr/bin/unshare");
         let read_only = r#"/bin/mount -t tmpfs -o ro none /run && exec "$0" "$@""#;
@@ -297,15 +297,15 @@ fn of_two_runs_at_the_same_time_one_is_skipped_and_both_succeed() {
         let (ran, gate) = (place.path().join("ran"), place.path().join("gate"));
         let fifo = Command::new("mkfifo").arg(&gate).status().unwrap();
         assert!(fifo.success());
-        // The first job holds the lock until the test opens the other end.
+        // The first job holds the lock until the test writes to the FIFO.
         let first = format!("touch {} && read -r _ < {}", ran.display(), gate.display());
         let mut first = lock(&uri, "shop.nightly", &first).spawn().unwrap();
-        found("the first one runs", async || ran.exists().then_some(())).await;
+        found("the first job runs", async || ran.exists().then_some(())).await;
         let second = place.path().join("second");
         let touch = format!("touch {}", second.display());
         let skipped = lock(&uri, "shop.nightly", &touch).output().unwrap();
         assert_eq!(skipped.status.code(), Some(0), "{skipped:?}");
-        assert!(!second.exists(), "two ran at the same time");
+        assert!(!second.exists(), "two jobs ran at the same time");
         std::fs::write(&gate, "go\n").unwrap();
         assert_eq!(first.wait().unwrap().code(), Some(0));
         let after = lock(&uri, "shop.nightly", &touch).status().unwrap();
@@ -397,8 +397,9 @@ fn labelled(key: &str, value: &str) -> Value {
     json!({"metadata": {"labels": {key: value}}})
 }
 
-/// Omits parts that this API server lacks: a runtime class, a port of all namespaces, a kind of
-/// another operator, and the claims that the StatefulSet controller creates.
+/// Changes that omit features which do not work on this API server: a runtime class, a cluster-wide
+/// node port, the Prometheus operator's kind, and the volume claims that the StatefulSet controller
+/// creates.
 const PLAIN: [&str; 6] = [
     "service.nodePort=0",
     "statefulSet.volumeClaimTemplates=[]",
@@ -419,7 +420,7 @@ fn the_policies_hold_for_the_pods_of_a_stateful_set_and_of_a_job() {
             installed.pod("other").await;
             let pods = installed.pods(installed.client_of(&own).await);
             let label = installed.label();
-            found("the policy is in force", async || {
+            found("the policy takes effect", async || {
                 let annotated = json!({"metadata": {"annotations": {"a": "b"}}});
                 let refused = patch_status(&pods, "own", annotated, true).await.err()?;
                 refused.contains("ValidatingAdmissionPolicy").then_some(())
@@ -464,7 +465,7 @@ fn the_controllers_of_each_kind_create_its_pods_under_the_restricted_level() {
                 let spec = pod.spec.as_ref().unwrap();
                 let sidecar = &spec.init_containers.as_ref().unwrap()[0];
                 assert_eq!(sidecar.restart_policy.as_deref(), Some("Always"), "{kind}");
-                // Each pod has the account that the policies restrict.
+                // Each pod has the service account that the policies restrict.
                 assert_eq!(
                     spec.service_account_name.as_deref(),
                     Some("orders-leasehold")

@@ -109,7 +109,7 @@ impl Check {
         self
     }
 
-    /// Drops the capabilities with which root bypasses permissions.
+    /// Drops root's capabilities to bypass permissions.
     pub(crate) fn without_privileges(mut self) -> Self {
         if rustix::process::geteuid().is_root() {
             let without = "--bounding-set=-dac_override,-dac_read_search,-net_bind_service";

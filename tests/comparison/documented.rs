@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-/// Tests that show, with another design, a failure for which the page already names a test.
+/// Tests that repeat a failure with another design. The page already names a test of this failure.
 const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_document_with_a_ttl_index_is_deleted_under_its_owner",
     "a_locked_at_time_out_passes_under_its_owner",

@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use crate::parts::Parts;
 use crate::situation::{Ending, Situation};
 
-/// Returns a wrapper that drops the capabilities with which root bypasses permissions. Empty if
-/// this user is not root.
+/// Returns a wrapper that drops root's capabilities to bypass permissions. Empty if this user is
+/// not root.
 pub(crate) fn without_privileges() -> Vec<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::{Scratch, process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Time limit for final errors, which must not be retried. Shorter than the 18 s for which
-/// `--no-wait` retries MongoDB, and much longer than a busy machine needs.
+/// Time limit for final errors, which must not be retried. With `--no-wait`, retries of MongoDB
+/// would take 18 s. The limit is shorter, but much longer than a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
 /// Time limit for all other commands.
 const LONG: Duration = Duration::from_secs(60);

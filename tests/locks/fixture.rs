@@ -151,7 +151,7 @@ pub(crate) fn seen(number: u16) -> EntryVersion {
     }
 }
 
-/// Returns the number of slots with which entries of this mode join.
+/// Returns the number of slots that joining entries of this mode declare.
 pub(crate) fn slots_of(mode: EntryMode) -> u32 {
     match mode {
         EntryMode::Exclusive | EntryMode::Shared => 0,

@@ -79,8 +79,8 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until(&format!("{}?.endsWith(' ago')", cell(lease, "silence")))
         .await;
 
-    // Records when the page shows another leader, with the clock from which the daemons' dates
-    // come.
+    // Records when the page shows another leader, with the clock that also dates the daemons'
+    // writes.
     let watch = format!(
         "window.seen = null; new MutationObserver(() => {{ const holder = {}; \
          if (window.seen === null && holder !== 'a' && holder !== '–') window.seen = {{ at: Date.now(), holder }}; }}) \

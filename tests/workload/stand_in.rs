@@ -33,7 +33,7 @@ const SENT: &str = "sent";
 /// Interval between renewals, if the stand-in renews.
 const RENEW_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Arguments with which this binary runs only the test that acts as the stand-in.
+/// Arguments that make this binary run only the test that acts as the stand-in.
 const ARGUMENTS: [&str; 4] = [
     "--exact",
     "stand_in::acts_as_a_daemon_if_the_environment_says_so",
