@@ -9,7 +9,8 @@ use std::path::Path;
 
 /// Returns the inputs of a surface.
 ///
-/// # Panics If there are no inputs, or an input is not in the format.
+/// # Panics
+/// If there are no inputs, or an input is not in the format.
 pub fn inputs(surface: &str) -> Vec<Vec<u8>> {
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut files = above.map(|above| above.join(format!("tests/corpus/{surface}.txt")));
@@ -25,7 +26,7 @@ pub fn inputs(surface: &str) -> Vec<Vec<u8>> {
     inputs
 }
 
-/// Replaces the escapes of a line; `None` if an escape is not in the format.
+/// Replaces the escapes of a line. Returns `None` if an escape is invalid.
 fn unescape(line: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = line;

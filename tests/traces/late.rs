@@ -1,6 +1,6 @@
-//! Goal: a takeover that lands after a further write of the holder has no effect, and its rejection
-//! agrees with the changes of the store. Method: proxies hold back a renewal and a takeover, and
-//! release them in this order.
+//! Goal: a takeover that arrives after another write of the holder is rejected, and the checker
+//! finds the rejection consistent with the recorded changes. Method: proxies delay a renewal and a
+//! takeover, and forward the renewal first.
 
 use leasehold_testbed::{Changes, ReplicaSet, Scratch, StoredLease, eventually, run, trace};
 use rustix::process::Signal;
@@ -34,7 +34,7 @@ fn a_takeover_that_lands_after_a_late_renewal_is_rejected() {
         of_b.hold_requests_containing("findAndModify");
         eventually("a takeover is held", async || of_b.held_requests() > 0).await;
         of_a.resume();
-        eventually("the renewal has landed", async || {
+        eventually("the renewal has been applied", async || {
             revision().await != before
         })
         .await;

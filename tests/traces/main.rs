@@ -1,6 +1,6 @@
-//! Goal: daemons and jobs do exactly what their state machines decide, and a trace that shows any
-//! other trace is refused. Method: real daemons and jobs on a real set, with handoffs, a kill and
-//! many contenders; then their trace, changed in one place at a time.
+//! Goal: daemons and jobs do exactly what their state machines decide, and the checker refuses any
+//! other trace. Method: traces real daemons and jobs on a real set, with handoffs, a kill and many
+//! contenders. The checker must accept their trace, and must refuse it after a change in one place.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
@@ -20,16 +20,15 @@ use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const LONG: Duration = Duration::from_secs(30);
-/// Jobs that run at the same time, in each mode.
+/// Number of concurrent jobs, in each mode.
 const JOBS: usize = 4;
 
-/// Work that takes a moment.
+/// Short work.
 const SHORT: &str = "sleep 0.3";
-/// Work that does not end before two jobs have begun, so that two jobs with slots work at the same
-/// time.
+/// Work that ends only when two jobs have begun it, so that two jobs hold slots at the same time.
 const COMPANY: &str = r#"touch "$BEGAN/began.$$"; until [ $(ls "$BEGAN" | grep -c began) -ge 2 ]; do sleep 0.05; done"#;
 
-/// A trace as its lines.
+/// The lines of a trace.
 struct Lines(Vec<Value>);
 
 impl Lines {
@@ -47,13 +46,13 @@ impl Lines {
         checker.finish()
     }
 
-    /// Returns the index of the first line that satisfies this.
+    /// Returns the index of the first line that satisfies a condition.
     fn position(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.0.iter().position(condition);
         found.expect("the trace has such a line")
     }
 
-    /// Asserts that the trace is refused after a change, for this reason.
+    /// Asserts that the checker refuses the trace after this change, for the expected reason.
     fn refused(&self, expected: &str, change: impl FnOnce(&mut Vec<Value>)) {
         let mut changed = Self(self.0.clone());
         change(&mut changed.0);
@@ -88,8 +87,8 @@ fn job(set: &ReplicaSet, arguments: &[&str], work: &str, trace: &Path, scratch: 
     command.spawn().unwrap()
 }
 
-/// Three candidates for one lease: one is stopped, one is killed and one steps down. Also the
-/// leader of another lease, and jobs in all modes.
+/// Runs three candidates for one lease (one is stopped, one is killed, one steps down), a leader of
+/// another lease, and jobs in all modes.
 async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     let candidate = |identity| daemon(set, "traced", identity, trace);
     let a = candidate("a").leading(LONG).await;
@@ -103,7 +102,7 @@ async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     let follower = if std::ptr::eq(leader, &b) { &c } else { &b };
     leader.kill();
     follower.wait_leads(LONG).await;
-    // Its command runs at the same time as the other lease's command.
+    // The commands of both leases run concurrently.
     follower.wait_logged("workload started", LONG).await;
     follower.signal(rustix::process::Signal::USR1);
     follower.wait_role("follower", LONG).await;
@@ -135,8 +134,8 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
     let checked = lines.check();
     let checked = checked.unwrap_or_else(|found| panic!("{INVARIANT_VIOLATED}: {found:#?}"));
     assert_eq!(checked.machines, 4 + 3 * JOBS, "{checked:?}");
-    // At least three leaderships, the leadership of the other lease, and an acquisition of each
-    // job; each with a command.
+    // At least three leaders of one lease, the leader of the other lease, and each job have
+    // acquired and started a command.
     assert!(checked.acquisitions >= 4 + 3 * JOBS, "{checked:?}");
     assert!(checked.guards >= 4 + 3 * JOBS, "{checked:?}");
     assert!(
@@ -166,7 +165,7 @@ fn tampered(lines: &Lines) {
     lines.refused("random bits", |lines| {
         lines[acquires]["turn"]["random"] = json!([]);
     });
-    // Some replies change nothing.
+    // Looks for a reply that has an effect, because some replies change nothing.
     let applied = lines.position(|line| {
         let outcome = &line["turn"]["input"]["Reply"]["outcome"];
         let orders = line["turn"]["effects"].to_string().contains("Workload");
@@ -209,7 +208,7 @@ fn tampered(lines: &Lines) {
             &json!("leasehold.leases/traced"),
         );
     });
-    // Each job in slots gets a twin.
+    // Copies each job with slots to another machine.
     let in_slots = |line: &&Value| !line["started"]["options"]["want"]["Slot"].is_null();
     let machines = lines.0.iter().filter(in_slots);
     let machines: Vec<_> = machines.map(|line| line["machine"].clone()).collect();

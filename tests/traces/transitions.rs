@@ -1,7 +1,8 @@
-//! Goal: one call of a machine makes each change of a lease or lock, with the outcome that the
-//! machine received, and any other history is refused. Method: real daemons and jobs on a real set
-//! with an election, a renewal without an acknowledgement, a frozen and a killed leader, operators;
-//! then their traces and the recorded changes, changed in one place at a time.
+//! Goal: exactly one call explains each change of a lease or lock, with the outcome that the call's
+//! state machine received, and the checker refuses any other history. Method: records traces and
+//! changes of real daemons and jobs on a real set, with an election, an unacknowledged renewal, a
+//! frozen and a killed leader, and operators. The checker must accept them, and must refuse them
+//! after a change in one place.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,19 +39,19 @@ impl Run {
         checker.finish()
     }
 
-    /// Returns the number of the first line of the trace that satisfies this.
+    /// Returns the index of the first line of the trace that satisfies a condition.
     fn call(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.trace.iter().position(condition);
         found.expect("the trace has such a line")
     }
 
-    /// Returns the number of the first change of a lease that satisfies this.
+    /// Returns the index of the first line of the leases' changes that satisfies a condition.
     fn change(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.leases.iter().position(condition);
         found.expect("the recording has such a line")
     }
 
-    /// Asserts that the run is refused after a change, for this reason.
+    /// Asserts that the checker refuses the run after this change, for the expected reason.
     fn refused(&self, expected: &str, change: impl FnOnce(&mut Self)) {
         let mut changed = self.clone();
         change(&mut changed);
@@ -59,7 +60,8 @@ impl Run {
         assert!(found, "{expected:?}: {violations:#?}");
     }
 
-    /// Asserts that the changes of leases are not checked, for this reason.
+    /// Asserts that the checker skips the leases' changes after this change, for the expected
+    /// reason.
     fn skipped(&self, expected: &str, change: impl FnOnce(&mut Self)) {
         let mut changed = self.clone();
         change(&mut changed);
@@ -77,7 +79,7 @@ fn renewal(line: &Value) -> Option<&Value> {
     renewals.find(|revision| !revision.is_null())
 }
 
-/// The revision in the document after a change, as the text of a UUID.
+/// Returns the document's revision after a change, as UUID text.
 fn revision(change: &Value) -> Option<String> {
     let base64 = change["change"]["after"]["revision"]["$binary"]["base64"].as_str()?;
     let document = json!({ "$binary": { "base64": base64, "subType": "04" } });
@@ -97,14 +99,14 @@ fn leasehold(set: &ReplicaSet, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Three candidates and their leases, with every kind of change of a lease.
+/// Runs three candidates for a lease that undergoes every kind of change.
 async fn elections(set: &ReplicaSet, changes: &Changes, trace: &Path) {
     let candidate = |identity| daemon(set, "traced", identity, trace);
     let a = candidate("a").leading(LONG).await;
     let b = candidate("b").following("a", LONG).await;
     let c = candidate("c").following("a", LONG).await;
     a.wait_renewal(LONG).await;
-    // A renewal that is applied, and never acknowledged.
+    // Makes the server apply a renewal without acknowledging it.
     let primary = set.primary().await;
     let unknown = a.operations("renew", "unknown").await;
     let error = doc! { "writeConcernError": { "code": 64, "errmsg": "planted" } };
@@ -158,11 +160,11 @@ fn jobs(set: &ReplicaSet, trace: &Path, scratch: &Path) {
             .collect();
         for mut job in jobs {
             let code = job.wait().unwrap().code();
-            // Skipped because it was done recently.
+            // Code 77 means that the work was skipped, because it was done recently.
             assert!([Some(0), Some(77)].contains(&code), "{modes:?}: {code:?}");
         }
     }
-    // A job that is killed and then evicted.
+    // Kills a job, which another job then evicts.
     let mut killed = job(
         set,
         &["jobs", "--lease-duration=3s"],
@@ -221,7 +223,7 @@ fn every_change_of_a_document_is_explained_by_one_call() {
     );
     let others = transitions.operators + transitions.edits;
     assert_eq!(transitions.calls + others, transitions.all, "{checked:?}");
-    // A join and a leave of each job, at least.
+    // Each job has at least joined and left.
     assert!(transitions.calls > 8 * JOBS, "{checked:?}");
     let run = Run {
         trace: recorded(&trace),
@@ -240,7 +242,7 @@ fn calls_are_changed(run: &Run) {
         let effects = run.trace[asked]["turn"]["effects"].as_array_mut().unwrap();
         effects.retain(|effect| effect["Call"]["operation"]["Renew"].is_null());
     });
-    // A read of unknown outcome makes no change.
+    // Looks for a renewal of unknown outcome, because an unknown read explains no change.
     let renews = |line: &Value, call: &Value| {
         let effects = line["turn"]["effects"].as_array().into_iter().flatten();
         let mut asked = effects.filter(|effect| effect["Call"]["id"] == *call);
@@ -263,7 +265,7 @@ fn calls_are_changed(run: &Run) {
     run.refused("was answered with another document", |run| {
         let applied = run.call(|line| {
             let lease = &line["turn"]["input"]["Reply"]["outcome"]["Applied"]["Lease"];
-            // The reply to a write of the leader, and not to a read.
+            // Looks for the reply to a write of the leader, not to a read.
             let orders = line["turn"]["effects"].to_string().contains("Workload");
             orders && !lease["holder"].is_null()
         });
@@ -314,8 +316,8 @@ fn changes_are_changed(run: &Run) {
     run.refused("changes instead of", |run| {
         run.leases.remove(change);
     });
-    // The field is changed in the next change too, so that only the comparison with its call
-    // refuses it.
+    // Also edits the next change, so that the two changes stay consistent and only the comparison
+    // with the call fails.
     let change_field = |field: &'static str, value: Value| {
         move |run: &mut Run| {
             run.leases[change]["change"]["after"][field] = value.clone();
@@ -417,7 +419,7 @@ fn locks_are_changed(run: &Run) {
         }
         grows
     });
-    // An eviction that no machine requested.
+    // Removes all requests to evict, so that no call explains the eviction.
     run.refused("no recorded call explains this change of", |run| {
         let evicts = |effect: &Value| !effect["Call"]["operation"]["Evict"].is_null();
         for line in &mut run.trace {
