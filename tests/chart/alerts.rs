@@ -134,8 +134,9 @@ fn a_leader_in_a_pod_and_one_on_a_host_are_two_without_aggregation_labels() {
 
 const NEARLY_GONE: &str = "LeaseholdAuthorityNearlyGone";
 
-/// Returns a promtool unit test. `authority` has the milliseconds that each scrape reports. `left`
-/// is the remaining authority in the text of the alert, or `None` if the alert must not fire.
+/// Returns a promtool unit test. `authority` is the authority that each scrape reports, in
+/// milliseconds. `left` is the remaining authority in the text of the alert, or `None` if the alert
+/// must not fire.
 fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     let values = |value: &dyn Fn(u64) -> f64| {
         let texts: Vec<_> = authority.iter().map(|ms| value(*ms).to_string()).collect();

@@ -238,8 +238,8 @@ async fn elected(installed: &Installed, pod: &Pod) {
     .await;
 }
 
-/// Kills the leader and starts a successor. If `missing` names a right, removes it from the Role
-/// before, and waits until the successor has counted failures.
+/// Kills the leader and starts a successor. If `missing` names a right, first removes it from the
+/// Role, and waits until the successor has counted failures.
 async fn takeover_without(missing: Option<(&str, &str, &str)>) {
     let set = SET.get().await;
     let demoting = "leasehold.kubernetes.demoteOthers=true";

@@ -22,7 +22,7 @@ use crate::cluster::patch_status;
 use crate::documented::block;
 use crate::helm::{chart, text, tool, values};
 
-/// A new namespace, for releases.
+/// The namespace of a test's releases.
 pub(crate) struct Place {
     pub(crate) kubernetes: Arc<Kubernetes>,
     pub(crate) namespace: String,

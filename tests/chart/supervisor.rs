@@ -194,8 +194,8 @@ fn the_termination_grace_exceeds_the_workloads() {
     let grace = |text: &str| format!("leasehold.config.workload.stop_grace=\"{text}\"");
     let hook = "leasehold.config.hooks.on_step_down=[\"/orders\",\"flush\"]".to_owned();
     let timeout = "leasehold.config.hooks.timeout=\"4s\"".to_owned();
-    // The expected result is the rendered period, or for an error, its text for the stop grace and
-    // its required minimum.
+    // Each case expects the rendered period, or an error with this stop grace and this required
+    // minimum.
     for (given, changes, expected) in [
         (0, vec![], Ok(35)),
         (0, vec![grace("2m")], Ok(125)),

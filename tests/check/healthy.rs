@@ -14,7 +14,8 @@ async fn stored(scene: &Scene) -> (Vec<Document>, Vec<Document>) {
     let leases = client.database(&scene.database).collection(COLLECTION);
     let documents = leases.find(doc! {}).await.unwrap().try_collect();
     let log = client.database("local").collection("oplog.rs");
-    // Matches the whole database, because creating the collection is logged as `database.$cmd`.
+    // Matches the whole database, because the creation of a collection is an entry of
+    // `DATABASE.$cmd`.
     let ours = doc! { "ns": { "$regex": format!("^{}\\.", scene.database) } };
     let writes = log.find(ours).await.unwrap().try_collect();
     (documents.await.unwrap(), writes.await.unwrap())

@@ -197,7 +197,7 @@ impl Answer {
             .collect()
     }
 
-    /// Asserts the exit code. A warning about the machine may raise 0 to 1.
+    /// Asserts the exit code, or at least 1 if the machine itself causes a warning.
     #[track_caller]
     pub(crate) fn exits(&self, code: i32) {
         let warned = self

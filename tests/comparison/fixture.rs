@@ -21,8 +21,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
 /// A contender counts as excluded if it has not started its work after this time.
 pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
-/// Number of acts, about half a second of work, that a holder cannot perform merely because it ends
-/// late.
+/// More acts than a holder performs merely because it ends late: about half a second of work.
 pub(crate) const AT_WORK: usize = 20;
 
 const POLL: Duration = Duration::from_millis(5);
@@ -170,7 +169,7 @@ impl<M: Means> Fixture<M> {
         let launch = means
             .launch(&self.place, owner, command)
             .stderr(self.scratch.path().join(format!("{actor}.log")))
-            // `leasehold lock` keeps its observations there between runs.
+            // `leasehold lock` keeps its observations between runs in this directory.
             .env("XDG_RUNTIME_DIR", self.scratch.path().display().to_string());
         let clock = clock.map_or(&[][..], FakeClock::variables);
         let launch = launch.envs(clock.iter().cloned());
@@ -250,7 +249,8 @@ impl<M: Means> Fixture<M> {
         assert_eq!(beside, 0, "{}", self.describe());
     }
 
-    /// Returns the changes of actor in the journal, and the contenders' error output.
+    /// Returns a summary of the journal, in which each entry is a change of actor, and the
+    /// contenders' error output.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         for act in self.journal.acts() {

@@ -1,7 +1,8 @@
-//! Goal: the designs are not straw men, because each excludes as long as no fault occurs. The
-//! scenario that breaks them also recognizes a lock that holds. Method: three contenders for each
-//! design work briefly, one after the other; no contender acts again after another contender has
-//! acted. Then work takes longer than the expiry of a lock that its owner extends.
+//! Goal: the designs are not straw men, because each keeps other owners out as long as no fault
+//! occurs. The scenario that breaks them also recognizes a lock that holds. Method: three
+//! contenders for each design work briefly, one after the other; no contender acts again after
+//! another contender has acted. Then work takes longer than the expiry of a lock that its owner
+//! extends.
 
 use futures_util::future::join_all;
 use leasehold_testbed::run;

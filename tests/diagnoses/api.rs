@@ -40,7 +40,12 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
     let open = kubernetes.port();
     let hanging = kubernetes.proxy();
     hanging.stall();
-    let impostor = at("API server of another authority", "api-ca", &place, open);
+    let impostor = at(
+        "API server with a certificate of another CA",
+        "api-ca",
+        &place,
+        open,
+    );
     let directory = impostor.path("credentials");
     std::fs::create_dir(&directory).unwrap();
     for file in ["token", "namespace"] {

@@ -53,13 +53,13 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .exits(69)
             .says("authentication required (Unauthorized, code 13): the URI has no user"),
         Situation::lock(
-            "certificate of nobody",
+            "certificate without a user",
             &over_tls("&authSource=%24external&authMechanism=MONGODB-X509"),
             "f",
         )
         .exits(69)
         .says("authentication failed for the client certificate: its subject must be a user of $external"),
-        Situation::lock("no right at all", &right, "g").exits(69).says(needed),
+        Situation::lock("no rights", &right, "g").exits(69).says(needed),
         Situation::lock("rights on another database", &set.uri_for(&elsewhere), "h")
             .exits(69)
             .says("not authorized (Unauthorized, code 13): user elsewhere lacks the right find or update; "),
@@ -75,7 +75,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::lock("no right to insert", &insert, "j")
             .exits(69)
             .says(&format!("not authorized (Unauthorized, code 13): user updater may not insert; {needed}")),
-        Situation::run("no right to follow changes", &follow, "k")
+        Situation::run("no right for change streams", &follow, "k")
             .says("no change stream, polling")
             .says("user poller lacks the right find or changeStream")
             .says("to=\"leader\""),

@@ -46,12 +46,12 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         asked("lock held", "held")
             .exits(75)
             .says("lock held: not acquired: held by holder-0 (exclusive) since 2026-"),
-        asked("lock held, for a while", "held")
+        asked("lock held, with --wait", "held")
             .flag("--wait=1s")
             .exits(75)
             .says("held by holder-0 (exclusive)")
             .says("not acquired within 1s"),
-        asked("lock held, for less than an answer takes", "held")
+        asked("lock held, with a --wait shorter than a round trip", "held")
             .flag("--wait=1ms")
             .exits(75)
             .says("not acquired within 1ms: held by holder-0 (exclusive)"),
@@ -59,18 +59,18 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .flag("--wait=1s")
             .exits(75)
             .says("lock full: not acquired within 1s: queue is full (512 waiting)"),
-        asked("another number of slots", "three")
+        asked("different number of slots", "three")
             .flag("--slots=2")
             .exits(78)
             .says("--slots 3"),
-        asked("slots of a lock without", "held")
+        asked("slots for a lock without slots", "held")
             .flag("--slots=2")
             .exits(78)
             .says("--slots"),
-        asked("no slots of a lock with", "three")
+        asked("no slots for a lock with slots", "three")
             .exits(78)
             .says("--slots 3"),
-        asked("lock of a lease's name", "lease")
+        asked("lock named like a lease", "lease")
             .exits(78)
             .says("lock lease: the document of this name is not a lock: "),
         asked("foreign document", "foreign")
@@ -79,7 +79,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         asked("document of a newer version", "newer")
             .exits(78)
             .says("99"),
-        Situation::run("lease of a lock's name", &uri, "held")
+        Situation::run("lease named like a lock", &uri, "held")
             .says("is not a lease of this version")
             .says("leaving it untouched"),
     ]

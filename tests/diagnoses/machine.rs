@@ -49,7 +49,7 @@ fn traces(parts: &Parts) -> [Situation; 2] {
     let pipe = |path: &Path| {
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap();
-        // The program could not open a pipe without a reader for writing.
+        // Without a reader, opening the pipe for writing would fail.
         let reader = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
         let reader = rustix::fs::open(path, reader, rustix::fs::Mode::empty()).unwrap();
         READERS.lock().unwrap().push(reader);
@@ -79,12 +79,12 @@ fn addresses(parts: &Parts) -> Vec<Situation> {
         run("port taken", &taken)
             .says(&format!("cannot listen on {taken}: process {me} ("))
             .says("listens there; to fix: set http.listen to a free address"),
-        run("port of the privileged", "127.0.0.1:80")
+        run("privileged port", "127.0.0.1:80")
             .by(&without_privileges())
             .says("cannot listen on 127.0.0.1:80: permission denied; to fix: give this process CAP_NET_BIND_SERVICE, or set http.listen to a port above 1023"),
         run("address of another machine", "192.0.2.1:9402")
             .says("cannot listen on 192.0.2.1:9402: it is not an address of this machine"),
-        run("no address at all", "nonsense").says("http.listen"),
+        run("invalid address", "nonsense").says("http.listen"),
     ]
 }
 
@@ -185,7 +185,7 @@ fn directories(parts: &Parts) -> Vec<Situation> {
         .by(&without_privileges())
         .says("permission denied; to fix: let this user create files there"),
         below("parent without write permission", 0o555),
-        below("parent that may not be entered", 0o000),
+        below("parent without search permission", 0o000),
         second,
         claim,
         full,

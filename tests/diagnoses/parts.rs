@@ -31,9 +31,9 @@ pub(crate) struct Parts {
     /// A set whose only member stepped down.
     pub(crate) deposed: ReplicaSet,
     pub(crate) kubernetes: Kubernetes,
-    /// A proxy before the open set that forwards nothing.
+    /// A proxy in front of the open set that forwards nothing.
     pub(crate) holding: Proxy,
-    /// A proxy before the open set that closes connections.
+    /// A proxy in front of the open set that closes connections.
     pub(crate) cutting: Proxy,
     pub(crate) closed: ReservedPort,
     /// A web server.

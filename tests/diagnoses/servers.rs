@@ -31,13 +31,13 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::locks("port closed", &of_set(&closed, SET)).says(&format!(
             "no primary: {closed}: connection refused: check host and port in the MongoDB URI"
         )),
-        Situation::lock("port closed, for a while", &of_set(&closed, SET), "waits")
+        Situation::lock("port closed, with --wait", &of_set(&closed, SET), "waits")
             .flag("--wait=1s")
             .exits(69)
             .says("lock waits: gave up after ")
             .says(&format!("no primary: {closed}: connection refused")),
         Situation::lock(
-            "port closed, for as long as it takes",
+            "port closed, without a bound on the wait",
             &of_set(&closed, SET),
             "patient",
         )
@@ -47,7 +47,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         .says("MongoDB join failed (attempt 1), retrying in ")
         .says("failing_for_ms=")
         .says("lock patient: gave up after 1"),
-        Situation::run("no server for a daemon", &of_set(&closed, SET), "unreached")
+        Situation::run("port closed, for a daemon", &of_set(&closed, SET), "unreached")
             .says("MongoDB read failed (attempt 1), retrying in 1s")
             .says(&format!("no primary: {closed}: connection refused"))
             .says("MongoDB read failed (attempt 2)")
@@ -57,10 +57,10 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             .says("no-such-host.invalid:27017: cannot resolve the host name"),
         Situation::locks("SRV record missing", "mongodb+srv://cluster.no-such-host.invalid/")
             .says("cannot resolve the SRV record of cluster.no-such-host.invalid: check"),
-        Situation::locks("port of something else", &format!("mongodb://{web}/")).says(&format!(
+        Situation::locks("port of a web server", &format!("mongodb://{web}/")).says(&format!(
             "{web}: the answer is not MongoDB's: check the port"
         )),
-        Situation::locks("server that keeps requests without an answer", &held).says(&format!(
+        Situation::locks("server that does not answer", &held).says(&format!(
             "no primary: no answer from 127.0.0.1:{}: check the host",
             parts.holding.port(0)
         )),
@@ -84,7 +84,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             "no primary: {open} is in replica set \"{SET}\", not \"rsWRONG\"; correct replicaSet"
         )),
         Situation::lock(
-            "another set's name, for a job",
+            "another set's name, for lock",
             &of_set(&open, "rsWRONG"),
             "set",
         )
@@ -93,20 +93,20 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         .says(&format!(
             "{open} is in replica set \"{SET}\", not \"rsWRONG\""
         )),
-        Situation::locks("standalone in a connection string of a set", &of_set(&standalone, "rs0")).says(
+        Situation::locks("standalone server with replicaSet in the URI", &of_set(&standalone, "rs0")).says(
             &format!("no primary: {standalone} is a standalone server, not in replica set \"rs0\""),
         ),
         Situation::locks(
-            "TLS asked of a server without",
+            "TLS requested from a server without TLS",
             &format!("{}&{tls}", of_set(&open, SET)),
         )
         .says(&format!(
             "{open}: connection closed by the server: it may not use TLS (then remove tls=true)"
         )),
-        Situation::locks("TLS not asked of a server with", &of_set(&guarded, SET))
+        Situation::locks("no TLS for a server that requires TLS", &of_set(&guarded, SET))
             .says("connection closed by the server: it may demand TLS (tls=true)"),
         Situation::locks(
-            "authority not trusted",
+            "CA not trusted",
             &over_tls(&tls.replace(&ours, &client)),
         )
         .says("certificate is not signed by a trusted authority: check tlsCAFile"),
@@ -120,11 +120,11 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         .says(&format!(
             "{alias}: the server's certificate does not name this host"
         )),
-        Situation::locks("certificate of an authority", &mistaken(0)).says(
+        Situation::locks("CA certificate for a server", &mistaken(0)).says(
             "the server's certificate belongs to a certificate authority (CA:TRUE): issue one for the server \
              (CA:FALSE), signed by that authority",
         ),
-        Situation::locks("certificate of a client", &mistaken(1)).says(
+        Situation::locks("client certificate for a server", &mistaken(1)).says(
             "the server's certificate is not for servers: issue one with the extended key usage \
              serverAuth",
         ),
@@ -135,17 +135,17 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         .says("client certificate")
         .says("tlsCertificateKeyFile"),
         Situation::locks(
-            "file of authorities missing",
+            "CA file missing",
             &over_tls(&tls.replace(&ours, "/nowhere/ca.pem")),
         )
         .says("TLS configuration refused: cannot read /nowhere/ca.pem: no such file or directory; correct tlsCAFile"),
         Situation::locks(
-            "something else in place of the file of authorities",
+            "device in place of the CA file",
             &over_tls(&tls.replace(&ours, "/dev/null")),
         )
         .says("TLS configuration refused: cannot read /dev/null: it is not a regular file; correct tlsCAFile"),
         Situation::locks(
-            "file of the client certificate missing",
+            "client certificate file missing",
             &over_tls(&tls.replace(&client, "/nowhere/client.pem")),
         )
         .says("TLS configuration refused: cannot read /nowhere/client.pem: no such file or directory; correct tlsCertificateKeyFile"),

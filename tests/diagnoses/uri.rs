@@ -34,7 +34,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::run("misspelt option", &with("readPreferense=primary"), "a")
             .exits(78)
             .says("has the unknown option readPreferense: write readPreference, or remove it"),
-        Situation::run("wrong value of an option", &with("directConnection=yes"), "a")
+        Situation::run("invalid value of an option", &with("directConnection=yes"), "a")
             .exits(78)
             .says("option must be a boolean): correct the value of directConnection, or remove what contradicts"),
         Situation::run("proxy", &with("proxyHost=proxy.example.net"), "a")
@@ -67,7 +67,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             .exits(78)
             .says("must begin with mongodb:// or mongodb+srv://"),
         Situation::run(
-            "options that exclude each other",
+            "contradictory options",
             "mongodb://127.0.0.1:1,127.0.0.1:2/?directConnection=true",
             "a",
         )

@@ -29,7 +29,7 @@ pub(crate) const NOW: WallMillis = WallMillis(1);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const NEWS_MAX: usize = 64;
 
-/// The set of all tests that do not inject faults into it.
+/// The set that tests share if they do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// Returns a new database of the shared set.

@@ -17,7 +17,7 @@ use crate::fixture::{
     token,
 };
 
-/// Duration of a wait that times out, distinguishable from no wait.
+/// Duration of waits that time out. Long enough to tell a wait from no wait.
 const SHORTLY: Duration = Duration::from_millis(300);
 
 fn lock(stage: &Stage, identity: &str) -> Lock {

@@ -37,7 +37,7 @@ fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> Stri
     texts.join(" ")
 }
 
-/// Notation of the stored document.
+/// How completely the stored document spells out its fields.
 #[derive(Debug, Clone, Copy)]
 enum Written {
     InFull,

@@ -124,7 +124,7 @@ fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
 
 fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
     let directory = scene.directory.display().to_string();
-    // Only the signals are taken from a copy of /proc/self/status.
+    // Takes only the signals from a copy of /proc/self/status.
     let is_copy = seen.starts_with("Name:");
     let lines = seen.lines().filter_map(|line| line.split_once('\t'));
     let lines = lines.filter(|(name, _)| !is_copy || ["SigBlk:", "SigIgn:"].contains(name));

@@ -14,7 +14,7 @@ relation() {
 # This shell must not have redirected its output yet.
 descriptors=
 for fd in $me/fd/*; do
-    # Skips the descriptor with which the shell listed the directory.
+    # Skips the descriptor that the shell used to list the directory.
     [ -L "$fd" ] || continue
     flags=$(sed -n 's/^flags:[[:space:]]*//p' $me/fdinfo/"${fd##*/}")
     # Skips descriptors with close-on-exec, because this shell opened them.

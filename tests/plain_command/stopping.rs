@@ -1,5 +1,6 @@
-//! Stopping a command whose parent has blocked signals, only the command's first process, and
-//! processes that the command leaves behind. A failed write to an output does not end leasehold.
+//! Tests stops by signals that the parent has blocked, stops of only a command's first process, and
+//! the end of processes that a command leaves behind. A failed write to an output does not end
+//! leasehold.
 
 use std::process::Child;
 

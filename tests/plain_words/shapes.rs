@@ -120,7 +120,7 @@ pub(super) fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static
     odd
 }
 
-/// Splits a paragraph into sentences. Returns true with the first one.
+/// Splits a paragraph into sentences. Marks the first sentence with true.
 pub(super) fn sentences(paragraph: &str) -> impl Iterator<Item = (bool, &str)> {
     let sentences = paragraph.split(". ").flat_map(|part| part.split(": "));
     sentences

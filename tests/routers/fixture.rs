@@ -10,7 +10,7 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// The set of all tests that do not inject faults into it.
+/// The set that tests share if they do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// Two routers, and a stage for candidates that reach the set through them.

@@ -8,7 +8,8 @@ use crate::session::{Session, like_the_repository};
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Runs a page's commands in a copy of the repository, with a replica set that the pages share.
+/// Runs a page's commands in a directory that looks like the repository, with a replica set that
+/// the pages share.
 fn on_the_shared_set(page: &'static str) {
     run(async {
         let set = SET.get().await;

@@ -10,7 +10,7 @@ use crate::contest::{Contest, LONG};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// A second stop signal within this time counts as the first one.
+/// A second stop signal within this time counts as a repetition of the first.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Starts a leader and a follower with this flag, whose commands have this behavior.

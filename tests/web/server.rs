@@ -13,7 +13,7 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// The set of all tests that do not inject faults into it.
+/// The set that tests share if they do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// Returns a new database of the shared set, with timings that tolerate the load of a browser.

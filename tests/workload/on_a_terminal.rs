@@ -2,8 +2,8 @@
 //! job but never the guard. Method: a shell on a pseudo terminal, created by script(1), and a
 //! keyboard.
 //!
-//! A command to be stopped only reads a pipe. If it were a shell that starts a process with
-//! `vfork`, the kernel might stop the child and not report the waiting shell as stopped.
+//! A command to be stopped only reads a pipe. A shell that waits in `vfork` for a child that is
+//! stopped too would not be reported as stopped.
 
 use std::fs::File;
 use std::io::Write;

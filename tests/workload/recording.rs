@@ -71,7 +71,7 @@ fn killed(process: u32) -> bool {
     pending & (1 << (Signal::KILL.as_raw() - 1)) != 0
 }
 
-/// Waits until the workload ends. The disk hangs meanwhile.
+/// Waits until the workload ends, which the hanging disk must not prevent.
 async fn ended(workload: &mut GuardedCommand) -> Termination {
     let ended = tokio::time::timeout(LONG, workload.ended()).await;
     ended.unwrap_or_else(|_| {

@@ -149,7 +149,7 @@ impl Plan {
     }
 }
 
-/// Returns the command line of the stand-in or its starter, which its environment distinguishes.
+/// Returns this binary's command line as the stand-in, or as its starter if STARTER is set.
 fn itself(directory: &Path) -> Launch {
     Launch::new(std::env::current_exe().unwrap())
         .arguments(ARGUMENTS)
