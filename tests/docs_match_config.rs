@@ -1,6 +1,6 @@
 //! Goal: `docs/configuration.md`, `config/default.toml` and `leasehold run --help` document the
 //! same keys with the same defaults, and `docs/mongodb.md` the options of connection strings.
-//! Method: each page is compared with the table of keys or of options.
+//! Method: compares each page with the table of keys or of options.
 
 use std::collections::BTreeSet;
 use std::process::Command;

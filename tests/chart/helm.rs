@@ -1,4 +1,4 @@
-//! Runs helm as a user does, and parses what it renders.
+//! Runs helm as a user does, and parses its output.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Goal: one pod can have several leases, each with its own sidecar, port, status directory, label
 //! and alerts. The chart refuses colliding names, ports and directories. The policy covers the
-//! labels of all leases. Method: helm's output, parsed as data; the policy on the real API server.
+//! labels of all leases. Method: parses helm's output, and tests the policy on a real API server.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

@@ -1,4 +1,4 @@
-//! Goal: problems of this host are reported without MongoDB. Method: MongoDB refuses connections.
+//! Goal: the command reports problems of this host even if MongoDB is unreachable.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::scene::{Check, Scene};
 
-/// A command whose MongoDB refuses connections.
+/// Prepares a run with a MongoDB address that refuses connections.
 fn alone(scene: &Scene) -> Check {
     let check = scene.check("mongodb://127.0.0.1:1/?replicaSet=rs0");
     check.flag("--timeout=1s")

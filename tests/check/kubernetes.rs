@@ -35,7 +35,7 @@ spec:
     )
 }
 
-/// The command in a pod. MongoDB is unreachable, which does not affect the checks of the API
+/// Prepares a run as in a pod. MongoDB is unreachable, which does not affect the checks of the API
 /// server.
 fn in_pod(scene: &Scene, kubernetes: &Kubernetes, place: &Place) -> Check {
     let directory = place.credentials.directory().display();

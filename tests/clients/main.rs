@@ -84,7 +84,7 @@ fn installed(program: &str, version: &str) -> bool {
     found
 }
 
-/// Returns true if a program can run as another user that this user may not signal.
+/// Some tests must run a program as another user, which requires root.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -19,7 +19,7 @@ pub(crate) struct Parts {
     pub(crate) open: ReplicaSet,
     /// A standalone server at its limit of connections.
     pub(crate) full: ReplicaSet,
-    /// The connections that fill it.
+    /// The connections that exhaust the limit of `full`.
     _filling: Vec<TcpStream>,
     /// A standalone server.
     pub(crate) standalone: ReplicaSet,

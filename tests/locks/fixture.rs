@@ -72,7 +72,7 @@ pub(crate) fn store_over(
     (MongoLockStore::new(options, name, sender).0, news)
 }
 
-/// Returns the store of `a`, whose events are not read.
+/// Returns a store for `a`, and discards its events.
 pub(crate) fn store(stage: &Stage) -> MongoLockStore {
     let mut options = store_options(stage, "a");
     options.timings = timings(Duration::from_secs(10));
