@@ -94,7 +94,7 @@ impl Certificates {
     }
 
     /// Issues a certificate of a server that is also an authority (CA:TRUE), as `openssl req -x509`
-    /// does by default. Servers accept it for themselves, and clients refuse it.
+    /// does by default. mongod starts with this certificate, but clients refuse it.
     pub fn authority_as_server(&self) -> PathBuf {
         self.issue_with("authority-as-server", "servers", "leasehold server", |it| {
             it.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -131,7 +131,7 @@ impl Certificates {
         // Early enough that a client's clock can be set past it.
         params.not_after = date_time_ymd(2050, 1, 1);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        // Members are clients of each other.
+        // Members also connect to each other as clients.
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,

@@ -1,5 +1,4 @@
-//! A recording of each change of a collection, with the documents before and after it, for the
-//! check of transitions (`leasehold_trace_check`, T2).
+//! Records every change to a collection, with the document before and after the change.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,22 +21,22 @@ use tokio::task::JoinHandle;
 
 use crate::{Failure, shared};
 
-/// Maximum time without an answer of the stream. A frozen server never answers; a server without
+/// Maximum wait for the stream's next answer. A frozen server never answers; a server without
 /// changes answers once a second.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Maximum time without a usable server, longer than any election or partition in the tests.
 const AWAY_MAX: Duration = Duration::from_secs(180);
-/// Interval of attempts to reach a server.
+/// Interval between attempts to reach a server.
 const RETRY: Duration = Duration::from_millis(50);
-/// The field in the `_id` of the document that marks the end.
+/// The field in the `_id` of the end marker.
 const MARKER: &str = "end_of_recording";
-/// Errors that mean missing changes: a missing image, or a missing part of the oplog since the
-/// token.
+/// Error codes that mean that changes were missed: an image is missing, or the oplog no longer
+/// reaches back to the resume token.
 const GAPS: [i32; 4] = [47, 136, 280, 286];
 const NAMESPACE_EXISTS: i32 = 48;
 const DUPLICATE_KEY: i32 = 11000;
 
-/// A recording of a collection's changes into a file. The file is complete after
+/// A running recording of a collection's changes. The file is complete after
 /// [`drain`](Self::drain); an incomplete file proves nothing.
 ///
 /// ```no_run
@@ -92,7 +91,7 @@ impl Changes {
     /// the collection's options, to watch it and to write to it.
     ///
     /// # Panics
-    /// If the server refuses, such as one without a replica set or before MongoDB 6.0.
+    /// If the server refuses, because it is not in a replica set or older than MongoDB 6.0.
     pub async fn record(
         uri: &str,
         database: &str,
@@ -237,7 +236,7 @@ impl Recorder {
         }
     }
 
-    /// Opens the stream after the last change that was recorded.
+    /// Opens the stream after the last recorded change.
     async fn reopened(&self, token: Option<ResumeToken>) -> Result<Stream, Failure> {
         let patience = Patience::new();
         loop {
@@ -300,8 +299,8 @@ async fn open(
     }
 }
 
-/// Creates the collection with images of the documents before and after each change, or turns them
-/// on.
+/// Enables the images of documents before and after each change. Creates the collection if it is
+/// missing.
 async fn enable_images(client: &Client, database: &str, collection: &str) -> Result<(), Error> {
     let database = client.database(database);
     let images = ChangeStreamPreAndPostImages::builder()
@@ -336,7 +335,7 @@ impl Patience {
     /// Waits before another attempt.
     ///
     /// # Errors
-    /// The error itself, if no other attempt can help, or after [`AWAY_MAX`].
+    /// The error itself, if a retry cannot help or [`AWAY_MAX`] has passed.
     async fn after(&self, error: Error) -> Result<(), Failure> {
         if is_gap(&error) || Instant::now() > self.end {
             return Err(error.into());

@@ -1,4 +1,4 @@
-//! A real `leasehold run` as a process, and its surfaces as a workload or an operator sees them.
+//! A real `leasehold run` as a process, observed through its files, HTTP server and log.
 
 mod builder;
 mod last_lines;
@@ -20,7 +20,7 @@ use crate::{CheckedTrace, Failure, Launch, Process, ReservedPort, Scratch, event
 pub use builder::{DaemonBuilder, DaemonTimings};
 pub use status_file::{leads, leads_at, valid_until_ns};
 
-/// Poll interval, short enough for a handoff, which was measured to take about 5 ms.
+/// Poll interval, shorter than a handoff (about 5 ms, measured).
 const POLL: Duration = Duration::from_millis(2);
 
 /// A running daemon. Dropping it kills the process (SIGKILL).
@@ -33,7 +33,7 @@ pub struct Daemon {
     /// The address of the HTTP surface.
     http: SocketAddr,
     directory: PathBuf,
-    /// Checked after the process has ended.
+    /// Declared after `process`, so that the trace is checked after the process has ended.
     _trace: Option<CheckedTrace>,
     /// Dropped before the directory with the log.
     _last_lines: LastLines,
@@ -110,7 +110,7 @@ impl Daemon {
     /// Sends `GET path` and returns the status and the body of the answer.
     ///
     /// # Errors
-    /// If there is no answer, as from a daemon that is frozen or has exited.
+    /// If there is no answer, because the daemon is frozen or has exited.
     pub async fn http(&self, path: &str) -> Result<(u16, String), Failure> {
         http::request(self.http, "GET", path, &[]).await
     }
@@ -118,7 +118,7 @@ impl Daemon {
     /// Sends `GET path` and returns the status and the body, parsed as JSON.
     ///
     /// # Panics
-    /// If there is no answer, or no JSON in it.
+    /// If there is no answer, or its body is not JSON.
     pub async fn http_json(&self, path: &str) -> (u16, Value) {
         let (code, body) = self.http(path).await.expect("an answer");
         let body = serde_json::from_str(&body);
@@ -211,7 +211,8 @@ impl Daemon {
             .await
     }
 
-    /// Replaces the connection string in its file atomically: the daemon may be reading the file.
+    /// Replaces the connection string in its file, atomically because the daemon may be reading the
+    /// file.
     ///
     /// # Panics
     /// If the file cannot be written.
@@ -320,7 +321,7 @@ impl Daemon {
         let end = Instant::now() + deadline;
         let mut seen = None;
         loop {
-            // Polls are frequent and logs are long, so only a longer log is read.
+            // Read the log only if it has grown: polls are frequent and logs are long.
             let length = std::fs::metadata(self.log()).map_or(0, |log| log.len());
             if seen.replace(length) != Some(length) && self.logged(text) > 0 {
                 return;
@@ -365,7 +366,8 @@ impl Daemon {
         loop {
             let exit = self.exit_code();
             let status = file.read_whole(&self.directory);
-            // The exit is checked before the file is read, so that the last written status counts.
+            // The exit status was read before the file, so a status written just before the exit is
+            // still seen.
             if let Some(status) = status
                 && condition(status)
             {
@@ -455,8 +457,8 @@ pub fn boottime_ns() -> u64 {
     u64::try_from(nanos).expect("CLOCK_BOOTTIME is not negative")
 }
 
-/// Returns the value of a sample in the text format of Prometheus. `name` is either a bare name,
-/// for its first series, or includes all labels as printed: `leasehold_leader{lease="orders"}`.
+/// Returns the value of a sample in the Prometheus text format. `name` is a bare metric name, which
+/// selects its first series, or includes all labels as printed: `leasehold_leader{lease="orders"}`.
 pub fn sample(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?;

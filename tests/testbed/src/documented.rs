@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::skip;
 
-/// Returns the only code block of a language in a part of a page.
+/// Returns the only code block in this language in a part of a page.
 ///
 /// # Panics
 /// If there is none, or more than one.

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::http;
 use crate::{Failure, Host, Launch, Process, ReservedPort, Scratch, Storage, kubernetes_programs};
 
-/// Maximum time of a start. Three members elect within 2 s on idle cores.
+/// Maximum startup time. Three members elect a leader within 2 s on idle cores.
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 

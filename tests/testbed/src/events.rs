@@ -15,13 +15,13 @@ use crate::wait::LONG;
 pub struct EventStream {
     stream: TcpStream,
     head: String,
-    /// Bytes as received, in chunks if the answer has them.
+    /// Bytes as received, still with the framing of a chunked body.
     received: Vec<u8>,
     text: String,
     end: Option<End>,
 }
 
-/// The end of a stream.
+/// How a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The server completed its answer.
@@ -61,7 +61,7 @@ impl EventStream {
         Self::request(address, &request).await
     }
 
-    /// Sends a request as it stands, and receives the head of the answer.
+    /// Sends `request` unchanged, and receives the head of the answer.
     ///
     /// # Panics
     /// If there is no answer.
@@ -132,7 +132,7 @@ impl EventStream {
         }
     }
 
-    /// Receives events until one has this status. Returns all of them.
+    /// Receives events until `has` accepts the status of one event. Returns all events received.
     ///
     /// # Panics
     /// If the stream ends before.
@@ -160,7 +160,7 @@ impl EventStream {
         (events, self.end.unwrap())
     }
 
-    /// Receives more bytes. Returns false at the end of the connection.
+    /// Receives more bytes. Returns false if the connection has ended.
     async fn receive(&mut self) -> bool {
         let received = timeout(LONG, self.stream.read_buf(&mut self.received)).await;
         match received.expect("something arrives") {

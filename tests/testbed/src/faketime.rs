@@ -1,11 +1,10 @@
 //! Processes with a wall clock that is wrong or jumps.
 //!
-//! libfaketime intercepts libc's clock functions. Measured with version 0.9.10 of Debian 12 and
-//! `+1h`: without `FAKETIME_DONT_FAKE_MONOTONIC` the library sets CLOCK_REALTIME, CLOCK_MONOTONIC
-//! and CLOCK_BOOTTIME to the same faked wall time. With the variable only REALTIME is faked, which
-//! is what these fixtures use. A program that reads clocks by direct system calls, as `rustix`
-//! does, always sees true clocks. The standard library's `SystemTime` goes through libc and is
-//! faked.
+//! libfaketime intercepts libc's clock functions. By default it sets CLOCK_REALTIME,
+//! CLOCK_MONOTONIC and CLOCK_BOOTTIME to the same faked wall time (measured with version 0.9.10 of
+//! Debian 12 and `+1h`). These fixtures set `FAKETIME_DONT_FAKE_MONOTONIC`, so that it fakes
+//! CLOCK_REALTIME only. A program that reads clocks by direct system calls, as `rustix` does,
+//! always sees true clocks. The standard library's `SystemTime` goes through libc and is faked.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -72,7 +71,7 @@ impl JumpingClock {
         clock
             .variables
             .push(("FAKETIME_TIMESTAMP_FILE".to_owned(), file.into()));
-        // Without this, the file is read again only every ten seconds.
+        // By default, libfaketime reads the file only every ten seconds.
         clock
             .variables
             .push(("FAKETIME_NO_CACHE".to_owned(), "1".into()));
@@ -83,8 +82,7 @@ impl JumpingClock {
 
     /// Sets the offset from the true time, such as `+1h` or `-30m`, immediately.
     pub fn jump(&self, offset: &str) {
-        // Renamed into place, so that a process that reads at this moment sees the old or the new
-        // offset.
+        // Rename, so that a concurrent reader sees either the old or the new offset.
         let next = self.scratch.path().join("next");
         std::fs::write(&next, offset).expect("the clock's file can be written");
         std::fs::rename(&next, file_in(self.scratch.path())).expect("and renamed");

@@ -1,4 +1,4 @@
-//! Locates the programs that are not on every machine, by the scripts of this crate.
+//! Runs this crate's scripts, which find or fetch programs that are not on every machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,8 +30,8 @@ pub fn etcdctl_binary() -> Result<PathBuf, Failure> {
 /// `fetch-kubernetes` of this crate finds or builds them (`KUBEBUILDER_ASSETS`, cache, build).
 ///
 /// # Errors
-/// If the programs are not available. The script prints the remedy on standard error, which is
-/// inherited because a build takes minutes and its progress should be visible.
+/// If the programs are not available. The script prints the remedy on standard error. The test
+/// inherits that output, so that the progress of a build, which takes minutes, is visible.
 pub fn kubernetes_programs() -> Result<PathBuf, Failure> {
     let programs = fetch("fetch-kubernetes", Stdio::inherit());
     programs.map_err(|words| match words.is_empty() {
@@ -40,7 +40,7 @@ pub fn kubernetes_programs() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Runs a script, which prints a path. On failure, returns what it printed on standard error.
+/// Runs a script and returns the path that it prints. On failure, returns its standard error.
 fn fetch(script: &str, stderr: Stdio) -> Result<PathBuf, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     let mut command = Command::new(&script);

@@ -14,16 +14,16 @@ use tokio::time::Instant;
 
 use crate::Failure;
 
-/// Linux's shortest time until a retransmission.
+/// Linux's minimum retransmission timeout (TCP_RTO_MIN).
 const RETRANSMISSION: Duration = Duration::from_millis(200);
 const CHUNK: usize = 16 * 1024;
 
 /// The delay and the loss of a route.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Weather {
-    /// The delay in each direction: half a round-trip.
+    /// The one-way delay.
     pub latency: Duration,
-    /// The probability of a retransmission for each piece.
+    /// The probability that a piece is lost and retransmitted.
     pub loss: f64,
 }
 
@@ -39,7 +39,7 @@ pub struct Route {
 /// A running forwarder, on its own thread. It ends with the process.
 #[derive(Debug)]
 pub struct Forwarder {
-    /// One for each route.
+    /// The settings of each route.
     weather: Vec<watch::Sender<Weather>>,
 }
 
@@ -70,7 +70,7 @@ impl Forwarder {
         Ok(Self { weather })
     }
 
-    /// Sets the delay and the loss of a route, by its index.
+    /// Sets the delay and the loss of the route with this index.
     pub fn set(&self, route: usize, weather: Weather) {
         self.weather[route].send_replace(weather);
     }

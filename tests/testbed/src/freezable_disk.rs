@@ -14,7 +14,7 @@ pub struct FreezableDisk {
     _scratch: Scratch,
 }
 
-/// A disk on which all writes block. Dropping it lets them continue.
+/// A frozen disk: all writes block until this value is dropped.
 #[derive(Debug)]
 pub struct Frozen {
     /// Thaws the disk when its standard input closes, and therefore also if the test is killed.

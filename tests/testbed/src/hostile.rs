@@ -16,17 +16,17 @@ use tokio::time::{sleep, timeout};
 
 use crate::Failure;
 
-/// The address of the clients. The server counts connections by the address of the peer.
+/// The clients' own address, because the server evicts connections by peer address.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Descriptors that the process needs in addition to the clients.
+/// Descriptors that the process needs in addition to the clients' sockets.
 const DESCRIPTORS_OF_OTHERS: u64 = 512;
 /// Pause of a client between two bytes, and before it connects again.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Clients that open many connections together. A client waits for a second if the listener's queue
 /// is full.
 const CONNECTORS: usize = 500;
-/// Interval of each client's replacements of connections, once all connections are open: together
-/// 1,000 a second.
+/// How often a client replaces its oldest connection once all are open. All clients together
+/// replace 1,000 connections a second.
 const REPLACED_AFTER: Duration = Duration::from_millis(500);
 /// Length of an announced body.
 const BODY: u64 = 1 << 30;
@@ -53,7 +53,7 @@ pub struct Counts {
     pub connections: AtomicU64,
     /// Bytes that were handed to the kernel.
     pub bytes: AtomicU64,
-    /// The largest number of bytes of one connection.
+    /// Most bytes sent on a single connection.
     pub bytes_of_one: AtomicU64,
 }
 
@@ -210,7 +210,7 @@ impl Clients {
                 sleep(REPLACED_AFTER).await;
             }
             let mut stream = self.connect().await;
-            // The server may have closed it already.
+            // The server may already have closed the new connection.
             if stream.write_all(b"GET /livez HT").await.is_ok() {
                 self.sent(13);
             }

@@ -1,5 +1,5 @@
-//! A disk that hangs: a file system on which every call blocks, because the kernel's requests are
-//! never answered.
+//! A disk that hangs: a FUSE file system whose server never answers the kernel, so every call
+//! blocks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ const MOUNT_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct HungDisk {
     path: PathBuf,
-    /// The process that holds the other end of the file system and never reads from it.
+    /// The process that holds /dev/fuse open and never reads the kernel's requests.
     server: Process,
 }
 

@@ -31,8 +31,8 @@ use control_plane::{ControlPlane, Surroundings};
 pub use credentials::Credentials;
 pub use place::{Place, routed_to};
 
-/// Maximum wait for a controller. The controllers act within milliseconds, but on a machine busy
-/// with other tests, their start was observed to take seconds.
+/// Maximum wait for a controller. They act within milliseconds, but on a busy machine, startup has
+/// taken seconds.
 const CONTROLLER_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 /// The default node of pods.
@@ -147,7 +147,8 @@ impl Kubernetes {
         self.control_plane.client(&credentials.token_file())
     }
 
-    /// Returns the environment variables that lead a process in a pod to the API server.
+    /// Returns the environment variables from which a process in a pod gets the API server's
+    /// address.
     pub fn environment(&self) -> [(String, String); 2] {
         environment(self.control_plane.address(), self.port())
     }

@@ -2,10 +2,10 @@
 //! any instant (I1), and each leader's token higher than all earlier ones (I3).
 //!
 //! The monitor reads the status files of all candidates every few milliseconds and evaluates their
-//! deadlines, as a workload does. Two files cannot be read at one instant, so two leaders in one
-//! round prove nothing. Each suspect's file is therefore read again. A candidate that is the leader
-//! with the same token in both rounds has led continuously between them, because a claim leads only
-//! once.
+//! deadlines, as a workload does. Two files cannot be read at the same instant, so two leaders in
+//! one round prove nothing. If a round finds several leaders, the monitor reads their files again.
+//! A candidate that leads with the same token in both rounds has led continuously between them,
+//! because a claim leads only once.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,7 +98,8 @@ impl LeaderMonitor {
 
     /// Returns all leaders so far, in the order of their tokens.
     pub fn reigns(&self) -> Vec<Reign> {
-        // The result must include everything that the caller has observed.
+        // Read the files once more, so that the result includes every leader that the caller has
+        // observed.
         look(&self.record);
         lock(&self.record).reigns.clone()
     }

@@ -1,10 +1,10 @@
 //! Real components for leasehold's own tests: mongod replica sets, Kubernetes control planes,
 //! daemons as processes, and faults between them.
 //!
-//! Components are not imitated, except for [`Router`], because no `mongos` can be installed. A
-//! [`ReplicaSet`] consists of mongod processes, a [`Kubernetes`] has an API server and controllers,
-//! a [`Daemon`] is the shipped binary, and a [`Proxy`] is a socket in between. If a component is
-//! missing, the test fails and names the command that provides it.
+//! Only [`Router`] imitates its component, because no `mongos` can be installed. A [`ReplicaSet`]
+//! consists of mongod processes, a [`Kubernetes`] has an API server and controllers, a [`Daemon`]
+//! is the shipped binary, and a [`Proxy`] forwards real connections. If a component is missing, the
+//! test fails and names the command that provides it.
 //!
 //! Every component listens on 127.0.0.1, keeps its data in a temporary directory, and ends with the
 //! process that started it, however that process ends.
@@ -86,15 +86,15 @@ pub fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
-/// Marks a failure that proves the violation of an invariant. The suite never repeats a test with
-/// this mark, because a rare violation is a bug too.
+/// Marks a failure that proves the violation of an invariant. The suite never reruns a test whose
+/// output contains this text, because a rare violation is a bug too.
 pub const INVARIANT_VIOLATED: &str = "invariant violated";
 
 /// Fails the test because of a violation. If the test has already failed, the violation is only
 /// printed, because a destructor must not panic then.
 ///
 /// # Panics
-/// Unless the thread panics already.
+/// Unless the thread is already panicking.
 #[allow(clippy::print_stderr, reason = "the output of the test")]
 pub fn report_violation(what: &str) {
     let text = format!("{INVARIANT_VIOLATED}: {what}");

@@ -58,8 +58,8 @@ impl Mount {
         &self.path
     }
 
-    /// Makes it read-only. Returns false if the kernel refuses, as it does while a process has a
-    /// file there open for writing.
+    /// Makes the mount read-only. Returns false if the kernel refuses, because a process has a file
+    /// there open for writing.
     pub fn make_read_only(&self) -> bool {
         let only_here = self.scratch.is_none();
         let options = if only_here {
@@ -80,7 +80,7 @@ impl Mount {
             .create(true)
             .open(self.filler());
         let mut filler = filler.expect("a file can be made on a full disk");
-        // The last blocks are smaller than the first blocks.
+        // Write smaller blocks last, so that no space remains.
         for block in [vec![0; 1 << 20], vec![0; 512]] {
             while filler.write_all(&block).is_ok() {}
         }
@@ -106,13 +106,13 @@ impl Drop for Mount {
     }
 }
 
-/// Runs a program in an environment where a read of the boot id fails with EIO, as it fails with
-/// EMFILE without a free descriptor. Returns `None`, with a message, if this user may not mount.
+/// Runs a program that cannot read the boot id: reads fail with EIO. In production, EMFILE has this
+/// effect. Returns `None`, with a message, if this user may not mount.
 ///
 /// # Panics
 /// If `unshare` is not installed.
 pub fn without_boot_id(program: &[&str]) -> Option<Output> {
-    // A process has no memory at address 0, so reads fail.
+    // Mount /proc/PID/mem over the boot id. A process has no memory at address 0, so reads fail.
     let script = "mount --bind /proc/$$/mem /proc/sys/kernel/random/boot_id && exec \"$@\"";
     let run = |program: &[&str]| {
         let mut command = Command::new("unshare");

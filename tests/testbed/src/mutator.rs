@@ -38,7 +38,7 @@ impl Mutator {
         bits ^ (bits >> 31)
     }
 
-    /// Returns a number below `end`; 0 if that is 0.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         let end = end.max(1) as u64;
         usize::try_from(self.bits() % end).expect("below a usize")

@@ -1,4 +1,4 @@
-//! A nameserver that answers for a replica set on this host, or never answers.
+//! A nameserver with the records of a replica set on this host, or one without any answer.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -97,7 +97,7 @@ fn free_address() -> io::Result<UdpSocket> {
     Err(taken)
 }
 
-/// Answers one query; an unknown name has no records.
+/// Answers one query. The answer for an unknown name has no records.
 fn answer(query: &[u8], port: u16, set: &str) -> Option<Vec<u8>> {
     let (name, end) = name_of(query)?;
     let kind = u16::from_be_bytes(query.get(end..end + 2)?.try_into().ok()?);
@@ -113,12 +113,12 @@ fn answer(query: &[u8], port: u16, set: &str) -> Option<Vec<u8>> {
         }
         _ => None,
     };
-    // The id, "a recursive answer without an error", one question, its answers, nothing else.
+    // Header: the query's id, flags (response, recursion, no error), and the counts of records.
     let mut reply = query.get(..2)?.to_vec();
     reply.extend([0x81, 0x80, 0, 1, 0, u8::from(record.is_some()), 0, 0, 0, 0]);
     reply.extend(query.get(HEADER..end + 4)?);
     if let Some(record) = record {
-        // The name of the question, its kind, internet, a minute, and the record.
+        // Answer: a pointer to the queried name, type, class IN, TTL 60 s, length and data.
         reply.extend([0xc0, 0x0c]);
         reply.extend(kind.to_be_bytes());
         reply.extend([0, 1, 0, 0, 0, 60]);

@@ -1,8 +1,8 @@
-//! Hosts as network namespaces on one bridge, with cuts and delays of their traffic.
+//! Simulates hosts as network namespaces on one bridge, and cuts or delays their traffic.
 //!
-//! Cuts are netfilter rules that drop packets, so that nothing is refused and connections stay
-//! open. Many kernels lack netem, so a forwarder adds the delays. Connections from a host to a
-//! member, and between members, are redirected through the forwarder.
+//! A cut is a netfilter rule that drops packets: connections stay open and are not reset. Many
+//! kernels lack netem, so a forwarder adds the delays. Connections from a host to a member, and
+//! between members, are redirected through the forwarder.
 //!
 //! The process that creates the network must be alone in its namespaces; see [`UNSHARE`].
 
@@ -16,8 +16,8 @@ use std::sync::Mutex;
 use crate::forwarder::{Forwarder, Route, Weather};
 use crate::{Failure, Host};
 
-/// The arguments of `unshare` that give a program its own namespaces, which end with the program:
-/// no process, address or mount remains. The program and its arguments follow.
+/// The arguments of `unshare` that give a program its own namespaces; append the program and its
+/// arguments. When the program ends, no process, address or mount remains.
 pub const UNSHARE: [&str; 7] = [
     "--net",
     "--mount",
@@ -37,7 +37,7 @@ pub fn alone(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// First port of the forwarder; one for each route.
+/// First port of the forwarder. Each route has a port.
 const FORWARDER_PORT: u16 = 40_000;
 
 /// A host, by its number.
@@ -92,7 +92,8 @@ pub struct Network {
     clients: usize,
     /// The routes through the forwarder, by their index.
     routes: Vec<(Node, Route)>,
-    /// Pairs whose packets in this direction are dropped; a pair is listed once for each cut.
+    /// Drops packets from the first host to the second. Each cut adds its pair, so a pair may occur
+    /// more than once.
     cuts: Mutex<Vec<(Node, Node)>>,
     forwarder: Option<Forwarder>,
 }
@@ -141,8 +142,8 @@ impl Network {
             .collect()
     }
 
-    /// Redirects new connections from hosts to these members through the forwarder. The members
-    /// listen on these ports.
+    /// Redirects new connections through the forwarder, for each pair of a host and a member.
+    /// `ports` are the members' ports.
     ///
     /// # Errors
     /// If the forwarder cannot listen, or a rule cannot be set.
@@ -171,7 +172,8 @@ impl Network {
         }
     }
 
-    /// Returns the address that leads this process to a member like a host; `None` without a route.
+    /// Returns the address at which this process reaches a member through the route of `from`;
+    /// `None` without a route.
     pub fn route(&self, from: Node, member: usize) -> Option<SocketAddr> {
         let address = Node::Member(member).address();
         let leads = |(host, route): &&(Node, Route)| *host == from && route.target.ip() == address;
@@ -222,7 +224,8 @@ impl Network {
         let towards = cuts.iter().filter(|(from, _)| *from == node);
         let out = towards.map(|(_, to)| format!("ip daddr {} drop\n", to.address()));
         let from = cuts.iter().filter(|(_, to)| *to == node);
-        // Replies through the forwarder have its address.
+        // Replies through the forwarder have the forwarder's address, so match the original
+        // destination.
         let into = from.map(|(from, _)| {
             let address = from.address();
             format!("ip saddr {address} drop\nct original ip daddr {address} drop\n")
@@ -262,8 +265,8 @@ fn rules(node: Node, out: &str, into: &str, nat: &str) -> Result<(), Failure> {
     }
 }
 
-/// Covers two directories with empty directories, which end with the mount namespace: the directory
-/// of files in memory, and the directory with the names of network namespaces.
+/// Mounts empty directories over /dev/shm (files in memory) and /run (names of network namespaces).
+/// The mounts end with the mount namespace.
 ///
 /// # Errors
 /// If they cannot be mounted.

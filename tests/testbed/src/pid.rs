@@ -1,4 +1,4 @@
-//! Any process of this machine, by its number.
+//! Functions on any process of this machine, by process id.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub fn signal_if_there(pid: u32, signal: Signal) {
     }
 }
 
-/// True if a process exists, a zombie included.
+/// True if a process exists, even as a zombie.
 pub fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }

@@ -1,9 +1,9 @@
 //! Ports that stay reserved for as long as a fixture needs them.
 //!
-//! Binding port 0 and closing it again is not enough. A killed member must restart on its old port,
-//! and meanwhile the kernel may give that number to any outgoing connection of the machine. Ports
-//! are therefore taken from below the kernel's ephemeral range, and each is claimed by a file lock.
-//! All test processes of this user respect the lock, which ends with its process.
+//! Binding port 0 and closing the socket is not enough. A killed member must restart on its old
+//! port, and meanwhile the kernel may give that number to any outgoing connection of the machine.
+//! Ports therefore come from below the kernel's ephemeral range, and a file lock reserves each port
+//! among all test processes of this user. The lock ends with its process.
 
 use std::fs::{File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -71,8 +71,8 @@ fn next_number() -> u16 {
 }
 
 /// Returns true if the port can be bound, so no process listens on it. The probe is bound but never
-/// listens. A child that another thread starts at this moment holds a copy of the probe until it
-/// executes its program, and a listening copy would prevent the port's owner from binding it.
+/// listens. A child that another thread has just forked inherits the probe until it executes its
+/// program, and a listening copy would prevent the port's owner from binding the port.
 fn is_free(number: u16) -> bool {
     bind_to(&probe(), number)
 }
@@ -131,7 +131,7 @@ mod tests {
             .expect("a reserved port can be bound");
         assert!(!is_free(port.number()));
         drop(listener);
-        // A child that another test has forked holds a copy of the listener until it executes its
+        // A child that another test has just forked inherits the listener until it executes its
         // program.
         let end = Instant::now() + Duration::from_secs(60);
         while !is_free(port.number()) {

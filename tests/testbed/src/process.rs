@@ -1,13 +1,13 @@
 //! Child processes that end with the test that started them.
 //!
-//! PDEATHSIG ensures this without any cleanup by the test, which may be killed itself. Two of its
-//! properties shape this module. The signal is sent when the *thread* that forked ends, so all
-//! children are started by one thread that lives as long as the process. The setting has no effect
-//! if the parent exited before, so a later stage compares the parent's id.
+//! PDEATHSIG ensures this without any cleanup by the test, which may be killed itself. The kernel
+//! sends the signal when the *thread* that forked ends, so one thread that lives as long as the
+//! process starts all children. The setting has no effect if the parent has already exited, so a
+//! later stage checks the parent's id.
 //!
 //! The stages are `setpriv` and `sh`, because the workspace forbids `unsafe` and therefore
-//! `pre_exec`. Both exec, so the child's id is the program's. This costs 3.6 ms before the program
-//! starts (measured on two busy cores).
+//! `pre_exec`. Both call exec, so the program keeps the child's process id. This costs 3.6 ms
+//! before the program starts (measured on two busy cores).
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -26,7 +26,7 @@ use crate::Failure;
 
 const POLL: Duration = Duration::from_millis(1);
 
-/// The automatic end of a process, in addition to an explicit end.
+/// When a process ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
     /// Ends with the process that started it, by SIGKILL from the kernel.
@@ -48,8 +48,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Creates a launch of `program` with only PATH in its environment, without standard input and
-    /// output, and with its standard error discarded.
+    /// Prepares to start `program` with only PATH in its environment, and with standard input,
+    /// output and error on /dev/null.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -110,7 +110,8 @@ impl Launch {
     /// Starts the process.
     ///
     /// # Errors
-    /// If the process cannot be started. Names the package to install if a stage is missing.
+    /// If the process cannot be started. The error names the package to install if a stage is
+    /// missing.
     pub fn start(&self) -> Result<Process, Failure> {
         let child = spawn(self.command()?).map_err(|error| {
             Failure::new(format!("cannot start {}: {error}", self.program.display()))
@@ -136,15 +137,15 @@ impl Launch {
                 command.args(["--pdeathsig", "KILL", "--", "/bin/sh", "-c"]);
                 command.arg(r#"[ "$PPID" = "$0" ] && exec "$@""#);
                 command.arg(std::process::id().to_string());
-                // Ctrl-C is for the test only, which then cleans up.
+                // Ctrl-C must reach only the test, which then cleans up.
                 command.process_group(0);
                 command
             }
             // setsid forks if it leads a process group, so it must not lead one.
             Lifetime::Detached => Command::new(stage("setsid")?),
         };
-        // `env` comes last so that a preloaded library is not loaded into the stages, and so that
-        // variables that a shell exports do not get through.
+        // `env` follows these stages, so that a preloaded library is not loaded into them, and so
+        // that variables that a shell exports do not reach the program.
         command.args(["/usr/bin/env", "-i"]);
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         for (name, value) in std::iter::once((&"PATH".to_owned(), &path))
@@ -156,7 +157,7 @@ impl Launch {
             command.arg(assignment);
         }
         if let Some(namespace) = &self.namespace {
-            // `setpriv` executes the program, which thus keeps the process id.
+            // nsenter does not fork for a network namespace, so the program keeps the process id.
             command.arg(stage("nsenter")?);
             command.arg(format!("--net=/run/netns/{namespace}"));
         }

@@ -2,15 +2,15 @@
 //! proxy does not parse commands or terminate TLS.
 //!
 //! A driver that gets a set's address asks the members for their addresses and then connects to
-//! those, bypassing any proxy. The proxy therefore has one port for each member, and in the replies
-//! it replaces the members' ports with its own. All ports have five digits, and these MongoDB
-//! messages have no checksum, so lengths do not change. Discovery and streaming monitoring thus
-//! stay behind the proxy. Each daemon can have its own proxy, so a leader's connections can be
-//! stalled while other daemons' connections work. TLS traffic cannot be rewritten; there the proxy
-//! serves direct connections only.
+//! those, bypassing any proxy. The proxy therefore has one port for each member, and replaces the
+//! members' ports in replies with its own, so that discovery and streaming monitoring stay behind
+//! the proxy. All ports have five digits, so lengths do not change; these MongoDB messages have no
+//! checksum. Each daemon can have its own proxy, so a leader's connections can be stalled while
+//! other daemons' connections work. The proxy cannot rewrite TLS traffic, so with TLS it supports
+//! direct connections only.
 //!
-//! The proxy runs on its own thread, so that a test that blocks for a moment does not delay the
-//! daemons that it observes.
+//! The proxy runs on its own thread, so that a test that blocks briefly does not delay the daemons
+//! under observation.
 
 mod message;
 
@@ -180,8 +180,8 @@ struct Mode {
     replies: Gate,
     /// True if new connections are closed.
     cut: bool,
-    /// Number of cuts of all connections. A connection compares it with the count at its start, so
-    /// that a resume right after a cut spares no connection.
+    /// Number of cuts so far. Each connection compares this number with the number at its start, so
+    /// that a resume right after a cut still closes every old connection.
     cuts: u64,
 }
 
@@ -355,7 +355,8 @@ async fn pass(
     to
 }
 
-/// Counts as long as it exists, so that an aborted connection is subtracted again.
+/// Counts a held message until dropped, so that the messages of an aborted connection no longer
+/// count.
 struct Count<'a>(&'a AtomicUsize);
 
 impl<'a> Count<'a> {

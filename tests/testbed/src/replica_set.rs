@@ -21,13 +21,12 @@ pub use user::User;
 
 /// Name of the set.
 pub const SET_NAME: &str = "testbed";
-/// Maximum wait for a primary, above the measured duration of a default election (12.1 s) on a
-/// machine that is busy with other tests.
+/// Maximum wait for a primary. An election with default settings took 12.1 s on a busy machine.
 const PRIMARY_DEADLINE: Duration = Duration::from_secs(60);
-/// Timeout of `hello`. A frozen member never answers; a running one does within milliseconds.
+/// Timeout of `hello`. A running member answers within milliseconds, a frozen member never.
 const HELLO_MAX: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(5);
-/// The code of an error of createUser.
+/// Error code of createUser if the user exists.
 const USER_EXISTS: i32 = 51003;
 
 /// A running replica set, or a standalone mongod. Dropping it ends the processes.
@@ -200,9 +199,9 @@ impl ReplicaSet {
         started.unwrap_or_else(|failure| panic!("{failure}"));
     }
 
-    /// Starts a copy of a member's data on another port, like a restore of a set elsewhere: the
-    /// copy has the name and the id of this set, and is the only member of its set. Kills the
-    /// member while its data is copied.
+    /// Starts a set with a copy of a member's data on another port, like a restored backup. The
+    /// copy has the name and the id of this set, and is the only member. Kills the member while
+    /// copying its data.
     ///
     /// # Panics
     /// If the copy cannot be started, with the reason.
@@ -221,7 +220,7 @@ impl ReplicaSet {
         let config = doc! { "_id": &self.name, "version": 1_000, "members": [members] };
         let end = Instant::now() + PRIMARY_DEADLINE;
         loop {
-            // The server refuses this until it has read the copied configuration.
+            // The server refuses the reconfiguration until it has read the copied configuration.
             let reconfig = doc! { "replSetReconfig": &config, "force": true };
             let _ = admin.run_command(reconfig).await;
             let hello = admin.run_command(doc! { "hello": 1 }).await;

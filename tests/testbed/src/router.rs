@@ -1,13 +1,14 @@
 //! A stand-in for `mongos`, the router of a sharded cluster, in front of a real replica set.
 //!
-//! No `mongos` can be installed here, so the stand-in reproduces the behaviour that a client can
-//! notice. It speaks MongoDB's protocol, describes itself as a router, and forwards each command to
+//! No `mongos` can be installed here, so the stand-in reproduces the behaviour that matters to a
+//! client. It speaks MongoDB's protocol, describes itself as a router, and forwards each command to
 //! the current primary of the set. A client therefore sees no election: its connection stays, and
 //! its calls wait for the next primary or get an error. Events of change streams can be delayed
-//! until the next tick of an interval, as a real router delays them until the quietest shard has
-//! written. Replies to `hello` and `buildInfo` can also be changed to imitate other products.
+//! until the next tick of an interval, as a real router delays them until the shard with the fewest
+//! writes has written. Replies to `hello` and `buildInfo` can also be changed to imitate other
+//! products.
 //!
-//! It does not shard, and does not reproduce any other behaviour of `mongos`.
+//! It does not shard or reproduce other behaviour of `mongos`.
 
 mod backend;
 mod serve;
@@ -46,7 +47,7 @@ struct Shared {
 struct State {
     /// Interval of the ticks at which events are delivered.
     lag: Duration,
-    /// The error of an attempt to open a change stream.
+    /// The error with which attempts to open a change stream fail.
     no_streams: Option<(i32, &'static str)>,
     /// Fields that replace fields of a reply, by the name of the command.
     overlays: Vec<(&'static str, Document)>,
@@ -57,10 +58,10 @@ struct State {
 
 #[derive(Debug, Clone)]
 struct Cursor {
-    /// The member with this cursor.
+    /// The port of the member that has this cursor.
     member: u16,
     is_stream: bool,
-    /// Events that are held until this time since 1970.
+    /// Events to hold until this time since 1970.
     held: Option<(Duration, Document)>,
 }
 

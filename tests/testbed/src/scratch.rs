@@ -14,12 +14,12 @@ const ROOM_MIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// The type of tmpfs in statfs(2).
 const TMPFS: u64 = 0x0102_1994;
 
-/// Maximum number of attempts to remove a directory. After one second the directory is left behind,
-/// and `leaves-nothing` reports it.
+/// Maximum number of attempts to remove a directory. After one second the directory remains, and
+/// `leaves-nothing` reports it.
 const REMOVALS_MAX: u32 = 100;
 const REMOVAL_RETRY: Duration = Duration::from_millis(10);
 
-/// The kind of a directory for the data of a store.
+/// Where a store keeps its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
     /// In memory if there is room.
@@ -38,8 +38,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates a directory on /dev/shm if there is room, because a benchmark would otherwise
-    /// measure a journal on a slow disk. Without room, creates it in the temporary directory.
+    /// Creates a directory on /dev/shm, because a benchmark would otherwise measure a journal on a
+    /// slow disk. If /dev/shm is too small, creates it in the temporary directory.
     pub fn new() -> Self {
         let in_memory = Path::new("/dev/shm");
         let parent = if room_bytes(in_memory) >= ROOM_MIN_BYTES {

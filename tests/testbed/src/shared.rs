@@ -31,8 +31,8 @@ pub(crate) fn run_apart<T: Send>(future: impl Future<Output = T> + Send) -> T {
     })
 }
 
-/// Creates a client of the driver. A client works only as long as the runtime that created it, so
-/// the clients of sets that tests share belong to a runtime that outlives the tests.
+/// Creates a client of the driver. A client stops working when the runtime that created it ends, so
+/// the clients of shared sets belong to a runtime that outlives the tests.
 pub(crate) async fn client(uri: &str) -> Result<Client, Failure> {
     let uri = uri.to_owned();
     let created = runtime().spawn(async { Client::with_uri_str(uri).await });
@@ -73,7 +73,7 @@ impl SharedSet {
         }
     }
 
-    /// Returns the set, to be held until the test ends.
+    /// Returns the set, which the test must hold until it ends.
     pub async fn get(&self) -> Arc<ReplicaSet> {
         let mut current = self.current.lock().await;
         if let Some(set) = current.upgrade() {

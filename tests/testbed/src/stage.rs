@@ -22,7 +22,7 @@ pub struct Stage {
     uri: String,
     database: String,
     timings: DaemonTimings,
-    /// The directory of the files that commands keep for their user.
+    /// XDG_RUNTIME_DIR of an operator's commands.
     runtime: Arc<Scratch>,
 }
 
@@ -47,7 +47,7 @@ impl Stage {
         self
     }
 
-    /// Sets another connection string of the candidates.
+    /// Sets the candidates' connection string.
     pub fn uri(mut self, uri: String) -> Self {
         self.uri = uri;
         self

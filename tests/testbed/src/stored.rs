@@ -1,5 +1,5 @@
-//! The lease document as an operator, a script or a restored backup sees and changes it, by its
-//! field names and without the daemon's own code.
+//! Reads and changes the lease document by its field names, as an operator, a script or a restored
+//! backup does, without the daemon's code.
 
 use std::time::Duration;
 
@@ -76,8 +76,8 @@ impl StoredLease {
             .collect()
     }
 
-    /// Returns the time from the end of the last leadership to the acquisition of the present
-    /// one, by the store's clock.
+    /// Returns the time between the end of the previous leadership and the acquisition by the
+    /// current holder, by the store's clock.
     ///
     /// # Panics
     /// If no leadership has ended, or the lease is not held.

@@ -1,4 +1,4 @@
-//! The trace of daemons or jobs. The trace is checked at the end of the test.
+//! Checks the trace of daemons or jobs at the end of a test.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -48,7 +48,7 @@ pub struct CheckedTrace {
 }
 
 impl CheckedTrace {
-    /// A trace in this file, which may be missing: its writer may have failed before.
+    /// A trace in this file, which may be missing if its writer failed early.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -58,7 +58,7 @@ impl CheckedTrace {
 
     /// Records a collection into this file, and checks each of its changes against the trace. All
     /// processes that write to the collection must write this trace, and end before the check. May
-    /// be called inside a runtime.
+    /// be called from within a runtime.
     #[must_use]
     pub fn with_changes(
         mut self,
@@ -99,7 +99,8 @@ impl CheckedTrace {
 impl Drop for CheckedTrace {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Changes may be missing from the recording, because the test did not end all writers.
+            // Check the trace alone: the failed test did not end all writers, so the recording may
+            // be incomplete.
             self.check(&[]);
             return;
         }

@@ -1,9 +1,9 @@
-//! Waits for a condition, without a fixed time.
+//! Waits for conditions instead of sleeping for a fixed time.
 
 use std::time::{Duration, Instant};
 
-/// Timeout of waits, which end as soon as their condition holds. Most take milliseconds on an idle
-/// machine, and longer on a busy one.
+/// Timeout of waits, which end as soon as their condition holds. Most waits take milliseconds on an
+/// idle machine.
 pub const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -46,7 +46,7 @@ pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
     found.expect("it was found")
 }
 
-/// Asserts that `condition` holds for this time. A fixed time is only used to prove an absence.
+/// Asserts that `condition` holds for this time. Only a proof of absence needs a fixed time.
 ///
 /// # Panics
 /// If the condition does not hold, with `what`.

@@ -1,6 +1,6 @@
 //! Goal: verify that a delay has its configured length, between the configured hosts and also
-//! between members, and that other connections have no delay. Method: pings through the forwarder;
-//! for the redirects of hosts, in network namespaces (root).
+//! between members, and that other connections have no delay. Method: measure pings through the
+//! forwarder, and from hosts in network namespaces (needs root).
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
 #![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
@@ -23,7 +23,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const LATENCY: Duration = Duration::from_millis(40);
 const ROUND_TRIP: Duration = Duration::from_millis(80);
 const PINGS: usize = 3;
-/// Set for the process that is alone in its namespaces.
+/// Set in the environment of the process that runs in its own namespaces.
 const INSIDE: &str = "LEASEHOLD_TESTBED_INSIDE";
 
 /// Accepts connections and returns each byte.
@@ -69,7 +69,7 @@ fn a_ping_takes_the_round_trip_time_and_a_connection_another_one() {
     let target = TcpListener::bind("127.0.0.1:0").unwrap();
     let direct = target.local_addr().unwrap();
     thread::spawn(move || echo(target));
-    // The forwarder binds its ports itself, so it gets a port that was just free.
+    // The forwarder binds its own ports, so find a free port and release it.
     let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let listen = listen.unwrap();
     let target = direct;

@@ -123,7 +123,7 @@ fn an_entry_of_leasehold_in_a_shared_folder_is_named() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let named = String::from_utf8_lossy(&output.stderr);
     assert!(named.contains("home/lock/leasehold.pid"), "{named}");
-    // Any program may have created it.
+    // Any program may have created other.pid.
     assert!(!named.contains("other.pid"), "{named}");
 }
 
@@ -231,7 +231,7 @@ fn a_process_that_goes_on_is_named_and_ended() {
 #[test]
 fn a_terminated_run_leaves_nothing() {
     let place = tempfile::tempdir().expect("a directory");
-    // The process in the background is a child of the script, and starts another child.
+    // The background process is a child of the script, and has a child of its own.
     let script = "sh -c 'sleep 1000 & wait' & echo \"$TMPDIR\"; sleep 1000";
     let mut command = in_place(&place, script);
     let mut command = command
@@ -249,7 +249,7 @@ fn a_terminated_run_leaves_nothing() {
     let named = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(128 + 15), "{named}");
     assert!(!Path::new(temporary.trim()).exists(), "{temporary} stays");
-    // The pipe has no other writer.
+    // Reading ends because no surviving process holds the pipe.
     let mut rest = String::new();
     output.read_to_string(&mut rest).expect("the end");
 }

@@ -52,7 +52,7 @@ async fn nothing_outlives_a_killed_test() {
         assert!(Instant::now() < end, "still there: {line}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // A killed test cannot remove its data, but the name identifies the owner.
+    // A killed test cannot remove its data, but the directory's name identifies the owner.
     assert!(directory.contains("leasehold-testbed-"));
     std::fs::remove_dir_all(Path::new(directory)).unwrap();
 }

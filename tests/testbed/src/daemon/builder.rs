@@ -15,7 +15,7 @@ use crate::{Failure, FakeClock, Host, Launch, Lifetime, ReservedPort, Scratch};
 /// Name of the file with the connection string.
 pub(super) const URI_FILE: &str = "uri";
 
-/// The durations of an election, as flags. Section 3 of the protocol lists the relations between
+/// The durations of an election, as flags. Section 3 of the protocol lists the constraints between
 /// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DaemonTimings {
@@ -55,8 +55,8 @@ impl DaemonTimings {
         }
     }
 
-    /// Returns the instant, on CLOCK_BOOTTIME, at which the renewal or acquisition was sent that
-    /// determines the deadline in a leader's status. The authority may have ended since.
+    /// Returns when the renewal or acquisition behind the deadline in `status` was sent, on
+    /// CLOCK_BOOTTIME. The authority may have ended since.
     ///
     /// # Panics
     /// If the status has no deadline.
@@ -65,8 +65,8 @@ impl DaemonTimings {
         until - nanos(self.renew_deadline)
     }
 
-    /// Asserts that a lease duration passed between an instant and the acquisition in a leader's
-    /// status.
+    /// Asserts that the leader in `status` acquired the lease at least a lease duration after
+    /// `since_ns`.
     #[track_caller]
     pub fn assert_waited_since(&self, since_ns: u64, status: &Value) {
         let waited = self.sent_ns(status) - since_ns;
@@ -162,14 +162,14 @@ impl DaemonBuilder {
         self
     }
 
-    /// Uses a status directory that another daemon has used; the daemon gets its own by default.
+    /// Uses this status directory, which another daemon may have used, instead of a new one.
     pub fn status_directory(mut self, directory: &Path) -> Self {
         self.status_directory = Some(directory.to_path_buf());
         self
     }
 
-    /// Sets `lease.handoff_delay`, which a daemon with a command to supervise does not accept and
-    /// therefore does not get.
+    /// Sets `lease.handoff_delay`. Ignored for a daemon that supervises a command, because
+    /// `leasehold run` refuses the combination.
     pub fn handoff_delay(mut self, delay: &str) -> Self {
         self.handoff_delay = Some(delay.to_owned());
         self

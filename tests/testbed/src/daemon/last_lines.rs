@@ -1,4 +1,4 @@
-//! The log of a daemon, for the failure of a test.
+//! Shows the log of a daemon when its test fails.
 
 use std::path::PathBuf;
 

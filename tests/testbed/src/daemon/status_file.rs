@@ -12,7 +12,8 @@ static BOOT_ID: LazyLock<String> = LazyLock::new(|| {
     boot_id.unwrap_or_default().trim().to_owned()
 });
 
-/// The last content of a status file. Polls are frequent, so only a changed text is parsed.
+/// The last content of a status file. A text is parsed only if it has changed, because polls are
+/// frequent.
 #[derive(Debug, Default)]
 pub(crate) struct StatusFile {
     text: String,

@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 
 use crate::{Certificates, Failure, Host, Launch, Process, ReservedPort, Scratch, Storage};
 
-/// Maximum time of a start. Measured: 2 s on two idle cores; the rest allows for a busy machine.
+/// Maximum startup time. Startup takes 2 s on two idle cores, and longer on a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
-/// Number of bytes shown of the end of each log.
+/// How many bytes of each log's end a failure shows.
 const LOG_END_BYTES: usize = 4_000;
 /// The administrator's token, which is useless outside 127.0.0.1.
 const TOKEN: &str = "testbed-administrator";
@@ -39,7 +39,7 @@ const CONTROLLERS: [&str; 11] = [
 /// The place of a control plane, and the etcd that stores its objects.
 #[derive(Debug)]
 pub(super) enum Surroundings {
-    /// On loopback, with its own etcd. If a storage is given, this etcd flushes its data.
+    /// On loopback, with its own etcd. With a storage, this etcd flushes its data to that storage.
     Own(Option<Storage>),
     /// On a host, with the etcd at these endpoints.
     Host(Host, String),
@@ -67,8 +67,8 @@ impl Surroundings {
 }
 
 impl ControlPlane {
-    /// Starts the programs of a directory and waits until the API server is ready. The controllers
-    /// may take longer.
+    /// Starts the programs in a directory and waits until the API server is ready. Does not wait
+    /// for the controllers.
     pub(super) async fn start(
         programs: &Path,
         surroundings: Surroundings,
@@ -259,7 +259,7 @@ impl ControlPlane {
             "--log-level=warn".to_owned(),
         ];
         if !durable {
-            // The data do not have to survive a crash of the machine.
+            // The data need not survive a crash of the machine.
             flags.push("--unsafe-no-fsync".to_owned());
         }
         flags
@@ -310,7 +310,7 @@ impl ControlPlane {
             format!("--kubeconfig={}", self.file("kubeconfig").display()),
             format!("--controllers={}", CONTROLLERS.join(",")),
             "--leader-elect=false".to_owned(),
-            // The port is not used.
+            // Disable the port, which no test uses.
             "--secure-port=0".to_owned(),
             // By default the controller manager limits itself to 20 requests per second.
             "--kube-api-qps=200".to_owned(),

@@ -1,4 +1,4 @@
-//! The content of a projected volume: a token, the authority, the namespace.
+//! The content of a pod's projected volume: a token, the CA certificate and the namespace.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use crate::Scratch;
 const EXPIRATION_SECONDS: i64 = 3600;
 const FILES: [&str; 3] = ["token", "ca.crt", "namespace"];
 
-/// A directory with `token`, `ca.crt` and `namespace`, in the layout of a kubelet: each is a link
-/// into `..data`, which is a link to the directory of the newest content. Removed when dropped.
+/// A directory with `token`, `ca.crt` and `namespace`, laid out as a kubelet does: each file is a
+/// symlink into `..data`, which is a symlink to the newest directory. Removed when dropped.
 pub struct Credentials {
     client: Client,
     pod: Pod,
@@ -68,7 +68,7 @@ impl Credentials {
         self.publish(&token);
     }
 
-    /// Publishes `token`, for example a token that the API server will refuse.
+    /// Replaces the token with this text, which the API server may refuse.
     pub fn publish(&mut self, token: &str) {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         self.generation += 1;

@@ -1,5 +1,5 @@
-//! A pod as the environment of a process: the settings of a daemon that runs as its sidecar, and
-//! the rights of the pod's service account.
+//! Runs a daemon as if it were a sidecar in a pod: its settings, and the rights of the pod's
+//! service account.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -48,8 +48,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Configures a daemon to find the credentials as if mounted, and the API server in this
-    /// environment; see [`Kubernetes::environment`](super::Kubernetes::environment).
+    /// Points a daemon to the pod's credentials, and gives it the API server's address in these
+    /// variables; see [`Kubernetes::environment`](super::Kubernetes::environment).
     pub fn mounted(
         &self,
         mut daemon: DaemonBuilder,

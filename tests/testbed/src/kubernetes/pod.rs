@@ -1,4 +1,4 @@
-//! Pods, and the reports of a kubelet about them.
+//! Creates pods, and reports their status as a kubelet does.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::ResourceExt;

@@ -7,7 +7,7 @@ const MESSAGE_MAX_BYTES: usize = 48_000_000;
 /// The header: length, id, id of the request answered, operation code.
 const HEADER_BYTES: usize = 16;
 
-/// The division of a stream into pieces.
+/// How to divide a stream into pieces.
 #[derive(Debug)]
 pub(super) enum Framing {
     /// Whole messages, so that an address that is split across two reads is still found.
@@ -17,7 +17,7 @@ pub(super) enum Framing {
 }
 
 impl Framing {
-    /// Reads the next piece; `None` at the end of the stream, however it ends.
+    /// Reads the next piece; `None` if the stream ends, also within a piece.
     pub(super) async fn read<R: AsyncRead + Unpin>(&self, stream: &mut R) -> Option<Vec<u8>> {
         match self {
             Self::Messages(_) => {

@@ -39,7 +39,7 @@ pub struct ReplicaSetBuilder {
     data: Option<PathBuf>,
 }
 
-/// A network namespace for a member, and its address there.
+/// A network namespace, and the address inside it.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// Name of the namespace, which `ip netns add` has created.
@@ -81,7 +81,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Keeps the data of the only member in an existing directory, and its log elsewhere.
+    /// Keeps the data of the only member in this existing directory. The log is elsewhere.
     pub fn data(mut self, directory: &Path) -> Self {
         self.data = Some(directory.to_owned());
         self
@@ -200,7 +200,7 @@ impl ReplicaSetBuilder {
             async move { Member::launch(plan, &directory).await }
         });
         let members = try_join_all(launches).await?;
-        // A temporary client until the set works.
+        // A temporary client, replaced once the set works.
         let first = &members[0];
         let direct = ["directConnection=true"];
         let first = user::uri(&first.address(), &direct, None, certificates.as_ref());
@@ -286,9 +286,9 @@ impl ReplicaSetBuilder {
     }
 }
 
-/// Waits until one member is primary and the others are secondaries. A new set waits for an
-/// election timeout by itself, so its first member gets `replSetStepUp`. With `auth` the set has to
-/// wait, because no user exists yet that may send the command.
+/// Waits until one member is primary and the others are secondaries. A new set elects its first
+/// primary only after an election timeout, so this function sends `replSetStepUp` to the first
+/// member. With `auth`, no user who may send the command exists yet, so the set has to wait.
 async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
     let end = Instant::now() + PRIMARY_DEADLINE;
     loop {
@@ -302,7 +302,7 @@ async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
             return Ok(());
         }
         if primaries == 0 && secondaries == set.member_count() && !auth {
-            // The server refuses this until all members have connected to each other.
+            // The server refuses this command until all members have connected to each other.
             let _ = set.command(0, doc! { "replSetStepUp": 1 }).await;
         }
         if Instant::now() > end {
@@ -315,7 +315,7 @@ async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
 }
 
 /// Waits until a majority acknowledges writes. The secondaries of a new set take about a second to
-/// begin replication, which tests do not want to measure.
+/// begin replication, which would distort the tests' measurements.
 async fn replicate(set: &ReplicaSet) -> Result<(), Failure> {
     let majority = WriteConcern::builder()
         .w(Acknowledgment::Majority)

@@ -14,8 +14,8 @@ use super::Host;
 use crate::process::exit_code;
 use crate::{Failure, Launch, Lifetime, Process, ReservedPort, shared};
 
-/// Maximum time of a start. A start takes 0.3 s; the rest allows for a machine busy with other
-/// tests, and for the recovery of a member that was killed.
+/// Maximum startup time. A start takes 0.3 s on an idle machine, and longer on a busy machine or
+/// after the member was killed.
 const START_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 /// mongod's exit code if it cannot bind its port.
@@ -43,8 +43,8 @@ pub struct Member {
     directory: PathBuf,
     port: ReservedPort,
     process: Mutex<Option<Arc<Process>>>,
-    /// Recreated after each start, because a client that could not reach a server waits before it
-    /// checks again.
+    /// Recreated after each start, because a client that failed to reach a server waits before the
+    /// next check.
     client: Mutex<Option<Client>>,
     stays: bool,
 }
@@ -79,7 +79,7 @@ impl Member {
     pub(super) fn copied(&self, directory: &Path) -> Result<Self, Failure> {
         copy_files(&self.directory.join("data"), &directory.join("data"))
             .map_err(|error| Failure::new(format!("cannot copy the data: {error}")))?;
-        // The lock file of the killed member.
+        // Remove the lock file of the killed member.
         let _ = std::fs::remove_file(directory.join("data/mongod.lock"));
         Ok(Self {
             plan: self.plan.clone(),

@@ -14,7 +14,7 @@ use super::wire;
 const POLL: Duration = Duration::from_millis(20);
 /// A frozen member does not answer.
 const HELLO_MAX: Duration = Duration::from_millis(500);
-/// Error codes of a member that is not the primary, or no longer.
+/// Error codes of a member that is not or no longer primary.
 const NOT_PRIMARY: [i32; 5] = [10_107, 13_435, 11_602, 189, 91];
 
 /// Connections to the members, by port.
@@ -36,8 +36,8 @@ impl Backend {
 
     /// Forwards a message to a member; returns its reply, or `None` if the connection broke.
     ///
-    /// If this call is cancelled, the connection is closed, because its next reply would answer
-    /// this message.
+    /// Cancelling this call closes the connection, because the next reply on it would answer this
+    /// message.
     pub(super) async fn pass(&mut self, member: u16, message: &[u8]) -> Option<Vec<u8>> {
         let known = self.connections.remove(&member);
         let Some((connection, answer)) = exchange(known, member, message).await else {
@@ -131,7 +131,8 @@ mod tests {
         let server = tokio::spawn(async move {
             let (mut first, _) = listener.accept().await.unwrap();
             let asked = wire::read(&mut first).await.unwrap();
-            // A connection that was accepted when the search was given up, and answers late.
+            // The connection of a later search; the first search has timed out, and its reply is
+            // late.
             let (mut next, _) = listener.accept().await.unwrap();
             let late = wire::reply(&asked, &doc! { "late": 1 }).unwrap();
             // The connection may be closed already.
@@ -146,7 +147,7 @@ mod tests {
             }
         });
         let mut backend = Backend::new(vec![member]);
-        // Shorter than the wait for one member: the search itself is given up.
+        // Shorter than the timeout for one member, so the whole search times out.
         assert_eq!(backend.primary(Duration::from_millis(50)).await, None);
         let patience = Duration::from_secs(30);
         assert_eq!(backend.primary(patience).await, Some(member));

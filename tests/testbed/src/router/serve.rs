@@ -102,8 +102,7 @@ impl Session {
 
     /// Describes a router, with the versions of the members behind it.
     async fn hello(&mut self, command: &Document) -> Document {
-        // A driver that knows the newest state requests an answer when the state changes, which
-        // never happens.
+        // A driver that sends the newest topologyVersion waits for a change, which never happens.
         let patience = command.get("maxAwaitTimeMS").and_then(millis);
         if let (Some(patience), true) = (patience, command.contains_key("topologyVersion")) {
             tokio::time::sleep(patience).await;
@@ -157,7 +156,8 @@ impl Session {
             return Ok(answer);
         };
         if self.backend.lost_primary(&reply) {
-            // A driver would apply this reply to the router, so `mongos` rewrites it.
+            // A driver would conclude that the router itself is not the primary, so `mongos`
+            // rewrites this reply.
             return Err(error(HOST_UNREACHABLE, "HostUnreachable"));
         }
         if let Some(id) = wire::cursor_in(&reply) {
@@ -179,8 +179,8 @@ impl Session {
         Ok(answer)
     }
 
-    /// Returns the events of a reply when they are due. If the command does not wait that long,
-    /// holds the events, and returns a reply without events at the end of the wait.
+    /// Returns the events of a reply when they are due. If they are due after the command's
+    /// timeout, holds the events, and returns a reply without events at the timeout.
     async fn deliver(
         &self,
         (id, command): (i64, &Document),

@@ -11,7 +11,7 @@ const OP_MSG: i32 = 2013;
 const OP_QUERY: i32 = 2004;
 const OP_REPLY: i32 = 1;
 
-/// Reads one message with its header; `None` at the end of the stream, however it ends.
+/// Reads one message with its header; `None` if the stream ends, also within a message.
 pub(super) async fn read<R: AsyncRead + Unpin>(stream: &mut R) -> Option<Vec<u8>> {
     let mut message = vec![0; 4];
     stream.read_exact(&mut message).await.ok()?;
@@ -28,7 +28,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(stream: &mut R) -> Option<Vec<u8>
 /// send.
 pub(super) fn body(message: &[u8]) -> Option<Document> {
     let document = match number(message, 12)? {
-        // First the flags, then the sections; a driver sends the command's section first.
+        // Flags come first, then sections. Drivers send the section with the command first.
         OP_MSG if message.get(HEADER_BYTES + 4) == Some(&0) => message.get(HEADER_BYTES + 5..)?,
         OP_QUERY => {
             let after_flags = message.get(HEADER_BYTES + 4..)?;
@@ -93,7 +93,7 @@ pub(super) fn opens_change_stream(command: &Document) -> bool {
     name(command) == "aggregate" && first.is_some_and(|stage| stage.contains_key("$changeStream"))
 }
 
-/// Returns the id of the cursor in a reply; `None` without an open one.
+/// Returns the id of the open cursor in a reply, if any.
 pub(super) fn cursor_in(reply: &Document) -> Option<i64> {
     let cursor = reply.get_document("cursor").ok()?;
     cursor.get_i64("id").ok().filter(|id| *id != 0)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Silence that counts as a hang, in seconds.
+/// Seconds without output after which a binary counts as hung.
 const SILENCE: &str = "3";
 
 /// Returns the path of the test binary.
@@ -166,7 +166,7 @@ fn a_proven_bug_is_not_run_again() {
         assert!(text.contains(&format!("\nbroken: stub {test}")), "{text}");
         assert_eq!(suite.runs(test), 1);
     }
-    // The output of the other tests does not contain it.
+    // The tests without a proof in their output are flaky.
     assert_eq!(text.matches("\nflaky: ").count(), 2, "{text}");
 }
 

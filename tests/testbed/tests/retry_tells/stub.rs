@@ -1,4 +1,5 @@
-//! Tests that fail as often as their names say. Each counts its runs in a file of `STUB_RUNS`.
+//! Tests that fail as often as their names say. Each counts its runs in a file in the directory
+//! `STUB_RUNS`.
 
 use std::process::{Command, Stdio};
 
@@ -99,7 +100,7 @@ fn aborts_once() {
 #[test]
 fn leaves_a_process() {
     if earlier_runs("leaves_a_process") == 0 {
-        // The child keeps the output of this process open.
+        // The child inherits the standard output and keeps it open.
         let sleeper = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn();
         let runs = std::env::var("STUB_RUNS").unwrap();
         std::fs::write(format!("{runs}/sleeper"), sleeper.unwrap().id().to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! The processes that a demonstration left running, and their end.
+//! Records the processes that a demonstration leaves running, so that `demo stop` can end them.
 //!
 //! The file has one line per process with its id and its start time in clock ticks, which together
 //! identify the process until the machine restarts, and one line per directory.

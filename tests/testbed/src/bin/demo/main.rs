@@ -24,7 +24,7 @@ use view::View;
 
 const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const IDENTITIES: [&str; 3] = ["anna", "bert", "cleo"];
-/// Time that each state stays on the screen.
+/// How long each state stays on the screen.
 const LOOK: Duration = Duration::from_secs(4);
 /// Interval between reads of the status files; the resolution of the measurements.
 const FRAME: Duration = Duration::from_millis(2);
@@ -102,7 +102,7 @@ async fn mongodb() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file records only one demonstration.
+/// Fails if an earlier demonstration still runs, because the file can record only one.
 fn refuse_a_second_one() -> Result<(), Failure> {
     match kept::any_runs() {
         true => Err(Failure::new(
@@ -174,7 +174,7 @@ async fn demonstrate() -> Result<(), Failure> {
 async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usize, Failure> {
     let name = daemons[leader].identity();
     let status = daemons[leader].status();
-    // Authority counts from when the last acknowledged renewal was sent.
+    // Authority is valid for the renew deadline after the last acknowledged renewal was sent.
     let until = Duration::from_nanos(status["valid_until_boottime_ns"].as_u64().unwrap_or(0));
     let renewed = until.saturating_sub(TIMINGS.renew_deadline);
     let killed = Duration::from_nanos(boottime_ns());

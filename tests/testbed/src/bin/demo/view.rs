@@ -1,5 +1,5 @@
-//! The display of the demonstration: a few lines that are redrawn in place on a terminal.
-//! Elsewhere, changed lines are appended.
+//! The display of the demonstration: a few lines that are redrawn in place on a terminal. If the
+//! output is not a terminal, each change is appended as a new line.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
