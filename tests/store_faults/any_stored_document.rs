@@ -1,9 +1,9 @@
 //! Goal: with any document under the lease's name, no write of the store changes a document that is
 //! not a lease of this version (I11), loses a field of a newer version, or lets the history grow
 //! beyond its bound. Method: each field of a lease in turn gets every odd BSON value, then several
-//! fields at once, drawn from a fixed seed. Each document is stored in a real server, and every
-//! write is attempted through the shipped store, with the revision and the claim of the document
-//! itself, which comes closest to a match.
+//! fields at once, drawn from a fixed seed. The test stores each document on a real server and
+//! attempts every write through the shipped store. The writes carry the document's own revision and
+//! claim, so that their filters come as close to a match as possible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,10 @@ use crate::fixture::{patient_store, shared_stage};
 
 /// Number of documents with several odd fields, in addition to the documents with one odd field.
 const MIXED: usize = 40;
-/// The workers share the wait for the journal. More workers would only wait for each other.
+/// Several workers, because each waits for the journal most of the time. More would only wait for
+/// each other.
 const WORKERS: usize = 4;
-/// Maximum number of attempts for each document, on a disturbed set.
+/// Maximum number of attempts for each document, because elections can disturb the set.
 const ATTEMPTS: usize = 4;
 const HISTORY_MAX: usize = 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -83,9 +84,9 @@ fn lease(held: bool) -> Document {
     }
 }
 
-/// Every type of BSON, values close to valid values, and values that only look valid: MongoDB
-/// matches an array if one of its elements matches, and 1.0 like 1. `None` stands for an absent
-/// field.
+/// Returns values of every BSON type, values close to `right`, and values that MongoDB treats like
+/// `right`: it matches an array if one of its elements matches, and 1.0 equals 1. `None` stands for
+/// an absent field.
 fn odd_values(right: &Bson) -> Vec<Option<Bson>> {
     let decimal = |text: &str| Bson::Decimal128(text.parse::<Decimal128>().expect("a decimal"));
     let entry = Bson::Document(doc! { "token": 1_i64, "newer": "x" });
@@ -195,7 +196,7 @@ fn documents() -> Vec<Document> {
     all
 }
 
-/// The first id in a value, also inside arrays, where a filter could match it.
+/// Returns the first id in a value. Searches arrays too, because a filter matches their elements.
 fn id(value: Option<&Bson>) -> [u8; 16] {
     match value {
         Some(Bson::Binary(binary)) => binary.bytes.as_slice().try_into().unwrap_or_default(),
@@ -218,7 +219,7 @@ fn claim_in(document: &Document) -> Claim {
 }
 
 /// The set was disturbed (a loaded machine can cause an election), so the document must be checked
-/// again. A write that the server refuses because of its content also ends here, at each attempt.
+/// again. Also returned at each attempt if the server refuses a write because of its content.
 struct Disturbed(Failure);
 
 /// A separate lease, and the store that writes to it.
@@ -361,7 +362,7 @@ const REVISIONS: [Revision; 3] = [
     Revision::from_bytes([42; 16]),
 ];
 
-/// Every kind of write, with values as close to a match with `document` as possible.
+/// Returns every kind of write, with values that match `document` as closely as possible.
 fn every_write(document: &Document) -> [Operation; 7] {
     let (revision, claim) = (
         Revision::from_bytes(id(document.get("revision"))),
@@ -392,13 +393,13 @@ fn standby_in(document: &Document) -> Session {
     Session::from_bytes(id(standby.and_then(|standby| standby.get("session"))))
 }
 
-/// Returns the standby that a registration replaces, if the document has one.
+/// Returns the registered standby, if any.
 fn standby_of(document: &Document) -> Option<Session> {
     let standby = document.get_document("standby").ok();
     standby.map(|_| standby_in(document))
 }
 
-/// Every kind of write. The writes of a holder come from a process that does not hold the lease.
+/// Returns every kind of write, as sent by a process that does not hold the lease.
 fn writes_by_stranger(document: &Document, lease: &Lease) -> [Operation; 5] {
     let revision = Revision::from_bytes(id(document.get("revision")));
     let token = lease.token.next().expect("not the last");

@@ -1,5 +1,5 @@
-//! One process in each role: a leader, its follower, the holder of a lock, and a waiter. Also
-//! commands that end, and their output.
+//! Runs a process in each role: a leader, its follower, the holder of a lock, and a waiter. Also
+//! runs short commands and checks their output.
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -16,15 +16,14 @@ const LOCK: &str = "held";
 /// A free lock.
 pub(crate) const FREE: &str = "free";
 
-/// Parts of the reasons on a busy machine, where answers exceed the timeouts of calls.
+/// Texts in the errors of calls that time out, as they may on a busy machine.
 const LATE: [&str; 3] = ["no answer", "no primary", "does not answer"];
 
 fn is_late(text: &str) -> bool {
     LATE.iter().any(|late| text.contains(late))
 }
 
-/// Returns true if a text contains this reason, or the reason of a machine that is too busy to
-/// answer.
+/// Returns true if a text contains this reason, or reports a timeout.
 fn says(text: &str, why: &str) -> bool {
     text.contains(why) || is_late(text)
 }
@@ -53,8 +52,8 @@ impl Ran {
         self.error.lines().last().unwrap_or_default()
     }
 
-    /// Asserts that the command failed because of MongoDB. Returns true if its last line has these
-    /// parts, and false if nothing was answered in time, as on a busy machine.
+    /// Asserts that the command failed because of MongoDB. Returns true if its last line contains
+    /// these parts, and false if the line reports a timeout.
     fn is_refused(&self, parts: &[&str]) -> bool {
         assert_eq!(self.code, Some(69), "{}", self.error);
         let named = parts.iter().all(|part| self.last().contains(part));
@@ -63,7 +62,7 @@ impl Ran {
     }
 }
 
-/// Runs an operator's command or a lock until it is refused with these texts in its last line.
+/// Runs an operator's command, or `lock`, until its last line is a refusal with these texts.
 pub(crate) async fn refused(stage: &Stage, arguments: &[&str], parts: &[&str]) -> Ran {
     let uri = stage.set().uri();
     let end = Instant::now() + LONG;
@@ -76,13 +75,13 @@ pub(crate) async fn refused(stage: &Stage, arguments: &[&str], parts: &[&str]) -
     }
 }
 
-/// Returns a command that takes a lock for a moment, with time for a busy server to answer.
+/// Returns a command that takes a lock and releases it immediately.
 pub(crate) fn lock(stage: &Stage, name: &str, flags: &[&str]) -> Command {
     let arguments = [&["lock", name], flags, &["--", "true"]].concat();
     stage.command(&stage.set().uri(), &arguments)
 }
 
-/// Acquires a lock without waiting, until this is refused with these texts in the last line.
+/// Tries to acquire a lock without waiting, until MongoDB's refusal contains these texts.
 pub(crate) async fn lock_refused(stage: &Stage, name: &str, parts: &[&str]) {
     let arguments = ["lock", name, "--lease-duration=3s", "-n", "--", "true"];
     let _ = refused(stage, &arguments, parts).await;
@@ -150,7 +149,7 @@ impl Cast {
     /// Starts all of them. `lock_lease` is the lease duration of the holder and the waiter.
     pub(crate) async fn start(stage: Stage, lock_lease: &str) -> Self {
         let leader = stage.candidate("a").leading(LONG).await;
-        // A polling follower soon gets each error of a read.
+        // The follower polls, so that it sees a read error soon.
         let follower = stage.candidate("b").flag("--mongodb-watch=poll");
         let follower = follower.following("a", LONG).await;
         let scratch = Scratch::new();
@@ -182,7 +181,7 @@ impl Cast {
         }
     }
 
-    /// Waits until each process has reported an error with these words.
+    /// Waits until each process has reported an error with this text.
     pub(crate) async fn meet(&self, shown: &str) {
         for daemon in [&self.leader, &self.follower] {
             eventually(
@@ -204,7 +203,7 @@ impl Cast {
         }
     }
 
-    /// Waits until all processes work again after this number of failures.
+    /// Waits until all processes work again. Each job must have reported this many recoveries.
     pub(crate) async fn unharmed(&mut self, failures: usize) {
         for job in [&self.holder, &self.waiter] {
             let again = ["MongoDB answers again", r#""operation":"renew""#];
@@ -232,7 +231,7 @@ impl Cast {
             self.leader.log_records().iter().any(is_loss)
         };
         eventually(&format!("the leader lost it by {why}"), lost).await;
-        // A late answer may be the last reason, but not the only one.
+        // The last reason may be a timeout, but the log must also contain the expected reason.
         let logs = self.leader.logs();
         assert!(logs.contains(why), "the leader never says {why}: {logs}");
         let exit = self.holder.exits().await;
@@ -257,7 +256,7 @@ impl Cast {
         assert_eq!(free.code, Some(0), "{}", free.error);
     }
 
-    /// Ends the work of the holder; then the waiter gets the lock.
+    /// Ends the holder's command, and waits until the waiter has got the lock and exited.
     pub(crate) async fn end(mut self) {
         std::fs::write(&self.end, "").expect("written");
         assert!(self.holder.exits().await.success(), "{}", self.holder.log());
@@ -267,7 +266,7 @@ impl Cast {
 
 /// Returns the error of MongoDB in a daemon's status; empty if there is none.
 pub(crate) async fn store_error(daemon: &Daemon) -> String {
-    // A daemon that has just started does not listen yet.
+    // A daemon that has just started may not listen yet.
     let Ok((_, body)) = daemon.http("/status").await else {
         return String::new();
     };

@@ -17,10 +17,10 @@ use crate::fixture::{
 /// This text is in each reply to getMore, and in no other reply.
 const EVENTS: &str = "nextBatch";
 
-/// Commands of `b` on the only member of a set.
+/// The only member of a set, and the application name of `b`.
 const OF_B: (usize, &str) = (0, "leasehold/b");
 
-/// Asserts that a release reaches the follower through its stream, earlier than any poll.
+/// Asserts that the follower learns of a release from its stream, before any poll.
 async fn receives_at_once(leader: &Daemon, follower: &Daemon) {
     let asked = Instant::now();
     leader.term();
@@ -47,12 +47,12 @@ async fn a_change_stream_whose_getmore_fails_is_opened_again() {
     b.wait_stream().await;
     for failure in [
         doc! { "closeConnection": true },
-        // After CursorKilled the driver does not resume by itself.
+        // CursorKilled: the driver does not resume the stream by itself.
         doc! { "errorCode": 237 },
     ] {
         set.fail_commands_of(OF_B, &["getMore"], doc! { "times": 1 }, failure)
             .await;
-        // The next getMore comes with the next event.
+        // The driver sends the next getMore after the next event.
         a.wait_renewal(LONG).await;
         a.wait_renewal(LONG).await;
         b.wait_stream().await;
@@ -100,7 +100,8 @@ async fn i8_an_unresponsive_stream_never_causes_a_takeover_from_a_live_leader() 
     let (_stage, a, b, proxy) = pair_with_proxy("a", "b").await;
     let monitor = LeaderMonitor::of([&a, &b]);
     proxy.hold_replies_containing(EVENTS);
-    // `b` sees no renewal and considers the holder expired, so its compare-and-set has to fail.
+    // `b` sees no renewals and considers the holder expired, so only the compare-and-set prevents
+    // its takeover.
     let end = Instant::now() + DaemonTimings::DEMO.lease_duration * 2;
     while Instant::now() < end {
         a.wait_renewal(LONG).await;
@@ -136,7 +137,7 @@ async fn i3_a_release_event_after_a_gap_gives_no_used_token() {
     let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
     let (a, b) = pair(&stage).await;
     b.wait_stream().await;
-    // The proxy holds back both the stream and the reads of `b`.
+    // Both the stream and the reads of `b` fail.
     let reads = ["getMore", "aggregate", "find"];
     let lost = doc! { "errorCode": 237 };
     set.fail_commands_of(OF_B, &reads, "alwaysOn", lost).await;
@@ -148,7 +149,7 @@ async fn i3_a_release_event_after_a_gap_gives_no_used_token() {
     a.term_and_exit(LONG).await;
     let c = stage.candidate("c").leading(LONG).await;
     assert_eq!((c.token(), b.token()), (Some(2), None));
-    // The stream of `b` is open again, and the read that follows takes a while.
+    // Let the stream of `b` reopen, but delay the read that must follow.
     let slow = doc! { "blockConnection": true, "blockTimeMS": 2_000 };
     set.fail_commands_of(OF_B, &["find"], "alwaysOn", slow)
         .await;

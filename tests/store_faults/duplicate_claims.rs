@@ -1,6 +1,6 @@
-//! Goal: of two processes with one claim (a forked machine), one steps down within a renew_interval
-//! and does not release its twin's lease. A copied status directory does not create a second leader
-//! at any time. Method: the test renews in the database with the leader's own claim, and a second
+//! Goal: if two processes have the same claim (a forked virtual machine), one steps down within a
+//! renew_interval and does not release its twin's lease. A copied status directory never creates a
+//! second leader. Method: the test renews in the database with the leader's own claim, and a second
 //! daemon starts with a copy of the first one's status directory.
 //!
 //! If a claim is forked, two leaders overlap for a renew_interval and a round trip; no lock can
@@ -17,8 +17,8 @@ use crate::fixture::{LONG, eventually, shared_stage, throughout, without_change_
 const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const DUPLICATE: &str = "another process renewed with this claim";
 
-/// Acts as a forked machine, which renews `a`'s claim for some time and then stops. `a` must step
-/// down and must not take the lease from its twin.
+/// Acts as a forked virtual machine that renews `a`'s claim for some time and then stops. `a` must
+/// step down and must not take the lease from its twin.
 async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     let monitor = LeaderMonitor::of([a]);
     let stored = stage.stored();
@@ -43,7 +43,8 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     assert!(a.transitions("duplicate").await >= 1.0, "{}", a.logs());
     assert_eq!(a.logged(DUPLICATE), 1);
     assert_ne!(a.status()["session"], session);
-    // The twin counts as any other holder, so `a` waits after its last renewal.
+    // `a` treats its twin like any other holder: it waits a lease duration after the twin's last
+    // renewal.
     a.wait_leads(LONG).await;
     TIMINGS.assert_waited_since(last, &a.status());
     assert_eq!(a.token(), Some(2));
@@ -92,18 +93,18 @@ async fn i8_a_copy_of_the_leaders_status_directory_does_not_make_a_second_leader
     std::fs::create_dir(&copy).expect("a directory");
     for entry in std::fs::read_dir(a.status_directory()).expect("a directory") {
         let from = entry.expect("an entry").path();
-        // A file that is being replaced may be gone.
+        // The daemon may be replacing the file.
         let _ = std::fs::copy(&from, copy.join(from.file_name().expect("a name")));
     }
-    // The copy has the same identity, the same record, and a lock that can be taken.
+    // The copy has the same identity and records, and `b` can lock it.
     let b = stage.candidate("a").status_directory(&copy).start();
     b.wait_role("follower", LONG).await;
-    // The monitor starts only now, because the copied file has the status of `a` until `b` runs.
+    // Start the monitor only now: until `b` runs, the copy shows the status of `a`.
     let monitor = LeaderMonitor::of([&a, &b]);
     let time = TIMINGS.lease_duration;
     throughout(time, "the copy follows", async || !b.leads()).await;
     assert!(a.leads());
-    // The highest token in the copy counts, but the copied claim does not.
+    // `b` trusts the highest token in the copy, but not the copied claim.
     a.kill();
     let last = TIMINGS.sent_ns(&a.status());
     b.wait_leads(LONG).await;

@@ -1,6 +1,6 @@
-//! Goal: a real server treats each write like the election's reference, which the simulator, the
-//! model and the unit tests use. Method: every write on every document of a table, through the
-//! shipped store.
+//! Goal: on a real server, each write has the outcome that the election's reference store gives,
+//! which the simulator, the model and the unit tests use. Method: send every write on every
+//! document of a table through the shipped store.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn without(mut document: Document, key: &str) -> Document {
     document
 }
 
-/// Leases as candidates, humans and other drivers leave them.
+/// Returns leases as candidates, humans and other drivers write them.
 fn leases() -> Vec<Document> {
     let kept = doc! { "identity": "c", "for_ms": 5_000_i64 };
     let asked = doc! { "kind": "step_down", "token": 4_i64 };
@@ -96,8 +96,8 @@ fn leases() -> Vec<Document> {
     all
 }
 
-/// Documents that must not be changed. The filters of the writes protect them, regardless of the
-/// sender's last read.
+/// Returns documents that no write may change. The filters must protect them, whatever the sender
+/// read last.
 fn foreign() -> Vec<Document> {
     let mut all = Vec::new();
     for lease in [free(), held()] {
@@ -228,7 +228,7 @@ async fn read(store: &MongoStore) -> Option<Lease> {
     }
 }
 
-/// Removes the dates, which are informational and come from a real clock.
+/// Removes the dates, which come from a real clock and decide nothing.
 fn undated(mut outcome: Outcome) -> Outcome {
     if let Outcome::Applied(Found::Lease(lease)) = &mut outcome
         && let Some(holder) = &mut lease.holder
@@ -279,7 +279,7 @@ async fn i11_no_write_matches_what_is_foreign() {
         for write in writes() {
             let answer = store.perform(write.clone()).await;
             let context = format!("{write:?} on {document:?}");
-            // A create is rejected because the name is taken, regardless of the document.
+            // This includes a create: the name is taken.
             assert_eq!(answer.outcome, Outcome::Rejected, "{context}");
             assert_eq!(stored.bytes().await, before, "{context}");
         }

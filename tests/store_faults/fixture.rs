@@ -16,8 +16,9 @@ use tokio::sync::mpsc;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
-/// Timings for leaderships that must survive a fault. The fault is noticed as soon as with
-/// [`DaemonTimings::DEMO`], but some seconds more on a busy machine do not end the leadership.
+/// Timings for leaderships that must survive a fault. Candidates notice a fault as soon as with
+/// [`DaemonTimings::DEMO`], but a delay of some seconds on a busy machine does not end the
+/// leadership.
 pub(crate) const SURVIVING: DaemonTimings = DaemonTimings {
     lease_duration: DaemonTimings::DEFAULT.lease_duration,
     renew_deadline: DaemonTimings::DEFAULT.renew_deadline,
@@ -55,7 +56,7 @@ pub(crate) async fn set_of_one() -> Arc<ReplicaSet> {
     Arc::new(ReplicaSet::builder().members(1).start().await)
 }
 
-/// Returns a stage whose candidates have no change stream, while the proxy lives.
+/// Returns a stage whose candidates cannot open a change stream while the proxy lives.
 pub(crate) fn without_change_stream(stage: &Stage) -> (Proxy, Stage) {
     let (proxy, behind) = stage.proxied();
     proxy.hold_requests_containing("$changeStream");
@@ -71,8 +72,8 @@ pub(crate) async fn undisturbed(stage: &Stage, claim: &Option<Bson>, time: Durat
     .await;
 }
 
-/// Waits until this many role changes had this reason. The file means "not leader" after the
-/// deadline, and may be ahead of the role change.
+/// Waits until this many role changes had this reason. The status file says "not leader" from the
+/// deadline on, possibly before the role changes.
 pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
     eventually("the change of role is counted", async || {
         daemon.transitions(reason).await >= f64::from(times)
@@ -81,7 +82,7 @@ pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
     assert_eq!(daemon.transitions(reason).await, f64::from(times));
 }
 
-/// A store of this lease, with timeouts for busy cores. No candidate contends for this lease.
+/// Returns a store for this lease, which no candidate contends for, with timeouts for busy cores.
 pub(crate) fn patient_store(
     stage: &Stage,
     lease: &str,

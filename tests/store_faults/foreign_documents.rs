@@ -19,8 +19,8 @@ fn lease(change: Document) -> Document {
     document
 }
 
-/// Asserts that a document is not written to for a lease duration and reported once, and that a
-/// daemon leads after its removal.
+/// Asserts that no daemon writes to this document for a lease duration, that each reports it once,
+/// and that a daemon leads after its removal.
 async fn is_left_alone(document: Document) {
     let stage = shared_stage().await;
     let stored = stage.stored();
@@ -39,7 +39,7 @@ async fn is_left_alone(document: Document) {
         assert_eq!(daemon.logged(FOREIGN), 1, "{}", daemon.logs());
     }
     assert!(monitor.reigns().is_empty());
-    // No token of the document was known, so there is no wait.
+    // The daemons never read a token from the document, so they need not wait.
     stored.delete().await;
     eventually("somebody leads", async || a.leads() || b.leads()).await;
     assert_eq!(monitor.reigns()[0].token, 1);
@@ -80,8 +80,7 @@ async fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_n
     let time = DaemonTimings::SHORT.lease_duration * 2;
     throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
     assert_eq!(stored.bytes().await, before);
-    // Once the schema is restored, the old holder's lease has to expire, and then a daemon
-    // leads.
+    // After the schema is restored, a daemon leads once the old holder's lease has expired.
     stored.set(doc! { "schema": 1 }).await;
     eventually("somebody leads", async || a.leads() || b.leads()).await;
     assert_eq!(monitor.reigns().len(), 2);

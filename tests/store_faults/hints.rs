@@ -19,7 +19,7 @@ const SLOW: DaemonTimings = DaemonTimings {
     operation_timeout: Duration::from_secs(2),
     loss_grace: Duration::from_secs(3),
 };
-/// Time limit to notice a reported change, well before the next read.
+/// Upper limit for a reaction to a hint, well before the next read.
 const AT_ONCE: Duration = Duration::from_secs(8);
 const FOLLOWS: &str = "following hints";
 
@@ -36,7 +36,7 @@ async fn pair(stage: &Stage, of_a: &str, of_b: &str) -> (Daemon, Daemon) {
     (a, b)
 }
 
-/// Asserts that a release reaches the follower before any read could show it.
+/// Asserts that the follower learns of a release before its next read.
 async fn receives_at_once(leader: &Daemon, follower: &Daemon) {
     let asked = Instant::now();
     leader.term();
@@ -128,7 +128,7 @@ async fn without_the_right_to_hints_a_change_stream_is_followed_or_the_lease_is_
     assert_eq!(c.metric("leasehold_watch_connected").await, 0.0);
 }
 
-/// With the role of docs/mongodb.md, and with each of its rights removed.
+/// Tests the role in docs/mongodb.md, complete and without each of its rights.
 #[tokio::test]
 async fn the_documented_rights_create_the_collection_of_hints() {
     let set = Arc::new(ReplicaSet::builder().members(1).auth().start().await);
@@ -145,7 +145,8 @@ async fn the_documented_rights_create_the_collection_of_hints() {
             .await;
         let of_them = format!("{collection}.hints");
         set.grant(name, database, &of_them, &rights).await;
-        // An earlier candidate may have created the collection but lacked another right.
+        // Drop the collection, which an earlier candidate may have created before it missed another
+        // right.
         hints(&stage).drop().await.expect("dropped");
         let candidate = stage_on_user(&stage, &user).candidate("a");
         let candidate = candidate.flag("--mongodb-watch=hints").start();
@@ -188,8 +189,8 @@ async fn a_collection_of_hints_that_is_dropped_is_replaced_by_a_change_stream() 
     following_hints(&[&a, &b]).await;
     let before = b.logged(FOLLOWS);
     hints(&stage).drop().await.expect("dropped");
-    // `a` creates the collection again at its next attempt, and `b` may have switched to a stream
-    // before it knew that `a` writes hints, so one of three log lines appears.
+    // `a` recreates the collection at its next attempt. `b` may already have switched to a stream,
+    // so expect one of three log lines.
     eventually(
         "the cursor is opened again, or a stream instead",
         async || {
@@ -223,7 +224,7 @@ async fn the_cursor_on_hints_is_opened_anew_when_the_primary_steps_down() {
 #[tokio::test]
 async fn a_leader_that_leaves_no_hints_is_followed_by_a_change_stream() {
     let stage = shared_stage().await.timings(SLOW);
-    // The collection exists, but the next leader is of an earlier version.
+    // The collection exists, but the next leader writes no hints, like an earlier version.
     let (a, b) = pair(&stage, "hints", "stream").await;
     following_hints(&[&a]).await;
     let c = stage.candidate("c").flag("--mongodb-watch=auto");
@@ -272,7 +273,7 @@ async fn writes_to_other_collections_do_not_wake_a_follower_of_hints() {
         foreign.insert_one(order).await.expect("stored");
     }
     let woken = getmores().await - before;
-    // Each cursor waits for 8 s without hints, and the testbed's own client has none.
+    // Without hints, each cursor waits for 8 s. The testbed's own client opens no cursor.
     let own = 4 + i64::try_from(began.elapsed().as_secs() / 2).expect("short");
     assert!(woken <= own, "{woken} getMores for 500 foreign writes");
 }

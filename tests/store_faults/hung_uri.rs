@@ -1,6 +1,6 @@
-//! Goal: the file with the connection string is read again after a failed call, and a hanging disk
-//! delays neither renewals nor calls. Method: an unresponsive file system over the directory of the
-//! file, and failed renewals.
+//! Goal: after a failed call, the daemon rereads the file with the connection string, and a hanging
+//! disk delays neither renewals nor other calls. Method: mount an unresponsive file system over the
+//! file's directory, and make renewals fail.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use mongodb::bson::doc;
 use crate::cast::store_error;
 use crate::fixture::{LONG, PROGRAM, set_of_one};
 
-/// Age of the outage in seconds, after which the client was replaced: a lease duration and some calls.
+/// Seconds of outage after which the daemon must have replaced its client: a lease duration and
+/// some calls.
 const REPLACED_AFTER: u64 = 6;
 
 fn daemon(lease: &str, uri_file: &Path) -> DaemonBuilder {
@@ -60,7 +61,7 @@ async fn a_connection_string_on_a_disk_that_hangs_does_not_prevent_a_new_client(
     };
     set.kill(0);
     let blamed = format!("{} has not been readable for ", file.display());
-    // The client is replaced after a lease duration without an answer.
+    // The daemon replaces its client after a lease duration without an answer.
     eventually("a new client uses the known string", async || {
         let error = store_error(&daemon).await;
         let waited = error.split_once(&blamed).map(|(_, rest)| rest);

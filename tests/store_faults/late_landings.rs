@@ -1,9 +1,9 @@
-//! Goal: a write that lands after its timeout, or after the state has changed, has no effect, or
-//! only the effect of an unknown outcome. Method: a proxy holds back the requests of one candidate
-//! and releases them later.
+//! Goal: a write that reaches the server after its timeout, or after the state has changed, has no
+//! effect, or only the effect that its sender allowed for when the outcome was unknown. Method: a
+//! proxy holds back the requests of one candidate and releases them later.
 //!
-//! The proxy holds commands with this BSON text: only a create, the filter of an acquisition and
-//! the update of a release contain a field `holder` of type null.
+//! The proxy holds commands with a BSON field `holder` of type null. Only a create, the filter of
+//! an acquisition and the update of a release have one.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 use rustix::process::Signal;
@@ -38,7 +38,7 @@ async fn a_release_that_lands_after_its_sender_leads_again_does_not_dethrone_it(
     proxy.hold_requests_containing(HOLDER_NULL);
     a.signal(Signal::USR1);
     eventually("the release is held", async || proxy.held_requests() > 0).await;
-    // After its cooldown the candidate takes over from its own ended claim, with a new claim.
+    // After its cooldown, the candidate takes over from its own old claim with a new claim.
     a.wait_until(|status| status["token"] == 2, LONG).await;
     let claim = stage.stored().claim().await;
     assert!(a.operations("release", "unknown").await >= 1.0);
@@ -91,7 +91,7 @@ async fn an_acquisition_that_lands_late_on_a_free_lease_is_adopted() {
     proxy.resume();
     a.wait_leads(LONG).await;
     a.wait_renewal(LONG).await;
-    // One of the acquisitions that were sent meanwhile was applied.
+    // Only one of the acquisitions sent in the meantime was applied.
     assert_eq!(a.token(), Some(2));
     assert_eq!(monitor.leaders(), ["a"]);
 }

@@ -1,6 +1,6 @@
-//! Goal: a wait for a lock that ends while MongoDB refuses writes reports the refusal, not holders
-//! that have lost the lock since. Method: writes are blocked on a real server until the holder has
-//! lost the lock and the wait ends.
+//! Goal: if a wait for a lock times out while MongoDB refuses writes, the error names the refusal,
+//! not former holders. Method: block writes on a real server until the holder has lost the lock and
+//! the wait has ended.
 
 use std::time::Duration;
 

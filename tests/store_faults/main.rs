@@ -1,7 +1,7 @@
 //! Effects of MongoDB, the network and operators on a candidate, on real replica sets with real
 //! daemons. One file per behavior.
 
-// The tests observe from outside and use their own clocks.
+// The tests observe processes from outside, with their own clocks.
 #![allow(clippy::disallowed_methods)]
 
 mod acquire_reply_lost;

@@ -28,7 +28,7 @@ async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_default
     let old = set.primary().await;
     set.kill(old);
     let kept = survivable(writes_again(&set, old).await);
-    // The candidate may lead again by now.
+    // The candidate may already lead again.
     transitioned(&c, "deadline", 1).await;
     let again = leader_of(&[&c, &d]).await;
     assert_eq!(again.token(), Some(2));
@@ -41,8 +41,8 @@ async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_default
     }
 }
 
-/// Returns true if a leader with the default timings can survive this time without writes;
-/// otherwise prints that this is not tested.
+/// Returns true if a leader with default timings can survive this time without writes. Otherwise
+/// prints that the test skips the case.
 #[allow(
     clippy::print_stderr,
     reason = "a case that cannot be tested is reported"
@@ -93,7 +93,7 @@ async fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
     if kept {
         a.wait_renewal(LONG).await;
     }
-    // The deposed primary considers itself primary for a moment.
+    // Resume the deposed primary, which still considers itself primary for a moment.
     set.cont(old);
     let leader = leader_of(&[&a, &b]).await;
     leader.wait_renewal(LONG).await;

@@ -1,7 +1,7 @@
-//! Goal: a changed connection string of another replica set is refused, because its candidate would
-//! lead there concurrently with the leader here. Method: two sets, and the URI file of one daemon,
-//! which rereads it when its calls fail, or is restarted on the status directory in which it has
-//! recorded its deployment.
+//! Goal: a daemon refuses a new connection string that names another replica set, because it would
+//! lead there concurrently with the leader on the first set. Method: two sets, and the URI file of
+//! one daemon, which rereads the file when calls fail. Another test restarts the daemon on the
+//! status directory in which it has recorded its deployment.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -19,8 +19,8 @@ async fn refuses(daemon: &Daemon) {
         .await;
 }
 
-/// Asserts that for longer than a takeover takes no other candidate leads, and nothing is written
-/// to the other set. Returns the lease there.
+/// Asserts, for longer than a takeover takes, that no other candidate leads and that no candidate
+/// writes to the other set. Returns the lease on the other set.
 async fn leads_alone(
     leader: &Daemon,
     monitor: &LeaderMonitor,
@@ -79,8 +79,8 @@ async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
         "{detail} in {records:?}"
     );
     let there = leads_alone(&a, &monitor, &stage, &elsewhere).await;
-    // The move, following the log message: all daemons stopped, the file removed. Tokens start
-    // again on the new set, so the monitor ends first.
+    // Move as the log message says: stop all daemons and remove the file. Stop the monitor first,
+    // because tokens start at 1 again on the new set.
     drop(monitor);
     a.kill();
     b.kill();
@@ -90,8 +90,8 @@ async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
     assert_eq!(there.holder().await.as_deref(), Some("b"));
 }
 
-/// An address that can be switched to another server, like a DNS name or a Service. Connections end
-/// at a switch.
+/// An address that can be switched to another server, like a DNS name or a Service. A switch closes
+/// all connections.
 async fn address(target: watch::Receiver<u16>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await
@@ -127,7 +127,7 @@ async fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
     name.send_replace(elsewhere.node(0).port());
     refuses(&b).await;
     leads_alone(&a, &monitor, &stage, &elsewhere).await;
-    // Back on its own set, `b` is a candidate as before.
+    // Once its own set is reachable again, `b` contends as before.
     name.send_replace(set.node(0).port());
     a.kill();
     b.wait_leads(LONG).await;
@@ -138,7 +138,7 @@ async fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
 async fn a_string_that_was_mistaken_from_the_start_can_be_corrected() {
     let (set, elsewhere) = (set_of_one().await, set_of_one().await);
     let stage = stage_on(&set);
-    // The driver does not accept that server as a member of this set.
+    // The driver rejects the server, because its set has another name.
     let mistaken = elsewhere.uri().replace("replicaSet=", "replicaSet=other-");
     let mut a = stage.candidate("a").uri(&mistaken).start();
     a.wait_logged("correct replicaSet or the hosts in the MongoDB URI", LONG)

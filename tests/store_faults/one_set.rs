@@ -1,7 +1,7 @@
-//! Goal: with a connection string that names servers of two deployments there is no leader, because
-//! two candidates could lead, one on each. Method: two sets with one name, with different names,
-//! and a copy of a set's data; candidates with new status directories, which use the primary that
-//! answers first.
+//! Goal: no candidate leads if its connection string names servers of two deployments, because two
+//! candidates could otherwise lead, one on each. Method: two sets with equal names, with different
+//! names, and a copy of a set's data. The candidates have new status directories and use the
+//! primary that answers first.
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
 
@@ -29,8 +29,8 @@ fn stored_in(set: &ReplicaSet, stage: &Stage) -> StoredLease {
     )
 }
 
-/// Asserts that candidates with either order of the servers refuse the string with a message that
-/// `names` the foreign server, and write nothing.
+/// Asserts that candidates refuse a string with the two servers in either order, write nothing, and
+/// log `names`, a message that names the foreign server.
 async fn nobody_leads(stage: &Stage, servers: [String; 2], options: &str, names: &str) {
     let [first, second] = servers;
     let stage = stage.clone().timings(DaemonTimings::DEMO);
@@ -131,7 +131,7 @@ async fn i1_a_server_that_answers_late_as_part_of_another_set_ends_the_leadershi
     let late = format!("127.0.0.1:{}", proxy.port(0));
     let uri = string_of(&[set.node(0).address(), late], "replicaSet=testbed");
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
-    // The monitors of the client have given up a server that is not a member.
+    // By now the driver no longer monitors a server that is not a member.
     for _ in 0..10 {
         a.wait_renewal(LONG).await;
     }
@@ -164,8 +164,8 @@ async fn names_of_one_set_that_it_does_not_list_are_no_other_set() {
     assert!(record.expect("readable").contains(r#""id":""#));
 }
 
-/// Runs the commands that open new connections with a string that names all members and one more
-/// server.
+/// Asserts that the commands which open new connections work with a string that names all members
+/// and one more server.
 async fn everyone_is_served(stage: &Stage, servers: &[String], silent: &str) {
     let uri = string_of(servers, "");
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;

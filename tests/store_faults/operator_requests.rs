@@ -1,7 +1,7 @@
 //! Goal: an operator's changes to the document take effect within a second with change streams, and
-//! otherwise at the next renewal. A request for another token is ignored. The history records why
-//! each leadership ended. Method: the test sets `paused` and `request` like the commands, without
-//! changing the revision.
+//! at the next renewal without. A request for another token is ignored. The history records why
+//! each leadership ended. Method: set `paused` and `request` as the commands do, without changing
+//! the revision.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,7 @@ use crate::fixture::{
     without_change_stream,
 };
 
-/// The design limit is 1 s, the measured time about 10 ms. The rest is tolerance for a busy
-/// machine.
+/// The design limit is 1 s, the measured time about 10 ms. The second second is for a busy machine.
 const OBEYED_MAX: Duration = Duration::from_secs(2);
 
 fn request(kind: &str, token: i64) -> Document {
@@ -29,7 +28,7 @@ fn transfer(token: i64, to: &str) -> Document {
     } }
 }
 
-/// Renews only every three seconds, so that any faster reaction came through the stream.
+/// Candidates renew only every three seconds, so only the stream can explain a faster reaction.
 async fn slow_stage() -> Stage {
     shared_stage().await.timings(DaemonTimings::DEFAULT)
 }
@@ -89,7 +88,7 @@ async fn a_transfer_reaches_the_named_follower_and_no_other() {
         stage.stored().set(transfer(token, to.identity())).await;
         to.wait_leads(LONG).await;
         assert!(asked.elapsed() < OBEYED_MAX, "{:?}", asked.elapsed());
-        // A short leadership, which the monitor must not miss.
+        // Sample now, so that the monitor does not miss a short leadership.
         monitor.reigns();
         from.wait_follows(to.identity(), LONG).await;
     }
@@ -158,7 +157,7 @@ async fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
         doc! { "request": { "kind": "step_down", "token": "1" } },
     ] {
         stage.stored().set(nonsense).await;
-        // By then the leader has read the request, from the stream and from a renewal.
+        // After two renewals, the leader has read the request from the stream and from a reply.
         a.wait_renewal(LONG).await;
         a.wait_renewal(LONG).await;
     }
@@ -172,7 +171,7 @@ async fn a_request_repeated_indefinitely_does_not_delay_the_takeover_of_an_expir
     let (a, b, monitor) = monitored_pair(&stage).await;
     a.kill();
     eventually("the follower leads", async || {
-        // Like a cron job, only more often.
+        // Repeat the request, as a cron job would.
         stage.stored().set(request("step_down", 1)).await;
         b.leads()
     })

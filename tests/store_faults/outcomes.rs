@@ -1,7 +1,7 @@
 //! Goal: the outcome of a call is classified as the protocol defines it: applied, rejected, failed,
-//! unknown. A short failure is survived, and an unknown outcome never extends anything (I7).
-//! Method: the fail point `failCommand` on findAndModify, a proxy that cuts connections, and a
-//! document that another client edits.
+//! unknown. A leader survives a short failure, and an unknown outcome never extends its authority
+//! (I7). Method: the fail point `failCommand` on findAndModify, a proxy that cuts connections, and
+//! a document that another client edits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::fixture::{LONG, SURVIVING, eventually, shared_stage, stage_on, throughout};
 
-/// A member has only one fail point of this name, so the tests run one at a time.
+/// A member has only one `failCommand` fail point, so the tests run one at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
 static FAILING: SharedSet = SharedSet::new(ReplicaSet::builder);
 
@@ -36,7 +36,7 @@ impl Failing {
         }
     }
 
-    /// Makes the candidate's writes end as `how` describes.
+    /// Makes the candidate's writes fail as `how` describes.
     async fn fail_writes(&self, mode: impl Into<Bson>, how: Document) {
         let of_a = (self.primary, "leasehold/a");
         let writes = ["findAndModify"];
@@ -83,8 +83,8 @@ async fn i7_a_write_concern_that_timed_out_makes_a_renewal_unknown() {
 
 #[tokio::test]
 async fn i7_a_write_concern_that_met_a_shutdown_makes_a_renewal_unknown() {
-    // The driver considers the server lost. The state of the server has not changed, so the driver
-    // recovers only with the next heartbeat, after 10 s. The default timings allow for that.
+    // The driver marks the server as unknown. The server's state has not changed, so the driver
+    // recovers only at the next heartbeat, after 10 s, which the default timings allow.
     let error = doc! { "code": 91, "errmsg": "planted" };
     let how = doc! { "writeConcernError": error };
     let log = one_failure_is_ridden_out_with(DaemonTimings::DEFAULT, how).await;
@@ -124,7 +124,7 @@ async fn i7_writes_that_are_applied_but_never_acknowledged_extend_nothing_and_gr
     .await;
     assert_eq!(a.transitions("deadline").await, 1.0);
     assert_ne!(revision().await, before);
-    // A lease duration in which an applied acquisition would show.
+    // An acquisition whose write was applied would lead within a lease duration.
     let time = DaemonTimings::SHORT.lease_duration;
     throughout(time, "nobody leads", async || !a.leads()).await;
     failing.stop_failing().await;
@@ -157,7 +157,7 @@ async fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
     assert!(a.operations("renew", "rejected").await >= 1.0);
     assert_eq!(a.transitions("duplicate").await, 0.0);
     assert!(a.transitions("rejected").await >= 1.0);
-    // The candidate waits for the lease duration of the unknown holder, as for any holder.
+    // The candidate waits a lease duration for the unknown holder, as for any other.
     let lost = boottime_ns();
     a.wait_leads(LONG).await;
     let waited = boottime_ns() - lost;
@@ -168,8 +168,8 @@ async fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
 
 #[tokio::test]
 async fn i2_authority_is_counted_from_before_the_send_and_not_from_the_reply() {
-    // Every reply is delayed by more than the duration of a renewal, and the deadline must not move
-    // with the reply.
+    // Every reply is late by more than a normal renewal takes. The deadline must not move with the
+    // reply.
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(DaemonTimings::DEMO);
     let a = stage.candidate("a").leading(LONG).await;

@@ -1,6 +1,7 @@
 //! Goal: if a server refuses writes or does not answer them, each role reports the real cause. A
 //! leader and a holder stop by their deadlines and report the reason; all recover without a restart
-//! once the cause is gone. Method: each cause on a real server, for longer than the deadlines.
+//! once the cause is gone. Method: produce each cause on a real server, for longer than the
+//! deadlines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::fixture::{LONG, SURVIVING, eventually, set_of_one, stage_on, througho
 
 /// Lease duration of locks that the test lets expire.
 const LOCK_LEASE: &str = "6s";
-/// Time in which a candidate reads several times.
+/// A candidate reads several times within this time.
 const SEVERAL_READS: Duration = Duration::from_secs(1);
 
 async fn admin(set: &ReplicaSet, command: Document) {
@@ -39,7 +40,7 @@ async fn cast_on(set: &Arc<ReplicaSet>) -> Cast {
     Cast::start(stage, LOCK_LEASE).await
 }
 
-/// Asserts the behaviour of each role while writes fail in this way but reads succeed.
+/// Asserts how each role behaves while writes fail with the error `shown` and reads succeed.
 async fn suffered(cast: &mut Cast, shown: &str) {
     let parts = [shown];
     let pause = ["pause", "orders", "--timeout=2s"];
@@ -48,14 +49,14 @@ async fn suffered(cast: &mut Cast, shown: &str) {
         refused(&cast.stage, &pause, &parts),
     );
     cast.lose(shown).await;
-    // A read resolves one failure, but not several.
+    // Wait for two failed takeovers, because a read clears the error of the first.
     let follower = &cast.follower;
     follower.wait_operations("take_over", "unknown", 2.0).await;
     eventually("the follower names the error", async || {
         store_error(follower).await.contains(shown)
     })
     .await;
-    // It also reads, and these reads are answered.
+    // The follower's reads succeed, but must not clear the error.
     throughout(SEVERAL_READS, "an error stays in its status", async || {
         !store_error(follower).await.is_empty()
     })
@@ -114,7 +115,7 @@ async fn a_validator_and_a_view_are_named_and_recovered_from() {
             error.contains("is a view") && shown.iter().any(|code| error.contains(code))
         })
         .await;
-        // Code 166 of a write, or the code of the read that resolves an unanswered write.
+        // Either code 166 of the write, or the code of the read that follows an unanswered write.
         lock_refused(&stage, FREE, &["code ", "the collection is a view"]).await;
         refused(
             &stage,
@@ -198,7 +199,7 @@ async fn a_primary_without_a_majority_is_named_and_recovered_from() {
     );
     cast.lose(majority).await;
     others.iter().for_each(|other| set.cont(*other));
-    // The pause may have been applied, as the command said.
+    // The pause may have been applied after all, as its error said.
     let resume = ["resume", "orders", "--no-wait", "--timeout=20s"];
     let resumed = ran(cast.stage.command(&set.uri(), &resume)).await;
     assert_eq!(resumed.code, Some(0), "{}", resumed.error);
@@ -208,7 +209,7 @@ async fn a_primary_without_a_majority_is_named_and_recovered_from() {
 #[tokio::test]
 async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing() {
     let set = Arc::new(ReplicaSet::start().await);
-    // The outage lasts as long as all commands take.
+    // The outage lasts until all commands have run.
     let stage = stage_on(&set).timings(DaemonTimings {
         lease_duration: Duration::from_secs(60),
         renew_deadline: Duration::from_secs(45),
@@ -218,7 +219,7 @@ async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing()
     let primary = set.primary().await;
     let freeze = async |seconds: i32| {
         for member in 0..3 {
-            // The primary refuses this command, which is not needed there.
+            // The primary refuses this command, but need not be frozen.
             let _ = set.command(member, doc! { "replSetFreeze": seconds }).await;
         }
     };
@@ -273,8 +274,7 @@ async fn a_document_without_room_is_named_and_recovered_from() {
     let stored = locks.find_one_and_delete(doc! {}).await.expect("deleted");
     let mut stored = stored.expect("the lock");
     let used = mongodb::bson::serialize_to_vec(&stored).expect("a document");
-    // Together with the name, type and length of the field, this is almost the maximum size of a
-    // document.
+    // With the field's name, type and length, the document almost has the maximum size.
     let rest = "x".repeat(16 * 1024 * 1024 - used.len() - 32);
     stored.insert("notes", rest);
     locks.insert_one(stored).await.expect("inserted");
@@ -297,7 +297,7 @@ async fn a_full_disk_is_named_and_recovered_from() {
     let rows = database(&cast.stage).collection::<Document>("rows");
     rows.insert_one(doc! {}).await.expect("inserted");
     disk.fill();
-    // The file of a new collection cannot be created.
+    // mongod cannot create the file of a new collection.
     let shown = "(UnknownError, code 8): free disk space on the primary";
     lock_refused(&stage_on(&set), FREE, &[shown]).await;
     // mongod ends when its journal is full.

@@ -73,7 +73,7 @@ const ELECTIONS: [(i32, &str); 7] = [
     (13436, "NotPrimaryOrSecondary"),
 ];
 
-/// Errors that a server can return during a login and that are not about the credentials.
+/// Login errors that do not concern the credentials.
 const LOGINS: [(i32, &str); 9] = [
     (6, "HostUnreachable"),
     (50, "MaxTimeMSExpired"),
@@ -86,7 +86,7 @@ const LOGINS: [(i32, &str); 9] = [
     (11600, "InterruptedAtShutdown"),
 ];
 
-/// Errors that are tested one after the other on one set, because a server has only one fail point.
+/// Number of errors that one set tests in sequence, because a server has only one fail point.
 /// Several sets run at the same time.
 const ERRORS_PER_SET: usize = 7;
 /// Number of concurrent commands on a set. On a busy machine, more commands would not be answered
@@ -94,7 +94,7 @@ const ERRORS_PER_SET: usize = 7;
 const AT_ONCE: usize = 6;
 const WRITES: [&str; 3] = ["findAndModify", "insert", "update"];
 const READS: [&str; 3] = ["find", "aggregate", "getMore"];
-/// Length of the shortest remedy, "the URI has no user", or a little less.
+/// Minimum length of a remedy, below the shortest, "the URI has no user".
 const REMEDY_MIN: usize = 10;
 const SHORT: &str = "--lease-duration=4s";
 const BRIEF: &str = "--timeout=2s";
@@ -141,7 +141,7 @@ const WRITERS: [&[&str]; 7] = [
     &["locks", "prune", "--unused-for=1ms", BRIEF],
 ];
 
-/// A lease for the time in which all commands are refused, some 8 s on an idle machine.
+/// A lease that outlasts the refusals of all commands, which take some 8 s on an idle machine.
 const THROUGHOUT: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(36),
     renew_deadline: Duration::from_secs(27),
@@ -155,7 +155,7 @@ async fn fail(set: &ReplicaSet, commands: &[&str], code: i32) {
         .await;
 }
 
-/// Runs the commands until each command was refused with the error and a remedy in its last line.
+/// Runs each command until its last line names the error and a remedy.
 async fn all_refused(stage: &Stage, commands: &[&[&str]], shown: &str) {
     let named = format!("({shown}): ");
     let parts = [named.as_str()];

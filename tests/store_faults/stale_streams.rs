@@ -12,7 +12,8 @@ use mongodb::bson::doc;
 
 use crate::fixture::{LONG, leader_of, pair, stage_on};
 
-/// The protocol's bound after the holder's last write, and a second for a busy machine.
+/// The protocol's bound on a takeover after the holder's last write, plus a second for a busy
+/// machine.
 const BOUND: Duration = Duration::from_secs(6 + 2 * (1 + 1) + 1);
 
 #[tokio::test]
@@ -27,8 +28,8 @@ async fn i10_followers_whose_streams_stayed_on_a_locked_member_act_within_the_bo
     set.command(old, doc! { "fsync": 1, "lock": true })
         .await
         .expect("it is locked");
-    // While the third member syncs from the locked member, up to most of a minute, no majority
-    // acknowledges a write, so the leadership may end.
+    // The third member may sync from the locked member for most of a minute. Until it switches, no
+    // majority acknowledges writes, so the leadership may end.
     let renewed = |daemon: &&Daemon| daemon.valid_until_ns();
     let before = [&a, &b].iter().filter_map(renewed).max();
     within(2 * LONG, "a renewal", async || {

@@ -41,7 +41,7 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
         }
     }
     c.term_and_exit(LONG).await;
-    // `a` is in its cooldown for a while, and another claim may lead meanwhile.
+    // `a` is in its cooldown, so either candidate may lead next.
     let next = leader_of(&[&a, &b]).await;
     let token_before = next.token();
     let other = if next.identity() == "a" { &b } else { &a };

@@ -1,8 +1,7 @@
 //! Goal: a leader sends one findAndModify per renew_interval. A follower with a change stream sends
 //! only getMore, one read per lease_duration and the driver's own hello. Each command has the read
-//! and write concerns that the protocol requires, regardless of the connection string. Method: the
-//! profiler of the primary. The load is observed for a fixed time, because an absence has to be
-//! proven.
+//! and write concerns that the protocol requires, regardless of the connection string. Method: read
+//! the primary's profiler after a fixed time, because the test proves the absence of commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,7 +35,7 @@ async fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease
     let follower = commands(&set, &databases, "leasehold/b").await;
 
     let writes = leader.get("findAndModify").copied().unwrap_or(0);
-    // 12 s at one write per 3 s, and one more or less at the edges.
+    // 12 s at one write per 3 s, give or take one.
     assert!((3..=5).contains(&writes), "{leader:?}");
     let own = |counts: &BTreeMap<String, usize>, allowed: &[&str]| {
         let mut names = counts.keys();
@@ -85,7 +84,7 @@ async fn every_read_is_of_a_majority_and_every_write_journalled_by_one_whatever_
                 continue;
             };
             let concern = |name| command.get_document(name).cloned().unwrap_or_default();
-            // A cursor on hints decides nothing.
+            // Hints are exempt, because no decision depends on them.
             let hints = command
                 .get_str("find")
                 .is_ok_and(|name| name.ends_with(".hints"));
@@ -104,7 +103,7 @@ async fn every_read_is_of_a_majority_and_every_write_journalled_by_one_whatever_
         }
     }
     assert_eq!(Vec::from_iter(&levels), ["linearizable", "majority"]);
-    // At least created, acquired and renewed.
+    // At least a create, an acquisition and a renewal.
     assert!(writes >= 3, "{writes}");
 }
 

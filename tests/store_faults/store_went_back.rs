@@ -3,10 +3,11 @@
 //! token is above all earlier tokens (I3). Method: an operator's delete, drop and restore, with and
 //! without a change stream.
 //!
-//! With a change stream the event comes first, and the reason is `store_went_back`. Without one the
-//! next renewal comes first: then the reason for the step-down is `rejected`, and `store_went_back`
-//! follows with the next read. A restored state of the leading claim itself has the current token,
-//! and is recognized only by a revision that the leader did not send (`duplicate`).
+//! With a change stream the event comes first, and the reason is `store_went_back`. Without a
+//! change stream, the next renewal comes first: the leader steps down with `rejected` and reports
+//! `store_went_back` at the next read. If an earlier state of the leader's own claim is restored,
+//! the token is current, and the leader recognizes only a revision that it did not send
+//! (`duplicate`).
 
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Stage};
@@ -18,10 +19,11 @@ use crate::fixture::{
 
 const WENT_BACK: &str = "lease document is older";
 
-/// Minimum time to the next leader: a lease duration, minus the test's own delay of observation.
+/// Minimum time to the next leader: a lease duration, minus a tolerance for the test's own delay.
 const WAIT_MIN_NS: u64 = 5_800_000_000;
 
-/// A stage with durations that a leader survives on a busy machine, until its document changes.
+/// Returns a stage with timings that a leader survives on a busy machine, until its document
+/// changes.
 async fn stage() -> Stage {
     shared_stage().await.timings(DaemonTimings::DEMO)
 }
@@ -129,8 +131,8 @@ async fn i1_a_document_restored_to_an_earlier_renewal_of_its_leader_counts_as_a_
 async fn i3_a_follower_that_sees_the_document_vanish_waits_before_it_leads() {
     let stage = stage().await;
     let (a, b, monitor) = monitored_pair(&stage).await;
-    // The leader does not notice the change of the document and keeps its authority meanwhile, so
-    // other candidates must wait.
+    // The frozen leader does not notice the deletion and may resume with authority, so other
+    // candidates must wait.
     a.stop();
     let changed = boottime_ns();
     stage.stored().delete().await;
@@ -158,7 +160,7 @@ async fn i3_a_restart_remembers_the_token_of_a_document_that_was_deleted_meanwhi
 async fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_back() {
     let stage = stage().await;
     let (proxy, behind) = stage.proxied();
-    // The read that has to confirm the deletion is never answered.
+    // Hold the linearizable read that would confirm the deletion.
     proxy.hold_requests_containing("linearizable");
     let a = behind.candidate("a").leading(LONG).await;
     let backup = stage.stored().get().await;

@@ -1,6 +1,6 @@
 //! Goal: renewals never wait for a connection that a change stream holds, and hanging streams do
-//! not pile up.
-//! Method: connection strings with small pools, and a proxy that holds back the replies to getMore.
+//! not accumulate. Method: connection strings with small pools, and a proxy that holds back the
+//! replies to getMore.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ async fn a_pool_of_one_connection_delays_no_renewal() {
     for _ in 0..10 {
         a.wait_renewal(LONG).await;
     }
-    // A busy machine may delay one or two.
+    // A busy machine may time out one or two.
     let unknown = a.operations("renew", "unknown").await;
     assert!(unknown <= 2.0, "{unknown}: {}", a.logs());
 }
@@ -37,7 +37,7 @@ async fn change_streams_that_hang_cost_no_leadership_however_many_there_were() {
     let held = a.valid_until_ns();
     // A stream times out after a third of the lease plus operation_timeout.
     let each = timings.lease_duration / 3 + timings.operation_timeout;
-    // Twice the size of the pool.
+    // Six streams would exhaust the pool twice over.
     let end = Instant::now() + each * 6;
     while Instant::now() < end {
         a.wait_renewal(LONG).await;

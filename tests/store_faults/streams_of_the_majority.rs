@@ -1,6 +1,6 @@
-//! Goal: a stream misses no write. A write that is not majority-committed when the stream is opened
-//! appears neither in the read that follows nor, by MongoDB's default, in the stream. Method: a
-//! takeover that only the primary has, because both secondaries are frozen.
+//! Goal: a stream misses no write. By MongoDB's default, a write that is not majority-committed
+//! when the stream opens appears neither in the stream nor in the read that follows. Method: freeze
+//! both secondaries, so that only the primary has a takeover.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,8 @@ async fn a_takeover_that_only_the_primary_has_when_a_stream_is_opened_is_reporte
     let b = stage.candidate("b").following("a", LONG).await;
     b.wait_stream().await;
     secondaries.iter().for_each(|member| set.cont(*member));
-    // Renewals change neither the token nor the claim, and keep the follower from reading.
+    // Renewals keep the follower from reading by itself, and show neither a new token nor a new
+    // claim.
     let stored = stage.stored();
     let renewals = async {
         loop {

@@ -13,7 +13,7 @@ use crate::fixture::{LONG, SURVIVING, set_of_one, stage_on};
 async fn i9_clocks_that_are_an_hour_off_or_jump_change_no_leader() {
     let ahead = FakeClock::offset("+1h").expect("libfaketime");
     let jumping = JumpingClock::new().expect("libfaketime");
-    // The first member is the first primary.
+    // Set the clock of the first member, which becomes the first primary.
     let set = ReplicaSet::builder().clock(0, &ahead).start().await;
     let set = Arc::new(set);
     let stage = stage_on(&set).timings(SURVIVING);
@@ -27,7 +27,7 @@ async fn i9_clocks_that_are_an_hour_off_or_jump_change_no_leader() {
     let seen_before = b.status()["transitions"].clone();
     for offset in ["+1h", "-1h", "+0s", "-30d", "+1s"] {
         jumping.jump(offset);
-        // Long enough for a contender that reads its wall clock to consider the holder expired.
+        // A contender that used its wall clock would now consider the holder expired.
         a.wait_renewal(LONG).await;
         a.wait_renewal(LONG).await;
     }
@@ -62,7 +62,7 @@ async fn i9_a_leader_whose_clock_jumps_keeps_its_deadlines_and_its_successor_wai
     jumping.jump("+2h");
     a.wait_renewal(LONG).await;
     a.stop();
-    // From here on only `b` decides, with a clock that jumps both ways.
+    // From here on, only `b` contends. Its clock jumps in both directions.
     let last = DaemonTimings::SHORT.sent_ns(&a.status());
     jumping.jump("-2h");
     let leader = |status: &Value| status["leader"] == true;
