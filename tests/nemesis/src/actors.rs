@@ -1,4 +1,5 @@
-//! The programs that work while they have authority, and record their work.
+//! The programs that the harness runs. They work while they have authority, and record their work
+//! in a journal.
 //!
 //! Each program reads the clock, then writes a line with that instant. A line is therefore evidence
 //! that its writer relied on the token at that instant, even if the writer was frozen before the
@@ -15,7 +16,7 @@ use serde_json::Value;
 use crate::embedder::{Embedder, Resident};
 use crate::hand_made::Holder;
 
-/// Time between two lines.
+/// Interval between lines.
 const PACE: Duration = Duration::from_millis(20);
 
 /// A program that the harness runs.
@@ -43,13 +44,13 @@ pub(crate) enum Actor {
     Job(Work),
     /// A program that uses the library.
     Embedder(Embedder),
-    /// A program that repeatedly acquires a lock with the library.
+    /// A program that uses the library to acquire and release a lock repeatedly.
     Resident(Resident),
     /// A program with a lock of another design.
     Rival(Holder),
 }
 
-/// Options of a program that works under a token.
+/// Options of a program that works with a token.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Work {
     /// File of the lines.
@@ -68,14 +69,14 @@ impl Work {
         Writer::open(&self.journal, &self.identity)
     }
 
-    /// The end of work that starts now.
+    /// When work that starts now must end.
     pub(crate) fn end(&self) -> Instant {
         Instant::now() + Duration::from_millis(self.millis)
     }
 }
 
 impl Actor {
-    /// Works until the end of the work, or indefinitely.
+    /// Runs the program. Some programs never return.
     pub(crate) fn run(self) -> Result<(), Box<dyn std::error::Error>> {
         match self {
             Self::Embedder(embedder) => embedder.run(),
@@ -118,8 +119,8 @@ impl Actor {
     }
 }
 
-/// Reads the status file as docs/reading-status.md says. Returns the instant at which the deadline
-/// was compared, and the token.
+/// Reads the status file as docs/reading-status.md says. If the daemon leads, returns the time of
+/// the comparison with the deadline, and the token.
 fn leader(directory: &Path) -> Option<(u64, i64)> {
     let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
     let status: Value = serde_json::from_str(&text).ok()?;

@@ -1,4 +1,4 @@
-//! A daemon that contends for the lease, and its restarts, as by a service manager.
+//! A daemon that contends for the lease. Restarts it after an exit, like a service manager.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -42,7 +42,7 @@ pub(crate) enum Part {
 pub(crate) struct Candidate {
     pub(crate) identity: String,
     pub(crate) kind: Kind,
-    /// A faked wall clock; other processes have the right time.
+    /// A faked wall clock for this daemon alone.
     pub(crate) clock: Option<JumpingClock>,
     /// The disk of the status directory.
     pub(crate) disk: Mount,
@@ -57,11 +57,11 @@ pub(crate) struct Candidate {
 #[derive(Default)]
 struct State {
     daemon: Option<Daemon>,
-    /// Faults that keep the daemon down; restarts wait for their end.
+    /// Number of active faults that keep the daemon down. The daemon restarts once all are healed.
     down: usize,
     exited: Option<Instant>,
     cgroup: Option<Cgroup>,
-    /// Exits that no fault caused, with their codes.
+    /// Exit codes of exits that no fault caused.
     exits: Vec<i32>,
 }
 
@@ -162,14 +162,14 @@ impl Candidate {
         daemon.exit_code().is_none() && daemon.leads()
     }
 
-    /// True if the status names a leader, so that the daemon knows the newest token.
+    /// True if the status names a leader, which means that the daemon knows the newest token.
     pub(crate) fn knows_leader(&self) -> bool {
         let state = self.state.lock().expect("no holder panics");
         let status = state.daemon.as_ref().and_then(Daemon::try_status);
         status.is_some_and(|status| status["holder"]["identity"].is_string())
     }
 
-    /// Returns the process id of a part that is running.
+    /// Returns the process id of a part; `None` if it is not running.
     pub(crate) fn pid(&self, part: Part) -> Option<u32> {
         let state = self.state.lock().expect("no holder panics");
         let daemon = state.daemon.as_ref()?;
@@ -183,7 +183,7 @@ impl Candidate {
         }
     }
 
-    /// Kills a part, and keeps the daemon from being restarted until [`up`](Self::up).
+    /// Kills a part, and prevents a restart of the daemon until [`up`](Self::up).
     pub(crate) fn kill(&self, part: Part) {
         self.state.lock().expect("no holder panics").down += 1;
         if let Some(pid) = self.pid(part) {
@@ -191,7 +191,7 @@ impl Candidate {
         }
     }
 
-    /// Asks the daemon to stop, and keeps it from being restarted until [`up`](Self::up).
+    /// Sends SIGTERM to the daemon, and prevents its restart until [`up`](Self::up).
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock().expect("no holder panics");
         state.down += 1;
@@ -210,12 +210,12 @@ impl Candidate {
         .await;
     }
 
-    /// Ends a [`kill`](Self::kill) or [`stop`](Self::stop).
+    /// Allows restarts again after a [`kill`](Self::kill) or [`stop`](Self::stop).
     pub(crate) fn up(&self) {
         self.state.lock().expect("no holder panics").down -= 1;
     }
 
-    /// Limits the daemon and its children to a share of a core, or ends the limit.
+    /// Limits the daemon and its children to a share of a core; `None` removes the limit.
     pub(crate) fn throttle(&self, cgroup: Option<Cgroup>) {
         let mut state = self.state.lock().expect("no holder panics");
         if let (Some(cgroup), Some(daemon)) = (&cgroup, &state.daemon) {
@@ -224,7 +224,7 @@ impl Candidate {
         state.cgroup = cgroup;
     }
 
-    /// Restarts the daemon if it has exited for long enough.
+    /// Restarts the daemon [`RESTART`] after its exit.
     pub(crate) fn keep_up(&self) -> Result<(), Failure> {
         let mut state = self.state.lock().expect("no holder panics");
         let Some(code) = state.daemon.as_ref().and_then(Daemon::exit_code) else {
@@ -246,7 +246,6 @@ impl Candidate {
         self.launch(None)
     }
 
-    /// Returns the exit codes of exits that no fault caused.
     pub(crate) fn exits(&self) -> Vec<i32> {
         self.state.lock().expect("no holder panics").exits.clone()
     }

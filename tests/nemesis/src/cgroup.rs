@@ -1,4 +1,4 @@
-//! A share of a processor for some processes (cgroup, version 1 or 2).
+//! Limits processes to a share of a processor (cgroup version 1 or 2).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ enum Version {
     Two,
 }
 
-/// A group that exists until it is dropped.
+/// A control group, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     path: PathBuf,
@@ -48,7 +48,7 @@ impl Cgroup {
         Err(reasons.join("; "))
     }
 
-    /// Moves a process into the group; its later children are in it too.
+    /// Moves a process into the group. Its future children join the group too.
     pub(crate) fn add(&self, pid: u32) {
         // The process may have exited.
         let _ = fs::write(self.path.join("cgroup.procs"), pid.to_string());

@@ -1,5 +1,5 @@
-//! A program that uses the library: it acquires the lock, works, writes with fencing, and ends. It
-//! also writes with its old token after the end, like a program that was paused.
+//! A program that uses the library: it acquires the lock, works, writes with its fencing token, and
+//! releases the lock. Later it writes again with its old token, like a program that was paused.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -27,7 +27,7 @@ pub(crate) const DOCUMENT: &str = "effect";
 pub(crate) const WRITES: &str = "writes";
 /// Time between two writes.
 const PACE: Duration = Duration::from_millis(50);
-/// Time after the end of the work until the late write.
+/// Delay between the end of the work and the late write.
 const LATE: Duration = Duration::from_millis(300);
 
 /// Options of the program.
@@ -150,7 +150,7 @@ impl Resident {
             options.collection = self.name.clone();
             let lock = Lock::new(options, ResourceName::new(self.name.clone())?);
             loop {
-                // Faults of the store make both fail; the loop tries again.
+                // Both calls fail while a fault hits the store; the loop retries.
                 if let Ok(guard) = lock.acquire().await {
                     tokio::time::sleep(PACE).await;
                     let _ = guard.release().await;
@@ -176,7 +176,7 @@ fn works(
     Ok(holds)
 }
 
-/// The history of writes.
+/// Records the history of the fenced writes.
 struct Writes {
     file: File,
     identity: String,

@@ -1,4 +1,4 @@
-//! The faults: drawn from a seed, inflicted, and healed.
+//! Draws faults from a seed, inflicts them, and heals them.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ pub(crate) enum Fault {
     Throttle(usize),
     Skew(usize, &'static str),
     FullDisk(usize),
-    /// Another version of the program.
+    /// The candidate runs another version of the program.
     Version(usize),
     Slow(usize, Duration, f64),
-    /// Packets between a client's host and members are dropped, in one direction or in both.
+    /// Drops packets between a client's host and these members, in one direction or in both.
     Cut(usize, Vec<usize>, Direction),
     KillJob(usize),
     FreezeJob(usize),
@@ -44,7 +44,7 @@ pub(crate) enum Fault {
     Delete,
     /// An earlier version of the lease document is restored.
     Restore,
-    /// A field of the lease document has another type for some time, as if another program had
+    /// For some time, a field of the lease document has another type, as if another program had
     /// written it.
     Foreign,
     /// The API server does not answer.
@@ -76,7 +76,7 @@ impl Fault {
     /// Draws a fault that is possible in this world.
     pub(crate) async fn drawn(world: &World) -> Self {
         let candidates = world.candidates.len();
-        // Most faults of candidates hit the leader.
+        // Two thirds of the faults of candidates hit the leader.
         let candidate = match (fastrand::u8(0..3), world.leader()) {
             (1.., Some(leader)) => leader,
             _ => fastrand::usize(..candidates),
@@ -126,7 +126,8 @@ impl Fault {
             23 => Self::Delete,
             24 => Self::Restore,
             27 => Self::Foreign,
-            // This part does not exist here, so draw a kind with more possible targets.
+            // This world lacks the target of the drawn kind, so draw a freeze, which is always
+            // possible.
             _ => Self::Freeze(candidate, part),
         }
     }
@@ -171,7 +172,7 @@ impl Fault {
         }
     }
 
-    /// Returns the target, so that two faults do not undo each other.
+    /// Returns the target. Two concurrent faults on one target would undo each other.
     pub(crate) fn target(&self) -> Target {
         match self {
             Self::Kill(number, _)
@@ -195,11 +196,12 @@ impl Fault {
         }
     }
 
-    /// True if other candidates can write and work during the fault, so that work must continue
-    /// before the fault is healed.
+    /// True if work must continue even before the fault is healed, because other candidates can
+    /// write and work.
     pub(crate) fn is_survived(&self) -> bool {
         match self {
-            // A leader keeps leading while its command is frozen or slow.
+            // The leader stays leader while its command is frozen or slow, so no candidate takes
+            // over.
             Self::Freeze(_, Part::Work) | Self::Throttle(_) => false,
             Self::Kill(..)
             | Self::Freeze(..)
@@ -214,7 +216,7 @@ impl Fault {
             | Self::StallServer
             | Self::RotateCertificate(_)
             | Self::StepDown => true,
-            // A member that answers without effect, or slowly, is still the primary.
+            // A member that answers slowly, or without effect, may stay primary.
             Self::Slow(..)
             | Self::FreezeMember(_)
             | Self::Isolate(..)
@@ -331,7 +333,7 @@ impl Fault {
             Self::StepDown => {
                 let primary = world.set.primary_within(Duration::from_secs(1)).await;
                 let down = doc! { "replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 1 };
-                // The server refuses this if no secondary has caught up.
+                // The server refuses to step down if no secondary has caught up.
                 let _ = world.set.command(primary.unwrap_or(0), down).await;
                 wait().await;
             }

@@ -1,12 +1,12 @@
-//! Growth of a quantity: the slope of its samples, with a confidence interval.
+//! Estimates the growth of a quantity: the slope of its samples, with a confidence interval.
 
 use std::time::Duration;
 
-/// Samples of this first share of the time are ignored, because caches and allocators fill up
-/// first.
+/// Share of the time at the start whose samples are ignored, because caches and allocators are
+/// still filling.
 const WARM_UP: f64 = 0.25;
-/// Neighbouring samples are correlated, so the line is fitted to the means of this many blocks of
-/// time, whose errors are nearly independent.
+/// Number of blocks. Neighbouring samples are correlated, so the line is fitted to the means of
+/// blocks of time, whose errors are nearly independent.
 const BLOCKS: usize = 20;
 /// The 97.5th percentile of Student's t with `BLOCKS - 2` degrees of freedom.
 const T_975: f64 = 2.101;
@@ -21,7 +21,7 @@ pub(crate) struct Growth {
     pub(crate) mean: f64,
     /// Change in an hour.
     pub(crate) slope: f64,
-    /// Half of the 95% confidence interval of the slope.
+    /// Half the width of the slope's 95% confidence interval.
     pub(crate) error: f64,
 }
 
@@ -61,7 +61,7 @@ impl Growth {
         })
     }
 
-    /// True if the whole confidence interval of the growth per hour is above [`FLAT`] of the mean.
+    /// True if the growth per hour exceeds the share [`FLAT`] of the mean with 95% confidence.
     pub(crate) fn is_certain(&self) -> bool {
         self.slope - self.error > FLAT * self.mean
     }

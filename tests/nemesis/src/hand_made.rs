@@ -1,6 +1,6 @@
-//! Hand-made locks on the replica set of leasehold: two designs of `tests/comparison`, and a lock
-//! with ShedLock's rules. The holders behave like typical users: they extend the lock while they
-//! work, and assume that they hold it until the work has ended.
+//! Hand-made locks on leasehold's replica set: two designs from `tests/comparison`, and a lock with
+//! ShedLock's rules. The holders behave like typical users: they extend the lock while they work,
+//! and assume that they hold it until the work has ended.
 
 #[path = "../../comparison/designs/mod.rs"]
 #[allow(
@@ -24,7 +24,7 @@ use designs::{FindAndModify, HandMade, Terms, TtlIndex};
 const PACE: Duration = Duration::from_millis(20);
 /// Polling interval of these locks.
 const POLL: Duration = Duration::from_millis(100);
-/// Number of extensions in the lifetime of a lock.
+/// How many times a holder extends a lock in the lock's lifetime.
 const EXTENSIONS: u32 = 3;
 
 /// The design of a hand-made lock.
@@ -97,7 +97,7 @@ impl Holder {
         let extensions = async {
             loop {
                 tokio::time::sleep(Duration::from_millis(self.life) / EXTENSIONS).await;
-                // The next extension is tried in any case.
+                // Ignore errors; the loop extends again.
                 let _ = lock.extend().await;
             }
         };

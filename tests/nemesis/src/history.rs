@@ -1,5 +1,5 @@
-//! The history of a lease or a lock as operations with a beginning and an end, for the independent
-//! checker (`tests/linearizability`).
+//! Converts what happened to a lease or a lock to operations with start and end times, for the
+//! independent checker (`tests/linearizability`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,8 +44,8 @@ pub(crate) fn of_jobs(lock: &str, works: &[Work], jobs: &[Begun]) -> Vec<Value> 
     operations.collect()
 }
 
-/// Returns the operations on the lease. An acquisition was sent at most a `renew_deadline` before
-/// its authority began; the end of a leadership is not observed.
+/// Returns the operations on the lease. A candidate sent its acquisition at most a `renew_deadline`
+/// before its authority began. The end of a leadership is unknown.
 pub(crate) fn of_leaders(
     lease: &str,
     works: &[Work],

@@ -14,7 +14,7 @@ use crate::world::{LOCKS, Places};
 
 /// Jobs per semaphore.
 pub(crate) const SLOTS: u32 = 2;
-/// Durations of work: shorter than a renewal interval, and longer.
+/// Durations of work, below and mostly above a renewal interval.
 const SHORT_MILLIS: std::ops::Range<u64> = 0..60;
 const LONG_MILLIS: std::ops::Range<u64> = 500..6_000;
 /// Maximum time between two jobs of a loop.
@@ -77,7 +77,6 @@ impl Mode {
     }
 }
 
-/// A job that was started.
 #[derive(Debug, Clone)]
 pub(crate) struct Begun {
     pub(crate) identity: String,
@@ -91,7 +90,7 @@ pub(crate) struct Begun {
 /// One loop.
 pub(crate) struct Jobs {
     number: usize,
-    /// The design of the locks, if not leasehold's, and the wall clock of the holders.
+    /// If the locks are not leasehold's: their design, and the wall clock of their holders.
     rival: Option<(Rival, JumpingClock)>,
     places: Places,
     timings: DaemonTimings,

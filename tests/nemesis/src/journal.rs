@@ -1,4 +1,4 @@
-//! The lines that workloads have written, and the rules for them.
+//! Reads the lines that workloads have written, and checks them against the rules.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use leasehold_trace_check::Tenure;
 
 use crate::job::SLOTS;
 
-/// A line: its writer relied on the token at this instant.
+/// Evidence that a writer relied on the token at this instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     /// CLOCK_BOOTTIME in nanoseconds.
@@ -17,7 +17,7 @@ pub(crate) struct Line {
     pub(crate) pid: u32,
 }
 
-/// The lines of one token.
+/// The lines that one process wrote with one token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Work {
     pub(crate) token: i64,
@@ -30,7 +30,7 @@ pub(crate) struct Work {
 /// The rule for the workloads of one lease or lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Workloads run one after the other, in the order of their tokens.
+    /// Workloads run one at a time, in the order of their tokens.
     Exclusive,
     /// Readers run together, writers alone.
     Readers,
@@ -64,7 +64,7 @@ fn parse(line: &str) -> Result<Line, String> {
     read().ok_or_else(|| format!("not a line of a journal: {line:?}"))
 }
 
-/// Groups lines by their tokens and processes, in the order of their beginnings.
+/// Groups lines by token and process, sorted by the first line.
 pub(crate) fn works(lines: &[Line]) -> Vec<Work> {
     let mut works = BTreeMap::new();
     for line in lines {
@@ -83,7 +83,7 @@ pub(crate) fn works(lines: &[Line]) -> Vec<Work> {
     works
 }
 
-/// Checks that workloads exclude each other, and the order of their tokens.
+/// Checks that workloads exclude each other and that their tokens increase.
 pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
     let mut found = Vec::new();
     for (index, work) in works.iter().enumerate() {
@@ -116,8 +116,7 @@ pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
     found
 }
 
-/// Returns the instants at which a workload began while another workload was running, for locks
-/// without tokens.
+/// For locks without tokens: returns when each workload began that overlapped an earlier one.
 pub(crate) fn overlaps(works: &[Work]) -> Vec<u64> {
     let begins = works.iter().enumerate().filter(|(index, work)| {
         let mut before = works[..*index].iter();
@@ -127,8 +126,8 @@ pub(crate) fn overlaps(works: &[Work]) -> Vec<u64> {
 }
 
 /// Checks that no line was written outside of the authority of its token. A supervised command may
-/// work for `grace` after the deadline (I5). With `some_untraced`, a version takes part that writes
-/// no traces; its tokens are not checked.
+/// work for `grace` after the deadline (I5). With `some_untraced`, tokens without a trace are not
+/// checked, because a version that writes no traces takes part.
 pub(crate) fn authority(
     document: &str,
     works: &[Work],
@@ -148,7 +147,7 @@ pub(crate) fn authority(
     outside.collect()
 }
 
-/// Returns the gaps between lines that are longer than `least`, with their ends.
+/// Returns the start and the end of each gap between lines that is longer than `least`.
 pub(crate) fn gaps(lines: &[Line], least: u64) -> Vec<(u64, u64)> {
     let pairs = lines.windows(2).map(|pair| (pair[0].at, pair[1].at));
     pairs.filter(|(from, until)| until - from > least).collect()

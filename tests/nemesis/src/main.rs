@@ -1,5 +1,5 @@
-//! Faults for real daemons and jobs on a real replica set, from a seed, and the check of what they
-//! did. `make nemesis` runs it; docs/verification.md describes it.
+//! Inflicts faults, drawn from a seed, on real daemons and jobs with a real replica set, and checks
+//! what they did. `make nemesis` runs it; docs/verification.md describes it.
 
 // The output is for humans.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -35,14 +35,14 @@ use actors::Actor;
 use report::Report;
 use world::{Options, Profile, World};
 
-/// Set for the process that is alone in its namespaces.
+/// Set in the environment of the process that runs in its own namespaces.
 const INSIDE: &str = "LEASEHOLD_NEMESIS_INSIDE";
 /// Minimum duration of a run that measures growth.
 const SOAK_MINUTES: f64 = 10.0;
-/// Time for calls in flight at the end.
+/// How long calls in flight get to finish at the end.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Inflicts faults on daemons and jobs for some time, and checks what they did.
+/// Inflicts faults on daemons and jobs, and checks what they did.
 #[derive(Debug, Parser)]
 #[command(name = "nemesis", args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -64,17 +64,17 @@ struct Arguments {
     /// Path of the elector on client-go, as printed by `tests/testbed/fetch-go-program elector`.
     #[arg(long)]
     elector: Option<PathBuf>,
-    /// Daemons also publish to an API server, which occasionally stalls. Implied by --rivals.
+    /// Let daemons also publish to an API server, which occasionally stalls. Implied by --rivals.
     #[arg(long)]
     kubernetes: bool,
-    /// The set requires TLS, and its certificates are occasionally replaced.
+    /// Require TLS, and occasionally replace the set's certificates.
     #[arg(long)]
     tls: bool,
-    /// Also run processes through the whole run, and check if their resource usage grows (at least
-    /// 10 minutes; two hours are more precise).
+    /// Also keep some processes running throughout, and check whether their resource usage grows
+    /// (takes at least 10 minutes; two hours are more precise).
     #[arg(long)]
     soak: bool,
-    /// Only faults whose names contain this, such as "isolated" or "daemon".
+    /// Inflict only faults whose names contain this text, such as "isolated" or "daemon".
     #[arg(long, default_value = "")]
     faults: String,
     /// Binary of another version of leasehold, which occasionally replaces a daemon.
@@ -135,8 +135,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs this program again in its own namespaces, which end with it: no process, address or mount
-/// remains.
+/// Runs this program again in its own namespaces, so that no process, address or mount remains
+/// after it.
 fn outside() -> ExitCode {
     if !rustix::process::geteuid().is_root() {
         skip("needs root, for network namespaces");
@@ -207,7 +207,7 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     let linearizability = arguments.linearizability.as_deref();
     let judged = verdict::of(world, &story, (seed, minutes), linearizability).await;
     if let Some(keep) = &arguments.keep {
-        // A failed copy must not hide the report.
+        // Print the report even if the copy fails.
         copy(scratch.path(), keep).unwrap_or_else(|failure| eprintln!("nemesis: {failure}"));
     }
     let report = judged?;
@@ -220,8 +220,8 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Copies the traces and journals. During the run they are in memory, because daemons and guards
-/// wait for each line of a trace, so a busy disk would end commands too late.
+/// Copies the traces and journals. During the run they are in memory: daemons and guards wait for
+/// the write of each trace line, so on a busy disk, guards would end commands too late.
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let failure = |why: String| Failure::new(format!("cannot copy to {}: {why}", to.display()));
     let copied = Command::new("cp")

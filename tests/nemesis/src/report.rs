@@ -1,4 +1,4 @@
-//! The verdict and the figures of a run.
+//! The report on a run: its violations and figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Report {
     pub(crate) kinds: BTreeMap<String, Strikes>,
     pub(crate) leaderships: usize,
     pub(crate) jobs: usize,
-    /// The counts of the traces.
+    /// Counts from the check of the traces.
     pub(crate) checked: Checked,
     pub(crate) bound: Duration,
     /// The lease and the locks of other designs; empty if no other design took part.
@@ -30,12 +30,12 @@ pub(crate) struct Report {
     pub(crate) linearizable: String,
 }
 
-/// The faults of a kind.
+/// Statistics of one kind of fault.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Strikes {
     pub(crate) times: usize,
     pub(crate) alone: usize,
-    /// The longest time without work that began during or after this fault while it struck alone.
+    /// The longest time without work that began during or after this fault when it struck alone.
     pub(crate) longest_gap: Duration,
 }
 
@@ -45,14 +45,15 @@ pub(crate) struct Compared {
     pub(crate) works: usize,
     /// Workloads that began while another workload was running.
     pub(crate) overlaps: usize,
-    /// These overlaps, by the preceding fault.
+    /// The number of overlaps after each kind of fault.
     pub(crate) after: BTreeMap<String, usize>,
-    /// The longest time without work that began during or after a fault that struck alone.
+    /// For each kind of fault that struck alone, the longest time without work that began during or
+    /// after it.
     pub(crate) longest: BTreeMap<String, Duration>,
 }
 
 impl Compared {
-    /// Collects the effects of the faults on the workloads under one name.
+    /// Collects the effects of the faults on the workloads of one lease or lock.
     pub(crate) fn new(
         name: &'static str,
         (works, overlaps): (usize, &[u64]),
@@ -80,8 +81,8 @@ impl Compared {
     }
 }
 
-/// Counts instants by the newest fault that was active then or had been healed at most `since`
-/// earlier.
+/// Attributes each instant to the newest fault that was active or had been healed at most `since`
+/// before, and counts the instants of each fault.
 pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for at in instants {
@@ -100,7 +101,7 @@ pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMa
 pub(crate) struct Lone<'a> {
     pub(crate) struck: &'a Struck,
     pub(crate) gap: Duration,
-    /// The part of this time after the fault was healed.
+    /// The part of `gap` after the fault was healed.
     pub(crate) gap_after: Duration,
 }
 
@@ -113,7 +114,8 @@ pub(crate) fn lone<'a>(story: &'a Story, gaps: &[(u64, u64)]) -> Vec<Lone<'a>> {
             .filter(|began| *began > struck.began)
             .min()
             .unwrap_or(u64::MAX);
-        // Work is recorded every 20 ms. A gap that began earlier has another cause.
+        // Workloads write a line every 20 ms, so a gap that began more than 100 ms before the fault
+        // has another cause.
         let since = struck.began.saturating_sub(100_000_000);
         let mine = gaps.iter().filter(|(from, _)| (since..next).contains(from));
         let longest = mine.max_by_key(|(from, until)| until - from);
@@ -142,7 +144,7 @@ pub(crate) fn by_kind(story: &Story, lone: &[Lone<'_>]) -> BTreeMap<String, Stri
 }
 
 impl Report {
-    /// Returns the report as people read it.
+    /// Returns the report as text.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "profile {}, seed {}, {:.1} minutes: {} leaderships, {} jobs, {} acquisitions, {} store \

@@ -1,8 +1,7 @@
-//! Processes that run during the whole run, and their resource usage over time: a leader and its
+//! Processes that run from start to end, and their resource usage over time: a leader and its
 //! guard, a follower, `leasehold web` with visitors, and a program that repeatedly acquires a lock.
 //!
-//! They have a separate lease, which is longer than most faults of the store, and no fault kills
-//! them.
+//! No fault kills these processes. Their lease is separate, and outlasts most faults of the store.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,10 +21,10 @@ use crate::world::Places;
 /// The lease and the lock, and the collection of both.
 const NAME: &str = "residents";
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
-/// Interval of visits, and how long a visitor follows the events.
+/// Interval between visits.
 const VISIT_EVERY: Duration = Duration::from_secs(1);
 const FOLLOWED: Duration = Duration::from_secs(20);
-/// A server that waits for the store may be slow.
+/// Timeout of an answer, generous because the server may be waiting for MongoDB.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 const PATHS: [&str; 3] = ["/", "/document?name=orders", "/livez"];
 
@@ -34,7 +33,7 @@ const PATHS: [&str; 3] = ["/", "/document?name=orders", "/livez"];
 pub(crate) enum Need {
     /// Resident memory in bytes.
     Rss,
-    /// The anonymous part of it.
+    /// The anonymous part of the resident memory.
     Anonymous,
     Descriptors,
     /// Descriptors that are sockets: connections and listeners.
@@ -70,7 +69,7 @@ pub(crate) struct Residents {
     samples: Mutex<BTreeMap<Key, Vec<(Duration, f64)>>>,
 }
 
-/// A resource of a process, and whether its usage grew.
+/// A resource of a process, and the growth of its usage.
 #[derive(Debug, Clone)]
 pub(crate) struct Finding {
     process: &'static str,
@@ -79,7 +78,8 @@ pub(crate) struct Finding {
 }
 
 impl Residents {
-    /// Starts them on the host with this number, and the server of the page next to this process.
+    /// Starts the processes on the host with this number, and the web server on this process's
+    /// host.
     pub(crate) fn start(host: usize, places: &Places) -> Result<Self, Failure> {
         let inside = Node::Client(host).namespace();
         let daemon = |identity: &str| {
@@ -134,7 +134,7 @@ impl Residents {
             for (process, id) in self.processes() {
                 let needs = needs(id)
                     .ok_or_else(|| Failure::new(format!("the resident {process} has ended")));
-                // A guard ends with the leadership.
+                // A guard exits when the leadership ends.
                 if process == "guard" && needs.is_err() {
                     continue;
                 }
@@ -161,10 +161,10 @@ impl Residents {
         processes
     }
 
-    /// Requests the page and its parts.
+    /// Requests the web page and its parts in turn.
     async fn visit(&self) {
         for path in PATHS.iter().cycle() {
-            // The server may be waiting for a store that a fault has hit.
+            // The server may be waiting for MongoDB during a fault.
             let _ = timeout(ANSWER_MAX, self.get(path, None)).await;
             tokio::time::sleep(VISIT_EVERY).await;
         }
@@ -178,7 +178,7 @@ impl Residents {
         }
     }
 
-    /// Reads an answer to its end, or for some time.
+    /// Reads an answer to its end, or for at most `time`.
     async fn get(&self, path: &str, time: Option<Duration>) -> std::io::Result<()> {
         let port = self.web.1.number();
         let request =
@@ -196,8 +196,8 @@ impl Residents {
         Ok(())
     }
 
-    /// Returns the growth of each resource of each process that had its role for most of the time,
-    /// and the missing roles.
+    /// Returns the growth of each resource, for processes that kept their role most of the time,
+    /// and violations for roles without a process to measure.
     pub(crate) fn findings(&self) -> (Vec<Finding>, Vec<String>) {
         let samples = self.samples.lock().expect("no holder panics");
         let mut findings = Vec::new();
@@ -225,7 +225,7 @@ impl Residents {
 }
 
 impl Finding {
-    /// The violation, if it grows.
+    /// Returns a violation if the usage grows.
     pub(crate) fn violation(&self) -> Option<String> {
         let Self { process, need, .. } = self;
         self.growth

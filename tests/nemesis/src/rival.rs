@@ -19,8 +19,8 @@ pub(crate) enum Rival {
     HandMade(Design),
     /// `etcdctl lock NAME COMMAND`.
     Etcdctl,
-    /// A program with client-go's leader election, on a real API server. As controllers do, it works
-    /// as long as its context is not cancelled, and exits when it no longer leads.
+    /// A program with client-go's leader election, on a real API server. Like a controller, it
+    /// works until its context is cancelled, and exits when it loses the lease.
     ClientGo,
 }
 
@@ -42,7 +42,7 @@ impl Rival {
         }
     }
 
-    /// Returns the launch of a job, without its host.
+    /// Returns how to start a job, except for its host.
     pub(crate) fn launch(
         self,
         (identity, millis): (&str, u64),
@@ -99,8 +99,8 @@ impl Rival {
     }
 }
 
-/// An API server on a separate host, with an etcd on the hosts of the set's members, and the
-/// programs that need them.
+/// An API server on its own host, an etcd on the hosts of the set's members, and the programs that
+/// use them.
 pub(crate) struct Cluster {
     pub(crate) kubernetes: Kubernetes,
     pub(crate) etcd: Etcd,

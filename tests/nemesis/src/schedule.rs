@@ -12,12 +12,12 @@ use crate::world::World;
 
 /// Maximum number of faults that strike together.
 const TOGETHER_MAX: usize = 3;
-/// More than the number of faults of any run.
+/// Number of draws after which no fault matches the requested name.
 const DRAWS_MAX: usize = 10_000;
-/// In every round divisible by this number, several faults strike together.
+/// Several faults strike together once in this many rounds.
 const TOGETHER_EVERY: usize = 3;
 const QUIET_MILLIS: std::ops::Range<u64> = 500..2_000;
-/// Interval of copies of the document, for faults that restore it.
+/// Number of rounds between copies of the document, which faults restore.
 const COPY_EVERY: usize = 5;
 
 /// A fault that struck, with its times on CLOCK_BOOTTIME.
@@ -30,7 +30,7 @@ pub(crate) struct Struck {
     pub(crate) alone: bool,
 }
 
-/// A time without a leader that exceeds the bound.
+/// A period without a leader that was longer than the bound.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaderless {
     /// The preceding faults.
@@ -95,7 +95,7 @@ pub(crate) async fn run(world: &World, time: Duration, names: &str) -> Result<St
     Ok(story)
 }
 
-/// Draws the duration of a fault: from an instant to more than a lease.
+/// Draws the duration of a fault, from zero to more than a lease duration.
 fn duration(world: &World) -> Duration {
     let lease = world.profile.timings().lease_duration;
     match fastrand::u8(0..4) {

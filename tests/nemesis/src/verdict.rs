@@ -1,4 +1,4 @@
-//! The check of what all processes did.
+//! Checks what all processes did.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -21,9 +21,9 @@ use crate::rival::Rival;
 use crate::schedule::Story;
 use crate::world::{LEASES, LOCKS, Places, Profile, World};
 
-/// Minimum gap that counts as a time without work; a workload writes a line every 20 ms.
+/// Minimum gap between lines that counts as time without work. Workloads write a line every 20 ms.
 const GAP: Duration = Duration::from_millis(200);
-/// Time until a busy machine schedules a guard that has to end its command.
+/// Maximum delay until a busy machine schedules a guard that has to end its command.
 const SCHEDULED_MAX: Duration = Duration::from_millis(200);
 /// The locks, with their rules.
 const LOCK_RULES: [(Mode, Rule); 3] = [
@@ -32,11 +32,11 @@ const LOCK_RULES: [(Mode, Rule); 3] = [
     (Mode::Slot, Rule::Slots),
 ];
 
-/// The exit codes of SIGABRT (a panic) and SIGSEGV. SIGKILL's code is not listed: a daemon also
-/// returns it if its guard has killed the command.
+/// The exit codes of SIGABRT (a panic) and SIGSEGV. SIGKILL's code is not a crash, because a daemon
+/// also returns it if its guard has killed the command.
 const CRASHES: [i32; 2] = [134, 139];
 
-/// The evidence that remains after all processes have ended.
+/// What remains to check after all processes have ended.
 struct Evidence {
     places: Places,
     profile: Profile,
@@ -50,7 +50,7 @@ struct Evidence {
     rivals: &'static [Rival],
 }
 
-/// Ends everything, and checks it.
+/// Ends all processes, and checks what they did.
 pub(crate) async fn of(
     world: World,
     story: &Story,
@@ -135,10 +135,10 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
         rivals: if rivals.is_empty() { &[] } else { &Rival::ALL },
     };
     evidence.traces.extend(jobs.iter().map(|jobs| jobs.trace()));
-    // A change after the end of a recording would be missing.
+    // End all writers first: a recording does not contain later changes.
     drop((candidates, jobs, rivals, residents));
     for mut changes in changes {
-        // The file contains the reason of a gap.
+        // If the recording has a gap, its file says why.
         let _ = changes.drain().await;
         evidence.changes.push(changes.path().to_owned());
     }
@@ -244,7 +244,7 @@ impl Evidence {
             .collect()
     }
 
-    /// Compares the leaders with other designs, if other designs took part.
+    /// Compares leasehold's lease with the other designs that took part.
     fn compared(&self, led: &Led, story: &Story) -> Result<Vec<Compared>, Failure> {
         if self.rivals.is_empty() {
             return Ok(Vec::new());
@@ -260,7 +260,7 @@ impl Evidence {
         for rival in self.rivals {
             let lines = journal::read(&self.places.journal(rival.lock())).map_err(Failure::new)?;
             let mut gaps = journal::gaps(&lines, nanos(GAP));
-            // A workload that never works again has no line after the gap.
+            // If work never resumed, no line ends the last gap.
             gaps.extend(lines.last().map(|last| (last.at, end.max(last.at))));
             let works = journal::works(&lines);
             all.push(compared(rival.lock(), &works, &gaps));
@@ -274,13 +274,14 @@ fn read(path: &Path, by: impl FnOnce(BufReader<File>) -> io::Result<()>) -> Resu
     opened.map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-/// True if the program checks the deadline before each line, and no guard ends it.
+/// True if the program has no guard, and instead checks the deadline before each line.
 fn judges_itself(writer: &str) -> bool {
     writer.starts_with(SIDECAR) || writer.starts_with(Mode::Library.word())
 }
 
-/// I10: the work continues within the bound. The bound counts from the interruption if other
-/// candidates can take over during the fault, otherwise from the healing.
+/// Checks that work continues within the bound (I10). The bound counts from the interruption of
+/// work if other candidates can take over during the fault, and otherwise from when the fault was
+/// healed.
 fn outlasted(lone: &Lone<'_>, bound: Duration) -> Option<String> {
     let fault = &lone.struck.fault;
     let counted = if fault.is_survived() {

@@ -25,7 +25,7 @@ const LOOPS: usize = 3;
 /// Loops of jobs for each lock of another design.
 const RIVAL_LOOPS: usize = 2;
 const POLL: Duration = Duration::from_millis(20);
-/// Maximum time of a request of this process to the store.
+/// Timeout of the nemesis's own calls to MongoDB.
 const ASK_MAX: Duration = Duration::from_secs(5);
 /// Allowance for a busy machine.
 const BUSY: Duration = Duration::from_secs(3);
@@ -47,8 +47,8 @@ impl Profile {
         }
     }
 
-    /// Time until a set that lost its primary has a new primary: the timeout, up to 15% more, and
-    /// the vote.
+    /// Maximum time until a set that has lost its primary elects another: the election timeout, up
+    /// to 15% jitter, and the vote.
     pub(crate) fn election(self) -> Duration {
         match self {
             Self::Fast => Duration::from_millis(2_900),
@@ -96,7 +96,7 @@ pub(crate) struct World {
     pub(crate) jobs: Vec<Jobs>,
     /// Loops with locks of other designs, [`RIVAL_LOOPS`] for each.
     pub(crate) rivals: Vec<Jobs>,
-    /// Processes that run during the whole run.
+    /// Processes that run from start to end.
     pub(crate) residents: Option<Residents>,
     pub(crate) set: ReplicaSet,
     pub(crate) network: Network,
@@ -105,7 +105,7 @@ pub(crate) struct World {
     pub(crate) other: Option<PathBuf>,
     /// Recordings of all changes of the lease and of the locks.
     pub(crate) changes: Vec<Changes>,
-    /// A copy of the lease document, for faults that restore it.
+    /// A copy of the lease document, which faults restore.
     pub(crate) copy: Mutex<Option<Document>>,
 }
 
@@ -249,8 +249,8 @@ impl World {
         true
     }
 
-    /// Waits until all candidates know the leader. If the document were deleted earlier, a
-    /// candidate that has never seen its token could use that token again.
+    /// Waits until all candidates know the leader. Before that, no fault may delete the document,
+    /// because a candidate that has never seen the current token could use it again.
     pub(crate) async fn known(&self) {
         let known = async || self.candidates.iter().all(Candidate::knows_leader);
         leasehold_testbed::eventually("all candidates know the leader", known).await;
@@ -276,26 +276,27 @@ impl World {
 }
 
 impl World {
-    /// Returns the maximum time from the healing of the last fault until a candidate must lead: the
-    /// store elects a primary, followers learn of the last write within two polls, wait a lease
-    /// duration, and try again, all on a busy machine.
+    /// Returns how long after the last fault was healed a candidate must lead: MongoDB elects a
+    /// primary, followers see the last write within two polls, wait a lease duration, and retry,
+    /// all on a busy machine.
     pub(crate) fn recovery_max(&self) -> Duration {
         let timings = self.profile.timings();
         let polls = 2 * (timings.retry_interval + timings.operation_timeout);
         self.profile.election() + timings.lease_duration + timings.loss_grace + polls + BUSY
     }
 
-    /// True if two faults must not strike together: two faults of one target, or faults that freeze
-    /// or kill both a daemon and its guard, because then no process can end the command
-    /// (docs/protocol.md, I5).
+    /// True if two faults must not strike together, because they have the same target, or one edits
+    /// the document. Faults on a daemon and on its guard have the same target: with both frozen or
+    /// killed, no process can end the command (docs/protocol.md, I5).
     pub(crate) fn together_excluded(&self, one: &Fault, other: &Fault) -> bool {
         let targets = [one, other].map(Fault::target);
-        // A candidate that was cut off has not seen the newest token of a document that is
-        // restored.
+        // While the document is restored, all candidates must have seen its newest token, so no
+        // other fault may cut one off.
         targets[0] == targets[1] || targets.contains(&Target::Document)
     }
 
-    /// Returns the loops of other designs that get the faults of a candidate or of a loop.
+    /// Returns the loops of other designs that suffer the faults of the candidate or loop with this
+    /// number.
     pub(crate) fn companions(&self, number: usize) -> impl Iterator<Item = &Jobs> {
         let same = move |(place, _): &(usize, &Jobs)| place % RIVAL_LOOPS == number % RIVAL_LOOPS;
         self.rivals
@@ -305,14 +306,14 @@ impl World {
             .map(|(_, jobs)| jobs)
     }
 
-    /// Returns the number of a candidate's host, and the hosts of the loops of other designs that
-    /// get the candidate's faults.
+    /// Returns a candidate's host, and the hosts of the loops of other designs that suffer the
+    /// candidate's faults.
     pub(crate) fn hosts_alike(&self, candidate: usize) -> Vec<usize> {
         let companions = self.companions(candidate).map(Jobs::host);
         std::iter::once(candidate).chain(companions).collect()
     }
 
-    /// Keeps a copy of the lease document.
+    /// Copies the lease document.
     pub(crate) async fn keep_copy(&self) {
         let leases = self.documents();
         let read = tokio::time::timeout(ASK_MAX, leases.find_one(doc! { "_id": LEASE }));
