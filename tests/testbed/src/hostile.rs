@@ -68,7 +68,8 @@ pub struct Hostile {
 impl Hostile {
     /// Starts clients of the server at an address.
     ///
-    /// # Errors If this process may not open enough descriptors.
+    /// # Errors
+    /// If this process may not open enough descriptors.
     ///
     /// # Panics
     /// If no thread can be started.

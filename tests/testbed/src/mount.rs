@@ -18,7 +18,8 @@ impl Mount {
     /// Mounts a new disk of 64 kB in memory. Returns `None`, with a message, if this user may not
     /// mount.
     ///
-    /// # Panics If no directory can be created.
+    /// # Panics
+    /// If no directory can be created.
     pub fn small_disk() -> Option<Self> {
         Self::disk("64k")
     }
@@ -26,7 +27,8 @@ impl Mount {
     /// Mounts a new disk in memory, of a size such as `600m`. Returns `None`, with a message, if this
     /// user may not mount.
     ///
-    /// # Panics If no directory can be created.
+    /// # Panics
+    /// If no directory can be created.
     pub fn disk(size: &str) -> Option<Self> {
         let scratch = Scratch::new();
         let path = scratch.path().join("disk");

@@ -33,7 +33,8 @@ pub struct ReservedPort {
 impl ReservedPort {
     /// Reserves a free port.
     ///
-    /// # Panics If all ports are in use.
+    /// # Panics
+    /// If all ports are in use.
     pub fn new() -> Self {
         for _ in 0..TRIES_MAX {
             let number = next_number();

@@ -1,4 +1,4 @@
-//! The authority of each machine over time, as its replay shows it.
+//! Tracks the authority of each machine over time, as shown by its replay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,35 +6,35 @@ use std::time::Duration;
 use leasehold_core::election::{Authority, BootTime, Claim as ClaimId, Identity, Token};
 use leasehold_core::trace::Kind;
 
-/// The claims that a claim with authority excludes.
+/// Which other claims a claim with authority excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exclusion {
-    /// All other claims: a lease, or an exclusive lock.
+    /// All (a lease, or an exclusive lock).
     All,
-    /// Exclusive claims: a shared lock.
+    /// Exclusive claims (a shared lock).
     Writers,
-    /// More claims than this number: a lock with slots.
+    /// Claims beyond this number in total (a lock with slots).
     Beyond(u32),
 }
 
-/// The document that a machine contends for, and the mode.
+/// What a machine contends for, and in which mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) kind: Kind,
     pub(crate) document: String,
-    /// Id of the clock of its instants.
+    /// Id of the clock that the machine uses.
     pub(crate) clock: Option<String>,
-    /// Name of the machine in its writes.
+    /// The identity in the machine's writes.
     pub(crate) identity: Identity,
     pub(crate) exclusion: Exclusion,
     pub(crate) begun: BootTime,
-    /// A claim whose process had exited when this machine began.
+    /// A claim whose process is proven to have exited before this machine began.
     pub(crate) predecessor: Option<ClaimId>,
-    /// Maximum time that a command had to end after the end of authority.
+    /// The longest grace period that a command had after the end of authority.
     pub(crate) loss_grace: Duration,
 }
 
-/// The deadlines of a machine's authority.
+/// The deadlines of the authority of one machine.
 pub(crate) struct Grants<'a> {
     pub(crate) role: &'a Role,
     pub(crate) deadlines: &'a BTreeSet<BootTime>,
@@ -46,12 +46,12 @@ pub(crate) struct Claim {
     pub(crate) role: Role,
     pub(crate) machine: String,
     pub(crate) token: Token,
-    /// The line of the turn that begins it.
+    /// The line of the turn that began it.
     pub(crate) line: usize,
     pub(crate) from: BootTime,
-    /// End of authority: the turn that ended it, or the deadline of the last extension.
+    /// End of authority: the time of the turn that ended it, or the last deadline.
     pub(crate) until: BootTime,
-    /// The deadline of the last extension.
+    /// The last deadline.
     pub(crate) deadline: BootTime,
 }
 
@@ -60,9 +60,9 @@ pub(crate) struct Claim {
 pub(crate) struct Authorities {
     roles: BTreeMap<String, Role>,
     claims: Vec<Claim>,
-    /// The claims of the machines' attempts to lead.
+    /// The claim of each attempt to lead, by machine and token.
     attempts: BTreeMap<(String, Token), ClaimId>,
-    /// The newest claim of each machine that has authority, by its index.
+    /// For each machine with authority, the index of its newest claim.
     current: BTreeMap<String, usize>,
     /// The deadlines of each machine's authority.
     deadlines: BTreeMap<String, BTreeSet<BootTime>>,
@@ -81,7 +81,7 @@ impl Authorities {
         }
     }
 
-    /// Records a change of the time that commands have after the end of authority.
+    /// Records a change of the commands' grace period after the end of authority.
     pub(crate) fn reconfigured(&mut self, machine: &str, loss_grace: Duration) {
         if let Some(role) = self.roles.get_mut(machine) {
             role.loss_grace = role.loss_grace.max(loss_grace);
@@ -129,7 +129,7 @@ impl Authorities {
         });
     }
 
-    /// Returns the authority of the machines of a process. Their ids begin with the process id.
+    /// Returns the deadlines of all machines in a process. Their ids begin with the process id.
     pub(crate) fn of_process(&self, id: u32, clock: Option<&String>) -> Vec<Grants<'_>> {
         let prefix = format!("{id}-");
         let machines = self.deadlines.range(prefix.clone()..);
@@ -142,8 +142,8 @@ impl Authorities {
         grants.collect()
     }
 
-    /// Returns all claims that had authority, in the order of the lines. A claim ends with its
-    /// process if a successor has proof that the process has exited.
+    /// Returns all claims that had authority, in the order of the lines. If a successor proves that
+    /// a claim's process has exited, the claim ends when the successor began.
     pub(crate) fn claims(mut self) -> Vec<Claim> {
         let proven = |role: &Role| Some((role.predecessor?, role.begun));
         let exited: BTreeMap<_, _> = self.roles.values().filter_map(proven).collect();

@@ -41,7 +41,7 @@ impl Outcome {
 enum Stage {
     Asked,
     Sent,
-    /// Reported as unknown; the driver may still answer.
+    /// The outcome was reported as unknown, but the driver may still answer.
     Unknown,
     Answered(Outcome),
 }
@@ -53,7 +53,7 @@ pub(crate) struct Call {
     /// Line of the turn that requested it.
     pub(crate) line: usize,
     pub(crate) operation: Operation,
-    /// Time before it was handed to the driver.
+    /// Time just before the call was handed to the driver.
     pub(crate) sent: Option<BootTime>,
     /// Time of the last answer.
     answered: Option<BootTime>,
@@ -78,11 +78,11 @@ impl Call {
     }
 }
 
-/// An answer that a machine received.
+/// A reply as the machine received it.
 pub(crate) struct Reply {
     pub(crate) call: CallId,
     pub(crate) outcome: Outcome,
-    /// The document, if the outcome has one.
+    /// The document in the reply, if any.
     pub(crate) found: Option<State>,
 }
 
@@ -153,7 +153,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Records an answer that a machine received.
+    /// Compares a reply that the machine received with the answer to its call.
     pub(crate) fn replied(&mut self, reply: Reply) -> Result<(), String> {
         let Reply {
             call,
@@ -162,7 +162,8 @@ impl Calls {
         } = reply;
         let known = self.0.get_mut(&call);
         let known = known.ok_or_else(|| format!("a reply to call {call}, which was not sent"))?;
-        // After a panic of the driver there is no answer, and the machine gets an unknown outcome.
+        // If the driver panicked, the call has no answer, and the machine received an unknown
+        // outcome.
         if known.outcome() != outcome && outcome != Outcome::Unknown {
             return Err(format!(
                 "call {call} was answered {:?}, but the machine got {:?}",

@@ -1,8 +1,8 @@
 //! Recordings of a collection's changes: the documents before and after each change, as a change
 //! stream with pre- and post-images reports them.
 //!
-//! A recording is a list of [`Line`]s, each a line of JSON. The testbed writes them
-//! (`leasehold_testbed::Changes`), and the check of transitions reads them.
+//! A recording is a file of [`Line`]s in JSON. The testbed (`leasehold_testbed::Changes`) writes
+//! recordings, and the check of transitions reads them.
 
 use bson::{Bson, Document};
 use serde::{Deserialize, Serialize};
@@ -15,14 +15,14 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The recording begins. It contains all later changes, unless a later line says otherwise.
+    /// The recording begins. It contains every later change, unless a later line reports a loss.
     Begun(Begun),
     /// A document changed.
     Change(Change),
-    /// The author of the recording is about to edit a document by hand. Explains one later change
-    /// of that document.
+    /// The test is about to edit a document by hand, which explains one later change of the
+    /// document.
     Edit(Edit),
-    /// Changes were missed, for this reason. The recording proves nothing.
+    /// Changes were missed for this reason, so the recording proves nothing.
     Lost(String),
     /// The recording ends, and contains every earlier change.
     Drained {
@@ -78,7 +78,7 @@ pub(crate) struct Recorded {
     pub(crate) operation: String,
     pub(crate) before: Option<Document>,
     pub(crate) after: Option<Document>,
-    /// True if the change may be an edit by hand.
+    /// Number of edits of the document that were declared before the change.
     pub(crate) declared: usize,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Recording {
     /// The collection: `<database>.<collection>`.
     pub(crate) collection: String,
     pub(crate) changes: Vec<Recorded>,
-    /// Number of declared edits of each document so far.
+    /// The document of each declared edit so far.
     edits: Vec<String>,
     /// Reason why the recording is incomplete.
     lost: Option<String>,
@@ -142,7 +142,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Returns the reason why nothing can be concluded from the recording.
+    /// Returns why the recording proves nothing, if it is incomplete.
     pub(crate) fn gap(&self) -> Option<String> {
         match (&self.lost, self.drained) {
             (Some(why), _) => Some(why.clone()),

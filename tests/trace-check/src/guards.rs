@@ -1,4 +1,5 @@
-//! Guards: the replay of their policies, and their deadlines against the authority of their daemons.
+//! Replays the deadline policies of guards, and compares their deadlines with the authority of
+//! their daemons.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::Violation;
 use crate::authority::{Authorities, Exclusion, Grants, Role};
 use crate::replay::{compare, parse, unwound};
 
-/// A guard of the trace, up to the current line.
+/// The state of a guard at the current line of the trace.
 pub(crate) struct Guard {
     /// The line of its creation.
     line: usize,
@@ -19,12 +20,13 @@ pub(crate) struct Guard {
     options: GuardOptions,
     /// `None` after a panic.
     policy: Option<DeadlinePolicy>,
-    /// True if a turn has failed: later turns would differ because of it.
+    /// True if a turn has failed. Later turns are not compared, because they would differ as a
+    /// consequence.
     failed: bool,
-    /// The deadlines that it received, each with its line.
+    /// The deadlines that the guard received, each with its line.
     given: Vec<(usize, Terms)>,
     started: Option<BootTime>,
-    /// The last instant when its command was not known to be gone.
+    /// The last time at which the guard's command may still have been running.
     last: BootTime,
     gone: bool,
 }
@@ -85,7 +87,7 @@ impl Guard {
         difference.map_or(Ok(()), Err)
     }
 
-    /// Checks its deadlines, and returns the role during which its command ran.
+    /// Checks the guard's deadlines, and returns the daemon's role that the command ran under.
     fn granted<'a>(&self, daemons: &[Grants<'a>]) -> Result<Option<&'a Role>, (usize, String)> {
         let GuardOptions {
             guarded, daemon, ..
@@ -94,7 +96,8 @@ impl Guard {
             let given = |daemon: &&Grants<'a>| daemon.deadlines.contains(&terms.valid_until);
             daemons.iter().find(given)
         };
-        // Without a claim lock, a lock's process runs nothing else.
+        // `leasehold lock` passes no claim lock to its guards, so its command is `Other`. It runs
+        // no other command under a guard.
         let is_locks = || daemons.iter().any(|of| of.role.kind == Kind::Lock);
         match guarded {
             Guarded::Command => {}
@@ -127,10 +130,11 @@ impl Guard {
         Ok(of(&self.options.policy.terms).map(|grants| grants.role))
     }
 
-    /// The time during which its command may have run; `None` if the command was not started. A
-    /// killed guard does not report the end of its command, which its daemon then ends.
+    /// Returns when the command may have run; `None` if it was not started. If a guard is killed,
+    /// its daemon ends the command, and the trace does not show when.
     fn interval(&self) -> Option<(BootTime, BootTime)> {
-        // A passed deadline cannot be extended, so the policy knows which deadline counted.
+        // The policy never extends a deadline that has passed, so its last deadline is the
+        // effective one.
         let last = self.policy.as_ref()?.valid_until();
         let mut orders = self.given.iter().rev();
         let (_, terms) = orders.find(|(_, terms)| terms.valid_until == last)?;

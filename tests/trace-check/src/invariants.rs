@@ -1,4 +1,4 @@
-//! Rules for all machines of a document together.
+//! Checks the invariants that concern all machines of a document.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub(crate) fn check(claims: &[Claim], some_untraced: bool) -> Vec<Violation> {
     let mut documents: BTreeMap<_, Vec<&Claim>> = BTreeMap::new();
     for claim in claims {
         let role = &claim.role;
-        // Instants on different clocks cannot be compared.
+        // Group by clock, because times on different clocks cannot be compared.
         let key = (&role.clock, role.kind, &role.document);
         documents.entry(key).or_default().push(claim);
     }
@@ -28,8 +28,7 @@ pub(crate) fn check(claims: &[Claim], some_untraced: bool) -> Vec<Violation> {
     violations
 }
 
-/// I1: claims that exclude each other have no instant in common. Claims with an unknown end are not
-/// checked.
+/// I1: claims that exclude each other do not overlap in time. Skips claims with an unknown end.
 fn overlaps(
     document: &str,
     claims: &[&Claim],
@@ -76,8 +75,9 @@ fn excludes(one: &Claim, other: &Claim) -> bool {
     all(one) || all(other)
 }
 
-/// I3: no token is used twice, and it grows with each acquisition. Acquisitions of a shared lock or
-/// of slots may be acknowledged out of order.
+/// I3: no two claims have the same token, and the token grows with each acquisition. For shared
+/// locks and slots, only the first half applies, because acquisitions may be acknowledged out of
+/// order.
 fn tokens(kind: Kind, document: &str, claims: &[&Claim]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut seen: BTreeMap<_, &Claim> = BTreeMap::new();

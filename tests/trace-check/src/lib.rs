@@ -2,19 +2,18 @@
 //!
 //! - **Replay**: each machine is created with the recorded options, time and random bits, and
 //!   receives the recorded inputs. It must return the recorded effects.
-//! - **Calls**: each store call that the machine requested was handed to the driver once, after the
-//!   turn that requested it, and was answered at most twice, the second time late and after
-//!   "unknown".
-//! - **Transitions** (T2), if the changes of the documents were recorded: one call explains each
-//!   change, and every applied call has its change.
-//! - **Invariants**: the authority of the replayed machines, turn by turn. Machines with one clock
-//!   are compared on that clock: no two claims have authority at the same instant (I1; for locks by
-//!   their modes), and the token grows with every acquisition (I3).
-//! - **Guards**: their policies are replayed too. A guard gets only deadlines of its daemon's
+//! - **Calls**: each store call was handed to the driver once, after the turn that requested it,
+//!   and was answered at most twice. A second answer must be late and follow "unknown".
+//! - **Transitions** (T2), if there is a recording of the documents' changes: one call explains
+//!   each change, and every applied call has its change.
+//! - **Invariants** of the replayed machines' authority, for machines that share a clock: no two
+//!   claims have authority at the same time (I1; for locks, if their modes exclude each other), and
+//!   the token grows with every acquisition (I3).
+//! - **Guards**: replays their policies too. A guard receives only deadlines of its daemon's
 //!   authority, and commands that exclude each other do not run at the same time (I5).
 //!
-//! A trace may end anywhere, because processes are killed, but it has no gaps. A file with any
-//! other content is a violation. Its check never panics, and keeps at most one line in memory.
+//! A trace may end anywhere, because processes are killed, but must have no gaps. Any other content
+//! is a violation. Reading a file never panics, and keeps at most one line in memory.
 
 mod authority;
 mod calls;
@@ -41,8 +40,8 @@ use replay::Replay;
 use transitions::Made;
 pub use transitions::Transitions;
 
-/// Maximum length of a line. The longest records show a lock with 256 holders and 512 waiters, and
-/// are below 1 MB.
+/// Maximum length of a line. The longest record shows a lock with 256 holders and 512 waiters, and
+/// is shorter than 1 MB.
 pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Maximum number of violations that are kept. The first violation usually causes the others.
 pub const VIOLATIONS_MAX: usize = 1000;
@@ -51,13 +50,13 @@ pub const VIOLATIONS_MAX: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Violation {
-    /// Number of the line, from 1, in the order in which the files were read.
+    /// Number of the line, from 1, counted across all files in the order of reading.
     pub line: usize,
     /// The description.
     pub what: String,
 }
 
-/// The counts of a checked trace.
+/// What was checked, in numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
     /// Machines that were replayed.
@@ -92,7 +91,7 @@ pub struct Tenure {
     pub deadline: u64,
 }
 
-/// A machine of the trace, up to the current line.
+/// The state of a machine at the current line of the trace.
 struct Machine {
     replay: Box<dyn Replay>,
     role: Role,
@@ -104,7 +103,7 @@ struct Machine {
 pub struct Checker {
     machines: BTreeMap<String, Machine>,
     guards: BTreeMap<String, Guard>,
-    /// Number of the next record of each machine and guard.
+    /// The expected number of the next record of each machine and guard.
     next: BTreeMap<String, u64>,
     authorities: Authorities,
     recordings: Vec<Recording>,
@@ -115,8 +114,8 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Reads the lines of a file. A last line that is incomplete is ignored: its writer was killed,
-    /// or the disk is full.
+    /// Reads the lines of a file. Ignores an incomplete last line, because its writer may have been
+    /// killed, or the disk full.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -142,8 +141,8 @@ impl Checker {
         }
     }
 
-    /// Reads a recording of changes. All machines that wrote to the collection must be in the
-    /// traces, and the traces can be read before or after it.
+    /// Reads a recording of changes. The traces, which can be read before or after the recording,
+    /// must contain all machines that wrote to the collection.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -152,8 +151,8 @@ impl Checker {
         let mut recording = None;
         while lines.read_line(&mut line)? > 0 {
             self.line += 1;
-            // If the last line is incomplete, the recorder was killed, and the recording was not
-            // drained.
+            // Ignore an incomplete last line: the recorder was killed, and the missing end makes
+            // the recording a gap.
             if let Some(text) = line.strip_suffix('\n') {
                 let read = match &mut recording {
                     None => Recording::begin(text).map(|begun| recording = Some(begun)),
@@ -180,13 +179,14 @@ impl Checker {
         }
     }
 
-    /// Declares that a version took part that writes no traces. A claim whose next token has no
-    /// trace is not compared with later claims, because it may have ended early.
+    /// Declares that a version took part that writes no traces. Claims whose successor has no trace
+    /// are not compared with later claims, because the successor may have proof that they ended
+    /// early.
     pub fn some_untraced(&mut self) {
         self.some_untraced = true;
     }
 
-    /// Returns the authority that the machines had, from the lines so far.
+    /// Returns the periods of authority in the lines so far.
     pub fn tenures(&self) -> Vec<Tenure> {
         let claims = self.authorities.clone().claims().into_iter();
         let tenure = |claim: authority::Claim| Tenure {
@@ -199,7 +199,7 @@ impl Checker {
         claims.map(tenure).collect()
     }
 
-    /// Counts a line that is not text or is too long.
+    /// Counts a line that is not text or is too long, and reports the violation.
     fn refuse(&mut self, what: String) {
         self.line += 1;
         self.violates(what);
@@ -207,8 +207,9 @@ impl Checker {
 
     /// Checks what all machines did together, and returns the counts.
     ///
-    /// # Errors The violations, in the order of the lines. Only the first [`VIOLATIONS_MAX`]
-    /// violations of single records are kept.
+    /// # Errors
+    /// The violations, in the order of the lines. Only the first [`VIOLATIONS_MAX`] violations of
+    /// single records are kept.
     pub fn finish(mut self) -> Result<Checked, Vec<Violation>> {
         let guards = guards::check(&self.guards, &self.authorities, self.some_untraced);
         self.violations.extend(guards);
@@ -275,7 +276,7 @@ impl Checker {
             }
             self.authorities
                 .turned(id, self.line, turned.now, turned.authority);
-            // Only one violation per line is kept; others are consequences.
+            // Report only one violation per line, because others are consequences.
             match turned.difference {
                 Some(difference) => Err(difference),
                 None => replied.unwrap_or(Ok(())).and(asked),

@@ -31,21 +31,21 @@ pub(crate) trait Machine: Sized + 'static {
     fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness);
     fn next_effect(&mut self) -> Option<Self::Effect>;
     fn call(effect: &Self::Effect) -> Option<(CallId, Operation)>;
-    /// Returns the answer in an input, if the input is the answer to a call.
+    /// Returns the reply in an input, if the input is a reply to a call.
     fn reply(input: &Self::Input) -> Option<Reply>;
-    /// Returns the deadline that an effect sets for a command. For a lock, this is the deadline of
-    /// the authority.
+    /// Returns the deadline that an effect sets for a command, or for a lock the deadline of its
+    /// authority.
     fn deadline(effect: &Self::Effect) -> Option<BootTime>;
-    /// Returns the claim and the token of an attempt to lead.
+    /// Returns the claim and the token if an effect is an attempt to lead.
     fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)>;
     /// Returns the claim of a predecessor that is proven to have exited.
     fn predecessor(options: &Self::Options) -> Option<Claim>;
     fn identity(options: &Self::Options) -> &Identity;
     fn authority(&self, now: BootTime) -> Option<Authority>;
     fn exclusion(options: &Self::Options) -> Exclusion;
-    /// Returns the time that a command has to end after the end of authority.
+    /// Returns a command's grace period after the end of authority.
     fn loss_grace(options: &Self::Options) -> Duration;
-    /// Returns this time if the input changes it.
+    /// Returns the new grace period, if the input changes it.
     fn changed_loss_grace(input: &Self::Input) -> Option<Duration>;
 }
 
@@ -229,7 +229,7 @@ impl Machine for LockContender {
     }
 }
 
-/// The random bits of a record, in their order.
+/// A source of randomness that returns the recorded bits in order.
 struct Recorded {
     bits: VecDeque<Bits>,
     exhausted: bool,
@@ -263,24 +263,24 @@ impl Randomness for Recorded {
 /// A replayed turn.
 pub(crate) struct Turned {
     pub(crate) now: BootTime,
-    /// The answer in its input, if any.
+    /// The reply in the turn's input, if any.
     pub(crate) reply: Option<Reply>,
-    /// The calls that it requested.
+    /// The calls that the turn requested.
     pub(crate) calls: Vec<(CallId, Operation)>,
-    /// The claims of its attempts to lead, with their tokens.
+    /// The claims and tokens of the turn's attempts to lead.
     pub(crate) attempts: Vec<(Claim, Token)>,
-    /// The deadlines that it set for a command. During a step-down a leader has no authority, but
-    /// renewals continue while its command stops.
+    /// The deadlines that the turn set for a command. They can come without authority: while its
+    /// command stops, a leader that steps down keeps renewing.
     pub(crate) deadlines: Vec<BootTime>,
     /// The authority after the turn.
     pub(crate) authority: Option<Authority>,
-    /// Time that a command has after the end of authority, if this turn changed it.
+    /// The new grace period of commands, if the turn changed it.
     pub(crate) loss_grace: Option<Duration>,
     /// The first difference between the recorded turn and the replay.
     pub(crate) difference: Option<String>,
 }
 
-/// A machine that is replayed.
+/// A machine under replay.
 pub(crate) trait Replay {
     /// Replays a recorded turn.
     fn turn(&mut self, turn: &Value) -> Result<Turned, String>;
@@ -289,7 +289,8 @@ pub(crate) trait Replay {
 struct Replayed<M> {
     /// `None` after a panic.
     machine: Option<M>,
-    /// True if a turn has failed: later turns would differ because of it.
+    /// True if a turn has failed. Later turns are not compared, because they would differ as a
+    /// consequence.
     failed: bool,
 }
 
@@ -360,8 +361,8 @@ impl<M: Machine> Replay for Replayed<M> {
 }
 
 impl<M: Machine> Replayed<M> {
-    /// Passes an input to the machine, and returns its effects. After a panic there is no machine,
-    /// and there are no effects.
+    /// Passes an input to the machine, and returns its effects. Returns no effects after a panic,
+    /// because the machine is lost.
     fn handle(
         &mut self,
         now: BootTime,
@@ -371,7 +372,7 @@ impl<M: Machine> Replayed<M> {
         let Some(mut machine) = self.machine.take() else {
             return Ok(Vec::new());
         };
-        // The machine is restored unless it panics.
+        // `failed` stays true, and the machine is lost, if the machine panics.
         let before = std::mem::replace(&mut self.failed, true);
         let (machine, effects) = unwound(|| {
             machine.handle(now, input, random);
@@ -384,8 +385,8 @@ impl<M: Machine> Replayed<M> {
     }
 }
 
-/// Turns a panic into a violation: a machine asserts the guarantees of its runner, which an invalid
-/// record may violate.
+/// Turns a panic into a violation. A machine panics if its runner breaks its contract, which an
+/// invalid record may do.
 pub(crate) fn unwound<T>(step: impl FnOnce() -> T) -> Result<T, String> {
     let caught = catch_unwind(AssertUnwindSafe(step));
     caught.map_err(|panic| format!("replay: the machine panics: {}", message(&*panic)))

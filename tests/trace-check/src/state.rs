@@ -1,4 +1,4 @@
-//! Documents in the types of the core, and store calls that read and write them.
+//! Converts documents to the core's types, and describes the store calls that read and write them.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl State {
         }
     }
 
-    /// Returns the content as a reply shows it to machines of one kind.
+    /// Returns the content as a machine of this kind sees it in a reply.
     pub(crate) fn seen_by(self, kind: Kind) -> Self {
         match (kind, &self) {
             (Kind::Election, Self::Lock(_)) | (Kind::Lock, Self::Lease(_)) => Self::Foreign,
@@ -40,7 +40,7 @@ impl State {
     }
 
     /// Removes the parts of a lock that depend on the time of the reply: the time itself, and the
-    /// remaining minimum holds of entries whose work is over.
+    /// rest of the minimum hold of entries whose work is done.
     fn comparable(mut self) -> Self {
         if let Self::Lock(lock) = &mut self {
             lock.store_now = election::WallMillis::default();
@@ -147,11 +147,12 @@ pub(crate) fn changed<'a>(before: &'a Stored, after: &'a Stored) -> Vec<&'a str>
     differs.chain(gone).map(String::as_str).collect()
 }
 
-/// Returns the elements that were appended to a bounded list; `None` if it changed in another way.
+/// Returns the elements that were appended to a bounded list; `None` if the list changed in another
+/// way.
 pub(crate) fn appended<'a>(before: &Stored, after: &'a Stored, field: &str) -> Option<&'a [Bson]> {
     let (old, new) = (before.list(field), after.list(field));
-    // New elements displace the oldest. The longest match gives the smallest number of new
-    // elements.
+    // New elements displace the oldest. Try the longest match first, so that the fewest elements
+    // count as new.
     (0..=old.len().min(new.len()))
         .rev()
         .find(|kept| old.ends_with(&new[..*kept]) && (*kept == old.len() || new.len() == MOST))

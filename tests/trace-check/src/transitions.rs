@@ -3,12 +3,11 @@
 //! the document after the change.
 //!
 //! An applied call has its change, a rejected or failed (never sent) call has none, and a call with
-//! an unknown outcome has one or none. Every write of a machine changes the document: it sets a
-//! fresh revision, or adds or removes an entry or the standby. So there is a change for each
-//! applied write.
+//! an unknown outcome has one or none. Every write of a machine changes the document (it sets a new
+//! revision, or adds or removes an entry or the standby), so every applied write has a change.
 //!
-//! The requests of operators, roll calls, and the forced ends of locks are recognized by their own
-//! rules ([`operators`]), because no machine makes them. All other changes must be declared.
+//! No machine makes operators' requests, roll calls, and forced removals of lock holders, so these
+//! changes have their own rules ([`operators`]). The test must declare all other changes.
 
 mod explained;
 mod lease;
@@ -27,13 +26,13 @@ use crate::state::{State, Stored};
 use explained::{Explanation, Index};
 use times::Times;
 
-/// A call of a machine of a document.
+/// A call, with the machine that made it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Made<'a> {
     pub(crate) machine: &'a str,
     /// Name of the machine in its writes.
     pub(crate) by: &'a Identity,
-    /// Id of the clock of its times.
+    /// Id of the clock that the machine uses.
     pub(crate) clock: Option<&'a str>,
     pub(crate) id: CallId,
     pub(crate) call: &'a Call,
@@ -52,20 +51,20 @@ struct Transition {
     operation: String,
     before: Stored,
     after: Stored,
-    /// Number of edits that were declared until then.
+    /// Number of edits of the document that were declared before the change.
     declared: usize,
 }
 
-/// The numbers of changes, by explanation.
+/// How many changes have each kind of explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transitions {
     /// All changes.
     pub all: usize,
     /// Changes by calls of machines.
     pub calls: usize,
-    /// Changes by calls of unknown outcome; they also count as calls.
+    /// Changes by calls with an unknown outcome, a part of `calls`.
     pub unknown: usize,
-    /// Requests of operators, roll calls, forced ends of locks.
+    /// Operators' requests, roll calls, forced removals of lock holders.
     pub operators: usize,
     /// Declared edits.
     pub edits: usize,
@@ -172,7 +171,7 @@ impl History<'_, '_> {
             self.violates(second.call.line, what);
         }
         let mut shown: BTreeMap<usize, &Transition> = BTreeMap::new();
-        // For each change, the only call that can have made it.
+        // For each change, the call that made it, if no other call can have made it.
         let mut makers = Vec::new();
         let mut edits = 0;
         for transition in transitions {
@@ -204,7 +203,7 @@ impl History<'_, '_> {
         self.times(transitions, &makers);
     }
 
-    /// The document before a change is the document after the previous change.
+    /// Checks that the document before each change is the document after the previous change.
     fn continuous(&mut self, transitions: &[Transition]) {
         for pair in transitions.windows(2) {
             let [last, next] = pair else { continue };
@@ -219,7 +218,8 @@ impl History<'_, '_> {
         }
     }
 
-    /// Each applied write has its change, and its answer shows the document after the change.
+    /// Checks that each applied write has its change, and that its answer shows the document after
+    /// the change.
     fn answers(&mut self, shown: &BTreeMap<usize, &Transition>) {
         for (index, made) in self.calls.iter().enumerate() {
             let call = made.call;
@@ -240,8 +240,9 @@ impl History<'_, '_> {
         }
     }
 
-    /// The changes are in the order of their calls. A rejected write found a document that its
-    /// filter does not match, and a read shows a document of its time.
+    /// Checks times: the changes are in the order of their calls, each rejected write met a
+    /// document that its filter does not match, and each read shows a document that existed during
+    /// the read.
     fn times(&mut self, transitions: &[Transition], makers: &[Option<&Made<'_>>]) {
         let Some(first) = transitions.first() else {
             return;
@@ -283,7 +284,7 @@ impl History<'_, '_> {
     }
 }
 
-/// Returns the reason if no state of the document at the time of the call gives this answer.
+/// Returns a violation if the document had no state during the call that explains the answer.
 fn untimely(made: &Made<'_>, times: &Times, states: &[&State], seen: &[State]) -> Option<String> {
     let call = made.call;
     let (sent, answered) = (call.sent, call.answered());
@@ -302,7 +303,7 @@ fn untimely(made: &Made<'_>, times: &Times, states: &[&State], seen: &[State]) -
             };
             Some(format!("shows a document {when}: {found:?}"))
         }
-        // A document that exists only on a deposed primary rejects a creation.
+        // Skip creations: a document that exists only on a deposed primary can reject them.
         (Outcome::Rejected, false) if !call.operation.is_creation() => {
             let mut then = (0..states.len()).filter(|state| times.may_show(*state, sent, answered));
             let rejected = then.any(|state| !explained::matches(made, states[state]));

@@ -1,4 +1,4 @@
-//! Goal: a file with one enormous line is refused, without being kept in memory.
+//! Goal: the check refuses an enormous line without keeping it in memory.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use leasehold_trace_check::{Checker, LINE_BYTES_MAX, VIOLATIONS_MAX};
 
-/// Length of the line: more than sixteen times the memory limit of the check.
+/// Length of the line: sixteen times the memory limit of the check.
 const LINE: usize = 512 * 1024 * 1024;
 /// Limit on the resident memory of the check, in kB. The buffer of a line may be twice the maximum
 /// length.

@@ -1,4 +1,4 @@
-//! The call that explains a change.
+//! Finds the call that explains a change.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use super::{Made, Transition, lease, locks};
 use crate::calls::Outcome;
 use crate::state::{Operation, State, Stored, changed};
 
-/// A value that a change and the calls that may explain it have in common.
+/// What a change has in common with the calls that may explain it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     /// The change sets this revision.
@@ -27,7 +27,7 @@ enum Key {
 /// A call that explains a change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Explanation {
-    /// Its index.
+    /// The call's index.
     pub(super) call: usize,
     /// True if no other call could explain the change.
     pub(super) is_only: bool,
@@ -70,10 +70,10 @@ impl<'a> Index<'a> {
         pairs
     }
 
-    /// Returns the call that explains a change and no earlier change. An applied call that was
-    /// answered with the document after the change has priority over a call of unknown outcome, and
-    /// this over another applied call. A standby that registers again after an unknown outcome
-    /// makes two calls that differ only in their answers.
+    /// Returns the call that explains a change and no earlier change. Of several, prefers an
+    /// applied call whose answer shows the document after the change, then a call with an unknown
+    /// outcome, then another applied call. The order matters for a standby that registers again
+    /// after an unknown outcome: its two calls differ only in their answers.
     pub(super) fn explain(
         &self,
         transition: &Transition,
@@ -141,7 +141,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Returns the keys of the changes that a call may make.
+/// Returns the keys of changes that a call may make.
 fn keys(operation: &Operation) -> Vec<Key> {
     match operation {
         Operation::Lease(operation) => match operation {
@@ -207,7 +207,7 @@ fn keys_of(before: &State, after: &State) -> Vec<Key> {
     }
 }
 
-/// Returns the difference between the answer of a call and the document after its change.
+/// Describes the difference between a call's answer and the document after its change, if any.
 pub(super) fn other_answer(made: &Made<'_>, after: &Stored) -> Option<String> {
     let found = made.call.found.as_ref()?;
     let stored = after.state.clone();

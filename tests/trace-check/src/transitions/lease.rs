@@ -1,4 +1,4 @@
-//! The effect of a write on a lease.
+//! Checks the effect of a write on a lease.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use leasehold_reference::election as reference;
 use super::explained::difference;
 use crate::state::{State, Stored, appended, changed};
 
-/// The renewal intervals that claims may declare. A candidate declares its interval while it writes
-/// hints, and none otherwise.
+/// The renewal interval that each claim may declare. A candidate declares an interval only while it
+/// writes hints.
 pub(super) type Intervals = HashMap<Claim, Option<Duration>>;
 
 /// The fields that machines write.
@@ -41,7 +41,7 @@ const CREATED: [&str; 11] = [
     "history",
 ];
 
-/// Returns the claim that an operation acquires, with its interval of renewals.
+/// Returns the claim that an operation acquires, and its renewal interval.
 pub(super) fn interval(operation: &Operation) -> Option<(Claim, Option<Duration>)> {
     match operation {
         Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } => {
@@ -66,7 +66,8 @@ pub(super) fn effect(
     let State::Lease(actual) = &after.state else {
         return Err("the document after is not a lease".to_owned());
     };
-    // The time of an acquisition is from the candidate's wall clock, for humans.
+    // Take the acquisition time from the document: it comes from the candidate's wall clock, and is
+    // only informational.
     let holder = actual.holder.as_ref();
     let at = holder.map_or(WallMillis::default(), |holder| holder.acquired_at);
     if !reference::write(&mut expected, by, at, operation) {
@@ -106,7 +107,7 @@ fn in_millis(duration: Duration) -> Duration {
     Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Acquisitions and renewals may add or remove the declaration of the renewal interval.
+/// Allows acquisitions and renewals to add or remove the declared renewal interval.
 fn redeclared(expected: &mut Lease, actual: &Lease, operation: &Operation, intervals: &Intervals) {
     let declares = matches!(
         operation,
@@ -122,8 +123,8 @@ fn redeclared(expected: &mut Lease, actual: &Lease, operation: &Operation, inter
     }
 }
 
-/// The holder's token, for humans, is the token of its acquisition. An operator may have raised the
-/// token of the lease since.
+/// Checks the holder's token, which is informational. It stays the token of the acquisition, even
+/// if an operator raises the token of the lease.
 fn holder_token(lease: &Lease, after: &Stored) -> Result<(), String> {
     let Some(token) = after
         .fields
@@ -139,7 +140,7 @@ fn holder_token(lease: &Lease, after: &Stored) -> Result<(), String> {
     }
 }
 
-/// Only a claim that ends is appended to the history.
+/// Checks that exactly the claim that ends, if any, was appended to the history.
 fn ended(entry: Option<&HistoryEntry>, before: &Stored, after: &Stored) -> Result<(), String> {
     let added = appended(before, after, "history").ok_or("the history was rewritten")?;
     let (entry, added) = match (entry, added) {

@@ -1,4 +1,4 @@
-//! The effect of a write on a lock.
+//! Checks the effect of a write on a lock.
 
 use std::time::Duration;
 
@@ -78,7 +78,8 @@ pub(super) fn effect(
     woken(operation, &performed, &lock, before, after)
 }
 
-/// Returns the sender's wall clock, for humans: the time that the write set in its entry.
+/// Returns the time that the write set in its entry, which comes from the sender's wall clock and
+/// is only informational.
 fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     let claim = match operation {
         LockOperation::Join { entry, .. } => Some(entry.claim),
@@ -90,7 +91,7 @@ fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     entry.map_or(WallMillis::default(), |entry| entry.owner.renewed_at)
 }
 
-/// Returns the store's clock when the write recorded its success.
+/// Returns the time, on the store's clock, at which the write recorded the success of the work.
 fn recorded_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     let key: Option<&WorkKey> = match operation {
         LockOperation::Keep { success, .. } | LockOperation::Leave { success, .. } => {
@@ -112,7 +113,7 @@ fn in_millis(duration: Duration) -> Duration {
     millis.min(MIN_HOLD_MAX)
 }
 
-/// Only entries that had a token are appended to the history.
+/// Checks that the history gained exactly the entries that ended and had a token.
 fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), String> {
     let added = appended(before, after, "history").ok_or("the history was rewritten")?;
     let as_expected = performed.ended.len() == added.len()
@@ -132,8 +133,8 @@ fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), S
     }
 }
 
-/// The fields `granted` and `next`, which wake contenders by change streams, name the granted
-/// claims and the next claim.
+/// Checks the fields `granted` and `next`, which name the granted claims and the next claim, and
+/// through which change streams wake contenders.
 fn woken(
     operation: &LockOperation,
     performed: &Performed,
@@ -178,7 +179,7 @@ fn text(field: Option<&Bson>) -> String {
     field.and_then(Bson::as_str).unwrap_or_default().to_owned()
 }
 
-/// Returns the text of an id; empty if the entry is of a version that did not store it.
+/// Returns the text of an id; empty if the entry's version did not store the field.
 fn known_text(entry: Option<&Bson>, field: &str, id: impl ToString) -> String {
     let fields = entry.and_then(Bson::as_document);
     let is_stored = fields.is_some_and(|fields| fields.get_str(field).is_ok());

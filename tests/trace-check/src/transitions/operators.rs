@@ -1,5 +1,6 @@
-//! Changes that no machine makes: requests of operators and their scripts, roll calls, and the
-//! commands for locks. Their processes write no trace, so each kind has its own rule.
+//! Recognizes changes that no machine makes: requests of operators and their scripts, roll calls,
+//! and the commands for locks. Their processes write no trace, so each kind of change has its own
+//! rule.
 
 use bson::{Bson, Document};
 use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis};
@@ -38,7 +39,7 @@ pub(super) fn explain(before: &Stored, after: &Stored) -> bool {
     }
 }
 
-/// `leasehold create`: a free lease, with a record of the action.
+/// `leasehold create` writes a free lease, and records the action.
 fn is_created(lease: &Lease, after: &Stored) -> bool {
     let [Bson::Document(action)] = after.list("actions") else {
         return false;
@@ -53,8 +54,8 @@ fn is_roll_call(before: &Stored, after: &Stored) -> bool {
     changed(before, after) == ["roll_call"]
 }
 
-/// A request, a pause, or a raised token: one of three fields changes, and neither the revision nor
-/// the holder. The commands record their action; scripts need not.
+/// A request, a pause or a raised token changes one of three fields, and neither the revision nor
+/// the holder. Commands record their action; scripts need not.
 fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored)) -> bool {
     let mut fields = changed(before, after);
     fields.retain(|field| *field != "actions");
@@ -78,14 +79,14 @@ fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored))
             }
         },
         (["token"], Some("raise_token")) => new.token > old.token,
-        // The token was already that high.
+        // The token was already high enough.
         ([], Some("raise_token")) => true,
         _ => false,
     }
 }
 
-/// `leasehold locks break`, which records its reason, and the removal of entries whose work is
-/// over. The removal of waiters alone leaves no record and must be declared.
+/// Recognizes `leasehold locks break`, which records its reason, and the removal of entries whose
+/// work is done. The removal of waiters alone leaves no record, so the test must declare it.
 fn is_broken(
     (old, before): (&LockDocument, &Stored),
     (new, after): (&LockDocument, &Stored),
@@ -105,7 +106,7 @@ fn is_broken(
     let ending = match (recorded(Ending::Broken), recorded(Ending::Released) && over) {
         (true, _) => Ending::Broken,
         (false, true) => Ending::Expired,
-        // The grant of a lock whose holders were removed by hand.
+        // The holders were removed by hand before, so this change only grants the lock.
         (false, false) if old.holders.is_empty() && gone.is_empty() => Ending::Broken,
         (false, false) => return false,
     };
@@ -129,7 +130,7 @@ fn is_broken(
     matches!(performed.outcome, LockOutcome::Applied(_)) && expected == FoundLock::Lock(new.clone())
 }
 
-/// `leasehold locks prune`: optional fields of an unused lock are removed.
+/// `leasehold locks prune` removes optional fields of an unused lock.
 fn is_pruned(old: &LockDocument, new: &LockDocument, before: &Stored, after: &Stored) -> bool {
     let is_empty = |lock: &LockDocument| entries(lock).next().is_none();
     let removed = |field: &&str| PRUNED.contains(field) && !after.fields.contains_key(*field);

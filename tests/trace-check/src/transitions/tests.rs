@@ -1,5 +1,5 @@
-//! Goal: calls that differ only in their answers are matched with the right changes. Such calls are
-//! too rare in traces of real runs.
+//! Goal: calls that differ only in their answers are matched with the right changes. Real traces
+//! contain such calls too rarely.
 
 use bson::{Bson, doc, spec::BinarySubtype};
 use leasehold_core::election::{Claim, Found, Operation as LeaseOperation, Session};
@@ -19,7 +19,7 @@ fn uuid(bytes: [u8; 16]) -> Bson {
     })
 }
 
-/// A held lease with this revision, with or without the standby.
+/// Returns a held lease with this revision, with or without a standby.
 fn lease(revision: u8, has_standby: bool) -> Stored {
     let at = bson::DateTime::from_millis(1_000);
     let standby = has_standby.then(|| {
@@ -50,8 +50,8 @@ fn lease(revision: u8, has_standby: bool) -> Stored {
     stored
 }
 
-/// The calls of a standby that registers for the first time with an unknown outcome, and is
-/// answered with `revision` the second time.
+/// Returns the two calls of a standby: a registration with an unknown outcome, and a second one
+/// whose answer shows `revision`.
 fn registrations(revision: u8) -> Calls {
     let operation = LeaseOperation::Register {
         holder: Claim::from_bytes(HOLDER),
@@ -83,7 +83,8 @@ fn registrations(revision: u8) -> Calls {
     calls
 }
 
-/// Checks a standby that registers at revision 1, and at revision 2 after an edit.
+/// Checks a standby that registers at revision 1, is removed by an edit, and registers again at
+/// revision 2.
 fn check(calls: &Calls) -> Report {
     let by = Identity::new("b").unwrap();
     let made: Vec<_> = calls

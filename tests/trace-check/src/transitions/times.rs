@@ -1,17 +1,14 @@
-//! The bounds of the time of each change: after its call was handed to the driver, and before the
-//! call was answered.
+//! Bounds the time of each change: after its call was handed to the driver, and before the answer.
 
 use leasehold_core::election::BootTime;
 
 use super::Made;
 
-/// Bounds of the times of a document's changes on one clock, in their order.
+/// Bounds on the times of a document's changes on one clock, in the order of the changes.
 pub(super) struct Times {
-    /// The earliest time of each change, which is not before the earliest times of previous
-    /// changes.
+    /// The earliest possible time of each change. Never decreases.
     earliest: Vec<BootTime>,
-    /// The latest time of each change, which is not after the latest times of later changes. `None`
-    /// is unbounded.
+    /// The latest possible time of each change. Never decreases. `None` is unbounded.
     latest: Vec<Option<BootTime>>,
 }
 
@@ -41,15 +38,15 @@ impl Times {
         Self { earliest, latest }
     }
 
-    /// Returns the first change that contradicts this order.
+    /// Returns the first change whose latest time is before its earliest.
     pub(super) fn contradiction(&self) -> Option<usize> {
         let bounds = self.earliest.iter().zip(&self.latest);
         let mut bounds = bounds.map(|(earliest, latest)| latest.is_some_and(|at| at < *earliest));
         bounds.position(|contradicts| contradicts)
     }
 
-    /// Returns true if the document may have been in the state after `state` changes at some time
-    /// in a range, whose bounds may be unknown.
+    /// Returns true if the document may have had the state after `state` changes at some time in a
+    /// range. An unknown bound does not limit the range.
     pub(super) fn may_show(
         &self,
         state: usize,
