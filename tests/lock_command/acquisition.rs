@@ -40,7 +40,7 @@ fn a_non_blocking_contender_gets_the_entries_ahead() {
     assert_eq!(custom.code, 9);
     let waited = place.run_empty("busy", &["--wait=5s"]);
     waited.says(75, "not acquired within 5s: held by holder");
-    // A contender that gave up is no longer in the queue.
+    // A contender that times out leaves the queue.
     let listed = place.run(&["locks", "--output=json"]);
     assert!(!listed.stdout.contains("\"waits\""), "{listed:?}");
     drop(holder);
@@ -130,7 +130,7 @@ fn a_quiet_job_does_not_report_the_holder_it_waits_for() {
 #[test]
 fn retries_are_further_tries() {
     let place = Place::new();
-    // Long enough for several tries, even on a busy machine.
+    // Hold the lock for several retries, even on a busy machine.
     let holds = format!("{}; sleep 5", place.note("holds"));
     let holder = place.start_under("retried", &[], &holds);
     place.wait_noted("holds");

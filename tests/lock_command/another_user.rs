@@ -1,4 +1,4 @@
-//! Jobs of a user other than root, who may do everything.
+//! Runs jobs as a user other than root, because permissions and limits do not apply to root.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use leasehold_testbed::trace::VARIABLE;
 
 use crate::job::{PROGRAM, Place};
 
-/// A place in which another user can run the program.
+/// A [`Place`] whose files another user can access, with a copy of the program.
 pub(crate) struct AnotherUser {
     id: String,
     place: Place,
@@ -18,7 +18,7 @@ pub(crate) struct AnotherUser {
 }
 
 impl AnotherUser {
-    /// `None` without the rights to become another user.
+    /// Returns `None` if this user cannot become another user.
     pub(crate) fn new(id: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skip("needs root, to be another user");
@@ -27,13 +27,13 @@ impl AnotherUser {
         let place = Place::new();
         let program = place.path("leasehold");
         fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
-        // Another process copies the program: a file that this process has open for writing is also
-        // open in processes that other tests start meanwhile, and a program that is open for
-        // writing cannot be executed.
+        // Let another process copy the program. If this process wrote the file, children that other
+        // tests fork meanwhile would inherit the descriptor, and a file that is open for writing
+        // cannot be executed.
         let mut copy = Command::new("install");
         let copied = copy.arg("-m755").arg(PROGRAM).arg(&program).status();
         assert!(copied.unwrap().success());
-        // The program stores its memory of the lock there.
+        // The program stores its observations of the lock in this directory.
         fs::create_dir(place.path("tmp")).unwrap();
         fs::set_permissions(place.path("tmp"), Permissions::from_mode(0o777)).unwrap();
         fs::write(place.trace(), "").unwrap();
@@ -42,7 +42,7 @@ impl AnotherUser {
         Some(Self { id, place, program })
     }
 
-    /// Returns a command of this user.
+    /// Returns a command that runs its arguments as this user.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new("setpriv");
         command.args([&format!("--reuid={}", self.id), "--clear-groups", "--"]);

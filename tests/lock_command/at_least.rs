@@ -12,7 +12,8 @@ const LEAST: Duration = Duration::from_secs(10);
 const LEASE: &str = "--lease-duration=4s";
 const AT_LEAST: &str = "--at-least=10s";
 
-/// Runs a job that does nothing on a separate machine, which remembers only its own observations.
+/// Runs a job that does nothing as if on this host: jobs of a host share their observations of
+/// locks.
 fn run_on(host: &str, place: &Place, lock: &str, flags: &[&str]) -> Output {
     let directory = place.path(host);
     std::fs::create_dir_all(&directory).unwrap();
@@ -25,13 +26,13 @@ fn run_on(host: &str, place: &Place, lock: &str, flags: &[&str]) -> Output {
 fn others_wait_for_the_least_time_of_a_job_that_ended_at_once() {
     let place = Place::new();
     let began = Instant::now();
-    // The default lease, so that no call is logged as slow.
+    // Use the default lease duration, so that no call is slow enough to be logged.
     let done = place.run_empty("ended", &[AT_LEAST, "--identity=quick"]);
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(done.stderr, "", "silent as flock is");
     let waited = place.run_empty("ended", &[]);
     waited.says(0, "removed an ended holder whose minimum hold has passed");
-    // The acquisition came later than the start of the first job.
+    // Measured from before the acquisition, so the minimum hold must have passed.
     assert!(began.elapsed() >= LEAST, "{:?}", began.elapsed());
     let free = place.run_empty("ended", &["--no-wait"]);
     assert_eq!(free.code, 0, "without the flag nothing is kept: {free:?}");
@@ -55,7 +56,7 @@ fn the_place_of_a_killed_job_is_kept_too() {
     let place = Place::new();
     let began = Instant::now();
     let killed = place.holder("killed", &[AT_LEAST, LEASE]);
-    // Its guard and its command end with it.
+    // The job's guard and command end with the job.
     killed.signal(Signal::KILL);
     let waited = place.run_empty("killed", &[LEASE]);
     waited.says(0, "removed an expired holder");
@@ -88,7 +89,7 @@ fn operators_see_the_rest_and_remove_a_place_only_by_force() {
     assert!(pruned.stdout.contains("pruned unused\n"), "{pruned:?}");
 }
 
-/// Neither has begun its work.
+/// Tests a command that cannot be executed, and one that is not started.
 #[test]
 fn a_job_that_did_not_begin_keeps_nothing() {
     let place = Place::new();
@@ -124,8 +125,8 @@ fn a_job_that_works_for_longer_keeps_nothing() {
     assert_eq!(free.code, 0, "{free:?}");
 }
 
-/// Cron jobs do not wait, so no job observes an entry for its whole minimum hold. In containers,
-/// each job starts without the observations of the previous job.
+/// Cron jobs do not wait, so no single job observes an entry for its whole minimum hold. In
+/// containers, a job does not even see the observations of earlier jobs.
 #[test]
 fn jobs_that_do_not_wait_find_the_place_free_after_its_least_time() {
     let place = Place::new();

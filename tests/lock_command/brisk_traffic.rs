@@ -1,5 +1,5 @@
-//! Goal: a killed holder is evicted although no job ever waits or works as long as an entry takes
-//! to expire.
+//! Goal: jobs evict a killed holder even if no single job waits or works long enough to see an
+//! entry expire.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use crate::job::{Job, Place, eventually};
 
 const LEASE: Duration = Duration::from_secs(6);
-/// Machines, each of which remembers the observations of its own jobs.
+/// Number of hosts. The jobs of a host share their observations of locks.
 const HOSTS: usize = 3;
 
-/// Runs short jobs one after the other, on some machines, until `stop` is set.
+/// Runs short jobs in sequence on each host, until `stop` is set.
 fn traffic(place: &Place, flags: &[&str], stop: &AtomicBool) {
     std::thread::scope(|scope| {
         for host in 0..HOSTS {
@@ -31,7 +31,7 @@ fn traffic(place: &Place, flags: &[&str], stop: &AtomicBool) {
     });
 }
 
-/// Ends the traffic, even if the test fails.
+/// Stops the traffic when the test ends, even if it fails.
 struct StopWhenDropped<'a>(&'a AtomicBool);
 
 impl Drop for StopWhenDropped<'_> {
@@ -68,8 +68,8 @@ fn a_killed_readers_place_is_free_again() {
     a_killed_holder_makes_room("brisk-readers", "--shared");
 }
 
-/// Each machine also runs jobs with the same lock name in another database. The observations of the
-/// two locks do not overwrite each other.
+/// The host also runs jobs with the same lock name in another database. Observations of one lock
+/// must not overwrite observations of the other.
 #[test]
 fn a_lock_of_the_same_name_in_another_database_does_not_keep_a_killed_holder() {
     let (place, other) = (Place::new(), Place::new());
@@ -85,7 +85,7 @@ fn a_lock_of_the_same_name_in_another_database_does_not_keep_a_killed_holder() {
     let since = Instant::now();
     let listed = || place.run(&["locks"]).stdout.contains("killed");
     assert!(listed(), "it holds a place");
-    // Jobs run one after the other, so that each job starts with the record of the previous job.
+    // Run jobs in sequence, so that each job starts with the observations of the previous job.
     eventually("its place is free", || {
         for of in [&place, &other] {
             let mut command = of.command(&[&flags[..], &["--", "sleep", "0.15"]].concat());

@@ -1,5 +1,5 @@
-//! Goal: operators' commands help with a document that was edited by hand, end although MongoDB does
-//! not answer, and cost one client.
+//! Goal: operators' commands repair a document that was edited by hand, end even if MongoDB does
+//! not answer, and use a single client.
 
 use std::sync::Arc;
 
@@ -60,7 +60,8 @@ fn a_prune_of_many_locks_uses_one_client() {
         6,
         "{pruned:?}"
     );
-    // Each client has a connection for calls and one for its monitor, and verifies the server.
+    // A client opens at least two connections, for calls and for monitoring, so six clients would
+    // open at least twelve.
     let connections = created() - before;
     assert!(connections <= 6, "{connections} connections");
 }

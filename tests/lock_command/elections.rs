@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::job::{Place, eventually};
 
-/// Renews every 1.5 s, so that the driver checks the servers instead of waiting for their reports.
+/// With renewals every 1.5 s, the driver polls the servers instead of streaming their state.
 const LEASE: &str = "--lease-duration=12s";
 
-/// Returns the times of the last renewals of the holder and the waiter, once both exist.
+/// Returns when the holder and the waiter last renewed; `None` until both exist.
 fn renewals(place: &Place) -> Option<[String; 2]> {
     let listed: Value =
         serde_json::from_str(&place.run(&["locks", "--output=json"]).stdout).ok()?;
@@ -19,7 +19,7 @@ fn renewals(place: &Place) -> Option<[String; 2]> {
     Some([of("holders")?, of("queue")?])
 }
 
-/// Runs two jobs that want one lock during an election.
+/// Runs two jobs that contend for one lock during an election.
 async fn elected_during(elect: impl AsyncFnOnce(&ReplicaSet)) -> (Place, [crate::job::Job; 2]) {
     let place = Place::on(Arc::new(ReplicaSet::builder().start().await));
     let until_done = format!(

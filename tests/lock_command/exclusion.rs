@@ -1,4 +1,5 @@
-//! Goal: exclusive locks, shared locks and slots keep their promises, in the order of arrival.
+//! Goal: exclusive locks, shared locks and slots exclude as documented, and are granted in the
+//! order of arrival.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +32,7 @@ fn jobs(place: &Place, count: usize, flags: &[&str]) -> Vec<Job> {
     jobs_that(place, count, flags, "sleep 0.1")
 }
 
-/// Returns a shell command that waits until this number of jobs has begun.
+/// Returns a shell command that waits until this many jobs have begun.
 fn until_begun(place: &Place, count: usize) -> String {
     let journal = place.path("journal");
     format!(
@@ -40,7 +41,7 @@ fn until_begun(place: &Place, count: usize) -> String {
     )
 }
 
-/// Starts jobs that do this work under a lock; `how` is its name, and flags.
+/// Starts jobs that do this work under a lock. `how` contains the lock's name, then flags.
 fn jobs_that(place: &Place, count: usize, how: &[&str], work: &str) -> Vec<Job> {
     let script = format!("{}; {work}; {}", place.note("begin"), place.note("end"));
     let start = |_| place.start_under(how[0], &how[1..], &script);
@@ -62,7 +63,7 @@ fn one_at_a_time() {
     let mut tokens: Vec<i64> = lines.iter().map(|line| line[1].parse().unwrap()).collect();
     tokens.dedup();
     assert_eq!(tokens.len(), 8, "{tokens:?}");
-    // A grant that came too late for its command is given back, and its token is not used again.
+    // Tokens may have gaps: a job that gets the lock too late to start its command returns it.
     assert!(tokens.is_sorted(), "in the order of the grants: {tokens:?}");
 }
 
@@ -87,7 +88,7 @@ fn so_many_slots_and_no_more() {
     assert_eq!(most_at_once(&place, 3), 3);
 }
 
-/// Jobs of one name share the numbers, and each number has one job at a time.
+/// All jobs of a lock share the slot numbers, and only one job at a time has a number.
 #[test]
 fn each_slot_has_one_holder_at_a_time() {
     let place = Place::new();
@@ -162,7 +163,7 @@ fn a_waiting_writer_is_not_starved_by_arriving_readers() {
 #[test]
 fn a_killed_waiter_is_named_and_does_not_block_the_queue() {
     let place = Place::new();
-    // Long enough that most calls are answered in time.
+    // Long enough for most calls not to time out on a busy machine.
     let lease = "--lease-duration=5s";
     let first = place.holder("dead", &[lease]);
     let dead = place.start_empty("dead", &[lease, "--identity=dead"]);
@@ -174,12 +175,12 @@ fn a_killed_waiter_is_named_and_does_not_block_the_queue() {
     first.signal(Signal::TERM);
     let (first, next) = (first.output(), next.output());
     assert_eq!((first.code, next.code), (128 + 15, 0));
-    // A holder that ends slowly may remove it.
+    // The holder itself may remove the expired waiter, if it ends slowly.
     let named = |output: &Output| {
         let removed = output.stderr.contains("removed an expired waiter");
         removed && output.stderr.contains("identity=dead")
     };
-    // Nor is a removal logged if the program ends before a late answer to it.
+    // If the program ends before the answer to the removal, it does not log the removal.
     let unanswered = |output: &Output| output.stderr.contains("outcome=\"unknown\"");
     let ends = [first, next];
     assert!(

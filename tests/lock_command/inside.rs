@@ -2,7 +2,7 @@
 
 use crate::job::{Job, PROGRAM, Place};
 
-/// Returns an inner `leasehold lock` with the store of the outer command.
+/// Returns the command line of an inner `leasehold lock` that uses the outer command's MongoDB.
 fn inner(place: &Place, flags: &str, then: &str) -> String {
     let store = place.store().join(" ");
     format!("{PROGRAM} lock {store} {flags} -- {then}")
@@ -15,7 +15,8 @@ fn an_inner_lock_of_the_same_name_runs_at_once_with_the_same_token() {
     let within = inner(&place, "again --wait=5s", show);
     let done = place.run_under("again", &[], &format!("echo $LEASEHOLD_TOKEN; {within}"));
     assert_eq!((done.stdout.as_str(), done.code), ("1\n1\n", 3), "{done:?}");
-    // This also works without the flags of the store; our variables do not reach a command.
+    // The inner command also works without the MongoDB flags. A command does not inherit our
+    // configuration variables.
     let bare = format!("{PROGRAM} lock again -- echo inner");
     let done = place.run_under("again", &[], &bare);
     assert_eq!(done.stdout, "inner\n", "{done:?}");
@@ -49,7 +50,7 @@ fn an_inner_lock_without_a_connection_string_reports_why() {
     let done = place.run_under("outside", &[], &bare);
     let why = "the outer `leasehold` does not pass its configuration on";
     done.says(78, why);
-    // Without an outer lock, the error does not mention this.
+    // Without an outer lock, the error does not mention the outer `leasehold`.
     let mut alone = std::process::Command::new(PROGRAM);
     alone.args(["lock", "inside", "--", "true"]).env_clear();
     let alone = String::from_utf8(alone.output().unwrap().stderr).unwrap();
@@ -70,7 +71,7 @@ fn a_variable_without_its_holder_proves_nothing() {
     place.wait_noted("holds");
     let mut stranger = place.command(&["lock", "stolen", "--no-wait", "--", "true"]);
     stranger.env("LEASEHOLD_LOCKS", std::fs::read_to_string(out).unwrap());
-    // The holder is not one of its ancestors.
+    // The holder is not an ancestor of this process.
     let refused = Job::start(stranger).output();
     assert_eq!(refused.code, 75, "{refused:?}");
     drop(holder);
@@ -92,7 +93,7 @@ fn the_innermost_command_has_the_token_of_its_own_lock() {
 fn a_lock_inside_a_lease_hides_neither_token() {
     let place = Place::new();
     let show = "sh -c 'echo $LEASEHOLD_LEASE_TOKEN $LEASEHOLD_LOCK_TOKEN $LEASEHOLD_TOKEN'";
-    // Set as `leasehold run` sets it for its command.
+    // Set the variables that `leasehold run` sets for its command.
     let lease = "export LEASEHOLD_LEASE=orders LEASEHOLD_TOKEN=7 LEASEHOLD_LEASE_TOKEN=7";
     let script = format!("{lease}; {}", inner(&place, "within", show));
     let done = place.run_under("around", &[], &script);
@@ -117,7 +118,7 @@ fn an_inner_lock_whose_line_cannot_be_written_says_so() {
     let input = place.path("input");
     let input = input.display();
     let bare = format!("{PROGRAM} lock full");
-    // The input stays open.
+    // Keep the input open.
     let script = format!("mkfifo {input}; exec 4<> {input}; {bare} <&4 > /dev/full; echo $?");
     let done = place.run_under("full", &[], &script);
     assert_eq!(done.stdout, "2\n", "{done:?}");

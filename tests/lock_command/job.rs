@@ -16,24 +16,23 @@ use mongodb::bson::{Document, doc};
 use rustix::process::Signal;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Timeout of actions that take milliseconds on an idle machine, but longer on a busy one.
+/// Timeout of waits that take milliseconds on an idle machine.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Exists while a test uses it.
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A stage for jobs: a directory, and a database of the replica set, so that no test lists, breaks
-/// or prunes the locks of another test.
+/// A directory and a database for the jobs of one test, so that no test lists, breaks or prunes the
+/// locks of another.
 pub(crate) struct Place {
-    /// The trace of all jobs, with the changes of their locks. All jobs end before it is dropped,
-    /// and it is dropped before the set.
+    /// The trace of all jobs, and a recording of the changes to their locks. Dropped after all jobs
+    /// have ended, and before the set.
     trace: CheckedTrace,
     pub(crate) set: Arc<ReplicaSet>,
     database: String,
     scratch: Scratch,
 }
 
-/// A job that was started; killed on drop.
+/// A running job, killed on drop.
 pub(crate) struct Job {
     child: Child,
 }
@@ -83,8 +82,7 @@ impl Place {
 
     /// Returns this place with another URI, such as through a proxy.
     ///
-    /// The URI applies to jobs that are started afterwards, because jobs read the file when they
-    /// start.
+    /// The new URI applies to jobs started later, because a job reads the file at startup.
     pub(crate) fn reached_by(self, uri: String) -> Self {
         std::fs::write(self.path("uri"), uri).unwrap();
         self
@@ -99,7 +97,7 @@ impl Place {
         self.trace.path()
     }
 
-    /// Returns the flags that name the store.
+    /// Returns the flags with the database, the collection and the URI file.
     pub(crate) fn store(&self) -> [String; 2] {
         let uri = self.path("uri");
         [
@@ -117,7 +115,7 @@ impl Place {
         run(async { collection.insert_one(document).await }).unwrap();
     }
 
-    /// Returns the number of cursors that the primary keeps for the jobs of this place.
+    /// Returns the number of cursors that the primary has open for this place's jobs.
     pub(crate) fn cursors(&self) -> usize {
         let database = self.set.client().database("admin");
         let prefix = format!("^{}\\.", self.database);
@@ -133,13 +131,13 @@ impl Place {
                 .await
         });
         let mut listed = listed.unwrap();
-        // Excludes the cursor of the recording, the only cursor that requests documents before
-        // their changes.
+        // Exclude the recording's cursor, the only one that requests documents before their
+        // changes.
         listed.retain(|cursor| !cursor.to_string().contains("fullDocumentBeforeChange"));
         listed.len()
     }
 
-    /// Returns `leasehold` with these arguments, and the store in a file.
+    /// Returns a `leasehold` command with these arguments and the flags of [`store`](Self::store).
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command
@@ -161,7 +159,7 @@ impl Place {
         Job::start(self.command(arguments))
     }
 
-    /// Runs a job to its end.
+    /// Runs a job, and waits for its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.start(arguments).output()
     }
@@ -171,7 +169,7 @@ impl Place {
         self.start(&[&["lock", lock], flags, &["--", "sh", "-c", script]].concat())
     }
 
-    /// Runs `sh -c SCRIPT` under a lock to its end.
+    /// Runs `sh -c SCRIPT` under a lock, and waits for its end.
     pub(crate) fn run_under(&self, lock: &str, flags: &[&str], script: &str) -> Output {
         self.start_under(lock, flags, script).output()
     }
@@ -201,7 +199,7 @@ impl Place {
         });
     }
 
-    /// Returns the words of the complete lines that jobs wrote into the file `journal`.
+    /// Returns the complete lines of the file `journal`, split into words.
     pub(crate) fn journal(&self) -> Vec<Vec<String>> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
         let whole = text
@@ -337,14 +335,14 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // Fails if the job has exited already, which is harmless.
+        // An error means that the job has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Returns a lock whose slots are all held, with this number of waiters. No entry is renewed, and
-/// all expire long after the test.
+/// Returns a lock whose slots are all held, with this many waiters. The entries are never renewed,
+/// but expire long after the test.
 pub(crate) fn crowd(holders: u32, waiters: u32) -> Document {
     let id = |kind: u8, number: u32| mongodb::bson::Binary {
         subtype: mongodb::bson::spec::BinarySubtype::Uuid,
@@ -374,8 +372,8 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Returns `stage` with a job's command line as its last arguments, and with the job's environment
-/// and pipes.
+/// Returns `stage` with a job's command line appended to its arguments, and with the job's
+/// environment and pipes.
 pub(crate) fn through(mut stage: Command, job: &Command) -> Command {
     let set = job.get_envs();
     stage

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::job::{Job, PROGRAM, Place, eventually};
 
-/// Interval between the two signals that timeout(1) sends.
+/// About the time between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
 
 /// A command that ignores SIGTERM.
@@ -20,13 +20,13 @@ fn stubborn(place: &Place, what: &str) -> String {
     )
 }
 
-/// A command that does this on a signal.
+/// A command that runs `reaction` on a signal.
 fn trapping(place: &Place, reaction: &str, signal: &str) -> String {
     let holds = place.note("holds");
     format!("trap '{reaction}' {signal}; {holds}; while :; do sleep 0.02; done")
 }
 
-/// A command that takes this long, in seconds, to end after SIGTERM, and exits with 4.
+/// A command that exits with 4, this many seconds after SIGTERM.
 fn tidy(place: &Place, seconds: &str) -> String {
     let stopped = place.note("stopped");
     trapping(
@@ -36,7 +36,7 @@ fn tidy(place: &Place, seconds: &str) -> String {
     )
 }
 
-/// Asserts that the removal of `dead` is logged, unless the program ended before a late answer to it.
+/// Asserts that the log contains the removal of `dead`, unless the program ended before the answer.
 #[track_caller]
 fn removal_is_logged(said: &str) {
     let unanswered = said.contains("outcome=\"unknown\"");
@@ -64,7 +64,7 @@ fn a_loss_that_cuts_off_a_lingering_filter_ends_with_76() {
     let proxy = place.set.proxy();
     let uri = place.set.proxied_uri(&proxy);
     let place = place.reached_by(uri);
-    // A filter that writes its file at the end of its input, like a compressor.
+    // Like a compressor, this filter writes its file only after the end of its input.
     let (backup, holds) = (place.path("backup"), place.note("holds"));
     let filter = format!("(cat; sleep 1000; : > {}) & exit 0", backup.display());
     let script = format!("{holds}; {filter}");
@@ -115,13 +115,15 @@ fn a_frozen_holders_command_is_gone_before_the_next_one_begins() {
     assert_eq!(job.output().code, 76);
 }
 
-/// Attempts to freeze a grantee before it confirms. On busy cores attempts may be too late.
+/// Maximum number of attempts to freeze a grantee before it confirms its grant. On busy cores, an
+/// attempt may come too late.
 const TRIES: usize = 5;
 
 #[test]
 fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
     let place = Place::new();
-    // An eighth of this lease is long enough to wait, and much shorter than the whole lease.
+    // Provisional authority lasts an eighth of the lease: a short wait, but long enough to tell
+    // from a whole lease.
     let flags = ["--lease-duration=60s"];
     for attempt in 0..TRIES {
         let lock = format!("granted-{attempt}");
@@ -138,7 +140,7 @@ fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
         let next = place.run_under(&lock, &flags, &format!("test ! -e /proc/{pid}"));
         holder.output();
         job.signal(Signal::CONT);
-        // The grantee had confirmed, so it has its whole lease.
+        // The attempt came too late: the grantee had confirmed, and has its whole lease.
         if next.code == 75 {
             continue;
         }
@@ -179,9 +181,9 @@ fn a_second_signal_after_a_second_kills_the_command() {
     let job = place.start_under("impatient", &[], &script);
     let pid = place.wait_noted("holds")[2].parse().unwrap();
     job.signal(Signal::TERM);
-    // The second counts from the instant at which the first was handled.
+    // The second counts from when leasehold handled the first signal.
     place.wait_noted("heard");
-    // Longer than the second in which signals count as one request.
+    // Wait longer than the second in which signals count as a single request.
     std::thread::sleep(Duration::from_millis(1500));
     job.signal(Signal::TERM);
     assert_eq!(job.output().code, 128 + 9);
@@ -205,7 +207,8 @@ fn a_signal_to_every_process_of_a_nest_ends_the_job_in_its_grace() {
     let job = place.start(&["lock", "around", "--", "sh", inner.to_str().unwrap()]);
     let job_itself = place.wait_noted("holds")[2].clone();
     let within = place.wait_noted("outer")[2].clone();
-    // Like systemd, which signals each process of a unit: leasehold, leasehold within, and the job.
+    // Signal the outer leasehold, the inner leasehold and the job, as systemd does with all
+    // processes of a unit.
     job.signal(Signal::TERM);
     for pid in [within, job_itself] {
         signal(pid.parse().unwrap(), Signal::TERM);
@@ -217,7 +220,7 @@ fn a_signal_to_every_process_of_a_nest_ends_the_job_in_its_grace() {
 #[test]
 fn jobs_that_never_wait_also_evict_an_expired_holder() {
     let place = Place::new();
-    // Long enough that most calls are answered in time.
+    // Long enough for most calls not to time out on a busy machine.
     let lease = "--lease-duration=5s";
     let script = stubborn(&place, "first");
     let job = place.start_under("never-waits", &[lease, "--identity=dead"], &script);
@@ -232,7 +235,8 @@ fn jobs_that_never_wait_also_evict_an_expired_holder() {
         next.code == 0
     });
     removal_is_logged(&said);
-    // The first contender cannot know how long the holder has been unresponsive.
+    // The first contender cannot evict the holder, because it does not know how long the holder has
+    // been unresponsive.
     assert!(tries > 1, "{said}");
 }
 

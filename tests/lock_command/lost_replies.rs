@@ -1,6 +1,6 @@
 //! Goal: an operator learns whether a lock was broken or pruned even if MongoDB did not acknowledge
-//! the write. Method: a write that is applied and answered with an error, and connections that are
-//! closed before the write is applied.
+//! the write. Method: a server that applies the write but answers with an error, and a server that
+//! closes the connection before it applies the write.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn own_set() -> Place {
     Place::on(Arc::new(run(ReplicaSet::builder().members(1).start())))
 }
 
-/// Makes the operator's writes fail.
+/// Makes the operator's writes fail as `how` describes.
 fn fail(place: &Place, mode: impl Into<Bson>, how: Document) {
     let writes = ["findAndModify"];
     let failing = place
@@ -24,12 +24,12 @@ fn fail(place: &Place, mode: impl Into<Bson>, how: Document) {
     run(failing);
 }
 
-/// The write is applied, but not acknowledged.
+/// The server applies the write, but does not acknowledge it.
 fn unacknowledged() -> Document {
     doc! { "writeConcernError": { "code": 64, "errmsg": "waiting for replication timed out" } }
 }
 
-/// The connection is closed before the write is applied.
+/// The server closes the connection before it applies the write.
 fn closed() -> Document {
     doc! { "closeConnection": true }
 }

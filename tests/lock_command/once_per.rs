@@ -1,4 +1,4 @@
-//! Goal: a command is skipped if it succeeded recently, and only then.
+//! Goal: `--once-per` skips a command only if it succeeded recently.
 
 use leasehold_testbed::pid::is_alive;
 
@@ -16,7 +16,7 @@ fn a_command_that_succeeded_is_skipped() {
     let custom = [ONCE, &["--skipped-exit-code=0"]].concat();
     assert_eq!(place.run_under("done", &custom, &script).code, 0);
     assert_eq!(place.noted(), ["ran"]);
-    // The lock itself is free, and a command without the flag runs.
+    // The lock is free, and a command without the flag runs.
     assert_eq!(place.run_under("done", &["--no-wait"], &script).code, 0);
     assert_eq!(place.noted(), ["ran", "ran"]);
 }
@@ -44,7 +44,7 @@ fn a_command_that_was_stopped_runs_again() {
     assert_eq!(place.run_empty("stopped", ONCE).code, 0);
 }
 
-/// Returns the result of a command that leaves a filter behind, as `exec > >(gzip > file)` does.
+/// Runs a command that leaves a filter running, as `exec > >(gzip > file)` does.
 fn with_filter(place: &Place, lock: &str, linger: &str, filter: &str) -> Output {
     let script = format!(
         "{}; ({filter}) > /dev/null 2>&1 & exit 0",
@@ -95,7 +95,7 @@ fn each_key_counts_by_itself_and_only_in_its_period() {
     });
 }
 
-/// A waiter notices only after it was granted the lock that the holder has done its work.
+/// A waiter learns that the holder has done the work only after it gets the lock.
 #[test]
 fn a_waiter_skips_what_the_holder_has_done() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! Goal: an operator sees the holders of each lock, and breaks a lock without voiding the exclusion
-//! unless forced.
+//! Goal: an operator sees the holders of each lock, and only a forced break can let two holders run
+//! at once.
 
 use mongodb::bson::doc;
 use rustix::process::Signal;

@@ -1,10 +1,10 @@
-//! Goal: a job at a process limit runs under the lock or not at all, and its exit code and message
-//! report the limit and not the command. Method: a separate user with a low process limit, because
-//! the limit does not apply to root.
+//! Goal: at a process limit, a job runs under the lock or not at all, and its exit code and message
+//! blame the limit, not the command. Method: run jobs as a separate user with a low process limit,
+//! because no limit applies to root.
 
 use crate::another_user::AnotherUser;
 
-/// No other test runs as this user, whose processes all count.
+/// A user that no other test runs as, because all processes of a user count towards the limit.
 const USER: &str = "64242";
 
 #[test]

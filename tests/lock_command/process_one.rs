@@ -1,5 +1,5 @@
 //! Goal: as process 1 of a PID namespace, as in a container, leasehold guards and reaps as usual.
-//! Its session and its process group began outside the namespace, so both have the number 0 inside.
+//! Its session and process group were created outside the namespace, so both ids are 0 inside.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ fn as_process_one(job: &Command) -> Command {
     through(command, job)
 }
 
-/// Returns the child of a process, as this namespace numbers it.
+/// Returns the only child of a process.
 fn only_child(pid: u32) -> u32 {
     match children(pid)[..] {
         [child] => child,
@@ -60,8 +60,8 @@ fn orphans_of_others_are_reaped() {
     let job = holding(&place, "orphans-of-one", "while :; do sleep 0.02; done");
     let one = only_child(job.id());
     let guard = only_child(one);
-    // As with `docker exec` and `kubectl exec`, the orphans of these processes become children of
-    // process 1, which did not start them.
+    // As with `docker exec` and `kubectl exec`, orphans become children of process 1, although it
+    // did not start them.
     let status = Command::new("nsenter")
         .arg(format!("--target={one}"))
         .args(["--pid", "--", "sh", "-c", "sleep 1000 & sleep 1000 &"])

@@ -1,9 +1,9 @@
-//! Goal: a release that did not happen is reported.
+//! Goal: a job reports a release that MongoDB did not apply or confirm.
 
 use crate::job::{Job, Place};
 
-/// Starts a job that ends with success once the file `end` exists. Its renewals are so rare that it
-/// does not notice a loss earlier.
+/// Starts a job that succeeds once the file `end` exists. It renews so rarely that it does not
+/// notice a loss before the release.
 fn starts(place: &Place, lock: &str) -> Job {
     let end = place.path("end");
     let waits = format!("until [ -e {} ]; do sleep 0.02; done", end.display());

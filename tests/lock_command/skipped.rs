@@ -1,5 +1,5 @@
-//! Goal: it is not an error if a job does not begin because others hold the lock; cron would mail
-//! an error from each host.
+//! Goal: a job that does not start because others hold the lock prints no error, which cron would
+//! mail from each host.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -37,7 +37,7 @@ fn a_skip_is_information_and_may_be_quiet() {
         (75, ""),
         "{output:?}"
     );
-    // All other errors are still reported.
+    // Other errors are still printed.
     let refused = place.run(&["lock", "quiet", "-q", "--", "/nowhere/command"]);
     refused.says(127, "cannot execute /nowhere/command");
 }

@@ -1,4 +1,5 @@
-//! Goal: without a command, a lock is held only if standard input can hold it.
+//! Goal: without a command, leasehold refuses a standard input that cannot keep the lock, because
+//! it has already ended.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +9,7 @@ use rustix::pipe::{PipeFlags, pipe, pipe_with};
 
 use crate::job::{Job, Place};
 
-/// Asserts that a lock is refused before anything is acquired.
+/// Asserts that leasehold refuses this input before it acquires the lock.
 fn is_refused(place: &Place, lock: &str, input: impl Into<Stdio>) {
     let mut command = place.command(&["lock", lock]);
     command.stdin(input);
@@ -71,7 +72,7 @@ fn a_non_blocking_pipe_holds_it() {
     assert_eq!(job.output().code, 0);
 }
 
-/// Runs a job file with `bash -m` on a terminal, and returns it with its keyboard.
+/// Runs a script with `bash -m` on a terminal. Returns the job and the terminal's input.
 fn on_a_terminal(place: &Place, lines: &str) -> (Job, impl Write + use<>) {
     let environment = place.command(&["lock", "environment"]);
     let environment = environment.get_envs();
@@ -131,7 +132,7 @@ fn in_the_background_it_goes_on_to_hold_the_lock() {
     let mut shown = BufReader::new(job.standard_output());
     wait_shown(&mut shown, "press Ctrl-D or Ctrl-C");
     keyboard.write_all(b"\x1a").unwrap();
-    // A stopped holder would lose the lock within the lease duration.
+    // A stopped process would have lost the lock within these 6 s.
     let waiter = place.run_empty("moved", &["--wait=6s"]);
     assert_eq!(waiter.code, 75, "{waiter:?}");
     std::fs::write(place.path("go"), "").unwrap();

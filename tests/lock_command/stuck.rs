@@ -1,6 +1,6 @@
-//! Goal: a command that survives SIGKILL ends its job, which does not release the lock meanwhile (I6).
-//! Method: a command or a leftover process of another user, which a job without CAP_KILL can neither stop
-//! nor kill.
+//! Goal: a job whose command survives SIGKILL exits, but does not release the lock (I6). Method:
+//! the command, or a process that it leaves, runs as another user, so that a job without CAP_KILL
+//! can neither stop nor kill it.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ impl Drop for Foreign {
     }
 }
 
-/// Runs a job that may signal processes of its own user only.
+/// Runs a job without CAP_KILL: it can signal only processes of its own user.
 fn powerless() -> Command {
     let mut powerless = Command::new("setpriv");
     powerless.args(["--bounding-set=-kill", "--inh-caps=-kill"]);
@@ -51,7 +51,7 @@ fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
     eventually("the command is another user's", || is_foreign(command.0));
     job.signal(Signal::TERM);
     job.wait_logged("command still runs after SIGKILL");
-    // Its guard remains, and has its standard error open.
+    // The guard keeps standard error open, so do not wait for its end.
     eventually("the job has exited", || !is_alive(job.id()));
     assert!(exists(command.0), "nothing could end it");
     place
@@ -87,7 +87,7 @@ fn i6_a_process_that_survives_the_end_of_its_linger_ends_the_job() {
     eventually("the process is another user's", || is_foreign(left.0));
     std::fs::write(place.path("go"), "").unwrap();
     job.wait_logged("command still runs after SIGKILL");
-    // Its guard remains, and has its standard error open.
+    // The guard keeps standard error open, so do not wait for its end.
     eventually("the job has exited", || !is_alive(job.id()));
     assert!(exists(left.0), "nothing could end it");
     place

@@ -38,7 +38,7 @@ fn one_line_when_it_is_held_and_free_when_standard_input_closes() {
     assert_eq!(line, numbered);
 }
 
-/// Returns a holder that was asked to stop, and has reported this.
+/// Returns a holder that has received SIGTERM and logged it.
 fn stopping(place: &Place, name: &str, flags: &[&str]) -> (Job, impl std::io::Write + use<>) {
     let (mut job, _, input) = holder(place, &[&[name], flags].concat());
     job.signal(Signal::TERM);
@@ -46,7 +46,7 @@ fn stopping(place: &Place, name: &str, flags: &[&str]) -> (Job, impl std::io::Wr
     (job, input)
 }
 
-/// Asserts that a lock is still held, and free when the holder's entry has expired.
+/// Asserts that a lock is still held, and becomes free when the holder's entry expires.
 fn is_held_and_expires(place: &Place, name: &str) {
     let listed = place.run(&["locks"]).stdout;
     let held = listed.lines().find(|line| line.starts_with(name));
@@ -98,7 +98,7 @@ fn after_a_loss_by_deadline_nothing_is_released_while_the_work_continues() {
     let uri = place.set.proxied_uri(&proxy);
     let place = place.reached_by(uri);
     let (job, _, input) = holder(&place, &["silent-helper", "--lease-duration=3s"]);
-    // The requests arrive at the server, but the replies do not come back.
+    // Requests reach the server, but the proxy holds the replies.
     proxy.hold_replies_containing("silent-helper");
     assert_eq!(job.output().code, 76);
     let place = place.reached_by(direct);
@@ -127,17 +127,18 @@ fn a_lost_lock_ends_it_with_76() {
     drop(input);
 }
 
-/// Starts a lock whose output is a full pipe. Returns the other end of the pipe, and the input.
+/// Starts a lock whose standard output is a full pipe. Returns the job, the pipe's reader, and the
+/// job's input.
 fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + use<>) {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     while rustix::io::write(&writer, &[b'\n'; 4096]).is_ok() {}
-    // The program may expect a blocking pipe.
+    // Make the pipe blocking again, as programs expect.
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
     let mut command = place.command(&[&["lock", "unread"], flags].concat());
     command.stdin(Stdio::piped()).stdout(writer);
     let mut job = Job::start(command);
-    // The writer was dropped with the command.
+    // Dropping the command has closed the writer.
     let input = job.input();
     (job, reader.into(), input)
 }
@@ -145,7 +146,8 @@ fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + us
 #[test]
 fn a_lock_whose_line_is_not_read_is_given_back_and_never_reported_as_held() {
     let place = Place::new();
-    // Shorter than the wait for the line to be written, so the lock is renewed meanwhile.
+    // The lease is shorter than the wait for the write of the line, so the job must renew
+    // meanwhile.
     let (job, mut output, input) = unread(&place, &["--lease-duration=3s"]);
     place.wait_listed("held");
     let next = place.run_empty("unread", &[]);
@@ -228,7 +230,8 @@ fn between_attempts_it_ends_with_its_standard_input() {
     assert_eq!(waiter.output().code, 64);
 }
 
-/// Starts a lock without a command that reports its exit code. Returns its input and output.
+/// Starts a lock without a command, with `--report-exit-code`. Returns the job, its input and its
+/// output.
 fn reporting(
     place: &Place,
     flags: &[&str],
