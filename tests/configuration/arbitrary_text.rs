@@ -1,6 +1,6 @@
-//! Goal: no text in any layer causes a panic or reveals a connection string.
-//! Method: random files, variables and values, some of them with mistakes next to a connection
-//! string. A failure prints the smallest input found.
+//! Goal: no text in any layer causes a panic or reveals a connection string. Method: generate
+//! random files, variables and values, some with mistakes next to a connection string. A failure
+//! prints the smallest input found.
 
 use leasehold::config::{KEYS, Sources};
 use leasehold::uri::ConnectionUri;
@@ -11,7 +11,7 @@ use crate::setup::{Files, sources};
 
 const SECRET: &str = "zq9secretzq9";
 
-/// All output that these sources can cause.
+/// Returns all output that these sources can produce.
 fn shown(sources: &Sources) -> String {
     let loaded = format!("{sources:?}\n{:?}", sources.load());
     let config = match sources.load().config() {
@@ -25,7 +25,7 @@ fn shown(sources: &Sources) -> String {
     [loaded, config, settings].join("\n")
 }
 
-/// Fragments of configuration files, in any order.
+/// Generates files from fragments of configuration in any order.
 fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop_oneof![
         Just("[lease]\n".to_owned()),
@@ -44,7 +44,7 @@ fn fragments() -> impl Strategy<Value = String> {
     proptest::collection::vec(fragment, 0..8).prop_map(|parts| parts.concat())
 }
 
-/// Asserts that a file of any bytes shows no secret, under both names.
+/// Asserts that a file with these bytes leaks no secret, as TOML and as YAML.
 fn assert_survived(files: &Files, content: &[u8]) {
     for name in ["a.toml", "a.yaml"] {
         let path = files.write(name, "");

@@ -1,4 +1,4 @@
-//! Goal: scripts can distinguish the kinds of failure, and parse the output.
+//! Goal: scripts can tell the kinds of failure by exit code, and parse the output.
 
 use config::{File, FileFormat, Source};
 

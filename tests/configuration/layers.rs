@@ -1,4 +1,5 @@
-//! Goal: the strongest layer wins, and unrelated variables are not read as configuration.
+//! Goal: the layer of highest precedence wins, and unrelated variables are not read as
+//! configuration.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::setup::{Files, REQUIRED, config, refusal, refused, required_and, sources};
 
-/// The value in effect for a key, and its origin.
+/// Returns the effective value of a key, and its origin.
 fn effective(sources: &Sources, path: &str) -> (String, Origin) {
     let settings = sources.load().settings().expect("valid");
     let setting = settings

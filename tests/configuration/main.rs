@@ -1,5 +1,5 @@
-//! The configuration as an operator sees it: layers, mistakes, masking and exit codes, with files
-//! on disk and the real binary.
+//! Tests the configuration as an operator uses it: layers, mistakes, masked secrets and exit codes,
+//! with files on disk and the real binary.
 
 mod arbitrary_text;
 mod exit_codes;

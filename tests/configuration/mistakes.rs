@@ -36,7 +36,7 @@ fn all_mistakes_of_all_layers_are_reported_at_once() {
     ] {
         assert!(refused.contains(&expected), "{expected}\nnot in\n{refused}");
     }
-    // A refused value is not also reported as missing. The connection string is missing.
+    // An invalid value is not also reported as missing.
     assert!(!refused.contains("lease.name: required"), "{refused}");
 }
 
@@ -103,7 +103,8 @@ fn a_syntax_error_names_file_and_line() {
         let refused = refusal(&sources(std::slice::from_ref(&file), &[], &[]));
         assert_contains(&refused, &format!("{}: ", file.display()));
         assert!(refused.contains(place), "{place}: {refused}");
-        // The name of the lease may be in the file that could not be read.
+        // Required values are not reported as missing, because the unreadable file may contain
+        // them.
         assert!(!refused.contains("required"), "{refused}");
     }
 }
@@ -178,7 +179,7 @@ fn a_small_file_that_becomes_gigabytes_is_refused() {
     let files = Files::new();
     let file = files.write("bomb.yaml", &yaml_bomb(11));
     assert!(std::fs::metadata(&file).expect("written").len() < 700);
-    // Enough address space for a debug build; the bomb would need 2.5 GB more.
+    // Limit the address space to what a debug build needs. The bomb would need 2.5 GB more.
     let output = std::process::Command::new("prlimit")
         .args([
             "--as=700000000",

@@ -1,11 +1,11 @@
-//! Goal (I12): no output contains the password of a connection string, regardless of where the
-//! string is set and of the error.
+//! Goal (I12): no output contains the password of a connection string, wherever the string is set
+//! and whatever the error.
 
 use leasehold::config::{KEYS, UriSource};
 
 use crate::setup::{Files, PASSWORD, REQUIRED, URI, config, leasehold, refusal, sources};
 
-/// Invalid connection strings, each with the password in it.
+/// Invalid connection strings that contain the password.
 const BROKEN: [&str; 23] = [
     "hunter2",
     "mongodb://operator:hunter2@db:port",

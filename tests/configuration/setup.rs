@@ -1,5 +1,5 @@
-//! Configuration files, sources and the real binary, isolated from the configuration of the
-//! environment.
+//! Sets up configuration files and sources, and runs the real binary, isolated from the
+//! environment's configuration.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 /// A connection string whose password must never appear in output.
 pub(crate) const URI: &str = "mongodb://operator:hunter2@db.example.net:27017/?replicaSet=rs0";
-/// The password in it.
+/// The password in [`URI`].
 pub(crate) const PASSWORD: &str = "hunter2";
 
 /// A directory of configuration files.
@@ -33,7 +33,7 @@ impl Files {
     }
 }
 
-/// Sources with only these files, variables and flags.
+/// Returns sources with only these files, variables and flags.
 pub(crate) fn sources(
     files: &[PathBuf],
     variables: &[(&str, &str)],
@@ -53,25 +53,25 @@ pub(crate) fn sources(
     }
 }
 
-/// Flags of a minimal configuration. `identity.name` has a default, and is set to be predictable.
+/// A minimal configuration. `identity.name` is optional, but its default is unpredictable.
 pub(crate) const REQUIRED: [(&str, &str); 3] = [
     ("lease.name", "orders"),
     ("identity.name", "me"),
     ("mongodb.uri", "mongodb://localhost"),
 ];
 
-/// The configuration from these sources.
+/// Loads the configuration from these sources.
 pub(crate) fn config(sources: &Sources) -> Config {
     sources.load().config().expect("valid")
 }
 
-/// The required flags and more.
+/// Returns [`REQUIRED`] and `more`.
 pub(crate) fn required_and<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     [&REQUIRED, more].concat()
 }
 
-/// Asserts that these sources are refused, and that the message contains each of these texts.
-/// Returns it.
+/// Asserts that these sources are refused, with each of these texts in the message. Returns the
+/// message.
 #[track_caller]
 pub(crate) fn refused(sources: &Sources, expected: &[&str]) -> String {
     let refused = refusal(sources);
@@ -81,7 +81,7 @@ pub(crate) fn refused(sources: &Sources, expected: &[&str]) -> String {
     refused
 }
 
-/// The message that lists every mistake.
+/// Returns the message with every mistake in these sources.
 pub(crate) fn refusal(sources: &Sources) -> String {
     sources.load().config().expect_err("refused").to_string()
 }

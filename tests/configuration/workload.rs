@@ -1,5 +1,5 @@
-//! Goal: the settings of the workload have their documented meaning in every layer.
-//! Method: values of nested sections, and lists, given in files, variables and flags.
+//! Goal: the settings of the workload have their documented meaning in every layer. Method: set
+//! values of nested sections, and lists, in files, variables and flags.
 
 use std::time::Duration;
 

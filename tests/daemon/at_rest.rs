@@ -1,5 +1,5 @@
-//! Goal: only an idle daemon lets the kernel delay the timers that the driver needs, and processes
-//! that the daemon starts have exact timers.
+//! Goal: the daemon sets a coarse timer slack only while idle, and processes that it starts get the
+//! normal slack.
 
 use std::io::ErrorKind;
 
@@ -19,7 +19,7 @@ fn try_slack(daemon: &Daemon) -> std::io::Result<String> {
     std::fs::read_to_string(format!("/proc/{}/timerslack_ns", daemon.pid()))
 }
 
-/// Returns true if the slack of another process can be read.
+/// Returns true if this process may read the daemon's timer slack.
 fn is_shown(daemon: &Daemon) -> bool {
     let refused = try_slack(daemon).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     if refused {
@@ -28,7 +28,7 @@ fn is_shown(daemon: &Daemon) -> bool {
     !refused
 }
 
-/// The initial timer slack of a daemon that this thread starts.
+/// Returns the timer slack that a daemon inherits from this thread.
 fn exact() -> String {
     let slack = rustix::thread::current_timer_slack().unwrap();
     slack.to_string()

@@ -1,5 +1,5 @@
-//! Goal: for invalid input the daemon reports the mistake and its place, exits with the right code,
-//! and never echoes a connection string.
+//! Goal: for invalid input, the daemon reports the mistake and where it is, exits with the right
+//! code, and never echoes a connection string.
 
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::doc;
@@ -98,7 +98,8 @@ async fn an_unknown_key_is_refused_and_foreign_variables_are_not() {
     let parts = ["lease.nmae", "nonsense"];
     refused_naming(&["--lease=a", "--config", &file], &[URI], &parts).await;
 
-    // Kubernetes injects these variables for a Service named leasehold.
+    // Kubernetes injects such variables for a Service named leasehold, so they must not count as
+    // mistakes.
     let contest = Contest::new("service-links").await;
     contest
         .candidate("a")

@@ -1,5 +1,5 @@
-//! Goal: after SIGTERM a daemon exits soon and with code 0 although MongoDB does not answer. A
-//! release that cannot be sent does not delay the exit until the lease expires.
+//! Goal: if MongoDB does not answer, a daemon still exits soon after SIGTERM, with code 0. It does
+//! not wait until the lease expires for a release that it cannot send.
 
 use std::time::Duration;
 

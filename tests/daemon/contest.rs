@@ -1,4 +1,4 @@
-//! A separate lease for each test, on a shared replica set.
+//! A lease for one test, on a shared replica set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,13 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A lease and the replica set that stores it.
 pub(crate) struct Contest {
     set: Arc<ReplicaSet>,
     lease: String,
 }
 
 impl Contest {
-    /// Tests that run concurrently use different names.
+    /// Returns a contest for `lease`, which no other test may use.
     pub(crate) async fn new(lease: &str) -> Self {
         Self {
             set: SET.get().await,
@@ -77,7 +76,7 @@ impl Contest {
         self.stored().get().await
     }
 
-    /// The newest entry of the history.
+    /// Returns the newest entry of the history.
     pub(crate) async fn last_ended(&self) -> Ended {
         let history = self.stored().history().await;
         let entry = history.last().unwrap();
@@ -107,7 +106,7 @@ pub(crate) fn token(status: &Value) -> i64 {
         .unwrap_or_else(|| panic!("no token in {status}"))
 }
 
-/// Log records of a daemon whose message contains this text.
+/// Returns the daemon's log records with this text in their message.
 pub(crate) fn records(daemon: &Daemon, message: &str) -> Vec<Value> {
     let mut records = daemon.log_records();
     records.retain(|line| {

@@ -1,4 +1,4 @@
-//! Goal: no surface shows a credential, whether it is valid or not (I12).
+//! Goal: no surface shows a valid or invalid credential (I12).
 
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet};
 use mongodb::bson::doc;
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::command::leasehold;
 use crate::contest::{LONG, PROGRAM};
 
-/// The password that the testbed chooses, and its form in a connection string.
+/// The password that the testbed sets, plain and percent-encoded.
 const PASSWORD: [&str; 2] = ["p@ss/word:%", "p%40ss%2Fword%3A%25"];
 const WRONG: &str = "correct-horse";
 
@@ -48,7 +48,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
             assert_secret(file, &std::fs::read_to_string(path).unwrap());
         }
     }
-    // Given by a variable, because arguments are visible to every user of the machine.
+    // Pass the URI in a variable, because every user of the machine can see arguments.
     for output in ["toml", "json"] {
         let arguments = ["config", "--lease=a", "--output", output];
         let answer = leasehold(&arguments, &[("LEASEHOLD_MONGODB__URI", &uri)]);
@@ -59,7 +59,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
     }
 }
 
-/// A role with these four actions on the one collection is sufficient.
+/// Tests a role with only these four actions on one collection.
 #[tokio::test]
 async fn four_actions_on_one_collection_suffice_without_a_warning() {
     let set = ReplicaSet::builder().auth().start().await;

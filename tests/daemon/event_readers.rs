@@ -1,6 +1,6 @@
 //! Goal: the programs of docs/reading-status.md that follow `GET /events` notice a change
-//! immediately, and trust an event of a frozen daemon only until its deadline (I4). Method: each
-//! program is copied from the page and run with a daemon that leads, is frozen, leads again, and
+//! immediately, and trust an event of a frozen daemon only until its deadline (I4). Method: extract
+//! each program from the page, and run it with a daemon that leads, is frozen, leads again, and
 //! stops.
 
 use std::fs;
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::contest::{Contest, LONG, eventually, token};
 
-/// The code block of a language on the page, in the part about events.
+/// Returns the page's code block in this language, from the part about events.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();
@@ -66,7 +66,7 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let led = daemon.wait_leads(LONG).await;
     let says_leader = format!("leader, token {}", token(&led));
     reader.says(&says_leader).await;
-    // Events extend the authority beyond the deadline of the first event.
+    // Later events have extended the authority beyond the deadline of the first.
     let first = boottime_ns() + 4_500_000_000;
     eventually("the first deadline passed", async || boottime_ns() > first).await;
     assert_eq!(reader.lines().last(), Some(&says_leader));
@@ -75,14 +75,14 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let stopped = boottime_ns();
     let frozen = daemon.status();
     reader.says("not leader").await;
-    // A stopped daemon sends no event. The last event may be a second and a renewal older than the
-    // file.
+    // A stopped daemon sends no events. The last event before may be a second and a renewal older
+    // than the file.
     let until = valid_until_ns(&frozen).unwrap();
     assert!(
         boottime_ns() > until - 2_000_000_000,
         "it trusted the event"
     );
-    // The file may be a renewal behind the daemon.
+    // The daemon may have renewed once more than its file shows.
     let end = stopped + nanos(DaemonTimings::DEMO.renew_deadline);
     eventually("the deadline passed", async || boottime_ns() > end).await;
     daemon.cont();

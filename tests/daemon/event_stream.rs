@@ -1,5 +1,5 @@
-//! Goal: a handoff and a shutdown are seen in the event streams of both daemons, in order; the
-//! stream of a frozen daemon grants authority only until its last deadline (I4).
+//! Goal: the event streams of both daemons show a handoff and a shutdown in order, and the stream
+//! of a frozen daemon grants authority only until its last deadline (I4).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn i4_the_stream_of_a_frozen_daemon_leaves_nothing_but_its_deadline() {
     assert!(leads(&stream.event().await.data));
     daemon.stop();
     let frozen = daemon.status();
-    // The file may be a renewal behind the daemon.
+    // The daemon may have renewed once more than its file shows.
     let lost = boottime_ns() + nanos(DaemonTimings::SHORT.renew_deadline);
     eventually("its deadline passed", async || boottime_ns() > lost).await;
     daemon.cont();
@@ -96,7 +96,7 @@ async fn a_daemon_that_exits_without_a_release_ends_its_streams_too() {
     assert!(leads(&stream.event().await.data));
     daemon.term();
     stream.events_until(|data| data["role"] == "stopping").await;
-    // A second signal within a second is the same request.
+    // A second signal within a second would count as a repetition of the first.
     tokio::time::sleep(Duration::from_secs(1)).await;
     daemon.term();
     let (events, end) = stream.rest().await;

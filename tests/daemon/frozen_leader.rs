@@ -38,7 +38,7 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
         (&after["leader"], &after["token"]),
         (&false.into(), &().into())
     );
-    // Observes for a few more renewals, so that a wrong answer would be detected.
+    // Keep probing for a few renewals, so that the probes would catch a late wrong answer.
     for _ in 0..3 {
         new.wait_renewal(LONG).await;
     }
@@ -82,7 +82,7 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
         lost_ns,
         continued_ns,
     };
-    // The metric has no token, so its answers are bounded by the instant of the acquisition.
+    // The metric shows no token, so only its answers from before the new acquisition count.
     let seen = monitor.end().await;
     freeze.assert_requests_waited(&seen);
     freeze.assert_nothing_after(&seen, |look| {
@@ -97,8 +97,8 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
     assert_eq!(reasons, ["deadline"]);
 }
 
-/// The daemon reads a request on an established connection before all other work, because the
-/// request arrived before the deadline passed.
+/// When the daemon resumes, it first reads a request on an established connection, because the
+/// request arrived before the deadline.
 #[tokio::test]
 async fn i4_a_request_that_waits_in_a_frozen_leader_is_answered_as_of_then() {
     let contest = Contest::new("frozen-request").await;
@@ -129,7 +129,7 @@ async fn i4_a_request_that_waits_in_a_frozen_leader_is_answered_as_of_then() {
         let (_, body): &(String, String) = &answers[index];
         serde_json::from_str(body).unwrap()
     };
-    // If the daemon has already reacquired the lease, it reports the new token.
+    // The daemon may already have reacquired the lease, with a new token.
     let old = &frozen["token"];
     assert!(json(0)["token"] != *old, "{answers:?}");
     assert_eq!(json(0)["leader"], answers[0].0.contains("200 OK"));
@@ -168,14 +168,14 @@ async fn receive(connection: &mut TcpStream) -> (String, String) {
     (head, String::from_utf8(body).unwrap())
 }
 
-/// Waits until a daemon that was frozen at this instant has no authority. The deadline in its file
-/// may be a renewal behind the daemon.
+/// Waits until a daemon that was frozen at `frozen_ns` has lost its authority. The deadline in its
+/// file is not sufficient, because the daemon may have renewed once more than its file shows.
 async fn no_authority_left(frozen_ns: u64) {
     let end = frozen_ns + nanos(TIMINGS.renew_deadline);
     eventually("its deadline passed", async || boottime_ns() > end).await;
 }
 
-/// Freezes the daemon and returns when none of its threads runs.
+/// Freezes the daemon, and waits until all of its threads have stopped.
 async fn freeze(daemon: &Daemon) {
     daemon.stop();
     eventually("it is stopped", async || {
@@ -192,10 +192,9 @@ struct Freeze {
 }
 
 impl Freeze {
-    /// Asserts that no probe selected by `counts` saw the leader if its reply was certainly
-    /// computed after the deadline. A request that was sent before the freeze may also have been
-    /// answered before it, with a reply that the freeze delayed. This reply was true at an instant
-    /// between request and reply.
+    /// Asserts that no probe selected by `counts` saw a leader in a reply that was certainly
+    /// computed after the deadline. The reply to a request from before the freeze does not count:
+    /// it may have been computed before the freeze, which then only delayed it.
     fn assert_nothing_after(&self, seen: &[Observation], counts: impl Fn(&Observation) -> bool) {
         let late = |look: &&Observation| {
             look.started_ns > self.lost_ns
@@ -208,7 +207,8 @@ impl Freeze {
         assert!(wrong.is_none(), "lost at {}: {wrong:?}", self.lost_ns);
     }
 
-    /// Asserts that requests for `/leader` and the metric waited while the daemon was frozen.
+    /// Asserts that a request for `/leader` and one for the metric waited while the daemon was
+    /// frozen.
     fn assert_requests_waited(&self, seen: &[Observation]) {
         let waited = |look: &&Observation| {
             let asked = self.frozen_ns..self.continued_ns;

@@ -59,13 +59,13 @@ async fn every_change_of_leadership_is_one_line() {
 #[tokio::test]
 async fn a_quiet_life_has_no_lines() {
     let contest = Contest::new("quiet").await;
-    // With these durations an election does not cost the leadership, and a call that takes a second
-    // on a busy machine is not logged.
+    // With these durations, the daemon does not warn about elections, and does not log a call that
+    // takes a second on a busy machine.
     let candidate = |identity| contest.candidate_at(identity, DaemonTimings::DEFAULT);
     let leader = candidate("leader").leading(LONG).await;
     let follower = candidate("follower").following("leader", LONG).await;
-    // A change is published before it is logged. Another task logs the store, so its line may come
-    // after the first leadership.
+    // The daemon publishes a change before it logs the change. Another task logs the connection to
+    // MongoDB, possibly after the first leadership.
     for daemon in [&leader, &follower] {
         daemon.wait_logged("connected to MongoDB", LONG).await;
         eventually("its role is logged", async || {

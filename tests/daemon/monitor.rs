@@ -1,7 +1,7 @@
 //! Probes the status that a daemon reports, continuously and on every surface.
 //!
-//! A probe spans an interval on CLOCK_BOOTTIME, not an instant: its answer was true at some instant
-//! within. An overlap is reported only if it is certain.
+//! A probe takes time: its answer was true at some instant between its start and its end, on
+//! CLOCK_BOOTTIME. Only an overlap that is certain counts.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::contest::eventually;
 
-/// Pause between two probes. Short compared with a handoff, which takes about 5 ms, and long enough
-/// that three tasks for each daemon do not occupy the processor.
+/// Pause between two probes. Shorter than a handoff (about 5 ms), and long enough that three tasks
+/// for each daemon do not occupy the processor.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Result of one probe.
@@ -70,7 +70,7 @@ impl Monitor {
         .await;
     }
 
-    /// Ends the probes. Returns their results, in order for each surface.
+    /// Stops probing. Returns the results, in order for each surface.
     pub(crate) async fn end(self) -> Vec<Observation> {
         self.ends.send_replace(true);
         let mut observations = Vec::new();
@@ -81,7 +81,7 @@ impl Monitor {
     }
 }
 
-/// Asserts that after the first probe that showed `new` as leader, no probe showed `old` as leader
+/// Asserts that no probe showed `old` as leader after the first probe that showed `new` as leader
 /// (I1, I4).
 pub(crate) fn assert_one_after_the_other(old: &[Observation], new: &[Observation]) {
     let first = new.iter().filter(|observation| observation.leader);

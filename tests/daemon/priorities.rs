@@ -8,10 +8,10 @@ use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, StoredLease, wait}
 
 use crate::contest::{Contest, LONG, eventually, records};
 
-/// The standby must acquire first in at least one of these handoffs. On busy cores it may miss its
-/// head start.
+/// Number of handoffs. The standby must win at least one; on busy cores it may miss its head start.
 const HANDOFFS: usize = 20;
-/// Maximum time of a handover: an interval, a lease duration and the wait for an answer.
+/// Maximum time until the leader hands over: an interval, a lease duration and the wait for an
+/// answer.
 const HANDOVER_MAX: Duration = Duration::from_secs(180);
 
 fn start(contest: &Contest, identity: &str, priority: u32, flags: &[&str]) -> Daemon {
@@ -48,7 +48,7 @@ async fn the_candidate_with_the_highest_priority_is_the_standby_and_leads_next()
         let low = start(&contest, &format!("low{handoff}"), 1, &[]);
         assert!(registered(&stored, 1).await.starts_with("low"));
         let high = start(&contest, &format!("high{handoff}"), 2, &[]);
-        // It replaces the first standby.
+        // The candidate of higher priority replaces the first standby.
         assert_eq!(registered(&stored, 2).await, high.identity());
         low.wait_follows(leader.identity(), LONG).await;
         assert_eq!(leader.term_and_exit(LONG).await, 0);
@@ -91,8 +91,8 @@ async fn a_leader_hands_over_to_a_preferred_standby_and_only_to_one() {
         (&said[0]["standby"], &said[0]["priority"]),
         (&"high".into(), &2.into())
     );
-    // The other candidates have lower priorities, so it continues to lead for longer than two
-    // intervals.
+    // The other candidates have lower priorities, so `high` must not hand over again, even after
+    // two intervals.
     let token = high.status()["token"].clone();
     for _ in 0..12 {
         let status = high.wait_renewal(LONG).await;

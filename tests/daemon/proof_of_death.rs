@@ -25,7 +25,7 @@ async fn a_killed_leader_leads_again_at_once_on_the_same_directory() {
     let gap = timings.sent_ns(&again) - timings.sent_ns(&before);
     let most = nanos(timings.lease_duration / 2);
     assert!(gap < most, "far from the lease's 24 s: {gap} ns");
-    // The change is published before it is logged.
+    // The daemon publishes a change before it logs the change.
     eventually("the log has the reason", async || {
         let why = records(&daemon, "took over immediately");
         why.iter().any(|line| line["token"] == token(&before))
@@ -51,7 +51,7 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
     let files = Files::new();
     let old = contest.candidate_at("a", TIMINGS).leading(LONG).await;
     let copy = files.path("copy");
-    // The daemon is frozen, because a running daemon may rename a file during the copy.
+    // Freeze the daemon, which might otherwise rename a file during the copy.
     old.stop();
     let copied = Command::new("cp")
         .arg("-a")
@@ -64,7 +64,7 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
         .status_directory(&copy)
         .following("a", LONG)
         .await;
-    // A candidate that trusted the copy would have taken over with its first read.
+    // A candidate that trusted the copy would take over at its first read.
     old.wait_renewal(LONG).await;
     old.wait_renewal(LONG).await;
     assert_eq!(new.status()["role"], "follower");

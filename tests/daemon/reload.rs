@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually, records, token};
 
-/// The settings that the tests change.
 struct Settings {
     lease_duration: &'static str,
     level: &'static str,
@@ -23,7 +22,6 @@ const FIRST: Settings = Settings {
     collection: "leases",
 };
 
-/// The code of an error of MongoDB.
 const OUT_OF_DISK_SPACE: i32 = 14031;
 
 struct Reloaded {
@@ -122,8 +120,8 @@ async fn durations_count_from_the_next_claim_on() {
     assert_eq!(reloaded.declared_ms().await, 4_000);
 }
 
-/// The change stream of a lease of 30 s reports nothing for up to 10 s, which is longer than the
-/// new lease duration.
+/// With a lease of 30 s, an idle change stream may be silent for up to 10 s, longer than the new
+/// lease duration.
 #[tokio::test]
 async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_the_store() {
     let lease_duration = "30s";
@@ -139,7 +137,7 @@ async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_t
     reloaded.reload(&FIRST.text());
     let message = "configuration reloaded; takes effect with the next acquisition";
     reloaded.logged(message, "lease.lease_duration").await;
-    // A read is due once per lease duration.
+    // The follower reads once per lease duration, so wait for four.
     let reads = daemon.operations("read", "applied").await;
     daemon.wait_operations("read", "applied", reads + 4.0).await;
     let unknown = |line: &Value| line["to"] == "unknown";
@@ -150,7 +148,7 @@ async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_t
     );
 }
 
-/// A write that is no longer attempted counts as failing for a lease duration.
+/// The daemon shows the error of a write for a lease duration after the last attempt.
 #[tokio::test]
 async fn an_error_of_the_store_is_shown_for_the_new_lease_duration() {
     const LEASE: &str = "reload-error";
@@ -176,11 +174,11 @@ async fn an_error_of_the_store_is_shown_for_the_new_lease_duration() {
     let uri = format!("{uri}&appName={LEASE}");
     let reloaded = Reloaded::start_at(contest, LEASE, &long, &uri);
     let (contest, daemon) = (&reloaded.contest, &reloaded.daemon);
-    // An answered read resolves the first failure.
+    // Wait for two failures, because a read clears the error of the first.
     daemon.wait_operations("acquire", "unknown", 2.0).await;
     let error = async || daemon.http_json("/status").await.1["store_error"].clone();
     eventually("the error is shown", async || error().await.is_object()).await;
-    // The daemon cannot lead, and does not try.
+    // While the lease is paused, the daemon does not try to acquire it.
     contest.stored().set(doc! { "paused": true }).await;
     daemon.wait_role("paused", LONG).await;
     daemon.wait_stream().await;
@@ -231,7 +229,7 @@ async fn a_mistake_is_logged_and_changes_nothing() {
     for part in ["log.level", "loud", "leasehold.toml"] {
         assert!(problem.contains(part), "{problem}");
     }
-    // The other value in that file is not applied either.
+    // The daemon does not apply the valid value in that file either.
     daemon.signal(Signal::USR1);
     daemon.wait_leads_with(2, LONG).await;
     assert_eq!(reloaded.declared_ms().await, 3_000);
@@ -303,7 +301,7 @@ async fn a_new_connection_string_is_used_for_the_next_connection() {
     assert_eq!(daemon.logged("requires a restart"), 0, "{}", daemon.logs());
 }
 
-/// A leader that waited for the disk would lose its lease of 3 s.
+/// If the leader waited for the disk, it would lose its lease of 3 s.
 #[tokio::test]
 async fn i1_a_configuration_on_a_disk_that_hangs_costs_no_renewal() {
     let reloaded = Reloaded::start("reload-hung").await;

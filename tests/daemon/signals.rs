@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use crate::contest::{Contest, LONG, eventually, records, token};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
-/// Interval between two signals of timeout(1).
+/// About the time between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
-/// Interval after the first signal in which a second signal counts as the same request.
+/// How long after the first signal a second one counts as a repetition.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_second_term_exits_at_once_and_leaves_no_file_that_says_leader() {
     daemon.wait_role("stopping", LONG).await;
     tokio::time::sleep(SAME_REQUEST).await;
     daemon.term();
-    // Long before the end of the handoff delay that the first signal started.
+    // The exit comes long before the handoff delay ends, which the first signal started.
     assert_eq!(daemon.wait_exit(LONG).await, 1);
     let last = daemon.status();
     assert_eq!(last["leader"], false, "{last}");

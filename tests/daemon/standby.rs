@@ -58,7 +58,7 @@ async fn the_standby_leads_next_and_another_registers() {
         .await;
         leader = others.swap_remove(next.expect("one leads"));
         if leader.identity() == standby {
-            // Its own registration is gone, so that the other follower can register.
+            // The new leader has removed its own registration, so the other follower can register.
             registered(&stored, leader.identity()).await;
             return;
         }
@@ -75,7 +75,7 @@ async fn a_registration_does_not_change_the_revision_and_a_standby_withdraws_whe
     let leader = leader.start();
     leader.wait_leads(LONG).await;
     leader.wait_renewal(LONG).await;
-    // Nothing else writes from now on.
+    // Freeze the leader, so that only the standby writes from now on.
     leader.stop();
     let before = revision(&stored.get().await);
     let follower = contest.candidate_at("follower", DaemonTimings::DEFAULT);
@@ -83,7 +83,7 @@ async fn a_registration_does_not_change_the_revision_and_a_standby_withdraws_whe
     assert_eq!(registered(&stored, "leader").await, "follower");
     assert_eq!(revision(&stored.get().await), before);
     assert_eq!(follower.term_and_exit(LONG).await, 0);
-    // The standby waits only briefly for the answer.
+    // Poll, because the standby may exit before MongoDB acknowledges its withdrawal.
     eventually("withdrawn", async || standby(&stored).await.is_none()).await;
     assert_eq!(revision(&stored.get().await), before);
     leader.cont();

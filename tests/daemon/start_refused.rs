@@ -1,5 +1,5 @@
-//! Goal: if this machine cannot provide what the daemon needs at startup, the daemon exits with
-//! code 78 and a message that names it, and other daemons are not harmed.
+//! Goal: if the machine lacks something that the daemon needs at startup, the daemon exits with
+//! code 78 and names it, without harm to other daemons.
 
 use std::net::{Ipv4Addr, TcpListener};
 

@@ -139,7 +139,7 @@ async fn watch_prints_a_line_for_each_change() {
     drop(watch);
 }
 
-/// `leasehold status --watch`, ended on drop.
+/// A running `leasehold status --watch`, killed on drop.
 struct Watch(Child);
 
 impl Watch {
@@ -175,7 +175,7 @@ impl Drop for Watch {
 async fn i4_a_reader_with_another_clock_gets_unknown() {
     let contest = Contest::new("time-namespace").await;
     let leader = contest.candidate("a").leading(LONG).await;
-    // The reader's clock is behind, so every deadline is in its future.
+    // The reader's CLOCK_BOOTTIME is behind, so it would consider an expired deadline valid.
     let elsewhere = |words: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--time", "--boottime=-1", "--"]).args(words);

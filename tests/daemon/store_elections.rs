@@ -1,11 +1,11 @@
-//! Goal: at startup a daemon reports once if an election of its replica set would cost the
-//! leadership, with the arithmetic and the remedy.
+//! Goal: at startup, a daemon warns once if a MongoDB election would cost it the leadership, with
+//! the arithmetic and the remedy.
 
 use leasehold_testbed::{Daemon, ReplicaSet};
 
 use crate::contest::{Contest, LONG, PROGRAM, records};
 
-/// `electionTimeoutMillis` of the set is 2000.
+/// The testbed sets `electionTimeoutMillis` to 2000.
 const ARITHMETIC: &str = "electionTimeoutMillis 2 s × 1.15 + 0.6 s = 2.9 s without writes";
 
 #[tokio::test]

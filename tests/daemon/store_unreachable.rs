@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually, records};
 
-/// Number of failures to wait for. At the retry_interval of 200 ms they take at least 5 s; a
-/// lasting failure may be logged after 0, 2 and 6 s.
+/// Number of failures to wait for. With a retry_interval of 200 ms they take at least 5 s. A
+/// lasting failure is logged after 0, 2 and 6 s.
 const FAILURES: f64 = 25.0;
-/// Maximum number of log lines: the lines of the lasting failure, and one line for each other kind
-/// of failure.
+/// Maximum number of log lines: some for the lasting failure, and one for each other kind of
+/// failure.
 const LINES_MAX: usize = 6;
 const FAILED: &str = " failed (attempt ";
 
@@ -26,7 +26,8 @@ async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
     assert!(!said.is_empty(), "never said");
     assert!(said.len() <= LINES_MAX, "{}", daemon.logs());
     assert_eq!(said[0]["level"], "WARN");
-    // The missing change stream is a consequence, so it is not reported separately.
+    // The daemon does not report the missing change stream separately, because it has the same
+    // cause.
     assert_eq!(daemon.logged("no change stream"), 0, "{}", daemon.logs());
     assert_eq!(said[0]["failures"], 1, "the first failure is told at once");
     let logs = daemon.logs();
@@ -37,7 +38,7 @@ async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
 #[tokio::test]
 async fn a_store_that_comes_later_is_contended_on_at_once() {
     let contest = Contest::new("later").await;
-    // A slow call would be a second failure.
+    // Use default timings, because a call that times out would be a second failure.
     let (proxy, daemon) = contest.behind_proxy(DaemonTimings::DEFAULT);
     proxy.cut();
     let daemon = daemon.start();
@@ -66,7 +67,7 @@ async fn i4_a_leader_that_loses_the_store_says_so_in_two_lines_and_leads_again()
     assert_eq!(lost["reason"], "deadline");
     let (ready, _) = daemon.http("/readyz").await.unwrap();
     assert_eq!(ready, 200, "it was reached");
-    // The role becomes unknown once nothing has been read for a lease_duration.
+    // The role becomes unknown a lease_duration after the last read.
     daemon.wait_role("unknown", LONG).await;
     proxy.resume();
     let again = daemon.wait_leads(LONG).await;
@@ -86,7 +87,7 @@ async fn is_alive_and_not_ready(daemon: &Daemon) {
     assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
     assert_eq!(daemon.http("/readyz").await.unwrap().0, 503);
     assert_eq!(daemon.http("/leader").await.unwrap().0, 503);
-    // The failure may be logged before the first status file is written.
+    // The daemon may log the failure before it writes the first status file.
     let status = daemon.wait_role("unknown", LONG).await;
     assert_eq!(status["leader"], false, "{status}");
     assert_eq!(status["holder"], Value::Null, "{status}");

@@ -1,5 +1,5 @@
 //! Goal: the daemon notifies systemd of its readiness, its status, its liveness (watchdog) and its
-//! stop. Method: a datagram socket in place of systemd.
+//! stop. Method: receive the notifications on a datagram socket, in place of systemd.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -8,7 +8,7 @@ use leasehold_testbed::DaemonTimings;
 use crate::command::Files;
 use crate::contest::{Contest, eventually};
 
-/// Reads the received notifications, in order.
+/// Receives notifications, in place of systemd.
 struct Manager {
     socket: UnixDatagram,
     messages: Vec<String>,
@@ -33,7 +33,7 @@ impl Manager {
         &self.messages
     }
 
-    /// Drains the socket, which holds about ten messages; the next one would be lost.
+    /// Drains the socket, which would drop messages beyond about ten.
     fn drain(&mut self) -> bool {
         self.receive();
         true

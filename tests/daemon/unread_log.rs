@@ -1,6 +1,6 @@
 //! Goal: a daemon whose log is not read keeps renewing, counts dropped lines, and exits on SIGTERM.
-//! Method: standard error is a pipe with room for one page, which this test holds open and does not
-//! read, at level debug.
+//! Method: at level debug, standard error is a pipe with a capacity of one page, which the test
+//! keeps open and does not read.
 
 use leasehold_testbed::process::write_program;
 use leasehold_testbed::{Daemon, DaemonTimings, Scratch, daemon::sample};
@@ -42,7 +42,7 @@ async fn a_full_pipe_costs_lines_and_not_the_leadership() {
     }
     assert_eq!(daemon.status()["token"], 1, "it led all the time");
 
-    // After a read the pipe has room, so that no more lines are lost for a while.
+    // After a read the pipe has room again, so the daemon drops no lines for a while.
     let mut page = [0; 4096];
     let read = rustix::io::read(&reader, &mut page).unwrap();
     let text = String::from_utf8_lossy(&page[..read]);

@@ -1,5 +1,6 @@
-//! Goal: if the status directory fails, leadership continues, the failures are counted and logged
-//! once, and a step-down is neither delayed nor hidden behind a file that says "leader" (I4).
+//! Goal: if writes to the status directory fail, the leader keeps leading, counts the failures and
+//! logs them once. Its step-down is neither delayed nor hidden behind a file that says "leader"
+//! (I4).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ async fn a_full_disk_costs_neither_leadership_nor_time() {
     goes_on_leading_and_steps_down(&contest, &old, &new).await;
 }
 
-/// Removes a directory while a daemon may be writing in it.
+/// Removes a directory to which a daemon may be writing.
 async fn removed(directory: &Path) {
     eventually("removed", async || fs::remove_dir_all(directory).is_ok()).await;
 }
@@ -106,8 +107,8 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     let stuck = old.status();
     eventually("a write failed", async || file_failures(&old).await > 0.0).await;
     old.term();
-    // The exit does not wait for readers of the file. The lease is not released, and expires
-    // instead.
+    // The daemon exits although its file still says leader. It does not release the lease, which
+    // expires.
     assert_eq!(old.wait_exit(LONG).await, 0);
     assert_eq!(old.status(), stuck, "nothing could be written");
     assert!(old.leads(), "to a reader of the file");
@@ -124,14 +125,14 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     assert_eq!(left.len(), 1, "{}", old.logs());
 }
 
-/// A path for a status directory, below a directory that is removed on drop.
+/// Returns a path for a status directory, inside a scratch directory.
 fn below_scratch() -> (Scratch, PathBuf) {
     let scratch = Scratch::new();
     let directory = scratch.path().join("status");
     (scratch, directory)
 }
 
-/// Starts a leader on `directory`, and a follower.
+/// Starts a leader with its status directory at `directory`, and a follower.
 async fn leader_on(contest: &Contest, directory: &Path) -> (Arc<Daemon>, Arc<Daemon>) {
     let old = contest
         .candidate("old")
@@ -153,7 +154,7 @@ async fn goes_on_leading_and_steps_down(contest: &Contest, old: &Daemon, new: &D
     .await;
     assert!(file_failures(old).await >= 3.0, "every failure is counted");
     let warned = records(old, "failed to write the status file, retrying");
-    // The second line is due after 10 s.
+    // The daemon logs a second line only after 10 s.
     assert!((1..=2).contains(&warned.len()), "{}", old.logs());
     assert_eq!(warned[0]["level"], "WARN");
 

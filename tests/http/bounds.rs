@@ -1,4 +1,4 @@
-//! No client can exhaust the daemon or block other clients.
+//! Tests that no client can exhaust the daemon or block other clients.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -50,7 +50,7 @@ fn heads_that_are_too_long_or_rubbish_are_refused() {
     assert_eq!(served.get("/livez").0, 200);
 }
 
-/// Connects to `to` from a loopback address of this machine.
+/// Connects to `to` from the loopback address `from`.
 pub(crate) fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
@@ -93,7 +93,8 @@ fn idle_connections_of_one_peer_do_not_shut_others_out() {
         assert_eq!(served.get(path).0, 200, "{path}");
     }
     assert_eq!(ask_on(&neighbour), Some(200), "its connection was kept");
-    // The peer itself gets responses too, because its oldest connections were evicted.
+    // The attacker gets responses too, because the server evicts the attacker's own oldest
+    // connections.
     assert_eq!(ask_on(&connect_from(ATTACKER, served.address)), Some(200));
     let metrics = served.get("/metrics").1;
     let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"http\"} 0\n";
@@ -117,7 +118,7 @@ fn polite_connections_of_one_peer_do_not_shut_others_out() {
     }
     for _ in 0..3 {
         assert_eq!(served.get("/livez").0, 200);
-        // The connections with the longest idle time were evicted.
+        // The server has evicted the longest idle connections.
         assert_eq!(ask_on(kept.last().unwrap()), Some(200));
     }
     assert_eq!(ask_on(&kept[0]), None, "the one that was idle for longest");

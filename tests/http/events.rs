@@ -1,4 +1,4 @@
-//! `GET /events`: each event is true at the instant it was written, and carries its deadline.
+//! Tests `GET /events`: each event is true when it is written, and carries its deadline.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn the_first_event_is_the_present_state() {
     assert_eq!(event.retry, Some(1000));
     assert_eq!(event.data["missed"], Value::Null);
     assert_eq!(event.data["holder"]["identity"], "me");
-    // The fields equal the fields of /status.
+    // An event has the same values as /status.
     let status: Value = serde_json::from_str(&served.get("/status").1).unwrap();
     for (field, value) in status.as_object().unwrap() {
         if !["store", "updated_at", "valid_until", "since"].contains(&field.as_str()) {
@@ -151,7 +151,7 @@ async fn i4_the_end_of_authority_is_an_event_although_nothing_is_published() {
     assert_grants(&first, deadline.as_nanos());
     let event = stream.event().await;
     assert_grants_nothing(&event);
-    // The next heartbeat would also have noticed it.
+    // The event came before the next heartbeat, which would also have noticed the deadline.
     assert!(written(&event) < written(&first) + 5_000_000_000);
     assert_eq!(
         (&event.data["role"], &event.data["reason"]),
@@ -229,7 +229,7 @@ async fn a_quiet_stream_has_heartbeats() {
 #[tokio::test]
 async fn clients_without_chunks_or_kept_connections_are_served() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
-    // The streams follow each other, because each stream shows all changes.
+    // Open the streams in sequence, because every open stream receives all changes.
     for is_old in [true, false] {
         let mut stream = match is_old {
             true => EventStream::request(served.address, "GET /events HTTP/1.0\r\n\r\n").await,

@@ -1,6 +1,5 @@
-//! Goal: every HTTP response is true at the instant of the request (I4), and no client can exhaust
-//! the daemon.
-//! Method: a real listener on a loopback port, addressed with raw bytes.
+//! Goal: every HTTP response is true at some instant during the request (I4), and no client can
+//! exhaust the daemon. Method: send raw bytes to a real listener on a loopback port.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +35,7 @@ struct Served {
     stepped_down: mpsc::Receiver<Token>,
     store_error: watch::Sender<Option<StoreError>>,
     streams: Streams,
-    /// Number of receivers of the status without a request in progress.
+    /// Number of receivers of the status while no request is in progress.
     receivers: usize,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -146,7 +145,7 @@ fn raw(address: SocketAddr, request: &[u8]) -> String {
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    // A server that refuses early may close before all bytes are sent.
+    // If the server refuses early, it may close the connection before it has read the request.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {

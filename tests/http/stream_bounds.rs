@@ -1,4 +1,4 @@
-//! Event streams and waits are bounded, and never block ordinary requests.
+//! Tests that event streams and waits are limited, and never block ordinary requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -53,14 +53,14 @@ async fn a_stream_beyond_the_bound_is_refused_with_the_time_of_a_retry() {
         "{}",
         full.head()
     );
-    // 503 would say that this candidate does not lead.
+    // Not 503, which would mean that this candidate does not lead.
     let (code, head, body) = served.ask_with("GET /leader?wait=1m&role=follower", "", "");
     assert_eq!(code, 429);
     assert!(head.contains("retry-after: 5"), "{head}");
     assert!(body.contains(&STREAMS_MAX.to_string()), "{body}");
     assert_eq!(served.get("/leader?wait=1m").0, 200, "nothing to wait for");
     assert_eq!(refused(&served), 2.0);
-    // A place is free again once its client is gone.
+    // The server accepts another stream once a client has gone.
     streams.pop();
     eventually("a stream is accepted", async || {
         served.events().await.code() == 200
@@ -95,7 +95,7 @@ async fn one_peer_cannot_take_all_places_from_others() {
     assert_eq!(stream_from(ATTACKER, served.address).1, 503);
     let (mut neighbour, code) = stream_from(NEIGHBOUR, served.address);
     assert_eq!(code, 200);
-    // The oldest stream of the other peer was closed for it.
+    // To make room, the server has closed the attacker's oldest stream.
     let (mut oldest, _) = attackers.into_iter().next().unwrap();
     oldest.read_to_end(&mut Vec::new()).unwrap();
     let mut some = [0; 64];
@@ -109,7 +109,7 @@ async fn a_client_that_does_not_read_is_closed_and_delays_no_other() {
     reader.event().await;
     let (slow, code) = stream_from(ATTACKER, served.address);
     assert_eq!(code, 200);
-    // The client has announced a window of some KiB, which these events fill.
+    // With this small receive buffer, the events soon fill the client's TCP window.
     sockopt::set_socket_recv_buffer_size(&slow, 1).unwrap();
     let streams = || sockets_to(served.address, &slow);
     assert!(streams());
@@ -137,7 +137,7 @@ fn sockets_to(server: SocketAddr, client: &TcpStream) -> bool {
     table.lines().any(|line| {
         let mut fields = line.split_whitespace().skip(1);
         let (local, remote) = (fields.next().unwrap(), fields.next().unwrap());
-        // 01 is an established connection.
+        // State 01 is ESTABLISHED.
         let open = fields.next() == Some("01");
         open && local.ends_with(&hex(server.port())) && remote.ends_with(&client)
     })

@@ -14,8 +14,8 @@ use crate::{Served, leader, serve, status};
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Served {
-    /// Sends a request that waits, and calls `meanwhile` once the request waits, which shows in the
-    /// receivers of the status: the connection and the wait each have a receiver.
+    /// Sends a request that waits, and calls `meanwhile` once it is waiting. Recognizes that by the
+    /// receivers of the status: the connection and the wait each have one.
     fn waited(&self, query: &str, meanwhile: impl FnOnce()) -> (u16, Value) {
         let (code, body) = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| self.get(&format!("/leader?{query}")));
@@ -111,7 +111,7 @@ fn bad_parameters_are_refused_by_name() {
     assert_eq!(served.ask_with("POST /leader?wait=5m", "", "").0, 405);
 }
 
-/// A client that gives up frees its place, without an answer.
+/// A client that disconnects frees its place, so that others can wait.
 #[tokio::test]
 async fn a_client_that_disconnects_leaves_its_place() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);

@@ -16,14 +16,15 @@ import (
 )
 
 const (
-	// Operations that were ordered, in the text of a violation and in its page.
+	// How many ordered operations the text of a violation and its page show.
 	shownBefore, drawnBefore = 5, 25
-	// Operations that could not be ordered, in the text.
+	// How many operations that could not be ordered the text shows.
 	shownStuck = 8
 )
 
-// history is one object: the acquisitions and their ends, or the fenced writes of a lock. Their rules
-// are independent of each other, so each is linearizable alone if and only if both are together.
+// history is the history of one object: of a lock (acquisitions and their ends), or of the lock's
+// fenced writes. The rules of the two objects are independent, so both together are linearizable if
+// and only if each is.
 type history struct {
 	name   string
 	events []*event
@@ -57,7 +58,7 @@ func (h history) check(timeout time.Duration) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(modelFrom(state{}), operations(h.events), timeout)
 }
 
-// operations returns porcupine's form of events.
+// operations converts events to porcupine's operations.
 func operations(events []*event) []porcupine.Operation {
 	clients := make(map[string]int)
 	var ops []porcupine.Operation
@@ -77,14 +78,15 @@ func operations(events []*event) []porcupine.Operation {
 // violation is the part of a history that proves that the history is not linearizable.
 type violation struct {
 	history
-	// The events of the longest partial linearization, in its order.
+	// The events of the longest partial linearization, in order.
 	ordered []*event
 	// The state after these events.
 	state state
-	// The event that must be next and is not legal.
+	// The event that must come next but is not legal.
 	stuck *event
-	// The events that are not ordered and explain the violation: the ends of the holders, the lower
-	// tokens that the stuck event needs, and other events that begin before its end and could be next.
+	// The unordered events that explain the violation: the ends of the holders, the lower tokens that
+	// the stuck event needs, and other events that begin before the stuck event ends and could come
+	// next.
 	others []*event
 }
 
@@ -126,8 +128,7 @@ func replay(events []*event) state {
 	return s
 }
 
-// related returns the events that are not ordered and explain the violation, in the order of their
-// calls.
+// related returns the unordered events that explain the violation, in the order of their calls.
 func (v violation) related() []*event {
 	ordered := make(map[*event]bool, len(v.ordered))
 	for _, e := range v.ordered {
@@ -193,7 +194,7 @@ func (v violation) describe(out io.Writer) {
 	}
 }
 
-// reason returns the reason for which an event is not legal in the state of a violation.
+// reason returns why an event is not legal in the state of a violation.
 func (v violation) reason(e *event) error {
 	if e.from > v.stuck.until {
 		return errLater
@@ -213,8 +214,8 @@ func interval(op *operation, begin int64) string {
 	return fmt.Sprintf("%s to %s s", seconds(op.call), seconds(op.return_))
 }
 
-// draw writes porcupine's page of a violation and returns its path. The operations long before it are
-// contained in the first state.
+// draw writes porcupine's HTML page of a violation and returns its path. The page starts shortly
+// before the violation, from the state at that point.
 func (v violation) draw(directory string) (string, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return "", err

@@ -11,7 +11,7 @@ import (
 
 const soon = 10 * time.Second
 
-// Operations of the tests. Each client is one holder: its token names it.
+// Constructors of operations. Each client holds the lock once and is named after its token.
 
 func acquired(token, call, return_ int64) *operation {
 	return &operation{
@@ -225,8 +225,7 @@ func TestPlantedViolations(t *testing.T) {
 			}
 			var text strings.Builder
 			found[0].describe(&text)
-			// The reason of any of the operations, because either of two operations may be the stuck
-			// one.
+			// Accept the reason of either operation, because porcupine may get stuck at either.
 			if !strings.Contains(text.String(), c.reason.Error()) {
 				t.Errorf("no reason %q in\n%s", c.reason, &text)
 			}
@@ -240,7 +239,7 @@ func TestAViolationShowsItsSurroundings(t *testing.T) {
 		at := 1000 * token
 		ops = append(ops, acquired(token, at, at+100), released(token, at+500, at+600))
 	}
-	// The holder 700 is killed while 701 already holds.
+	// Holder 700 relies on the lock until it is killed, when 701 already holds the lock.
 	ops[2*699+1] = killed(700, 701_300)
 	h := partition(ops)[0]
 	v := h.explain(soon)

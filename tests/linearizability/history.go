@@ -45,9 +45,9 @@ var (
 )
 
 const (
-	// never is the return of an operation that may take effect at any time after its call.
+	// never is the return time of an operation that may take effect at any time after its call.
 	never = math.MaxInt64
-	// anySlot is the slot of an operation without a slot.
+	// anySlot is the slot of an operation that names none.
 	anySlot = -1
 )
 
@@ -70,12 +70,12 @@ type operation struct {
 	client, object string
 	kind           kind
 	outcome        outcome
-	// 0 for an operation without a token.
+	// 0 if the operation has no token.
 	token         int64
 	mode          mode
 	slots, slot   int
 	call, return_ int64
-	// The file and the line.
+	// Where the record was read, as file:line.
 	place string
 }
 

@@ -12,7 +12,7 @@ import (
 // Much longer than a check of 20,000 operations takes on a busy machine.
 const longMax = 30 * time.Second
 
-// crowd returns a history of a correct lock for which 16 clients contend: the waits overlap, some
+// crowd returns a correct history of 16 clients that contend for a lock. Waits overlap, some
 // holders are killed, and each holder writes once.
 func crowd(count int, form func(token, call, return_ int64) *operation) []*operation {
 	random := rand.New(rand.NewSource(1))
@@ -27,7 +27,7 @@ func crowd(count int, form func(token, call, return_ int64) *operation) []*opera
 		op := form(s.granted+1, min(waiting[client], now), now+random.Int63n(40))
 		next, err := s.step(&event{op: op})
 		if err != nil || len(s.holders) == len(waiting) {
-			// The oldest holder ends.
+			// End the oldest holder.
 			h := s.holders[0]
 			end := released(h.token, now-random.Int63n(10), now+random.Int63n(10))
 			end.call = max(end.call, ends[h.token])
@@ -44,7 +44,7 @@ func crowd(count int, form func(token, call, return_ int64) *operation) []*opera
 			continue
 		}
 		s = next
-		// An acquisition returns before its end begins.
+		// A holder may end only after its acquisition has returned.
 		ends[op.token] = op.return_
 		waiting[client] = op.return_
 		effect := written(s.holders[random.Intn(len(s.holders))].token, now, now+random.Int63n(60))
@@ -82,7 +82,7 @@ func TestLongHistories(t *testing.T) {
 				t.Errorf("%s", found)
 			}
 			t.Logf("%d operations: %s", len(ops), time.Since(begin))
-			// A release that is too late, near the end of the history.
+			// Make a release near the end of the history too late.
 			for _, op := range ops[len(ops)-500:] {
 				if op.kind == release {
 					op.call, op.return_ = op.call+5_000, op.return_+5_000

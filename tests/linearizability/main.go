@@ -1,6 +1,6 @@
 // Command linearizability checks histories of locks with porcupine: each lock must behave like one
-// object on which the operations take effect one after the other, each at an instant between its call
-// and its return.
+// object whose operations take effect one at a time, each at an instant between its call and its
+// return.
 //
 // A history has one JSON object per line:
 //
@@ -15,10 +15,10 @@
 //	return   the same, or null if it is not known
 //	outcome  ok | failed | unknown
 //
-// A lost operation is the end of a holder that was killed or lost its claim. It takes effect at any
-// time after its call, which is the last instant at which the holder relied on the lock. A write is
-// fenced with the token, and has failed if it was refused because of its token. An operation of
-// unknown outcome has no effect, or takes effect at any time after its call.
+// An operation `lost` is the end of a holder that was killed or lost its claim. It takes effect at
+// any time after its call, the last instant at which the holder relied on the lock. A `write` is
+// fenced with the token; outcome `failed` means that it was refused because of its token. An
+// operation with outcome `unknown` has no effect, or takes effect at any time after its call.
 //
 // Exit codes: 0 linearizable, 1 not linearizable, 2 wrong usage or a file that cannot be read, 3
 // undecided within the time limit.

@@ -69,7 +69,7 @@ func TestAnIncompleteLastLineIsSkipped(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "2 operations") || !strings.Contains(notes, "h0.jsonl:3: skipped") {
 		t.Errorf("%d %q %q", code, out, notes)
 	}
-	// A complete line counts without its newline.
+	// A complete last line counts even without a newline.
 	code, out, notes = answer(t, nil, line1+strings.TrimSpace(line2))
 	if code != exitOK || !strings.Contains(out, "2 operations") || notes != "" {
 		t.Errorf("%d %q %q", code, out, notes)

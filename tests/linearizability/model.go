@@ -9,13 +9,13 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// state is the sequential state of a lock and of the resource that its tokens fence.
+// state is the state of a lock, and of the resource that its tokens fence, between two operations.
 //
-// An acquisition takes effect when its token is assigned. That is a write to the lock's document,
-// between the join and the reply that shows the grant, in every mode. Tokens therefore also grow
-// for readers and slots, although their replies may arrive in another order.
+// In every mode, an acquisition takes effect when a write to the lock's document assigns its token,
+// between the join and the reply that shows the grant. Tokens therefore grow for readers and slots
+// too, although their replies may arrive in another order.
 type state struct {
-	// In the order of their tokens.
+	// Sorted by token.
 	holders []holder
 	// The highest token of an acquisition.
 	granted int64
@@ -43,7 +43,7 @@ var (
 	errLowWrite = errors.New("an accepted write with a lower token has not taken effect yet")
 )
 
-// step returns the state after an operation, or the reason for which it is not legal.
+// step returns the state after an operation, or why the operation is not legal.
 func (s state) step(e *event) (state, error) {
 	switch op := e.op; op.kind {
 	case acquire:
@@ -90,8 +90,8 @@ func (s state) admits(e *event) error {
 	return nil
 }
 
-// write returns the state after a fenced write. A write of unknown outcome is always legal, and has
-// an effect if its token is not lower than those before it.
+// write returns the state after a fenced write. A write with an unknown outcome is always legal,
+// and has an effect if its token is at least the highest accepted token.
 func (s state) write(e *event) (state, error) {
 	accepted := e.op.token >= s.accepted
 	switch {

@@ -8,9 +8,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// plain returns the rules without any reduction: a lock and its fence are one object, operations of
-// unknown outcome have an effect or none, and an acquisition of unknown outcome may take any of the
-// hidden tokens, which no other operation has.
+// plain returns the rules without any reduction. A lock and its fence are one object. An operation
+// with an unknown outcome has an effect or none. An acquisition with an unknown outcome may take
+// any of the hidden tokens, which no other operation has.
 func plain(hidden []int64) porcupine.Model {
 	step := func(before, input, _ any) []any {
 		s, op := before.(state), input.(*operation)
@@ -47,12 +47,12 @@ func plain(hidden []int64) porcupine.Model {
 	return nondeterministic.ToModel()
 }
 
-// randomRun returns a history that a correct lock may have, with odd tokens.
+// randomRun returns a history of a correct lock whose tokens are odd numbers.
 func randomRun(random *rand.Rand) []*operation {
 	var ops []*operation
 	var s state
 	slots := random.Intn(3)
-	// An instant between the call and the return of an operation.
+	// The instant at which the next operation takes effect, between its call and its return.
 	at := int64(100)
 	width := int64(1 + random.Intn(60))
 	near := func(op *operation) *operation {
@@ -141,7 +141,6 @@ func disturb(random *rand.Rand, ops []*operation) []*operation {
 	return ops
 }
 
-// The reductions do not change a verdict.
 func TestReductionsAgreeWithThePlainRules(t *testing.T) {
 	hidden := []int64{2, 4, 6, 8, 10, 12}
 	seen := make(map[porcupine.CheckResult]int)

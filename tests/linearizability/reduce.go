@@ -6,28 +6,29 @@ import (
 	"slices"
 )
 
-// event is an operation as porcupine orders it: at an instant from `from` to `until`.
+// event is an operation for porcupine to order, at an instant from `from` to `until`.
 type event struct {
 	op          *operation
 	from, until int64
-	// The next lower token, which must be in effect before this token, because only an order by tokens
-	// can be completed. 0 without a lower token.
+	// The next lower token, which must take effect before this one, because only an order by tokens
+	// can be completed. 0 if there is no lower token.
 	after int64
 }
 
-// reduceLock returns events that can be ordered if and only if the operations of a lock, other than
-// writes, can be. Few choices remain, so that long histories are checked in a short time.
+// reduceLock returns events that can be ordered if and only if the operations of a lock, except
+// writes, can be. It leaves few choices, so that the check of a long history is fast.
 //
-//   - Failed operations have no effect. An acquisition of unknown outcome can be left out as well: no
-//     effect is legal, and an effect does not allow further operations.
-//   - A holder may end as early as possible: at its call, if it was acquired before that. This allows
-//     at least as much as a later end. The end of a lost holder, and a release of unknown outcome, are
-//     therefore like a release. A release of unknown outcome had no effect if the token has another
-//     end, because a token ends once. Of several releases, the earliest allows the most operations.
+//   - Failed operations have no effect. An acquisition with an unknown outcome can be left out as
+//     well: it may have no effect, and its effect would not make other operations legal.
+//   - A holder may end as early as possible: at its call, if it was acquired before that. An early
+//     end allows at least as many operations as a later one, so the end of a lost holder, and a
+//     release with an unknown outcome, can be treated like a release. A release with an unknown
+//     outcome had no effect if the token has another end, because a token ends once. Of several
+//     such releases, the earliest allows the most operations.
 //   - Acquisitions take effect in the order of their tokens.
 func reduceLock(ops []*operation) []*event {
 	acquired := make(map[int64]*operation)
-	// The certain end of each token or, without a certain end, its earliest release of unknown outcome.
+	// The certain end of each token or, without one, its earliest release with an unknown outcome.
 	ended := make(map[int64]*operation)
 	var events []*event
 	for _, op := range ops {
@@ -62,18 +63,17 @@ func reduceLock(ops []*operation) []*event {
 	return events
 }
 
-// uncertain returns true for an end that may have had no effect.
+// uncertain reports whether an end may have had no effect.
 func uncertain(op *operation) bool { return op.kind == release && op.outcome == unknown }
 
 // reduceFence returns events that can be ordered if and only if the fenced writes can be.
 //
 //   - Accepted writes take effect in the order of their tokens.
-//   - A refused write has no effect, and the highest accepted token only grows, so it may be refused
-//     as late as possible: at its return.
-//   - Of several writes with one token and unknown outcome, the earliest allows the most operations.
-//     It takes effect
-//     as soon as all accepted writes with lower tokens can have taken effect; this refuses at least as
-//     many writes as a later effect.
+//   - A refused write has no effect, and the highest accepted token only grows, so the latest
+//     possible time, its return, allows the most.
+//   - Of several writes with one token and an unknown outcome, the earliest allows the most
+//     operations. It takes effect as soon as all accepted writes with lower tokens can have taken
+//     effect, because an early effect explains at least as many refusals as a later one.
 func reduceFence(ops []*operation) []*event {
 	var events []*event
 	earliest := make(map[int64]*operation)
@@ -104,11 +104,11 @@ func reduceFence(ops []*operation) []*event {
 	return events
 }
 
-// floor is a token and the latest call of an operation with this token or a lower one.
+// floor is a token, and the latest call of any operation with this or a lower token.
 type floor struct{ token, latest int64 }
 
-// orderByToken sets the token that has to be in effect before each successful operation of a kind.
-// It returns the tokens in their order.
+// orderByToken sets, for each successful operation of a kind, the token that must take effect
+// before. It returns the tokens in order.
 func orderByToken(events []*event, kind kind) []floor {
 	var floors []floor
 	for _, e := range events {

@@ -1,5 +1,5 @@
-//! Goal: TLS is used and verified, and a certificate authenticates a user (X.509).
-//! Method: real certificates, created for this run.
+//! Goal: the daemon verifies the server's certificate, and can log in with a client certificate
+//! (X.509). Method: real certificates, created for this run.
 //!
 //! The connection string of an X.509 user has no user name, because driver 3.9.1 would send it as a
 //! field that the server refuses.
@@ -28,7 +28,7 @@ async fn a_certificate_lets_its_user_in() {
     keeps_secrets(&b, &["PRIVATE KEY"]).await;
 }
 
-/// Starts a daemon of a new user, which trusts this authority.
+/// Creates a user, and starts a daemon that logs in as this user and trusts this authority.
 async fn trusting(stage: &Stage, user: &str, authority: &Path) -> Daemon {
     let set = stage.set();
     let user = set.add_user(user, vec!["root".into()]).await;

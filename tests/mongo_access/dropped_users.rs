@@ -1,7 +1,7 @@
-//! Goal: after a user was dropped and created again, or has lost its role for a while, its
-//! processes recover without a restart. The server logs out the user's connections, and the driver
-//! keeps using them. Method: each kind of long-lived process, with one user that is dropped while
-//! they run.
+//! Goal: after an operator drops and recreates a user, or revokes and restores its role, the user's
+//! processes recover without a restart. The difficulty: the server logs out the user's connections,
+//! but the driver keeps using them. Method: run each kind of long-lived process, and drop their
+//! user.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Job {
     }
 }
 
-/// The reason why the server refuses the user.
+/// What the user has lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dropped {
     User,
@@ -55,7 +55,7 @@ enum Dropped {
 }
 
 impl Dropped {
-    /// Returns the message of the long-lived processes.
+    /// Returns the error that the long-lived processes must log.
     fn shown(self) -> &'static str {
         match self {
             Self::User => "authentication failed",
@@ -80,8 +80,8 @@ async fn a_role_that_is_dropped_and_created_again_stops_no_process() {
     stops_no_process("powerless-for-a-while", Dropped::Role).await;
 }
 
-/// Runs a command until its last line contains this text. On a busy machine, the answer may come
-/// too late.
+/// Runs a command until its last line contains this text. On a busy machine, it may time out
+/// instead.
 async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     eventually(&format!("{arguments:?} says {named}"), async || {
         let ran = stage.command(uri, arguments).output().await;
@@ -93,8 +93,8 @@ async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     .await;
 }
 
-/// The outage lasts as long as all commands take, which exceeds the default deadline on a busy
-/// machine.
+/// The leader must outlast all commands, which on a busy machine take longer than the default
+/// deadline.
 const SURVIVING: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(60),
     renew_deadline: Duration::from_secs(45),

@@ -1,4 +1,4 @@
-//! The guarded set, and checks that apply to every daemon in front of it.
+//! The guarded set (TLS and users), and checks that apply to all of its daemons.
 
 pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, Stage};
@@ -12,11 +12,11 @@ static GUARDED: SharedSet = SharedSet::new(|| ReplicaSet::builder().tls().auth()
 /// A database of the guarded set.
 pub(crate) async fn stage() -> Stage {
     let stage = Stage::new(env!("CARGO_BIN_EXE_leasehold"), GUARDED.get().await);
-    // Logins take seconds on a busy machine.
+    // Allow for logins, which take seconds on a busy machine.
     stage.timings(DaemonTimings::DEMO)
 }
 
-/// Asserts that the daemon keeps trying, reports that on its surfaces, and does not exit.
+/// Asserts that the daemon keeps trying, says so on its surfaces, and does not exit.
 pub(crate) async fn stays_out(daemon: &Daemon, attempts: &str) {
     daemon.wait_operations("read", attempts, 3.0).await;
     assert_eq!(daemon.status()["role"], "unknown");

@@ -1,7 +1,7 @@
-//! Access to MongoDB, granted and refused: TLS, passwords, certificates, roles. One set with TLS
-//! and users serves all tests, and all output of a daemon is searched for their passwords (I12).
+//! Access to MongoDB, granted and refused: TLS, passwords, certificates, roles. All tests share one
+//! set with TLS and users, and search all output of the daemons for passwords (I12).
 
-// The tests observe from outside and use their own clocks.
+// The tests observe processes from outside, with their own clocks.
 #![allow(clippy::disallowed_methods)]
 
 mod certificates;

@@ -1,6 +1,6 @@
-//! Goal: a nameserver that does not answer delays a connection but does not prevent it; the log
-//! blames the nameserver, not the server or the network. Method: another /etc/resolv.conf, whose
-//! first nameserver receives queries and never answers.
+//! Goal: an unresponsive nameserver delays a connection but does not prevent it, and the log blames
+//! the nameserver, not the server or the network. Method: mount another /etc/resolv.conf, whose
+//! first nameserver never answers.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns a program in a mount namespace with another `/etc/resolv.conf`.
+/// Returns a command that runs a program in a mount namespace with this `/etc/resolv.conf`.
 fn resolving(resolv_conf: &Path, program: &str) -> Command {
     let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -82,8 +82,8 @@ impl SlowNames {
             skip("needs root, to mount another /etc/resolv.conf");
             return None;
         }
-        // The first string needs the name only once, because the set knows its member by its
-        // address.
+        // The first string needs the name only once, because the set's configuration contains the
+        // member's address.
         let strings = [
             (
                 "seed",

@@ -1,5 +1,5 @@
-//! Goal: find, insert, update and changeStream on the collection suffice for everything. A missing
-//! right is named; if only changeStream is missing, the daemon polls.
+//! Goal: the rights find, insert, update and changeStream on the collection suffice. The daemon
+//! names a missing right, and polls if only changeStream is missing.
 
 use leasehold_testbed::{LeaderMonitor, Stage, User};
 use mongodb::bson::{DateTime, doc};
@@ -21,7 +21,7 @@ async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everythin
     let user = user_with(&stage, "modest", &SUFFICIENT).await;
     let uri = stage.set().uri_for(&user);
     let a = stage.candidate("a").uri(&uri).start();
-    // Election, which creates the collection and the document.
+    // An election, which creates the collection and the document.
     a.wait_leads(LONG).await;
     let b = stage.candidate("b").uri(&uri).start();
     b.wait_logged("role changed", LONG).await;
@@ -39,7 +39,7 @@ async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everythin
     b.kill();
     a.wait_leads(LONG).await;
     assert_eq!(monitor.leaders(), ["a", "b", "a"]);
-    // Deletion: a linearizable read confirms it, and the document is created again.
+    // A deletion: the leader confirms it with a linearizable read, and recreates the document.
     stored.delete().await;
     a.wait_not_leader(LONG).await;
     a.wait_leads(LONG).await;

@@ -1,4 +1,4 @@
-//! Goal: users with unusual names can log in if other drivers can log them in.
+//! Goal: a user with an unusual name can log in if other drivers support the name.
 
 use leasehold_testbed::User;
 use mongodb::bson::doc;

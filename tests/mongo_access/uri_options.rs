@@ -1,6 +1,6 @@
-//! Goal: each option of a connection string is treated as documented, by the real parser and a real
-//! server: it is refused by name, or the server is reached as if the option were missing. Method:
-//! the table of options; `leasehold locks` for each option and each of its names, and one daemon
+//! Goal: each option of a connection string has its documented treatment, with the real parser and
+//! a real server: leasehold refuses the option by name, or connects as if it were missing. Method:
+//! run `leasehold locks` with each option of the table, under each of its names, and one daemon
 //! with all options that have no effect.
 
 use std::process::{Command, Output};
@@ -12,10 +12,10 @@ use leasehold_testbed::{DaemonTimings, ReplicaSet, SharedSet, Stage};
 use crate::entrance::LONG;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Number of commands at the same time.
+/// Number of concurrent commands.
 const AT_A_TIME: usize = 4;
-/// Options that the driver accepts only in another situation: with a record of servers, or for a
-/// login that the server does not have.
+/// Options that the driver accepts only with `mongodb+srv`, or with a login that this set does not
+/// offer.
 const ELSEWHERE: [&str; 3] = ["authMechanism", "srvMaxHosts", "srvServiceName"];
 
 /// A set with TLS but without users, because a login takes seconds on a busy machine.
@@ -50,8 +50,8 @@ fn value(option: &UriOption, set: &ReplicaSet) -> String {
     }
 }
 
-/// Returns the connection string of the set with an option under this name, which replaces an
-/// existing option.
+/// Returns the set's connection string with this option under this name. Replaces the option if the
+/// string has it.
 fn with(set: &ReplicaSet, option: &UriOption, name: &str) -> String {
     let uri = set.uri();
     let (servers, options) = uri.split_once('?').expect("options");
@@ -76,7 +76,7 @@ async fn locks(uri: String) -> Output {
     listed.await.expect("no panic")
 }
 
-/// Returns the differences from the documented treatment of an option.
+/// Tries an option, and describes how its treatment differs from the documented one, if it does.
 async fn tried(set: &ReplicaSet, option: &'static UriOption, name: String) -> Option<String> {
     let output = locks(with(set, option, &name)).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -130,7 +130,7 @@ async fn a_string_with_all_options_without_an_effect_leads_and_names_each_of_the
     let options: Vec<_> = without_effect
         .iter()
         .map(|option| {
-            // The value must not be the default.
+            // Use a value other than the default.
             let name = option.name;
             match name.starts_with("tlsDisable") {
                 true => format!("{name}=false"),

@@ -4,15 +4,16 @@
     timings.py            prove all statements, and show that each rule is needed
 
 The clock rates, the instants and the durations are unknowns: a statement holds for
-all values, not for samples. Each statement is proved by showing that its negation
-has no solution. Each statement has changes ("without …"). With such a change the negation
-must have a solution; otherwise the statement would not depend on the rule.
+all values, not for samples. The script proves each statement by showing that its
+negation has no solution. It also changes assumptions, one at a time ("without …"):
+the negation must then have a solution, because the statement would otherwise not
+depend on the assumption.
 
 Time is true time in nanoseconds. A clock at rate r shows r × t, rounded down to a
 nanosecond, so a duration measured with two readings is wrong by less than 1 ns.
 
-The rules are the rules of `Timings::new`. crates/core/src/election/timings/arithmetic.rs
-checks that the code accepts exactly the durations that keep the rules.
+`Timings::new` enforces the rules. crates/core/src/election/timings/arithmetic.rs checks
+that the code accepts exactly the durations that satisfy them.
 
 Exit codes: 0 if all statements are proved, 1 if one is not, 2 if z3 is missing.
 """
@@ -32,7 +33,7 @@ TIMEOUT_MS = 60_000
 
 
 class Statement:
-    """A statement, and its assumptions by name, which can be left out or replaced."""
+    """A claim, and named assumptions, which can be left out or replaced."""
 
     def __init__(self, claim):
         self.claim = claim
@@ -56,14 +57,14 @@ class Statement:
 
 
 def durations(statement):
-    """Return six durations of a statement that keep the rules."""
+    """Add six durations that satisfy the rules to a statement, and return them."""
     lease, deadline, renew, retry, operation, grace = z3.Ints(
         "lease_duration renew_deadline renew_interval retry_interval operation_timeout loss_grace"
     )
     statement.assume("intervals", *(d >= INTERVAL_MIN for d in (renew, retry, operation)))
     statement.assume("lease", LEASE_MIN <= lease, lease <= LEASE_MAX)
     statement.assume("grace", grace >= 0)
-    # `Duration` divides with rounding down, so these are integer divisions.
+    # `Duration` rounds quotients down, so use integer division.
     budget = (renew + retry) * 120 / 100 + 2 * operation
     statement.assume("second attempt", budget <= deadline)
     statement.assume("chain", (deadline + grace) * 11 / 10 + SECOND // 2 <= lease)
@@ -80,7 +81,8 @@ def reads(statement, name, rate, begin, end):
 def takeover(statement, lease):
     """Add a renewal and a takeover after it.
 
-    Returns the holder's clock rate, the instant of the send, and that of the takeover.
+    Return the rates of both clocks, and when the renewal was sent and applied and the
+    takeover happened.
     """
     holder, observer = z3.Reals("holder observer")
     sent, applied, seen, taken = z3.Reals("sent applied seen taken")
@@ -101,7 +103,8 @@ def authority_has_ended():
     s.assume("the answer follows the write", answered >= applied)
     counted = reads(s, "authority", holder, sent, ended)
     s.assume("authority is counted from the send", counted <= deadline, ended >= sent)
-    # The quotient of the rates is below the quotient of the durations, less the rounding.
+    # The ratio of the clock rates is at most the ratio of the durations, with an
+    # allowance for rounding.
     ratio = observer * (deadline + 1) <= holder * (lease - 1)
     s.assume("ratio of the rates", ratio)
     s.claim = taken >= ended
@@ -127,7 +130,7 @@ def any_rates_within_a_tenth():
 
 
 def child_has_gone():
-    """I5: the child of the holder has ended some time before the next child can begin."""
+    """I5: the holder's child has exited some time before the next child can start."""
     s = Statement(None)
     lease, deadline, *_, grace = durations(s)
     holder, observer, sent, applied, taken = takeover(s, lease)
@@ -135,7 +138,8 @@ def child_has_gone():
     lived = reads(s, "the life of the child", holder, sent, killed)
     s.assume("the guard kills", lived <= deadline + grace, killed >= sent)
     s.assume("ratio of the rates", 10 * observer <= 11 * holder)
-    # Half a second on the observer's clock, less the roundings, is for the signal and the scheduler.
+    # The rule reserves half a second on the observer's clock, less rounding, for the signal and the
+    # scheduler.
     spare = SECOND // 2 - 4
     s.claim = observer * (taken - killed) >= spare
     s.without("chain", deadline + grace <= lease)
@@ -177,7 +181,7 @@ def an_election_of_the_store():
 
 
 def a_place_of_a_lock():
-    """A place is removed after its owner's authority, also with a minimum hold."""
+    """An entry of a lock is removed only after its owner's authority has ended, also with a minimum hold."""
     s = Statement(None)
     lease, deadline, *_ = durations(s)
     rest = z3.Int("at_least")
@@ -185,7 +189,8 @@ def a_place_of_a_lock():
     holder, observer, sent, _, removed = takeover(s, longest)
     ended, granted = z3.Reals("ended granted")
     s.assume("minimum hold", rest >= 0)
-    # The grant names a revision of the grantee, which is written after its send.
+    # The grant names a revision of the grantee, and the grantee sent that
+    # revision before.
     s.assume("the grant is written after the revision that it names", granted >= sent)
     counted = reads(s, "authority", holder, sent, ended)
     s.assume("authority is counted from the send", counted <= deadline, ended >= sent)
@@ -197,11 +202,12 @@ def a_place_of_a_lock():
 
 
 def nothing_overflows():
-    """In 146 years after boot no sum of durations wraps or saturates."""
+    """Until 146 years after boot, no sum of durations wraps or saturates."""
     s = Statement(None)
     now, lease, others = z3.BitVecs("now lease others", 64)
-    # A reservation is at most 60 s, three head starts and a spread take 0.2 s. Two calls and
-    # their retries are below the deadline, so everything is below three lease durations and that.
+    # A reservation takes at most 60 s, three head starts and jitter 0.2 s. Two calls and their
+    # retries take less than the deadline, so all durations together are below three leases and 61
+    # s.
     more = 61 * SECOND
     s.assume("now", z3.ULT(now, 1 << 62))
     s.assume("lease", z3.ULE(lease, LEASE_MAX))
@@ -218,7 +224,7 @@ def nothing_overflows():
 
 
 def deadlines_are_monotone():
-    """A later send never has an earlier deadline, even where an addition saturates."""
+    """A later renewal never has an earlier deadline, even if an addition saturates."""
     s = Statement(None)
     first, second, deadline = z3.BitVecs("first second deadline", 64)
     top = z3.BitVecVal((1 << 64) - 1, 64)
