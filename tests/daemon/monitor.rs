@@ -62,7 +62,7 @@ impl Monitor {
         }
     }
 
-    /// Waits until the daemon was seen to lead on every surface.
+    /// Waits until every surface has shown the daemon as leader.
     pub(crate) async fn sees_leader(&self) {
         eventually("every surface says leader", async || {
             self.leaders.lock().unwrap().len() == self.tasks.len()

@@ -1,6 +1,6 @@
 //! Goal: a daemon whose log is not read keeps renewing, counts dropped lines, and exits on SIGTERM.
-//! Method: at level debug, standard error is a pipe with a capacity of one page, which the test
-//! keeps open and does not read.
+//! Method: log at level debug to a pipe with a capacity of one page, which the test keeps open and
+//! does not read.
 
 use leasehold_testbed::process::write_program;
 use leasehold_testbed::{Daemon, DaemonTimings, Scratch, daemon::sample};

@@ -1,5 +1,5 @@
-//! Goal: an election of MongoDB costs neither a holder its lock nor a waiter its place. Method: a
-//! separate set, whose primary steps down or is killed while one job works and another waits.
+//! Goal: an election of MongoDB costs neither a holder its lock nor a waiter its place. Method:
+//! step down or kill the primary of a separate set while one job works and another waits.
 
 use std::sync::Arc;
 

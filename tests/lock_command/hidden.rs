@@ -1,5 +1,5 @@
-//! Goal: the connection string of a job cannot be read by another process of the same user.
-//! Method: the job runs as a user other than root, because root may read everything.
+//! Goal: the connection string of a job cannot be read by another process of the same user. Method:
+//! run the job as a user other than root, because root may read everything.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

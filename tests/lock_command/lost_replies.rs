@@ -1,6 +1,6 @@
 //! Goal: an operator learns whether a lock was broken or pruned even if MongoDB did not acknowledge
-//! the write. Method: a server that applies the write but answers with an error, and a server that
-//! closes the connection before it applies the write.
+//! the write. Method: let the server apply the write but answer with an error, or close the
+//! connection before it applies the write.
 
 use std::sync::Arc;
 

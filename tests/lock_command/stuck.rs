@@ -1,5 +1,5 @@
 //! Goal: a job whose command survives SIGKILL exits, but does not release the lock (I6). Method:
-//! the command, or a process that it leaves, runs as another user, so that a job without CAP_KILL
+//! run the command, or a process that it leaves, as another user, so that a job without CAP_KILL
 //! can neither stop nor kill it.
 
 use std::process::Command;

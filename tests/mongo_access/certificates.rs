@@ -1,5 +1,5 @@
 //! Goal: the daemon verifies the server's certificate, and can log in with a client certificate
-//! (X.509). Method: real certificates, created for this run.
+//! (X.509). Method: create real certificates for each run.
 //!
 //! The connection string of an X.509 user has no user name, because driver 3.9.1 would send it as a
 //! field that the server refuses.

@@ -1,6 +1,6 @@
-//! Goal: an acquisition without a reply gives no authority (I7), and is adopted by an acknowledged
-//! renewal (I2).
-//! Method: a proxy passes the requests and holds back the replies to findAndModify.
+//! Goal: an acquisition without a reply gives no authority (I7). The candidate leads only once a
+//! renewal is acknowledged (I2). Method: let a proxy pass requests and hold back the replies to
+//! findAndModify.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 

@@ -1,6 +1,6 @@
 //! Goal: with any document under the lease's name, no write of the store changes a document that is
 //! not a lease of this version (I11), loses a field of a newer version, or lets the history grow
-//! beyond its bound. Method: each field of a lease in turn gets every odd BSON value, then several
+//! beyond its bound. Method: give each field of a lease in turn every odd BSON value, then several
 //! fields at once, drawn from a fixed seed. The test stores each document on a real server and
 //! attempts every write through the shipped store. The writes carry the document's own revision and
 //! claim, so that their filters come as close to a match as possible.
@@ -245,7 +245,7 @@ impl Target {
         }
     }
 
-    /// Checks a document, and repeats the check if the set was disturbed meanwhile.
+    /// Checks a document, and repeats the check if a disturbance of the set interfered.
     async fn judge(&self, document: &Document) {
         for _ in 1..ATTEMPTS {
             if self.attempt(document).await.is_ok() {

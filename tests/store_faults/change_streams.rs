@@ -1,7 +1,6 @@
-//! Goal: a dropped change stream is reopened, and an unresponsive one costs latency but never
-//! causes a takeover.
-//! Method: the fail point `failCommand` on getMore, a step-down of the primary, and a proxy that
-//! holds back the replies to getMore.
+//! Goal: candidates reopen a broken change stream, and an unresponsive stream delays reactions but
+//! never causes a takeover. Method: let getMore fail (fail point `failCommand`), step down the
+//! primary, and hold back the replies to getMore with a proxy.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

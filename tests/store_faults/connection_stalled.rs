@@ -1,6 +1,6 @@
 //! Goal: a leader whose connection hangs reports "not leader" before another candidate leads (I1),
-//! and its pending requests do no harm when they land late. Method: only the leader is behind a
-//! proxy that holds back everything.
+//! and its pending requests do no harm when they land late. Method: connect only the leader through
+//! a proxy, and hold back all its traffic.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 

@@ -1,7 +1,7 @@
 //! Goal: if two processes have the same claim (a forked virtual machine), one steps down within a
 //! renew_interval and does not release its twin's lease. A copied status directory never creates a
-//! second leader. Method: the test renews in the database with the leader's own claim, and a second
-//! daemon starts with a copy of the first one's status directory.
+//! second leader. Method: renew in the database with the leader's own claim, and start a second
+//! daemon on a copy of the first daemon's status directory.
 //!
 //! If a claim is forked, two leaders overlap for a renew_interval and a round trip; no lock can
 //! prevent this, as the documentation says.

@@ -1,7 +1,7 @@
 //! Goal: a daemon never writes to a document that is not a lease of this version (I11), reports it
 //! once, and does not lead. Fields that a newer version adds to a lease survive every write.
-//! Method: documents of other shapes under the lease's name, compared byte by byte; and a schema
-//! that changes under a live leader.
+//! Method: store documents of other shapes under the lease's name, and compare them byte by byte;
+//! change the schema under a live leader.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor, Stage};
 use mongodb::bson::{Document, Uuid, doc};

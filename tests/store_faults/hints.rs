@@ -1,6 +1,6 @@
 //! Goal: followers of hints notice changes as soon as followers of a change stream, even on a busy
-//! store, and fall back to a change stream or polling if hints cannot be used. Method: renewals are
-//! so far apart that only a hint can explain an immediate reaction to a change.
+//! store, and fall back to a change stream or polling if hints cannot be used. Method: space
+//! renewals so far apart that only a hint can explain an immediate reaction to a change.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

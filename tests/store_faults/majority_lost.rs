@@ -1,7 +1,6 @@
 //! Goal: without a majority the leader reports "not leader" by its deadline on every surface (I4),
 //! an unacknowledged write never extends its authority (I7), and a candidate leads when the
-//! majority is back (I10).
-//! Method: two of three members killed, or frozen, with short timings.
+//! majority is back (I10). Method: kill or freeze two of three members, with short timings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ async fn says_no_by_its_deadline(daemon: &Daemon) {
     assert_eq!(daemon.metric("leasehold_authority_seconds").await, 0.0);
 }
 
-/// Starts a set with these timings of its candidates, a leader and its follower.
+/// Starts a set, and a leader and its follower with these timings.
 async fn stage_of_three(timings: DaemonTimings) -> (Arc<ReplicaSet>, Vec<usize>, Daemon, Daemon) {
     let set = Arc::new(ReplicaSet::start().await);
     let (a, b) = pair(&stage_on(&set).timings(timings)).await;

@@ -1,7 +1,7 @@
 //! Goal: a MongoDB election at its default settings does not cost a leader with default timings its
-//! leadership. A leader with 15/10/2 does lose it, and a candidate with those timings leads again.
-//! Method: sets with an election timeout of 10 s whose primary is killed, frozen, or made to step
-//! down.
+//! leadership. A leader with shorter timings (lease 15 s, deadline 10 s, interval 2 s) loses its
+//! leadership, and a candidate leads again. Method: kill, freeze or step down the primary of sets
+//! with an election timeout of 10 s.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Goal: a daemon refuses a new connection string that names another replica set, because it would
-//! lead there concurrently with the leader on the first set. Method: two sets, and the URI file of
-//! one daemon, which rereads the file when calls fail. Another test restarts the daemon on the
-//! status directory in which it has recorded its deployment.
+//! lead there concurrently with the leader on the first set. Method: replace the URI file of one
+//! daemon with the string of another set. The daemon rereads the file when calls fail. Another test
+//! restarts the daemon on the status directory in which it has recorded its deployment.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;

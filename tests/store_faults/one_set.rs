@@ -1,7 +1,7 @@
 //! Goal: no candidate leads if its connection string names servers of two deployments, because two
-//! candidates could otherwise lead, one on each. Method: two sets with equal names, with different
-//! names, and a copy of a set's data. The candidates have new status directories and use the
-//! primary that answers first.
+//! candidates could otherwise lead, one on each. Method: combine two sets with equal names, two
+//! with different names, and a set with a copy of its data. The candidates have new status
+//! directories and use the primary that answers first.
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
 

@@ -1,7 +1,7 @@
-//! Goal: the outcome of a call is classified as the protocol defines it: applied, rejected, failed,
-//! unknown. A leader survives a short failure, and an unknown outcome never extends its authority
-//! (I7). Method: the fail point `failCommand` on findAndModify, a proxy that cuts connections, and
-//! a document that another client edits.
+//! Goal: the store classifies the outcome of a call as the protocol defines: applied, rejected,
+//! failed or unknown. A leader survives a short failure, and an unknown outcome never extends its
+//! authority (I7). Method: let findAndModify fail (fail point `failCommand`), cut connections with
+//! a proxy, and edit the document with another client.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Goal: each role reports each error of a server with its name, its code and a remedy. A command
 //! then exits with 69, never with 75, which means that another process holds the lock. Everything
-//! recovers without a restart. Method: a fail point causes each error for a leader, a follower, a
-//! holder, a waiter, and each command; first for all calls, then only for writes. The table is
-//! printed.
+//! recovers without a restart. Method: cause each error with a fail point, first for all calls,
+//! then only for writes, and check a leader, a follower, a holder, a waiter, and each command. The
+//! table is printed.
 
 #![allow(clippy::print_stdout, reason = "the table is for a reader")]
 

@@ -1,7 +1,7 @@
 //! Goal: followers do not trust a change stream that responds but is stale, so they notice changes
-//! in MongoDB within the bound. Method: the primary steps down, so that cursors stay on it, and is
-//! then locked (`fsyncLock`, as for a backup). A locked member answers each getMore, but no longer
-//! applies anything.
+//! in MongoDB within the bound. Method: step down the primary, so that cursors stay on it, and lock
+//! it (`fsyncLock`, as for a backup). A locked member answers each getMore, but no longer applies
+//! anything.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

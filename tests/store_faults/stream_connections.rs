@@ -1,6 +1,6 @@
 //! Goal: renewals never wait for a connection that a change stream holds, and hanging streams do
-//! not accumulate. Method: connection strings with small pools, and a proxy that holds back the
-//! replies to getMore.
+//! not accumulate. Method: use connection strings with small pools, and hold back the replies to
+//! getMore with a proxy.
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
-//! Goal: no decision depends on a wall clock (I9).
-//! Method: one daemon an hour ahead, another whose clock jumps, and one mongod an hour ahead that
-//! is the primary at first and then steps down.
+//! Goal: no decision depends on a wall clock (I9). Method: set one daemon's clock an hour ahead,
+//! let another's jump, and set one mongod an hour ahead, which is the primary at first and then
+//! steps down.
 
 use std::sync::Arc;
 

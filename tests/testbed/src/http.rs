@@ -10,8 +10,8 @@ use tokio::time::timeout;
 
 use crate::Failure;
 
-/// Timeout of an answer. A local answer takes less than a millisecond. A frozen daemon answers only
-/// when it resumes, which tests wait for as well.
+/// Timeout of an answer. A local answer takes less than a millisecond. Tests also wait for a frozen
+/// daemon, which answers only when it resumes.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of an answer, far above the daemon's longest page, /metrics.
 const BODY_MAX_BYTES: u64 = 4 * 1024 * 1024;

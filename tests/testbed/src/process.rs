@@ -26,7 +26,7 @@ use crate::Failure;
 
 const POLL: Duration = Duration::from_millis(1);
 
-/// When a process ends by itself.
+/// When the kernel ends a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
     /// Ends with the process that started it, by SIGKILL from the kernel.
@@ -192,8 +192,8 @@ impl Process {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Sends a signal, unless the process has exited. Its id is not reused before this module has
-    /// reaped the process.
+    /// Sends a signal, unless the process has exited. The kernel does not reuse the process id
+    /// until this module has reaped the process.
     pub fn signal(&self, signal: Signal) {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         if matches!(child.try_wait(), Ok(None)) {

@@ -98,8 +98,8 @@ impl Proxy {
     }
 
     /// Holds all traffic in both directions. Connections stay open, and new connections are
-    /// accepted. Data that is sent meanwhile arrives at [`resume`](Self::resume), even if the
-    /// sender has given up, so a request lands late.
+    /// accepted. Held data arrives at [`resume`](Self::resume), even if the sender has given up, so
+    /// a request lands late.
     pub fn stall(&self) {
         self.set(Gate::Closed, Gate::Closed);
     }

@@ -112,8 +112,8 @@ fn a_pods_token_names_the_pod_and_expires_with_it() {
         assert_eq!(named("pod-name"), ["orders-0"]);
         assert_eq!(named("pod-uid"), [pod.uid().unwrap()]);
         assert_eq!(named("node-name"), ["node-1"]);
-        // This token was never used before the deletion of the pod, so no cache of the API server
-        // contains it.
+        // This token is not used before the pod is deleted, so no cache of the API server contains
+        // it.
         credentials.rotate().await;
         let unused = kubernetes.client_as(&credentials);
         kubernetes.delete_pod(namespace, "orders-0").await;

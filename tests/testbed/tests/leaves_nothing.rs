@@ -218,7 +218,7 @@ fn entries_of_leasehold_are_hidden_as_on_a_new_machine() {
 
 #[test]
 fn a_process_that_goes_on_is_named_and_ended() {
-    // The script prints the id, so that the end of the process can be verified.
+    // The script prints the process id, so that the test can verify that the process has ended.
     let script = "sleep 1000 & echo $!";
     let output = run(script);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -1,5 +1,5 @@
-//! Goal: the tests run only on supported versions of MongoDB. Method: a stand-in for mongod prints
-//! a version, and the script that finds mongod accepts or refuses it.
+//! Goal: the tests run only on supported versions of MongoDB. Method: run the script that finds
+//! mongod with a stand-in that prints a version.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Goal: verify that a driver which discovers the set stays behind its proxy, and that the proxy
-//! affects no other client. Method: real sets, with one client behind the proxy and one client
-//! without it.
+//! affects no other client. Method: connect to real sets with one client through the proxy and one
+//! without.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
 #![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.

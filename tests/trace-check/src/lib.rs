@@ -82,7 +82,7 @@ pub struct Tenure {
     pub document: String,
     /// The token.
     pub token: i64,
-    /// Begin of the period, in nanoseconds on the clock of its machine.
+    /// Start of the period, in nanoseconds on the clock of its machine.
     pub from: u64,
     /// End of the period; see `from`.
     pub until: u64,

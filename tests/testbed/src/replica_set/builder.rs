@@ -236,7 +236,7 @@ impl ReplicaSetBuilder {
             "enableTestCommands=1",
             "--setParameter",
             "shutdownTimeoutMillisForSignaledShutdown=100",
-            // This diagnostic data would be written to disk every second and never read.
+            // mongod would write this diagnostic data to disk every second, and no test reads it.
             "--setParameter",
             "diagnosticDataCollectionEnabled=false",
         ]

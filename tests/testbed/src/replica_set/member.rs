@@ -75,7 +75,7 @@ impl Member {
         )))
     }
 
-    /// Copies the data of this member for another member, which is not started yet.
+    /// Returns a new member with a copy of this member's data, without starting it.
     pub(super) fn copied(&self, directory: &Path) -> Result<Self, Failure> {
         copy_files(&self.directory.join("data"), &directory.join("data"))
             .map_err(|error| Failure::new(format!("cannot copy the data: {error}")))?;
