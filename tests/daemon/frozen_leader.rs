@@ -1,5 +1,5 @@
-//! Goal: a leader that was frozen past its deadline never reports "leader" again before it has
-//! reacquired the lease (I4), not even to a request that waited in its sockets while it was frozen.
+//! Goal: a leader that was frozen past its deadline never reports "leader" before it has reacquired
+//! the lease (I4), not even to a request that waited in a socket during the freeze.
 
 use std::sync::Arc;
 

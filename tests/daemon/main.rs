@@ -1,5 +1,5 @@
-//! The daemon from end to end: real processes on a real three-node replica
-//! set, observed as workloads and operators observe them.
+//! Tests the daemon from end to end: real processes on a real three-member replica set, observed as
+//! workloads and operators observe them.
 
 #![allow(
     clippy::unwrap_used,

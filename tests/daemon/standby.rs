@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, Document};
 
 use crate::contest::{Contest, LONG, eventually};
 
-/// The standby must acquire first in at least one of these handoffs. On busy cores it may miss its
+/// Maximum number of handoffs. The standby must win at least one; on busy cores it may miss its
 /// head start.
 const HANDOFFS: usize = 20;
 

@@ -64,7 +64,8 @@ pub(crate) fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends a request on a kept connection. Returns `None` if it was closed.
+/// Sends a request on an open connection. Returns the status code, or `None` if the server has
+/// closed the connection.
 pub(crate) fn ask_on(mut stream: &TcpStream) -> Option<u16> {
     let request = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
     stream.write_all(request).ok()?;

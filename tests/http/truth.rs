@@ -1,4 +1,4 @@
-//! Every answer is true at the instant of the request (I4).
+//! Tests that every answer is true at some instant during the request (I4).
 
 use std::thread;
 use std::time::Duration;

@@ -119,7 +119,7 @@ func (h history) explain(timeout time.Duration) violation {
 	return found
 }
 
-// replay returns the state after events that are legal in this order.
+// replay returns the state after these events, which must be legal in this order.
 func replay(events []*event) state {
 	var s state
 	for _, e := range events {

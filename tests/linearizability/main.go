@@ -128,7 +128,7 @@ func (o options) checkFiles(out, notes io.Writer) (int, error) {
 	return exitOK, nil
 }
 
-// report writes a violation and, on request, its page.
+// report writes a violation and, with VISUALIZE, its page.
 func (o options) report(h history, out, notes io.Writer) {
 	violation := h.explain(o.timeout)
 	violation.describe(out)

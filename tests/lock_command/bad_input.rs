@@ -1,4 +1,4 @@
-//! Goal: invalid input is refused with the flag, the value and the remedy.
+//! Goal: leasehold refuses invalid input, and names the flag, the value and the remedy.
 
 use leasehold_testbed::trace::VARIABLE;
 use leasehold_testbed::{Daemon, DaemonTimings, run};

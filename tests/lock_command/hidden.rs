@@ -1,5 +1,5 @@
-//! Goal: the connection string of a job cannot be read by another process of the same user. Method:
-//! run the job as a user other than root, because root may read everything.
+//! Goal: another process of the same user cannot read a job's connection string. Method: run the
+//! job as a user other than root, because root may read everything.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

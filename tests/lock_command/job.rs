@@ -184,7 +184,8 @@ impl Place {
         self.start_empty(lock, flags).output()
     }
 
-    /// Starts a job that holds a lock until it is ended, and waits until the job holds the lock.
+    /// Starts a job that holds a lock until the test ends the job. Waits until the job holds the
+    /// lock.
     pub(crate) fn holder(&self, lock: &str, flags: &[&str]) -> Job {
         let holds = format!("{}; exec sleep 1000", self.note("holds"));
         let job = self.start_under(lock, flags, &holds);
@@ -301,8 +302,8 @@ impl Job {
         }
     }
 
-    /// Describes the state of the job and its descendants, and its errors so far; for a failing
-    /// test.
+    /// Describes the state of the job and its descendants, and its errors so far, for the message
+    /// of a failed test.
     fn looked_at(&mut self) -> String {
         let mut seen = vec![self.child.id()];
         let mut text = String::new();

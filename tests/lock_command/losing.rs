@@ -1,5 +1,4 @@
-//! Goal: a lost lock ends its command in time, and only then is the lock granted to another
-//! contender.
+//! Goal: when a job loses its lock, its command ends before another contender gets the lock.
 
 use std::time::Duration;
 

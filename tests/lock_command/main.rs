@@ -1,6 +1,6 @@
 //! `leasehold lock` and `leasehold locks` as a job and an operator use them, on a real replica set.
 
-// The tests observe from outside, so they use their own clocks.
+// The tests observe processes from outside, with their own clocks.
 #![allow(clippy::disallowed_methods)]
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,6 @@
-//! Goal: as process 1 of a PID namespace, as in a container, leasehold guards and reaps as usual.
-//! Its session and process group were created outside the namespace, so both ids are 0 inside.
+//! Goal: as process 1 of a PID namespace (as in a container), leasehold guards its command and
+//! reaps orphans. Its session and process group were created outside the namespace, so both ids are
+//! 0 inside.
 
 use std::process::Command;
 

@@ -44,7 +44,7 @@ class Statement:
         self.assumptions[name] = conditions
 
     def without(self, name, *instead):
-        """Expect that the claim fails if this assumption is replaced."""
+        """Expect the claim to fail if `instead` replaces this assumption."""
         self.needed.append((name, instead))
 
     def counterexample(self, changed=None, instead=()):

@@ -3,7 +3,7 @@
 //! second leader. Method: renew in the database with the leader's own claim, and start a second
 //! daemon on a copy of the first daemon's status directory.
 //!
-//! If a claim is forked, two leaders overlap for a renew_interval and a round trip; no lock can
+//! After a fork, two leaders overlap for up to a renew_interval and a round trip. No lock can
 //! prevent this, as the documentation says.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Scratch, Stage};
 
 use crate::fixture::{LONG, eventually, shared_stage, throughout, without_change_stream};
 
-/// Durations that a leader survives on a busy machine, until its twin renews.
+/// A leader with these durations survives on a busy machine until its twin renews.
 const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const DUPLICATE: &str = "another process renewed with this claim";
 

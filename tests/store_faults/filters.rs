@@ -140,7 +140,7 @@ fn acquisition(expected: u8) -> Acquisition {
     }
 }
 
-/// Every kind of write, with values that match and values that do not.
+/// Returns every kind of write, with values that match a document and values that do not.
 fn writes() -> Vec<Operation> {
     let mut all = vec![Operation::Create {
         revision: revision(6),
@@ -155,7 +155,7 @@ fn writes() -> Vec<Operation> {
                 ended: ended(),
             });
         }
-        // Tokens that are not above the document's token.
+        // These tokens are not above the document's token.
         for token in [4, 3] {
             let acquisition = Acquisition {
                 token: Token::new(token).expect("not negative"),

@@ -25,7 +25,7 @@ pub(crate) const SURVIVING: DaemonTimings = DaemonTimings {
     ..DaemonTimings::DEMO
 };
 
-/// A set for tests that do not disturb it.
+/// The set for tests that do not disturb each other.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// A database of the shared set.

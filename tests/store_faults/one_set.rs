@@ -83,7 +83,7 @@ async fn i1_a_string_that_names_two_sets_of_different_names_has_a_leader_only_wi
     let servers = || [elsewhere.node(0).address(), set.node(0).address()];
     nobody_leads(&stage, servers(), "", "is part of replica set").await;
     assert_eq!(stored_in(&elsewhere, &stage).try_get().await, None);
-    // With the name, all candidates use the same set.
+    // With replicaSet in the string, all candidates use the named set.
     let named = string_of(&servers(), "replicaSet=testbed");
     let a = stage.candidate("a").uri(&named).leading(LONG).await;
     assert_eq!(stage.stored().holder().await.as_deref(), Some("a"));
@@ -114,7 +114,7 @@ async fn i1_a_server_that_comes_back_as_part_of_another_set_ends_the_leadership(
     a.wait_logged(REFUSED, LONG).await;
     a.wait_not_leader(LONG).await;
     stays_out(&a).await;
-    // The string is corrected without a restart.
+    // Correct the string without a restart.
     a.replace_uri(&set.uri());
     a.wait_leads(LONG).await;
     assert_eq!(stored_in(&elsewhere, &stage).try_get().await, None);
@@ -169,7 +169,7 @@ async fn names_of_one_set_that_it_does_not_list_are_no_other_set() {
 async fn everyone_is_served(stage: &Stage, servers: &[String], silent: &str) {
     let uri = string_of(servers, "");
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
-    // The last two have nothing to do.
+    // The last two find nothing to do, and exit with 1.
     let commands: [(&[&str], i32); 5] = [
         (&["lock", FREE, "--no-wait", "--", "true"], 0),
         (&["lock", FREE, "--wait=3s", "--", "true"], 0),

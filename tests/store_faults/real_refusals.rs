@@ -1,6 +1,6 @@
 //! Goal: if a server refuses writes or does not answer them, each role reports the real cause. A
-//! leader and a holder stop by their deadlines and report the reason; all recover without a restart
-//! once the cause is gone. Method: produce each cause on a real server, for longer than the
+//! leader and a holder stop by their deadlines and report the reason. Once the cause is gone, all
+//! recover without a restart. Method: produce each cause on a real server, for longer than the
 //! deadlines.
 
 use std::sync::Arc;

@@ -36,7 +36,7 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
     b.wait_follows("c", LONG).await;
     for daemon in [&a, &b, &c] {
         for warning in warnings {
-            // Logged once, not once for each attempt.
+            // The daemon logs each warning once, not for each attempt.
             assert_eq!(daemon.logged(warning), 1, "{warning}: {}", daemon.logs());
         }
     }
@@ -50,8 +50,8 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
     other.wait_leads(LONG).await;
     assert!(monitor.reigns().len() >= 4);
     assert!(other.token() > token_before);
-    // A deletion is noticed without a linearizable read, which a standalone server does not
-    // have.
+    // The daemon notices a deletion without a linearizable read, which a standalone server does not
+    // support.
     stored.delete().await;
     other.wait_not_leader(LONG).await;
     other.wait_leads(LONG).await;

@@ -16,7 +16,7 @@ const OBSERVED: Duration = Duration::from_secs(12);
 
 #[tokio::test]
 async fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease_duration() {
-    // A separate set, because the profiler of `admin` sees all clients.
+    // Use a separate set, because the profiler of `admin` records all clients.
     let set = set_of_one().await;
     let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
     let (a, b) = pair(&stage).await;
@@ -46,7 +46,7 @@ async fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease
         own(&follower, &[&idle[..], &["find"]].concat()),
         "{follower:?}"
     );
-    // Observed for 12 s, with a lease of 24 s.
+    // At most one read is due within 12 s, because the lease lasts 24 s.
     assert!(
         follower.get("find").is_none_or(|reads| *reads <= 1),
         "{follower:?}"

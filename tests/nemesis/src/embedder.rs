@@ -19,11 +19,11 @@ use serde_json::json;
 use crate::actors::{Work, Writer};
 use crate::world::LOCKS;
 
-/// The collection and the document of the writes.
+/// The collection and the document that the program writes to.
 pub(crate) const DATABASE: &str = "application";
 pub(crate) const COLLECTION: &str = "effects";
 pub(crate) const DOCUMENT: &str = "effect";
-/// Name of the file of writes, in the directory of the journals.
+/// Name of the file with the history of writes, in the directory of the journals.
 pub(crate) const WRITES: &str = "writes";
 /// Time between two writes.
 const PACE: Duration = Duration::from_millis(50);

@@ -59,7 +59,7 @@ pub(crate) enum Target {
     Candidate(usize),
     Network(usize),
     Job(usize),
-    /// One member at a time, so that a majority remains.
+    /// Only one fault at a time hits the set, so that a majority remains.
     Set,
     Document,
     Server,

@@ -10,8 +10,8 @@ const WARM_UP: f64 = 0.25;
 const BLOCKS: usize = 20;
 /// The 97.5th percentile of Student's t with `BLOCKS - 2` degrees of freedom.
 const T_975: f64 = 2.101;
-/// Maximum growth per hour, as a share of the mean, of a flat line. A leak of 2% per hour is 0.3 MB
-/// of a daemon in two hours.
+/// Growth per hour, as a share of the mean, up to which a line counts as flat. For a daemon, 2% per
+/// hour is a leak of 0.3 MB in two hours.
 const FLAT: f64 = 0.02;
 const HOUR: f64 = 3_600.0;
 
@@ -71,7 +71,8 @@ impl Growth {
 mod tests {
     use super::*;
 
-    /// Two hours of samples every five seconds, with noise that lasts for a minute.
+    /// Returns two hours of samples, one every five seconds, with noise that is correlated over a
+    /// minute.
     fn samples(mut value: impl FnMut(f64) -> f64) -> Vec<(Duration, f64)> {
         let mut random = fastrand::Rng::with_seed(1);
         let mut noise = 0.0;

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::growth::Growth;
 use crate::world::Places;
 
-/// The lease and the lock, and the collection of both.
+/// Name of the lease, the lock and their collection.
 const NAME: &str = "residents";
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 /// Interval between visits.

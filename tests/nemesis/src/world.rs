@@ -113,7 +113,7 @@ pub(crate) struct World {
 pub(crate) enum Edit {
     Delete,
     Replace(Document),
-    /// The token is converted to another type.
+    /// Converts the token to another type.
     Token(&'static str),
 }
 

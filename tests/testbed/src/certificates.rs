@@ -1,4 +1,4 @@
-//! Certificates for TLS servers, newly created for each use.
+//! Creates certificates for TLS servers.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl Certificates {
         certificates
     }
 
-    /// Replaces the server's certificate and key by new ones of the same authority.
+    /// Replaces the server's certificate and key with new ones from the same authority.
     pub fn renew_server(&self) {
         self.issue("server", "servers", "leasehold server");
     }
@@ -102,7 +102,7 @@ impl Certificates {
         self.file("authority-as-server")
     }
 
-    /// Issues a certificate for clients only, for a server. Clients refuse it.
+    /// Issues a server certificate whose extended key usage allows clients only. Clients refuse it.
     pub fn client_as_server(&self) -> PathBuf {
         self.issue_with("client-as-server", "servers", "leasehold server", |it| {
             it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -128,7 +128,7 @@ impl Certificates {
         let names = addresses.map(SanType::IpAddress);
         params.subject_alt_names.extend(names);
         params.distinguished_name = name(unit, common_name);
-        // Early enough that a client's clock can be set past it.
+        // Early enough that a test can set a client's clock to a later time.
         params.not_after = date_time_ymd(2050, 1, 1);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         // Members also connect to each other as clients.

@@ -86,9 +86,9 @@ impl Log {
 }
 
 impl Changes {
-    /// Begins to record a collection, which is created if it is missing, into a new file. Every
-    /// change after this call returns is recorded. The user of the URI needs the rights to change
-    /// the collection's options, to watch it and to write to it.
+    /// Begins to record a collection into a new file. Creates the collection if it is missing. The
+    /// recording contains every change that is made after this call returns. The user of the URI
+    /// needs the rights to change the collection's options, to watch it and to write to it.
     ///
     /// # Panics
     /// If the server refuses, because it is not in a replica set or older than MongoDB 6.0.
@@ -270,7 +270,7 @@ impl Recorder {
             Some(Bson::Document(id)) => {
                 return Ok(id.get_object_id(MARKER).ok() == Some(self.marker));
             }
-            // Names of leases and locks are strings.
+            // Not a lease or a lock: their names are strings.
             _ => return Ok(false),
         };
         let at = event.cluster_time.map(|at| (at.time, at.increment));

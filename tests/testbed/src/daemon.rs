@@ -35,7 +35,7 @@ pub struct Daemon {
     directory: PathBuf,
     /// Declared after `process`, so that the trace is checked after the process has ended.
     _trace: Option<CheckedTrace>,
-    /// Dropped before the directory with the log.
+    /// Declared before `scratch`, so that it is dropped before the log is removed.
     _last_lines: LastLines,
     scratch: Scratch,
 }
@@ -151,8 +151,8 @@ impl Daemon {
     }
 
     /// Returns the sum of the samples of a metric that have all of these labels, such as
-    /// `outcome="unknown"`. Waits for the page, because the daemon listens some milliseconds after
-    /// its start.
+    /// `outcome="unknown"`. Waits for the page, because the daemon starts to listen some
+    /// milliseconds after its start.
     ///
     /// # Panics
     /// If there is no answer.

@@ -1,4 +1,4 @@
-//! The programs in the documentation, which users copy.
+//! Extracts and builds the programs in the documentation, which users copy.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -46,7 +46,7 @@ pub enum Attack {
     Bodies(usize),
 }
 
-/// Counts of what the clients have done.
+/// What the clients have done so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Connections opened.
@@ -119,7 +119,7 @@ impl Drop for Hostile {
     }
 }
 
-/// Raises the limit of open files of this process, if that is necessary and permitted.
+/// Raises this process's limit of open files, if necessary.
 fn allow_descriptors(needed: u64) -> Result<(), Failure> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {

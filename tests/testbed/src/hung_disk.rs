@@ -10,8 +10,8 @@ use crate::{Launch, Process};
 /// Maximum wait for the mount, which takes some milliseconds.
 const MOUNT_MAX: Duration = Duration::from_secs(10);
 
-/// A hung file system mounted over a directory. Dropping it unmounts the file system; blocked calls
-/// then fail, and the directory is restored.
+/// A hung file system mounted over a directory, unmounted on drop. Blocked calls then fail, and the
+/// directory is accessible again.
 #[derive(Debug)]
 pub struct HungDisk {
     path: PathBuf,

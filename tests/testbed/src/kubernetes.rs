@@ -1,8 +1,8 @@
 //! A private Kubernetes control plane: etcd, kube-apiserver and kube-controller-manager on loopback
 //! ports.
 //!
-//! There is no kubelet, so a [pod](Kubernetes::pod) is only reported to be running. A process of
-//! the test acts as the pod, with that pod's [credentials](Kubernetes::credentials) and
+//! There is no kubelet, so the fixture only reports a [pod](Kubernetes::pod) as running. A process
+//! of the test acts as the pod, with that pod's [credentials](Kubernetes::credentials) and
 //! [environment](Kubernetes::environment).
 
 mod control_plane;

@@ -19,7 +19,7 @@ use crate::{Daemon, eventually, report_violation};
 /// Sampling interval, short enough to observe a handoff between two leaders.
 const INTERVAL: Duration = Duration::from_millis(3);
 
-/// A period of leadership as shown by the files.
+/// A period of leadership, as seen in the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reign {
     /// The leader.

@@ -1,4 +1,4 @@
-//! Random bytes, and random changes of valid inputs, from a seed.
+//! Generates random bytes, and random changes of valid inputs, from a seed.
 
 /// A source of mutated inputs. Equal seeds give equal inputs.
 #[derive(Debug, Clone)]
@@ -60,8 +60,8 @@ impl Mutator {
             .collect()
     }
 
-    /// Changes one of several inputs in one to four places. `tokens` are parts of inputs, or texts
-    /// that resemble parts of inputs.
+    /// Picks an input and changes it in one to four places. `tokens` are texts to insert, which
+    /// occur in valid inputs or resemble such texts.
     ///
     /// # Panics
     /// If there are no inputs or no tokens.

@@ -85,7 +85,7 @@ impl Drop for Nameserver {
     }
 }
 
-/// Listens on an address that no other process listens on.
+/// Listens on an address in 127.0.0.0/8 that is still free.
 fn free_address() -> io::Result<UdpSocket> {
     let mut taken = io::Error::from(io::ErrorKind::AddrInUse);
     for last in 1..=250 {

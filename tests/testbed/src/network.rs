@@ -28,8 +28,8 @@ pub const UNSHARE: [&str; 7] = [
     "--",
 ];
 
-/// Returns a command that runs `program` in its own namespaces ([`UNSHARE`]). They also end with
-/// the thread that starts the command.
+/// Returns a command that runs `program` in its own namespaces ([`UNSHARE`]). The namespaces also
+/// end when the thread that starts the command ends.
 pub fn alone(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", "unshare"]);

@@ -71,7 +71,7 @@ fn next_number() -> u16 {
     u16::try_from(FIRST + offset).expect("the range ends below 65536")
 }
 
-/// Returns true if the port can be bound, so no process listens on it. The probe is bound but never
+/// Returns true if this process can bind the port, so no process listens on it. The probe never
 /// listens. A child that another thread has just forked inherits the probe until it executes its
 /// program, and a listening copy would prevent the port's owner from binding the port.
 fn is_free(number: u16) -> bool {

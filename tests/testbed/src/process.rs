@@ -247,7 +247,7 @@ impl Process {
             if Instant::now() > end {
                 return None;
             }
-            // A pidfd would need tokio's AsyncFd, which is not available without unsafe code.
+            // Poll: waiting on a pidfd would need tokio's AsyncFd and therefore unsafe code.
             tokio::time::sleep(POLL).await;
         }
     }

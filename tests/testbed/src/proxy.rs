@@ -31,8 +31,8 @@ use message::{Framing, Rewrite};
 /// Maximum number of messages held on one connection. A client waits for a reply before its next
 /// request, so a stalled client sends very few messages.
 const HELD_MAX: usize = 10_000;
-/// How long the server's side of a connection outlives the client's side, so that a request in
-/// flight is executed as on a slow network.
+/// How long the server's side of a connection stays open after the client's side has closed, so
+/// that the server executes a request in flight, as on a slow network.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A proxy with one port for each member of a set. Dropping it ends the proxy.
@@ -344,7 +344,8 @@ async fn pass(
                 }
                 drop(count);
             }
-            // A receiver that has disconnected must not end the other direction.
+            // If the receiver has disconnected, keep reading, so that the other direction
+            // continues.
             open = open
                 && tokio::io::AsyncWriteExt::write_all(&mut to, &message)
                     .await

@@ -64,8 +64,8 @@ impl ReplicaSet {
         ReplicaSetBuilder::new()
     }
 
-    /// Returns the connection string: as the root user if the set has users, and with the client's
-    /// certificate if it has TLS.
+    /// Returns the connection string, with the root user if the set has users, and with the
+    /// client's certificate if it has TLS.
     pub fn uri(&self) -> String {
         self.uri_of(self.root.as_ref())
     }
@@ -358,7 +358,8 @@ impl ReplicaSet {
         let made = external.run_command(user.creation(roles.clone())).await;
         match made.map_err(|error| *error.kind) {
             Ok(_) => {}
-            // All tests of a set share its certificate, and therefore the user.
+            // The user exists if another test of the set has created it, because they share the
+            // certificate.
             Err(ErrorKind::Command(error)) if error.code == USER_EXISTS => {
                 let grant = doc! { "grantRolesToUser": user.name(), "roles": roles };
                 let granted = external.run_command(grant).await;

@@ -3,10 +3,10 @@
 //! No `mongos` can be installed here, so the stand-in reproduces the behaviour that matters to a
 //! client. It speaks MongoDB's protocol, describes itself as a router, and forwards each command to
 //! the current primary of the set. A client therefore sees no election: its connection stays, and
-//! its calls wait for the next primary or get an error. Events of change streams can be delayed
-//! until the next tick of an interval, as a real router delays them until the shard with the fewest
-//! writes has written. Replies to `hello` and `buildInfo` can also be changed to imitate other
-//! products.
+//! its calls wait for the next primary or get an error. The stand-in can delay the events of change
+//! streams until the next tick of an interval, as a real router delays them until the shard with
+//! the fewest writes has written. Replies to `hello` and `buildInfo` can also be changed to imitate
+//! other products.
 //!
 //! It does not shard or reproduce other behaviour of `mongos`.
 

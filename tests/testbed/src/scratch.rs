@@ -25,7 +25,7 @@ pub enum Storage {
     /// In memory if there is room.
     #[default]
     Memory,
-    /// On a file system that keeps its data on a disk.
+    /// On a disk, not in memory.
     Disk,
 }
 
@@ -33,7 +33,7 @@ pub enum Storage {
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    // `None` after the directory was given away with `keep`.
+    // `None` after `keep`.
     owner: Option<tempfile::TempDir>,
 }
 

@@ -38,8 +38,8 @@ fn open(file: &Path) -> BufReader<File> {
     BufReader::new(opened.unwrap_or_else(|error| panic!("open {file:?}: {error}")))
 }
 
-/// A trace that is checked when this value is dropped. If the test has failed anyway, violations are
-/// printed.
+/// A trace that is checked when this value is dropped. If the test has already failed, violations
+/// are only printed.
 #[derive(Debug)]
 pub struct CheckedTrace {
     path: PathBuf,

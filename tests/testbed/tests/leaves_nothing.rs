@@ -29,7 +29,7 @@ fn in_place(place: &tempfile::TempDir, script: &str) -> Command {
         .args(["sh", "-c", script])
         .current_dir(&checkout)
         .env("HOME", &home)
-        // The environment of the suite that runs this test would select another cache.
+        // The environment of the surrounding suite would select another cache.
         .env_remove("XDG_CACHE_HOME")
         .env_remove("CI")
         .env("LEAVES_NOTHING_WATCHES", &home);

@@ -57,7 +57,7 @@ pub(crate) struct Call {
     pub(crate) sent: Option<BootTime>,
     /// Time of the last answer.
     answered: Option<BootTime>,
-    /// The document in its answer.
+    /// The document in the answer.
     pub(crate) found: Option<State>,
 }
 

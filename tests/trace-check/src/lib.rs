@@ -1,4 +1,4 @@
-//! Checks traces (`LEASEHOLD_TRACE`) with the state machines as the specification.
+//! Checks traces (`LEASEHOLD_TRACE`) against the state machines, which are the specification.
 //!
 //! - **Replay**: each machine is created with the recorded options, time and random bits, and
 //!   receives the recorded inputs. It must return the recorded effects.

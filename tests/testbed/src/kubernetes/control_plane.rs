@@ -36,7 +36,7 @@ const CONTROLLERS: [&str; 11] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
-/// The place of a control plane, and the etcd that stores its objects.
+/// Where a control plane runs, and which etcd stores its objects.
 #[derive(Debug)]
 pub(super) enum Surroundings {
     /// On loopback, with its own etcd. With a storage, this etcd flushes its data to that storage.

@@ -43,7 +43,7 @@ spec:
 pub struct Place {
     /// The pod.
     pub pod: Pod,
-    /// The pod's credentials, which are removed with this value.
+    /// The pod's credentials, removed on drop.
     pub credentials: Credentials,
 }
 

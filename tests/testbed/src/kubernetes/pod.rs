@@ -29,7 +29,7 @@ pub(super) fn on_node(
         spec: Some(PodSpec {
             node_name: Some(node.to_owned()),
             service_account_name: Some(service_account.to_owned()),
-            // There is no kubelet to mount the token; the test requests the credentials.
+            // No kubelet mounts the token; the test requests the credentials instead.
             automount_service_account_token: Some(false),
             containers: vec![Container {
                 name: CONTAINER.to_owned(),

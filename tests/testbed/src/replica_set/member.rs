@@ -50,7 +50,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Starts a member. If its port is taken in the meantime, tries another port.
+    /// Starts a member. Tries another port if a process takes the reserved port in the meantime.
     pub(super) async fn launch(plan: Plan, directory: &Path) -> Result<Self, Failure> {
         for attempt in 1..=PORTS_MAX {
             let directory = directory.join(attempt.to_string());

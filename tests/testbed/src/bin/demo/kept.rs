@@ -17,7 +17,6 @@ pub(crate) fn file() -> PathBuf {
     program.parent().unwrap_or(Path::new(".")).join("demo.kept")
 }
 
-/// Records the processes and directories that remain.
 pub(crate) fn note(pids: &[u32], directories: &[PathBuf]) -> std::io::Result<()> {
     let mut text = String::new();
     for pid in pids {
@@ -57,7 +56,7 @@ pub(crate) fn end() -> usize {
         .lines()
         .filter_map(|line| line.strip_prefix("directory "))
     {
-        // The file could have been edited, so only directories of a testbed are removed.
+        // Remove only directories of a testbed, because the file could have been edited.
         if directory.contains("/leasehold-testbed-") {
             let _ = std::fs::remove_dir_all(directory);
         }

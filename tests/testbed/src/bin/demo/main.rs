@@ -89,8 +89,8 @@ async fn stop_requested() {
     }
 }
 
-/// Starts a replica set and leaves it running. Prints a shell's assignment of its connection
-/// string; the rest goes to standard error.
+/// Starts a replica set and leaves it running. Prints a shell assignment with its connection string
+/// to standard output, and all else to standard error.
 async fn mongodb() -> Result<(), Failure> {
     refuse_a_second_one()?;
     eprintln!("starting three mongod on loopback");
@@ -152,7 +152,7 @@ async fn demonstrate() -> Result<(), Failure> {
         look(&mut view, &daemons).await;
         view.finish();
         println!("\n{}", kept_up(&set, &daemons));
-        // An interruption before this point ends everything.
+        // If interrupted before this point, the demonstration ends everything.
         note(&set, &daemons)?;
         daemons.into_iter().for_each(Daemon::leave_up);
         set.leave_up();
