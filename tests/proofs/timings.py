@@ -181,7 +181,7 @@ def an_election_of_the_store():
 
 
 def a_place_of_a_lock():
-    """An entry of a lock is removed only after its owner's authority has ended, also with a minimum hold."""
+    """A lock's entry is removed after its owner's authority has ended, also with a minimum hold."""
     s = Statement(None)
     lease, deadline, *_ = durations(s)
     rest = z3.Int("at_least")
