@@ -46,7 +46,7 @@ async fn timers_are_coarse_at_rest_and_exact_when_the_store_does_not_answer() {
     if !is_shown(&leader) {
         return;
     }
-    assert_eq!(slack(&leader), exact(), "it has just begun to lead");
+    assert_eq!(slack(&leader), exact(), "the daemon has just begun to lead");
     wait_slack(&leader, COARSE, "the leader is at rest").await;
     proxy.stall();
     wait_slack(&leader, &exact(), "a renewal is not answered").await;
@@ -93,6 +93,11 @@ async fn a_daemon_that_looks_after_its_workload_has_exact_timers() {
     if !is_shown(&plain) {
         return;
     }
-    wait_slack(&plain, COARSE, "the one without a check is at rest").await;
+    wait_slack(
+        &plain,
+        COARSE,
+        "the daemon without a health check is at rest",
+    )
+    .await;
     assert_eq!(slack(&watched), exact());
 }

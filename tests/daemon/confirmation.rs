@@ -32,7 +32,11 @@ async fn a_confirmed_token_ends_the_handoff_delay_early() {
         assert_eq!(code, 409, "{body}");
         assert!(body.contains(&format!("not {wrong}")), "{body}");
     }
-    assert_eq!(old.exit_code(), None, "it still waits for its workload");
+    assert_eq!(
+        old.exit_code(),
+        None,
+        "the daemon still waits for its workload"
+    );
     assert_eq!(new.status()["role"], "follower");
 
     let (code, body) = post(token(&led)).await;

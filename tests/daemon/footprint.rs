@@ -24,10 +24,10 @@ async fn leader_and_follower_have_three_threads_at_most_and_no_children() {
             .find_map(|line| line.strip_prefix("Threads:"));
         let threads: u32 = threads.unwrap().trim().parse().unwrap();
         assert!((1..=3).contains(&threads), "{threads} threads");
-        assert_eq!(children(daemon), "", "it starts no process");
+        assert_eq!(children(daemon), "", "the daemon starts no process");
     }
     assert_eq!(leader.term_and_exit(LONG).await, 0);
-    assert!(!process(&leader).exists(), "nothing is left of it");
+    assert!(!process(&leader).exists(), "the process is gone");
 }
 
 fn process(daemon: &Daemon) -> PathBuf {

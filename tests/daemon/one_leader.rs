@@ -11,7 +11,10 @@ use crate::contest::{Contest, LONG, eventually};
 async fn i1_three_daemons_elect_one_and_all_name_it() {
     let contest = Contest::new("three").await;
     let daemons = ["a", "b", "c"].map(|identity| contest.candidate(identity).start());
-    eventually("somebody leads", async || daemons.iter().any(Daemon::leads)).await;
+    eventually("a candidate leads", async || {
+        daemons.iter().any(Daemon::leads)
+    })
+    .await;
     for daemon in &daemons {
         daemon
             .wait_until(|status| status["holder"] != Value::Null, LONG)

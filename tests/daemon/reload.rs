@@ -182,9 +182,9 @@ async fn an_error_of_the_store_is_shown_for_the_new_lease_duration() {
     contest.stored().set(doc! { "paused": true }).await;
     daemon.wait_role("paused", LONG).await;
     daemon.wait_stream().await;
-    assert!(error().await.is_object(), "an answered read ends it");
+    assert!(error().await.is_object(), "a read must not clear the error");
     reloaded.reload(&FIRST.text());
-    eventually("the error is over", async || error().await.is_null()).await;
+    eventually("the error is cleared", async || error().await.is_null()).await;
     contest.set().clear_fail_point(primary).await;
 }
 
@@ -201,7 +201,7 @@ async fn the_log_level_changes_at_once() {
     reloaded.logged("configuration reloaded", "log.level").await;
     eventually("renewals are logged", async || debug() > 2).await;
     reloaded.reload(&FIRST.text());
-    eventually("it was read again", async || {
+    eventually("the file was read again", async || {
         let records = reloaded.daemon.log_records();
         let reloads = records.iter().filter(|line| line["key"] == "log.level");
         reloads.count() == 2
@@ -220,7 +220,7 @@ async fn a_mistake_is_logged_and_changes_nothing() {
     };
     reloaded.reload(&mistaken.text());
     let refusals = || records(daemon, "reload rejected");
-    eventually("it is told", async || !refusals().is_empty()).await;
+    eventually("the mistake is logged", async || !refusals().is_empty()).await;
     let [line] = &refusals()[..] else {
         panic!("one mistake, one line: {:?}", refusals());
     };
@@ -234,7 +234,7 @@ async fn a_mistake_is_logged_and_changes_nothing() {
     daemon.wait_leads_with(2, LONG).await;
     assert_eq!(reloaded.declared_ms().await, 3_000);
     reloaded.reload("[lease\n");
-    eventually("a syntax error is told", async || refusals().len() == 2).await;
+    eventually("the syntax error is logged", async || refusals().len() == 2).await;
     assert!(daemon.leads());
 }
 

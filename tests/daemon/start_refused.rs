@@ -24,7 +24,7 @@ async fn a_second_daemon_on_a_status_directory_is_refused_by_name() {
     answer.refuses_naming(&[&directory, &format!("process {} (", first.pid())]);
     let before = first.token();
     first.wait_renewal(LONG).await;
-    assert_eq!(first.token(), before, "the first goes on");
+    assert_eq!(first.token(), before, "the first daemon keeps running");
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_port_that_is_taken_is_refused_by_key() {
     let answer = refused(&["--lease=x", &listen, &place], &[URI]).await;
     answer.refuses_naming(&[&address, "http.listen"]);
     let status = directory.join("status.json");
-    assert!(!status.exists(), "it never began to contend");
+    assert!(!status.exists(), "the daemon never contended");
 }
 
 #[tokio::test]

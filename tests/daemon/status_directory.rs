@@ -53,7 +53,7 @@ async fn a_link_that_another_user_planted_is_not_followed() {
     .await;
     assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
     assert_eq!(mode(Path::new(&precious)), 0o600);
-    eventually("it is told", async || {
+    eventually("the warning is logged", async || {
         let told = records(&daemon, "other users may write");
         told.iter().any(|line| line["level"] == "WARN")
     })
@@ -108,7 +108,7 @@ async fn a_lock_does_not_close_the_directory_of_status_directories() {
         let _lock = under_umask(umask, &lock, &runtime);
         let parent = root.join("leasehold");
         let memory = parent.join(".locks");
-        eventually("it keeps what it sees", async || {
+        eventually("the daemon records its observations", async || {
             memory.exists() && mode(&memory) == 0o700
         })
         .await;

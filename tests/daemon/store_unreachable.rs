@@ -29,7 +29,10 @@ async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
     // The daemon does not report the missing change stream separately, because it has the same
     // cause.
     assert_eq!(daemon.logged("no change stream"), 0, "{}", daemon.logs());
-    assert_eq!(said[0]["failures"], 1, "the first failure is told at once");
+    assert_eq!(
+        said[0]["failures"], 1,
+        "the first failure is logged immediately"
+    );
     let logs = daemon.logs();
     assert!(logs.lines().count() <= LINES_MAX + 2, "{logs}");
     assert_eq!(daemon.term_and_exit(LONG).await, 0);
@@ -42,7 +45,7 @@ async fn a_store_that_comes_later_is_contended_on_at_once() {
     let (proxy, daemon) = contest.behind_proxy(DaemonTimings::DEFAULT);
     proxy.cut();
     let daemon = daemon.start();
-    eventually("it has failed", async || {
+    eventually("a call has failed", async || {
         !records(&daemon, FAILED).is_empty()
     })
     .await;
@@ -96,7 +99,7 @@ async fn is_alive_and_not_ready(daemon: &Daemon) {
 
 async fn failed_often(daemon: &Daemon) {
     daemon.wait_role("unknown", LONG).await;
-    eventually("it has tried often", async || {
+    eventually("the daemon has retried often", async || {
         let failed = daemon.operations("read", "failed").await;
         failed + daemon.operations("read", "unknown").await >= FAILURES
     })

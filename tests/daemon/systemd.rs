@@ -55,20 +55,20 @@ async fn systemd_is_notified_of_ready_status_watchdog_and_stopping() {
         .env("NOTIFY_SOCKET", files.path("notify"))
         .env("WATCHDOG_USEC", "200000")
         .start();
-    eventually("it pings while it waits", async || {
+    eventually("the daemon pings while it waits", async || {
         manager.count("WATCHDOG=1") >= 5
     })
     .await;
     assert_eq!(manager.count("READY=1"), 0, "the store was not reached");
     proxy.resume();
     eventually("it leads", async || manager.drain() && daemon.leads()).await;
-    eventually("its status is told", async || {
+    eventually("the status is sent", async || {
         manager.count("STATUS=leader of systemd, token 1") == 1
     })
     .await;
     assert_eq!(manager.count("READY=1"), 1);
     let pings = manager.count("WATCHDOG=1");
-    eventually("it goes on pinging", async || {
+    eventually("the watchdog pings continue", async || {
         manager.count("WATCHDOG=1") >= pings + 5
     })
     .await;
@@ -112,7 +112,7 @@ async fn a_frozen_daemon_does_not_ping() {
     daemon.stop();
     let pings = manager.count("WATCHDOG=1");
     let begun = other.count("WATCHDOG=1");
-    eventually("one that goes on pings", async || {
+    eventually("the watchdog pings continue", async || {
         other.count("WATCHDOG=1") >= begun + 5
     })
     .await;

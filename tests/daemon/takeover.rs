@@ -15,13 +15,13 @@ async fn i1_a_killed_leader_is_taken_over_from_after_its_lease_duration() {
 
     old.kill();
     let last = old.status();
-    assert_eq!(last["leader"], true, "it had no time to say otherwise");
+    assert_eq!(
+        last["leader"], true,
+        "the killed leader left its file unchanged"
+    );
     let leading = new.wait_leads(LONG).await;
     TIMINGS.assert_waited_since(TIMINGS.sent_ns(&last), &leading);
-    assert!(
-        !old.leads(),
-        "its file shows by its deadline that it does not lead"
-    );
+    assert!(!old.leads(), "the deadline in the file has passed");
     assert_eq!(token(&leading), token(&last) + 1, "I3");
 
     let overtook = || records(&new, "took over from an expired holder");

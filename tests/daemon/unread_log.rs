@@ -40,7 +40,11 @@ async fn a_full_pipe_costs_lines_and_not_the_leadership() {
         let renewed = daemon.wait_renewal(LONG).await;
         assert_eq!(renewed["leader"], true, "{renewed}");
     }
-    assert_eq!(daemon.status()["token"], 1, "it led all the time");
+    assert_eq!(
+        daemon.status()["token"],
+        1,
+        "the daemon kept its leadership"
+    );
 
     // After a read the pipe has room again, so the daemon drops no lines for a while.
     let mut page = [0; 4096];

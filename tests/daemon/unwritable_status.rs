@@ -103,7 +103,10 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     let Some(bound) = Mount::over(&directory) else {
         return;
     };
-    eventually("it is read-only", async || bound.make_read_only()).await;
+    eventually("the directory is read-only", async || {
+        bound.make_read_only()
+    })
+    .await;
     let stuck = old.status();
     eventually("a write failed", async || file_failures(&old).await > 0.0).await;
     old.term();
@@ -146,9 +149,14 @@ async fn leader_on(contest: &Contest, directory: &Path) -> (Arc<Daemon>, Arc<Dae
 async fn goes_on_leading_and_steps_down(contest: &Contest, old: &Daemon, new: &Daemon) {
     let begun = boottime_ns();
     let lease_ns = u64::try_from(TIMINGS.lease_duration.as_nanos()).unwrap();
-    eventually("a lease has gone by", async || {
+    eventually("a lease duration has passed", async || {
         let (code, body) = old.http("/leader").await.unwrap();
-        assert_eq!(code, 200, "it leads all the time: {body}\n{}", old.logs());
+        assert_eq!(
+            code,
+            200,
+            "the leader keeps leading: {body}\n{}",
+            old.logs()
+        );
         boottime_ns() > begun + lease_ns
     })
     .await;

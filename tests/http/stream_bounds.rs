@@ -114,7 +114,7 @@ async fn a_client_that_does_not_read_is_closed_and_delays_no_other() {
     let streams = || sockets_to(served.address, &slow);
     assert!(streams());
     let mut transitions = 0;
-    eventually("the kernel gives the client up", async || {
+    eventually("the kernel closes the connection", async || {
         for role in [Role::Follower, Role::Stopping] {
             transitions += 1;
             served.status.send_replace(Status {

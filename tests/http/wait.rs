@@ -128,7 +128,7 @@ async fn a_client_that_disconnects_leaves_its_place() {
         })
         .await;
         drop(waiting);
-        leasehold_testbed::eventually("they are free", async || {
+        leasehold_testbed::eventually("the places are free", async || {
             EventStream::open(served.address, &[]).await.code() == 200
         })
         .await;

@@ -24,7 +24,7 @@ fn most_at_once(place: &Place, limit: usize) -> usize {
         most <= limit,
         "{INVARIANT_VIOLATED}: {most} jobs run, limit {limit}: {journal:?}"
     );
-    assert_eq!(now, 0, "each that began has ended");
+    assert_eq!(now, 0, "each job that began has ended");
     most
 }
 

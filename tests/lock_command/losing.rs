@@ -97,7 +97,7 @@ fn a_killed_holders_command_is_gone_before_the_next_one_begins() {
     place.wait_listed("waits");
     job.signal(Signal::KILL);
     let next = next.output();
-    assert_eq!(next.code, 0, "the first one's process is gone: {next:?}");
+    assert_eq!(next.code, 0, "the first command has exited: {next:?}");
     removal_is_logged(&next.stderr);
 }
 
@@ -147,7 +147,7 @@ fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
         assert_eq!(job.output().code, 76);
         return;
     }
-    panic!("each one was frozen after its confirmation");
+    panic!("every attempt came after the confirmation");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn two_signals_milliseconds_apart_are_one() {
     job.signal(Signal::TERM);
     std::thread::sleep(MILLISECONDS_APART);
     job.signal(Signal::TERM);
-    assert_eq!(job.output().code, 4, "it had its grace");
+    assert_eq!(job.output().code, 4, "the command had its grace period");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn jobs_that_never_wait_also_evict_an_expired_holder() {
     job.signal(Signal::KILL);
     let mut tries = 0;
     let mut said = String::new();
-    eventually("one of them gets it", || {
+    eventually("a contender gets the lock", || {
         tries += 1;
         let next = place.run_empty("never-waits", &[lease, "--no-wait"]);
         said += &next.stderr;

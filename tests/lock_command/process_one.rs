@@ -68,10 +68,12 @@ fn orphans_of_others_are_reaped() {
         .args(["--pid", "--", "sh", "-c", "sleep 1000 & sleep 1000 &"])
         .status();
     assert!(status.unwrap().success());
-    eventually("it has become their parent", || children(one).len() == 3);
+    eventually("process 1 has become their parent", || {
+        children(one).len() == 3
+    });
     let orphans = children(one).into_iter().filter(|child| *child != guard);
     orphans.for_each(|orphan| signal(orphan, Signal::KILL));
-    eventually("it has waited for them", || children(one) == [guard]);
+    eventually("process 1 has reaped them", || children(one) == [guard]);
     signal(one, Signal::TERM);
     assert_eq!(job.output().code, 128 + 15);
 }

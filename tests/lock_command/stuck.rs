@@ -53,13 +53,13 @@ fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
     job.wait_logged("command still runs after SIGKILL");
     // The guard keeps standard error open, so do not wait for its end.
     eventually("the job has exited", || !is_alive(job.id()));
-    assert!(exists(command.0), "nothing could end it");
+    assert!(exists(command.0), "the process is still running");
     place
         .run_under("stuck", &[lease, "--no-wait"], "true")
         .says(75, "held by");
     let next = place.run_under("stuck", &[lease], "echo token $LEASEHOLD_TOKEN");
     assert_eq!((next.code, next.stdout.trim()), (0, "token 2"), "{next:?}");
-    assert!(exists(command.0), "the lock expired while it ran");
+    assert!(exists(command.0), "the lock expired while the process ran");
     drop(command);
     job.output().says(76, "");
 }
@@ -89,7 +89,7 @@ fn i6_a_process_that_survives_the_end_of_its_linger_ends_the_job() {
     job.wait_logged("command still runs after SIGKILL");
     // The guard keeps standard error open, so do not wait for its end.
     eventually("the job has exited", || !is_alive(job.id()));
-    assert!(exists(left.0), "nothing could end it");
+    assert!(exists(left.0), "the process is still running");
     place
         .run_under("left", &[lease, "--no-wait"], "true")
         .says(75, "held by");

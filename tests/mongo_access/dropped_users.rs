@@ -146,8 +146,10 @@ async fn stops_no_process(name: &str, dropped: Dropped) {
     let mut lines = BufReader::new(watch.stdout.take().expect("piped")).lines();
     let mut line = async || {
         let line = tokio::time::timeout(LONG, lines.next_line()).await;
-        let line = line.expect("a line in time").expect("it is read");
-        line.expect("the watch goes on")
+        let line = line
+            .expect("a line in time")
+            .expect("the output is readable");
+        line.expect("the watch continues")
     };
     assert!(line().await.contains(r#""a""#));
 

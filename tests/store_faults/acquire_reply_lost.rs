@@ -22,7 +22,7 @@ async fn i7_an_acquisition_without_a_reply_leads_only_when_a_renewal_was_acknowl
     a.wait_operations("acquire", "unknown", 1.0).await;
     let claim = stored.claim().await;
     let time = DaemonTimings::SHORT.lease_duration;
-    throughout(time, "it does not lead", async || !a.leads()).await;
+    throughout(time, "the candidate does not lead", async || !a.leads()).await;
     assert_eq!(a.operations("renew", "applied").await, 0.0);
 
     proxy.resume();

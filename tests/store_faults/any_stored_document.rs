@@ -95,8 +95,8 @@ fn odd_values(right: &Bson) -> Vec<Option<Bson>> {
         scope: doc! { "a": 1 },
     };
     let regex = Regex {
-        pattern: "lease".try_into().expect("no zero in it"),
-        options: "".try_into().expect("no zero in it"),
+        pattern: "lease".try_into().expect("no zero byte"),
+        options: "".try_into().expect("no zero byte"),
     };
     let timestamp = Timestamp {
         time: 1,
@@ -479,8 +479,6 @@ async fn i11_no_write_changes_what_is_not_a_lease_or_loses_what_is_newer() {
         })
     });
     for worker in workers.collect::<Vec<_>>() {
-        worker
-            .await
-            .expect("every document is treated as it has to be");
+        worker.await.expect("every document passes");
     }
 }

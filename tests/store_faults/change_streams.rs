@@ -124,7 +124,7 @@ async fn i2_an_event_that_shows_its_own_claim_gives_a_candidate_no_authority() {
     })
     .await;
     let time = DaemonTimings::DEMO.renew_deadline;
-    throughout(time, "it does not lead", async || !a.leads()).await;
+    throughout(time, "the candidate does not lead", async || !a.leads()).await;
     proxy.resume();
     let leader = leader_of(&[&a, &first]).await;
     assert!(leader.token() >= Some(2));

@@ -81,7 +81,7 @@ async fn with_a_change_stream_a_twin_is_noticed_before_the_next_renewal_is_due()
     a.wait_not_leader(LONG).await;
     let lasted = Duration::from_nanos(boottime_ns() - forked);
     assert!(lasted < Duration::from_secs(2), "{lasted:?}");
-    eventually("why is said", async || a.logged(DUPLICATE) == 1).await;
+    eventually("the reason is logged", async || a.logged(DUPLICATE) == 1).await;
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ pub(crate) fn patient_store(
         operation_timeout: timeout,
         ..TimingSettings::default()
     });
-    options.timings = timings.expect("they keep the rules");
+    options.timings = timings.expect("the durations satisfy the rules");
     let lease = ResourceName::new(lease).expect("legal");
     MongoStore::new(options, lease, mpsc::channel(1).0).0
 }

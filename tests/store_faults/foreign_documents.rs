@@ -33,7 +33,10 @@ async fn is_left_alone(document: Document) {
         eventually("the log reports it", async || daemon.logged(FOREIGN) == 1).await;
     }
     let time = DaemonTimings::SHORT.lease_duration;
-    throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
+    throughout(time, "no candidate leads", async || {
+        !a.leads() && !b.leads()
+    })
+    .await;
     assert_eq!(stored.bytes().await, before, "{document}");
     for daemon in [&a, &b] {
         assert_eq!(daemon.logged(FOREIGN), 1, "{}", daemon.logs());
@@ -41,7 +44,7 @@ async fn is_left_alone(document: Document) {
     assert!(monitor.reigns().is_empty());
     // The daemons never read a token from the document, so they need not wait.
     stored.delete().await;
-    eventually("somebody leads", async || a.leads() || b.leads()).await;
+    eventually("a candidate leads", async || a.leads() || b.leads()).await;
     assert_eq!(monitor.reigns()[0].token, 1);
 }
 
@@ -78,11 +81,14 @@ async fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_n
         eventually("the log reports it", async || daemon.logged(FOREIGN) == 1).await;
     }
     let time = DaemonTimings::SHORT.lease_duration * 2;
-    throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
+    throughout(time, "no candidate leads", async || {
+        !a.leads() && !b.leads()
+    })
+    .await;
     assert_eq!(stored.bytes().await, before);
     // After the schema is restored, a daemon leads once the old holder's lease has expired.
     stored.set(doc! { "schema": 1 }).await;
-    eventually("somebody leads", async || a.leads() || b.leads()).await;
+    eventually("a candidate leads", async || a.leads() || b.leads()).await;
     assert_eq!(monitor.reigns().len(), 2);
     assert_eq!(monitor.reigns()[1].token, 2);
 }

@@ -25,7 +25,7 @@ fn lock(stage: &Stage, name: &str) -> Lock {
     let mut options = StoreOptions::new(stage.set().uri(), identity);
     options.database = stage.database().to_owned();
     options.collection = stage.collection().to_owned();
-    options.timings = scaled(&Timings::default(), LEASE).expect("they keep the rules");
+    options.timings = scaled(&Timings::default(), LEASE).expect("the durations satisfy the rules");
     Lock::new(options, ResourceName::new(name).expect("legal"))
 }
 
@@ -65,8 +65,11 @@ async fn a_wait_that_ends_while_writes_are_blocked_names_the_refusal() {
     let program = lock(&stage, "held");
     let behind = tokio::spawn(async move { program.acquire_within(WAIT).await });
     let (free, tried) = (lock(&stage, "free"), lock(&stage, "tried"));
-    let known = free.acquire_within(LONG).await.expect("it is free");
-    known.release().await.expect("it was held to the end");
+    let known = free.acquire_within(LONG).await.expect("the lock is free");
+    known
+        .release()
+        .await
+        .expect("the lock was held until its release");
 
     let block = doc! { "setUserWriteBlockMode": 1, "global": true };
     set.command(0, block).await.expect("writes are blocked");

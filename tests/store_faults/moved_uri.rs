@@ -68,7 +68,7 @@ async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
     let stage = stage_on(&set);
     let (a, mut b, monitor) = monitored_pair(&stage).await;
     let known = b.status_directory().join("deployment");
-    eventually("it is written down", async || known.exists()).await;
+    eventually("the deployment is recorded", async || known.exists()).await;
     b.replace_uri(&elsewhere.uri());
     b.restart_same_directory();
     refuses(&b).await;

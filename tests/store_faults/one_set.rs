@@ -47,7 +47,7 @@ async fn nobody_leads(stage: &Stage, servers: [String; 2], options: &str, names:
         candidate.wait_logged(names, LONG).await;
     }
     let time = DaemonTimings::DEMO.lease_duration * 2;
-    throughout(time, "nobody leads", async || {
+    throughout(time, "no candidate leads", async || {
         candidates.iter().all(|candidate| !candidate.leads())
     })
     .await;
@@ -144,7 +144,7 @@ async fn i1_a_server_that_answers_late_as_part_of_another_set_ends_the_leadershi
 
 async fn stays_out(a: &Daemon) {
     let time = DaemonTimings::DEMO.lease_duration * 2;
-    throughout(time, "nobody leads", async || !a.leads()).await;
+    throughout(time, "no candidate leads", async || !a.leads()).await;
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn names_of_one_set_that_it_does_not_list_are_no_other_set() {
     let uri = string_of(&names, "");
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
     a.wait_renewal(LONG).await;
-    eventually("it is written down", async || {
+    eventually("the deployment is recorded", async || {
         a.status_directory().join("deployment").exists()
     })
     .await;

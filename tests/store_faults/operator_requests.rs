@@ -110,7 +110,7 @@ async fn a_transfer_to_an_absent_candidate_reserves_the_lease_for_a_limited_time
     stage.stored().set(request).await;
     let next = leader_of_token(&[&a, &b], 2).await;
     assert!(asked.elapsed() >= Duration::from_millis(1_400));
-    assert_eq!(next.identity(), "b", "the one that stepped down stays out");
+    assert_eq!(next.identity(), "b", "the other candidate leads");
     assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
@@ -132,7 +132,10 @@ async fn i10_no_candidate_leads_while_the_lease_is_paused_and_one_does_afterward
     })
     .await;
     let time = Duration::from_secs(2);
-    throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
+    throughout(time, "no candidate leads", async || {
+        !a.leads() && !b.leads()
+    })
+    .await;
     let late = stage.candidate("late").start();
     late.wait_until(paused, LONG).await;
     stage.stored().set(doc! { "paused": false }).await;

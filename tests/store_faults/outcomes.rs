@@ -116,7 +116,7 @@ async fn i7_writes_that_are_applied_but_never_acknowledged_extend_nothing_and_gr
     let until = a.valid_until_ns();
     let revision = async || stage.stored().get().await.get("revision").cloned();
     let before = revision().await;
-    eventually("it does not lead any more", async || {
+    eventually("the authority has ended", async || {
         let now = a.valid_until_ns();
         assert!(now.is_none() || now == until, "an unknown outcome extended");
         now.is_none()
@@ -126,7 +126,7 @@ async fn i7_writes_that_are_applied_but_never_acknowledged_extend_nothing_and_gr
     assert_ne!(revision().await, before);
     // An acquisition whose write was applied would lead within a lease duration.
     let time = DaemonTimings::SHORT.lease_duration;
-    throughout(time, "nobody leads", async || !a.leads()).await;
+    throughout(time, "the candidate does not lead", async || !a.leads()).await;
     failing.stop_failing().await;
     a.wait_leads(LONG).await;
     assert_eq!(monitor.reigns().len(), 2);

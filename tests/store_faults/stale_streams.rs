@@ -27,7 +27,7 @@ async fn i10_followers_whose_streams_stayed_on_a_locked_member_act_within_the_bo
     let (old, _) = set.step_down_primary().await;
     set.command(old, doc! { "fsync": 1, "lock": true })
         .await
-        .expect("it is locked");
+        .expect("the member is locked");
     // The third member may sync from the locked member for most of a minute. Until it switches, no
     // majority acknowledges writes, so the leadership may end.
     let renewed = |daemon: &&Daemon| daemon.valid_until_ns();

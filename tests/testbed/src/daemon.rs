@@ -375,7 +375,7 @@ impl Daemon {
             }
             let why = match exit {
                 Some(code) => format!("exited with {code}"),
-                None if Instant::now() > end => format!("not so after {deadline:?}"),
+                None if Instant::now() > end => format!("condition not met after {deadline:?}"),
                 None => {
                     tokio::time::sleep(POLL).await;
                     continue;

@@ -61,7 +61,7 @@ impl FreezableDisk {
         let script = script.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut thawer = script.spawn().expect("a shell");
         let mut line = String::new();
-        let output = thawer.stdout.take().expect("it is piped");
+        let output = thawer.stdout.take().expect("standard output is a pipe");
         let read = BufReader::new(output).read_line(&mut line);
         assert!(read.is_ok() && line == "frozen\n", "not frozen: {line:?}");
         Frozen { thawer }

@@ -38,7 +38,7 @@ pub struct Reign {
 /// After [`LONG`](crate::wait::LONG).
 pub async fn leader_of<'a>(daemons: &[&'a Daemon]) -> &'a Daemon {
     let found = std::cell::Cell::new(None);
-    eventually("one of them leads", async || {
+    eventually("a candidate leads", async || {
         found.set(daemons.iter().copied().find(|daemon| daemon.leads()));
         found.get().is_some()
     })

@@ -211,7 +211,7 @@ impl Process {
             // NOWAIT only checks, and does not reap the child.
             let look = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             let stopped = retry_on_intr(|| waitid(WaitId::Pid(self.pid), look));
-            stopped.expect("a child that was not waited for can be looked at");
+            stopped.expect("waitid succeeds for a child that has not been reaped");
         }
     }
 
@@ -292,8 +292,10 @@ pub fn write_program(path: &Path, text: &str) {
         .stdin(Stdio::piped())
         .spawn()
         .expect("a shell can be started");
-    let mut input = writer.stdin.take().expect("its input is a pipe");
-    input.write_all(text.as_bytes()).expect("it reads it all");
+    let mut input = writer.stdin.take().expect("the shell's input is a pipe");
+    input
+        .write_all(text.as_bytes())
+        .expect("the shell reads its whole input");
     drop(input);
     let written = writer.wait().expect("a child can be waited for");
     assert!(written.success(), "cannot write {}", path.display());

@@ -159,7 +159,7 @@ impl Proxy {
     }
 
     fn replace(&self, next: impl FnOnce(&Mode) -> Mode) {
-        let sender = self.mode.as_ref().expect("only a drop takes it away");
+        let sender = self.mode.as_ref().expect("only drop takes the sender");
         sender.send_modify(|mode| *mode = next(mode));
     }
 }

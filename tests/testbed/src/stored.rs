@@ -92,7 +92,10 @@ impl StoredLease {
         let holder = document.get_document("holder").expect("the lease is held");
         let acquired = holder.get_datetime("acquired_at").expect("a time");
         let gap = acquired.timestamp_millis() - ended.timestamp_millis();
-        Duration::from_millis(gap.try_into().expect("the end comes first"))
+        Duration::from_millis(
+            gap.try_into()
+                .expect("the previous leadership ended before the acquisition"),
+        )
     }
 
     /// Returns the reasons in the history, oldest first.

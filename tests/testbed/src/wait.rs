@@ -26,7 +26,10 @@ pub async fn within(
 ) -> Duration {
     let begin = Instant::now();
     while !condition().await {
-        assert!(begin.elapsed() < limit, "not so after {limit:?}: {what}");
+        assert!(
+            begin.elapsed() < limit,
+            "still false after {limit:?}: {what}"
+        );
         tokio::time::sleep(POLL).await;
     }
     begin.elapsed()
@@ -53,7 +56,7 @@ pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
 pub async fn throughout(time: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + time;
     while Instant::now() < end {
-        assert!(condition().await, "not so throughout: {what}");
+        assert!(condition().await, "no longer true: {what}");
         tokio::time::sleep(POLL).await;
     }
 }

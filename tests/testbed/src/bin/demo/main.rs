@@ -60,7 +60,7 @@ fn main() -> ExitCode {
             } => done,
             // The other branch owns all processes, so they end when it is dropped.
             _ = stop_requested() => {
-                println!("\ninterrupted; everything is ended");
+                println!("\ninterrupted; all processes ended");
                 Ok(())
             }
         }
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
 async fn stop_requested() {
     use tokio::signal::unix::{SignalKind, signal};
 
-    let listen = |kind| signal(kind).expect("a signal can be listened to");
+    let listen = |kind| signal(kind).expect("a signal handler can be installed");
     let mut interrupted = listen(SignalKind::interrupt());
     let mut terminated = listen(SignalKind::terminate());
     let mut hung_up = listen(SignalKind::hangup());
@@ -106,7 +106,7 @@ async fn mongodb() -> Result<(), Failure> {
 fn refuse_a_second_one() -> Result<(), Failure> {
     match kept::any_runs() {
         true => Err(Failure::new(
-            "an earlier replica set still runs; end it with make stop",
+            "an earlier demonstration is still running; to end it: make stop",
         )),
         false => Ok(()),
     }
@@ -166,7 +166,7 @@ async fn demonstrate() -> Result<(), Failure> {
     view.finish();
     drop(daemons);
     drop(set);
-    view.say("everything is ended and removed");
+    view.say("all processes ended, all data removed");
     Ok(())
 }
 
