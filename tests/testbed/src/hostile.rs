@@ -113,8 +113,8 @@ impl Drop for Hostile {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // A panic of a client fails the test.
-            let _ = thread.join();
+            let ended = thread.join();
+            assert!(thread::panicking() || ended.is_ok(), "a client panicked");
         }
     }
 }
