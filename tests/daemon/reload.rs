@@ -174,7 +174,7 @@ async fn an_error_of_the_store_is_shown_for_the_new_lease_duration() {
     let uri = format!("{uri}&appName={LEASE}");
     let reloaded = Reloaded::start_at(contest, LEASE, &long, &uri);
     let (contest, daemon) = (&reloaded.contest, &reloaded.daemon);
-    // Wait for two failures, because a read clears the error of the first.
+    // Wait for two failures: a successful read clears a single failure, but not repeated ones.
     daemon.wait_operations("acquire", "unknown", 2.0).await;
     let error = async || daemon.http_json("/status").await.1["store_error"].clone();
     eventually("the error is shown", async || error().await.is_object()).await;

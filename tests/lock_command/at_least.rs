@@ -89,7 +89,7 @@ fn operators_see_the_rest_and_remove_a_place_only_by_force() {
     assert!(pruned.stdout.contains("pruned unused\n"), "{pruned:?}");
 }
 
-/// Tests a command that cannot be executed, and one that is not started.
+/// Tests a command that cannot be executed, and a waiter that times out.
 #[test]
 fn a_job_that_did_not_begin_keeps_nothing() {
     let place = Place::new();

@@ -121,8 +121,8 @@ const TRIES: usize = 5;
 #[test]
 fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
     let place = Place::new();
-    // Provisional authority lasts an eighth of the lease: a short wait, but long enough to tell
-    // from a whole lease.
+    // Provisional authority lasts an eighth of the renew deadline. With this lease, that is long
+    // enough to wait for, and much shorter than a whole lease.
     let flags = ["--lease-duration=60s"];
     for attempt in 0..TRIES {
         let lock = format!("granted-{attempt}");

@@ -49,14 +49,15 @@ async fn suffered(cast: &mut Cast, shown: &str) {
         refused(&cast.stage, &pause, &parts),
     );
     cast.lose(shown).await;
-    // Wait for two failed takeovers, because a read clears the error of the first.
+    // Wait for two failed takeovers: a successful read clears a single failure, but not repeated
+    // ones.
     let follower = &cast.follower;
     follower.wait_operations("take_over", "unknown", 2.0).await;
     eventually("the follower names the error", async || {
         store_error(follower).await.contains(shown)
     })
     .await;
-    // The follower's reads succeed, but must not clear the error.
+    // The follower's reads succeed, but must not clear the repeated failure.
     throughout(SEVERAL_READS, "an error stays in its status", async || {
         !store_error(follower).await.is_empty()
     })

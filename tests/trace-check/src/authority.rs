@@ -143,7 +143,7 @@ impl Authorities {
     }
 
     /// Returns all claims that had authority, in the order of the lines. If a successor proves that
-    /// a claim's process has exited, the claim ends when the successor began.
+    /// a claim's process has exited, the claim ends no later than the successor began.
     pub(crate) fn claims(mut self) -> Vec<Claim> {
         let proven = |role: &Role| Some((role.predecessor?, role.begun));
         let exited: BTreeMap<_, _> = self.roles.values().filter_map(proven).collect();
