@@ -38,7 +38,7 @@ fn i12_a_connection_string_is_masked_in_the_effective_configuration_and_in_debug
     let sources = sources(&[], &[("LEASEHOLD_MONGODB__URI", URI)], &flags);
     let config = config(&sources);
     let UriSource::Inline(secret) = &config.mongodb.uri else {
-        panic!("it was given inline");
+        panic!("expected an inline string");
     };
     assert_eq!(secret.expose(), URI);
     let loaded = sources.load();

@@ -99,7 +99,7 @@ pub(crate) fn leasehold(arguments: &[&str], variables: &[(&str, &str)]) -> Answe
         .args(arguments)
         .envs(variables.iter().copied())
         .output()
-        .expect("it runs");
+        .expect("the command starts");
     Answer::from(output)
 }
 
@@ -113,9 +113,9 @@ pub(crate) struct Answer {
 impl From<Output> for Answer {
     fn from(output: Output) -> Self {
         Self {
-            code: output.status.code().expect("it ended by itself"),
-            stdout: String::from_utf8(output.stdout).expect("it is text"),
-            stderr: String::from_utf8(output.stderr).expect("it is text"),
+            code: output.status.code().expect("the command exited"),
+            stdout: String::from_utf8(output.stdout).expect("the output is UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("the output is UTF-8"),
         }
     }
 }

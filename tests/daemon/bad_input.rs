@@ -116,7 +116,10 @@ async fn a_wrong_configuration_runs_no_command() {
     let arguments = ["--lease=a", "--log-level=loud", "--", "touch", &witness];
     let answer = refused(&arguments, &[URI]).await;
     assert_eq!(answer.code, 78, "{}", answer.stderr);
-    assert!(!files.path("witness").exists(), "it was not started");
+    assert!(
+        !files.path("witness").exists(),
+        "the command was not started"
+    );
 }
 
 #[tokio::test]
@@ -130,7 +133,7 @@ async fn i11_a_document_of_another_shape_is_left_alone() {
         let errors = records.into_iter().filter(|line| line["level"] == "ERROR");
         errors.collect::<Vec<_>>()
     };
-    eventually("the log reports it", async || !said().is_empty()).await;
+    eventually("the log reports the mistake", async || !said().is_empty()).await;
     let before = daemon.operations("read", "applied").await;
     daemon
         .wait_operations("read", "applied", before + 5.0)

@@ -56,7 +56,7 @@ pub(crate) async fn refused(arguments: &[&str], environment: &[(&str, &str)]) ->
     let stderr = std::fs::read_to_string(&log).unwrap();
     let code = ended.map(process::exit_code);
     Answer {
-        code: code.unwrap_or_else(|| panic!("it still runs: {stderr}")),
+        code: code.unwrap_or_else(|| panic!("still running: {stderr}")),
         stdout: String::new(),
         stderr,
     }

@@ -178,7 +178,7 @@ async fn no_authority_left(frozen_ns: u64) {
 /// Freezes the daemon, and waits until all of its threads have stopped.
 async fn freeze(daemon: &Daemon) {
     daemon.stop();
-    eventually("it is stopped", async || {
+    eventually("the process is stopped", async || {
         pid::state(daemon.pid()) == Some('T')
     })
     .await;

@@ -65,7 +65,7 @@ async fn a_directory_that_was_refused_is_free_when_the_first_daemon_has_ended() 
     let leads = |status: &Value| status["leader"] == true;
     let leading = second.wait_until(leads, LONG).await;
     assert_eq!(leading["identity"], "second");
-    eventually("the document names it", async || {
+    eventually("the document names the holder", async || {
         contest.stored().holder().await.as_deref() == Some("second")
     })
     .await;

@@ -47,7 +47,7 @@ async fn a_link_that_another_user_planted_is_not_followed() {
         assert!(planted.success());
     }
     let daemon = daemon_on(&directory).start();
-    eventually("it has begun", async || {
+    eventually("the daemon has written its status", async || {
         fs::symlink_metadata(directory.join("status.json")).is_ok_and(|found| found.is_file())
     })
     .await;
@@ -65,7 +65,10 @@ async fn a_private_directory_is_not_logged() {
     let files = Files::new();
     let directory = files.path("status");
     let daemon = daemon_on(&directory).start();
-    eventually("it has begun", async || daemon.try_status().is_some()).await;
+    eventually("the daemon has written its status", async || {
+        daemon.try_status().is_some()
+    })
+    .await;
     assert!(!daemon.logs().contains("other users"), "{}", daemon.logs());
 }
 
@@ -85,7 +88,10 @@ async fn a_closed_umask_closes_no_directory() {
         &[],
     );
     let status = directory.join("status.json");
-    eventually("it has begun", async || status.exists()).await;
+    eventually("the daemon has written its status", async || {
+        status.exists()
+    })
+    .await;
     assert_eq!(mode(&directory), 0o755);
     assert_eq!(mode(directory.parent().unwrap()), 0o755);
     assert_eq!(mode(&status), 0o644);

@@ -69,7 +69,7 @@ async fn i4_a_leader_that_loses_the_store_says_so_in_two_lines_and_leads_again()
         .await;
     assert_eq!(lost["reason"], "deadline");
     let (ready, _) = daemon.http("/readyz").await.unwrap();
-    assert_eq!(ready, 200, "it was reached");
+    assert_eq!(ready, 200, "MongoDB was reached once");
     // The role becomes unknown a lease_duration after the last read.
     daemon.wait_role("unknown", LONG).await;
     proxy.resume();

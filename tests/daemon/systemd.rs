@@ -61,7 +61,10 @@ async fn systemd_is_notified_of_ready_status_watchdog_and_stopping() {
     .await;
     assert_eq!(manager.count("READY=1"), 0, "the store was not reached");
     proxy.resume();
-    eventually("it leads", async || manager.drain() && daemon.leads()).await;
+    eventually("the daemon leads", async || {
+        manager.drain() && daemon.leads()
+    })
+    .await;
     eventually("the status is sent", async || {
         manager.count("STATUS=leader of systemd, token 1") == 1
     })
@@ -78,7 +81,7 @@ async fn systemd_is_notified_of_ready_status_watchdog_and_stopping() {
         "renewals change nothing"
     );
     daemon.term();
-    eventually("it ends", async || {
+    eventually("the daemon exits", async || {
         manager.drain() && daemon.exit_code().is_some()
     })
     .await;
@@ -108,7 +111,7 @@ async fn a_frozen_daemon_does_not_ping() {
     };
     let daemon = start("a", &files);
     let _other = start("b", &others);
-    eventually("it pings", async || manager.count("WATCHDOG=1") > 0).await;
+    eventually("the daemon pings", async || manager.count("WATCHDOG=1") > 0).await;
     daemon.stop();
     let pings = manager.count("WATCHDOG=1");
     let begun = other.count("WATCHDOG=1");

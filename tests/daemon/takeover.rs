@@ -25,7 +25,7 @@ async fn i1_a_killed_leader_is_taken_over_from_after_its_lease_duration() {
     assert_eq!(token(&leading), token(&last) + 1, "I3");
 
     let overtook = || records(&new, "took over from an expired holder");
-    eventually("it is logged", async || !overtook().is_empty()).await;
+    eventually("the takeover is logged", async || !overtook().is_empty()).await;
     let [line] = &overtook()[..] else {
         panic!("not one line: {:?}", overtook());
     };

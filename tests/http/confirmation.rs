@@ -16,7 +16,7 @@ fn a_confirmation_reaches_the_runner_only_for_the_token_that_steps_down() {
         ..status(Role::Stopping)
     };
     let mut served = serve(leader(Duration::from_secs(60)), ReadyWhen::Connected);
-    assert_eq!(served.confirm("?token=7"), 409, "it still leads");
+    assert_eq!(served.confirm("?token=7"), 409, "the candidate still leads");
     served.status.send_replace(stopping);
     for bad in ["", "?token=", "?token=-7", "?token=seven"] {
         assert_eq!(served.confirm(bad), 400, "{bad}");

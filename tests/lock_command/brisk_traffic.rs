@@ -50,9 +50,9 @@ fn a_killed_holder_makes_room(name: &str, mode: &str) {
         killed.signal(Signal::KILL);
         let since = Instant::now();
         let listed = || place.run(&["locks"]).stdout.contains("killed");
-        assert!(listed(), "it holds a place");
+        assert!(listed(), "the killed holder has a place");
         let _stopped = StopWhenDropped(&stop);
-        eventually("its place is free", || !listed());
+        eventually("the place of the killed holder is free", || !listed());
         since.elapsed()
     });
     assert!(gone_after < 2 * LEASE, "{gone_after:?}");
@@ -84,9 +84,9 @@ fn a_lock_of_the_same_name_in_another_database_does_not_keep_a_killed_holder() {
     killed.signal(Signal::KILL);
     let since = Instant::now();
     let listed = || place.run(&["locks"]).stdout.contains("killed");
-    assert!(listed(), "it holds a place");
+    assert!(listed(), "the killed holder has a place");
     // Run jobs in sequence, so that each job starts with the observations of the previous job.
-    eventually("its place is free", || {
+    eventually("the place of the killed holder is free", || {
         for of in [&place, &other] {
             let mut command = of.command(&[&flags[..], &["--", "sleep", "0.15"]].concat());
             command.env("XDG_RUNTIME_DIR", &directory);

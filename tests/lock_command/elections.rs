@@ -27,7 +27,7 @@ async fn elected_during(elect: impl AsyncFnOnce(&ReplicaSet)) -> (Place, [crate:
         place.path("done").display()
     );
     let holder = place.start_under("a", &[LEASE], &until_done);
-    eventually("it is held", || {
+    eventually("the lock is held", || {
         place.run(&["locks"]).stdout.contains("exclusive")
     });
     let waiter = place.start_empty("a", &[LEASE]);
@@ -42,7 +42,7 @@ fn both_go_on((place, [holder, waiter]): (Place, [crate::job::Job; 2])) {
         first = renewals(&place);
         first.is_some()
     });
-    let [held, queued] = first.expect("it was found");
+    let [held, queued] = first.expect("both entries exist");
     eventually("both renew", || {
         renewals(&place)
             .is_some_and(|[now_held, now_queued]| now_held != held && now_queued != queued)

@@ -73,7 +73,7 @@ fn readers_together_and_a_writer_alone() {
     // All four begin before a writer waits, because a later reader would wait behind the writer.
     let together = format!("{}; sleep 0.1", until_begun(&place, 4));
     let mut started = jobs_that(&place, 4, &["readers", "--shared"], &together);
-    eventually("four hold it", || place.journal().len() >= 4);
+    eventually("four jobs hold the lock", || place.journal().len() >= 4);
     started.extend(jobs(&place, 2, &["readers"]));
     started.extend(jobs(&place, 4, &["readers", "--shared"]));
     all_succeed(started);

@@ -267,7 +267,7 @@ impl Job {
             let mut byte = [0];
             let read = stderr.read(&mut byte).unwrap();
             let so_far = String::from_utf8_lossy(&said);
-            assert_eq!(read, 1, "it ended without {text:?}: {so_far}");
+            assert_eq!(read, 1, "standard error ended without {text:?}: {so_far}");
             said.push(byte[0]);
         }
     }

@@ -40,7 +40,7 @@ fn a_command_that_was_stopped_runs_again() {
     let stopped = place.start_under("stopped", ONCE, &script);
     place.wait_noted("began");
     stopped.signal(rustix::process::Signal::TERM);
-    assert_eq!(stopped.output().code, 0, "it ended in order");
+    assert_eq!(stopped.output().code, 0, "the command exited cleanly");
     assert_eq!(place.run_empty("stopped", ONCE).code, 0);
 }
 

@@ -134,9 +134,9 @@ fn holders_that_renew_at_different_times_are_all_alive() {
         ])
     };
     let readers = [reader(), reader(), reader()];
-    crate::job::eventually("all hold it", || place.journal().len() == 3);
+    crate::job::eventually("all jobs hold the lock", || place.journal().len() == 3);
     let waiter = place.start(&["lock", "readers-alive", "--identity=waiter", "--", "true"]);
-    crate::job::eventually("it waits", || {
+    crate::job::eventually("the job waits", || {
         place.run(&["locks"]).stdout.contains("waiter")
     });
     let alive = place.run(&["locks", "break", "readers-alive"]);

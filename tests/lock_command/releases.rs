@@ -29,7 +29,7 @@ fn a_lock_that_is_broken_before_its_command_ends_costs_its_success_and_exits_wit
     output.says(76, "another holder may have run at the same time");
     output.says(76, "its success is not recorded");
     let again = place.run_empty("broken", &["--once-per=1h"]);
-    assert_eq!(again.code, 0, "it runs again: {again:?}");
+    assert_eq!(again.code, 0, "the command runs again: {again:?}");
 }
 
 #[test]

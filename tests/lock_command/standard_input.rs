@@ -95,7 +95,10 @@ fn wait_shown(shown: &mut impl BufRead, text: &str) {
     let mut line = String::new();
     while !line.contains(text) {
         line.clear();
-        assert!(shown.read_line(&mut line).unwrap() > 0, "it has ended");
+        assert!(
+            shown.read_line(&mut line).unwrap() > 0,
+            "the output has ended"
+        );
     }
 }
 

@@ -28,7 +28,7 @@ impl Job {
         let file = std::fs::File::create(&log).expect("a file");
         let child = command.stdout(Stdio::null()).stderr(file).spawn();
         Self {
-            child: child.expect("it starts"),
+            child: child.expect("the command starts"),
             log,
         }
     }
@@ -43,7 +43,7 @@ impl Job {
 
     async fn exits(&mut self) -> ExitStatus {
         let exit = tokio::time::timeout(LONG, self.child.wait()).await;
-        exit.expect("it exits").expect("its status")
+        exit.expect("the command exits").expect("an exit status")
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_role_that_is_dropped_and_created_again_stops_no_process() {
 async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     eventually(&format!("{arguments:?} says {named}"), async || {
         let ran = stage.command(uri, arguments).output().await;
-        let ran = ran.expect("it runs");
+        let ran = ran.expect("the command starts");
         let said = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(69), "{arguments:?}: {said}");
         said.lines().last().unwrap_or_default().contains(named)
@@ -142,7 +142,10 @@ async fn stops_no_process(name: &str, dropped: Dropped) {
     let mut waiter = Job::start(stage.command(&uri, &job), &scratch, "waiter");
     waiter.logs("waiting").await;
     let mut watch = stage.command(&uri, &["leases", "--watch"]);
-    let mut watch = watch.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut watch = watch
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
     let mut lines = BufReader::new(watch.stdout.take().expect("piped")).lines();
     let mut line = async || {
         let line = tokio::time::timeout(LONG, lines.next_line()).await;

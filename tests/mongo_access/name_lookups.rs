@@ -46,7 +46,7 @@ async fn log_of_leader(resolv_conf: &Path, lease: &str, uri: &str) -> String {
         .stdout(Stdio::null())
         .stderr(File::create(&log).expect("a file"))
         .spawn();
-    let _daemon = Running(daemon.expect("it runs"));
+    let _daemon = Running(daemon.expect("the command starts"));
     let read = || fs::read_to_string(&log).unwrap_or_default();
     let leads = async || read().contains("to=\"leader\"");
     eventually(&format!("{uri} leads; log: {}", log.display()), leads).await;
@@ -149,7 +149,7 @@ async fn operators_commands_wait_for_a_name_that_is_slow_to_resolve() {
         command.args(*arguments).args(["--mongodb-uri", uri]);
         command.env_clear().stdin(Stdio::null());
         let ran = tokio::process::Command::from(command).output().await;
-        let ran = ran.expect("it runs");
+        let ran = ran.expect("the command starts");
         let said = [ran.stdout, ran.stderr].concat();
         let said = String::from_utf8_lossy(&said);
         let is_right = ran.status.code() == Some(*code) && said.contains(says);

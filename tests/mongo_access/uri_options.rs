@@ -71,7 +71,7 @@ async fn locks(uri: String) -> Output {
             .arg(format!("--mongodb-uri={uri}"))
             .env_clear()
             .output()
-            .expect("it runs")
+            .expect("the command starts")
     });
     listed.await.expect("no panic")
 }

@@ -37,9 +37,12 @@ pub(crate) struct Ran {
 /// Runs a command to its end.
 pub(crate) async fn ran(mut command: Command) -> Ran {
     let output = command.stdout(Stdio::null()).stderr(Stdio::piped());
-    let output = output.spawn().expect("it starts").wait_with_output();
+    let output = output
+        .spawn()
+        .expect("the command starts")
+        .wait_with_output();
     let output = tokio::time::timeout(LONG, output).await;
-    let output = output.expect("it ends").expect("its output");
+    let output = output.expect("the command ends").expect("output");
     Ran {
         code: output.status.code(),
         error: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -98,7 +101,7 @@ impl Job {
         let file = std::fs::File::create(&log).expect("a file");
         let child = command.stdout(Stdio::null()).stderr(file).spawn();
         Self {
-            child: child.expect("it starts"),
+            child: child.expect("the command starts"),
             log,
         }
     }
@@ -129,7 +132,7 @@ impl Job {
 
     pub(crate) async fn exits(&mut self) -> ExitStatus {
         let exit = tokio::time::timeout(LONG, self.child.wait()).await;
-        exit.unwrap_or_else(|_| panic!("it runs: {}", self.log()))
+        exit.unwrap_or_else(|_| panic!("still running: {}", self.log()))
             .expect("its status")
     }
 }
@@ -230,7 +233,7 @@ impl Cast {
             };
             self.leader.log_records().iter().any(is_loss)
         };
-        eventually(&format!("the leader lost it by {why}"), lost).await;
+        eventually(&format!("the leader lost the lease because of {why}"), lost).await;
         // The last reason may be a timeout, but the log must also contain the expected reason.
         let logs = self.leader.logs();
         assert!(logs.contains(why), "the leader never says {why}: {logs}");

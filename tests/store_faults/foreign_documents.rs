@@ -30,7 +30,10 @@ async fn is_left_alone(document: Document) {
     let b = stage.candidate("b").start();
     let monitor = LeaderMonitor::of([&a, &b]);
     for daemon in [&a, &b] {
-        eventually("the log reports it", async || daemon.logged(FOREIGN) == 1).await;
+        eventually("the log reports the document", async || {
+            daemon.logged(FOREIGN) == 1
+        })
+        .await;
     }
     let time = DaemonTimings::SHORT.lease_duration;
     throughout(time, "no candidate leads", async || {
@@ -78,7 +81,10 @@ async fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_n
     a.wait_not_leader(LONG).await;
     assert!(a.transitions("rejected").await >= 1.0, "{}", a.logs());
     for daemon in [&a, &b] {
-        eventually("the log reports it", async || daemon.logged(FOREIGN) == 1).await;
+        eventually("the log reports the document", async || {
+            daemon.logged(FOREIGN) == 1
+        })
+        .await;
     }
     let time = DaemonTimings::SHORT.lease_duration * 2;
     throughout(time, "no candidate leads", async || {

@@ -70,7 +70,7 @@ async fn a_release_and_an_operators_request_reach_followers_of_hints_at_once() {
     let asked = Instant::now();
     let uri = stage.set().uri();
     let mut command = stage.command(&uri, &["step-down", stage.lease()]);
-    let status = command.status().await.expect("it runs");
+    let status = command.status().await.expect("the command starts");
     a.wait_leads(LONG).await;
     assert!(asked.elapsed() < AT_ONCE, "{status}, {}", a.logs());
 }
@@ -115,7 +115,7 @@ async fn without_the_right_to_hints_a_change_stream_is_followed_or_the_lease_is_
     let stage_of_user = stage_on_user(&stage, &user);
     let (a, b) = pair(&stage_of_user, "auto", "auto").await;
     b.wait_stream().await;
-    assert_eq!(b.logged("hints unavailable"), 0, "they are not configured");
+    assert_eq!(b.logged("hints unavailable"), 0, "hints are not configured");
     a.term();
     b.wait_leads(LONG).await;
 
@@ -199,7 +199,7 @@ async fn a_collection_of_hints_that_is_dropped_is_replaced_by_a_change_stream() 
         },
     )
     .await;
-    eventually("it follows again", async || {
+    eventually("the follower is connected again", async || {
         b.metric("leasehold_watch_connected").await == 1.0
     })
     .await;
@@ -216,7 +216,10 @@ async fn the_cursor_on_hints_is_opened_anew_when_the_primary_steps_down() {
     let before = b.logged(FOLLOWS);
     set.step_down_primary().await;
     for daemon in [&a, &b] {
-        eventually("it follows again", async || daemon.logged(FOLLOWS) > before).await;
+        eventually("the follower uses hints again", async || {
+            daemon.logged(FOLLOWS) > before
+        })
+        .await;
     }
     receives_at_once(&a, &b).await;
 }

@@ -127,7 +127,7 @@ async fn i10_no_candidate_leads_while_the_lease_is_paused_and_one_does_afterward
     for daemon in [&a, &b] {
         daemon.wait_until(paused, LONG).await;
     }
-    eventually("it is released", async || {
+    eventually("the lease is released", async || {
         stage.stored().holder().await.is_none()
     })
     .await;

@@ -179,7 +179,7 @@ async fn i2_authority_is_counted_from_before_the_send_and_not_from_the_reply() {
     a.wait_renewal(LONG).await;
     for _ in 0..3 {
         a.wait_renewal(LONG).await;
-        let left = a.valid_until_ns().expect("it leads") - boottime_ns();
+        let left = a.valid_until_ns().expect("the candidate leads") - boottime_ns();
         let most = DaemonTimings::DEMO.renew_deadline - blocked;
         assert!(Duration::from_nanos(left) <= most, "{left} ns left");
     }

@@ -226,7 +226,9 @@ async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing()
     };
     freeze(600).await;
     let down = doc! { "replSetStepDown": 600, "secondaryCatchUpPeriodSecs": 0, "force": true };
-    set.command(primary, down).await.expect("it steps down");
+    set.command(primary, down)
+        .await
+        .expect("the primary steps down");
     let commands: [&[&str]; 4] = [
         &["lock", FREE, "--wait=4s", "--", "true"],
         &["locks", "--timeout=2s"],

@@ -35,7 +35,7 @@ async fn a_takeover_that_only_the_primary_has_when_a_stream_is_opened_is_reporte
         .update_one(doc! { "_id": stage.lease() }, doc! { "$set": taken })
         .write_concern(alone)
         .await
-        .expect("the primary accepts it");
+        .expect("the primary accepts the write");
     assert_eq!(taken.modified_count, 1);
 
     let b = stage.candidate("b").following("a", LONG).await;

@@ -43,7 +43,7 @@ pub async fn leader_of<'a>(daemons: &[&'a Daemon]) -> &'a Daemon {
         found.get().is_some()
     })
     .await;
-    found.get().expect("it was found")
+    found.get().expect("the wait found a leader")
 }
 
 /// Watches candidates until it is dropped.

@@ -46,7 +46,7 @@ pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
         found.is_some()
     })
     .await;
-    found.expect("it was found")
+    found.expect("the wait found a value")
 }
 
 /// Asserts that `condition` holds for this time. Only a proof of absence needs a fixed time.

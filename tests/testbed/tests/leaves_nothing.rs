@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 fn run(script: &str) -> Output {
     let place = tempfile::tempdir().expect("a directory");
     let mut command = in_place(&place, script);
-    command.output().expect("it runs")
+    command.output().expect("the command starts")
 }
 
 /// Returns the command that runs `script` with a checkout and a home in `place`.
@@ -86,7 +86,7 @@ fn a_temporary_file_of_leasehold_in_a_watched_directory_is_listed() {
     command
         .env("TMPDIR", place.path())
         .env("LEAVES_NOTHING_WATCHES", place.path());
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the command starts");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let listed = String::from_utf8_lossy(&output.stderr);
     assert!(listed.contains("leasehold-ports (listed only)"), "{listed}");
@@ -119,7 +119,7 @@ fn an_entry_of_leasehold_in_a_shared_folder_is_named() {
     let script = "cd \"$(dirname \"$XDG_CACHE_HOME\")/lock\" && touch leasehold.pid other.pid";
     let mut command = in_place(&place, script);
     std::fs::create_dir(place.path().join("home/lock")).expect("a directory");
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the command starts");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let named = String::from_utf8_lossy(&output.stderr);
     assert!(named.contains("home/lock/leasehold.pid"), "{named}");
@@ -148,13 +148,13 @@ fn alongside_another_program(setting: impl FnOnce(&mut Command)) -> Output {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it runs");
+        .expect("the command starts");
     let mut started = [0; 8];
     let output = command.stdout.as_mut().expect("its output");
-    output.read_exact(&mut started).expect("it starts");
+    output.read_exact(&mut started).expect("the script starts");
     std::fs::write(place.path().join("home/leasehold-of-another"), "").expect("a file");
     drop(command.stdin.take());
-    command.wait_with_output().expect("it ends")
+    command.wait_with_output().expect("the command ends")
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn an_ordinary_user_sees_entries_of_all_programs_listed() {
             .arg("--bounding-set=-sys_admin")
             .arg(script)
             .args(arguments);
-        command.current_dir(directory.expect("it was set"));
+        command.current_dir(directory.expect("the directory is set"));
         for (name, value) in settings {
             match value {
                 Some(value) => command.env(name, value),
@@ -211,7 +211,7 @@ fn entries_of_leasehold_are_hidden_as_on_a_new_machine() {
     for name in ["leasehold", "other"] {
         std::fs::create_dir(place.path().join("home").join(name)).expect("a directory");
     }
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the command starts");
     let listing = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(listing, "other\n", "{output:?}");
 }
@@ -238,14 +238,14 @@ fn a_terminated_run_leaves_nothing() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it runs");
+        .expect("the command starts");
     let mut temporary = String::new();
     let mut output = BufReader::new(command.stdout.take().expect("its output"));
-    output.read_line(&mut temporary).expect("it starts");
+    output.read_line(&mut temporary).expect("the script starts");
     let id = command.id().to_string();
     let signalled = Command::new("kill").args(["-TERM", &id]).status();
     assert!(signalled.expect("kill runs").success());
-    let ended = command.wait_with_output().expect("it ends");
+    let ended = command.wait_with_output().expect("the command ends");
     let named = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(128 + 15), "{named}");
     assert!(!Path::new(temporary.trim()).exists(), "{temporary} stays");

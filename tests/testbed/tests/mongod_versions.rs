@@ -15,7 +15,7 @@ fn judged(directory: &Path, text: &str) -> Output {
     std::fs::set_permissions(&program, mode).expect("executable");
     let mut script = Command::new(SCRIPT);
     script.arg("--version").env("MONGOD", &program);
-    script.output().expect("it runs")
+    script.output().expect("the command starts")
 }
 
 #[test]

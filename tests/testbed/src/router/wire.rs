@@ -126,7 +126,11 @@ mod tests {
         assert_eq!(name(&document), "find");
         let back = reply(&got, &doc! { "ok": 1 }).expect("a reply");
         assert_eq!(body(&back), Some(doc! { "ok": 1 }));
-        assert_eq!(number(&back, 8), number(&sent, 4), "it names the request");
+        assert_eq!(
+            number(&back, 8),
+            number(&sent, 4),
+            "the reply names the request"
+        );
     }
 
     #[test]

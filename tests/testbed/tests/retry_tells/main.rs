@@ -43,7 +43,7 @@ impl Suite {
             .env("STUB_RUNS", self.place.path())
             .env_remove("RUST_TEST_THREADS")
             .output()
-            .expect("it runs")
+            .expect("the command starts")
     }
 
     /// Runs the named tests, as Cargo does.
@@ -250,7 +250,10 @@ fn a_process_that_a_test_left_behind_is_not_awaited() {
     let (code, text) = suite.run(&["leaves_a_process"]);
     let sleeper = std::fs::read_to_string(suite.place.path().join("sleeper"));
     let sleeper = sleeper.expect("the test has run");
-    assert!(Path::new("/proc").join(&sleeper).exists(), "it runs on");
+    assert!(
+        Path::new("/proc").join(&sleeper).exists(),
+        "the left process is running"
+    );
     let killed = Command::new("kill").arg(&sleeper).status();
     assert!(killed.expect("kill runs").success());
     assert_eq!(code, Some(0), "{text}");
