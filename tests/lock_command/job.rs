@@ -131,8 +131,7 @@ impl Place {
                 .await
         });
         let mut listed = listed.unwrap();
-        // Exclude the recording's cursor, the only one that requests documents before their
-        // changes.
+        // Exclude the recording's cursor. No other cursor requests documents before their changes.
         listed.retain(|cursor| !cursor.to_string().contains("fullDocumentBeforeChange"));
         listed.len()
     }

@@ -47,7 +47,7 @@ impl Job {
     }
 }
 
-/// What the user has lost.
+/// The kind of access that the user has lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dropped {
     User,

@@ -127,7 +127,7 @@ async fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
     name.send_replace(elsewhere.node(0).port());
     refuses(&b).await;
     leads_alone(&a, &monitor, &stage, &elsewhere).await;
-    // Once its own set is reachable again, `b` contends as before.
+    // `b` contends as before once its own set is reachable again.
     name.send_replace(set.node(0).port());
     a.kill();
     b.wait_leads(LONG).await;

@@ -36,7 +36,7 @@ const LOCK_RULES: [(Mode, Rule); 3] = [
 /// also returns it if its guard has killed the command.
 const CRASHES: [i32; 2] = [134, 139];
 
-/// What remains to check after all processes have ended.
+/// The files and records to check after all processes have ended.
 struct Evidence {
     places: Places,
     profile: Profile,

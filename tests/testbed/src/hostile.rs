@@ -46,7 +46,7 @@ pub enum Attack {
     Bodies(usize),
 }
 
-/// What the clients have done so far.
+/// Counts of the clients' actions so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Connections opened.

@@ -147,8 +147,7 @@ impl Kubernetes {
         self.control_plane.client(&credentials.token_file())
     }
 
-    /// Returns the environment variables from which a process in a pod gets the API server's
-    /// address.
+    /// Returns the environment variables that give a process in a pod the API server's address.
     pub fn environment(&self) -> [(String, String); 2] {
         environment(self.control_plane.address(), self.port())
     }

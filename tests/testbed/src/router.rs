@@ -47,7 +47,7 @@ struct Shared {
 struct State {
     /// Interval of the ticks at which events are delivered.
     lag: Duration,
-    /// The error with which attempts to open a change stream fail.
+    /// The error of attempts to open a change stream; `None` if they succeed.
     no_streams: Option<(i32, &'static str)>,
     /// Fields that replace fields of a reply, by the name of the command.
     overlays: Vec<(&'static str, Document)>,

@@ -17,7 +17,7 @@ pub(crate) enum Exclusion {
     Beyond(u32),
 }
 
-/// What a machine contends for, and in which mode.
+/// The document and the mode that a machine contends for, and its identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) kind: Kind,

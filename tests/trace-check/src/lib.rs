@@ -56,7 +56,7 @@ pub struct Violation {
     pub what: String,
 }
 
-/// What was checked, in numbers.
+/// Numbers of the records that were checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
     /// Machines that were replayed.

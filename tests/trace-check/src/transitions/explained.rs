@@ -11,7 +11,7 @@ use super::{Made, Transition, lease, locks};
 use crate::calls::Outcome;
 use crate::state::{Operation, State, Stored, changed};
 
-/// What a change has in common with the calls that may explain it.
+/// A property that a change shares with the calls that may explain it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     /// The change sets this revision.
