@@ -3,43 +3,20 @@
 use mongodb::error::Error;
 
 use super::outcome::{self, ServerError};
-use crate::store::{Failure, RetryPolicy};
+use crate::store::Failure;
 
 /// The unique index, which rejects a second document with the same name.
 const ID_INDEX: &str = "_id_";
 /// Code and text of a server that cannot create or extend a file.
 const UNKNOWN_ERROR: i32 = 8;
 const NO_SPACE: &str = "No space left on device";
-/// Maximum length of a name that is shown.
 const NAME_MAX: usize = 64;
 
-/// A known error of a server.
-struct KnownError {
-    code: i32,
-    name: &'static str,
-    remedy: &'static str,
-    retry: RetryPolicy,
-}
-
-const fn passing(code: i32, name: &'static str, remedy: &'static str) -> KnownError {
-    KnownError {
-        code,
-        name,
-        remedy,
-        retry: RetryPolicy::Retry,
-    }
-}
-
-const fn lasting(code: i32, name: &'static str, remedy: &'static str) -> KnownError {
-    KnownError {
-        retry: RetryPolicy::Reconfigure,
-        ..passing(code, name, remedy)
-    }
-}
-
 const OVERLOADED: &str = "the server is overloaded: see its log and db.currentOp()";
+const CAPPED: &str = "the collection is capped: set mongodb.collection to another name";
 pub(super) const ELECTING: &str = "another member is used as soon as it is elected primary";
 const NO_MAJORITY: &str = "a majority of the data-bearing members must be up and replicating";
+const SEE_LOG: &str = "see the log of the server";
 const DISK_FULL: &str = "free disk space on the primary";
 const VIEW: &str =
     "the collection is a view or a time series: set mongodb.collection to another name";
@@ -48,109 +25,106 @@ const TOO_LARGE: &str =
     "the document of this name is too large: remove the fields that are not leasehold's";
 const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
 
-/// The known errors. A lasting error ends a wait for a lock, because a retry would fail too.
-const KNOWN: [KnownError; 45] = [
-    passing(6, "HostUnreachable", NO_MAJORITY),
-    passing(7, "HostNotFound", NO_MAJORITY),
-    passing(11, "UserNotFound", "create the user of the MongoDB URI"),
-    lasting(
-        20,
-        "IllegalOperation",
-        "the server is read-only or of another kind: start it with --replSet and without --queryableBackupMode",
-    ),
-    passing(24, "LockTimeout", OVERLOADED),
-    passing(46, "LockBusy", OVERLOADED),
-    lasting(59, "CommandNotFound", NOT_MONGODB),
-    passing(64, "WriteConcernFailed", NO_MAJORITY),
-    lasting(72, "InvalidOptions", NOT_MONGODB),
-    lasting(
-        73,
-        "InvalidNamespace",
-        "correct mongodb.database and mongodb.collection",
-    ),
-    lasting(
-        79,
-        "UnknownReplWriteConcern",
-        "use a replica set with majority write concern",
-    ),
-    passing(89, "NetworkTimeout", NO_MAJORITY),
-    passing(91, "ShutdownInProgress", ELECTING),
-    passing(96, "OperationFailed", "see the log of the server"),
-    passing(100, "UnsatisfiableWriteConcern", NO_MAJORITY),
-    passing(112, "WriteConflict", OVERLOADED),
-    lasting(115, "CommandNotSupported", NOT_MONGODB),
-    lasting(
-        121,
-        "DocumentValidationFailure",
-        "the collection has a validator: db.runCommand({collMod: COLLECTION, validator: {}}), or use another collection",
-    ),
-    passing(133, "FailedToSatisfyReadPreference", ELECTING),
-    passing(146, "ExceededMemoryLimit", OVERLOADED),
-    lasting(166, "CommandNotSupportedOnView", VIEW),
-    lasting(
-        171,
-        "CannotIndexParallelArrays",
-        "drop the index over several of holders, queue, history and successes, or use another collection",
-    ),
-    passing(189, "PrimarySteppedDown", ELECTING),
-    passing(202, "NetworkInterfaceExceededTimeLimit", NO_MAJORITY),
-    lasting(238, "NotImplemented", NOT_MONGODB),
-    passing(262, "ExceededTimeLimit", OVERLOADED),
-    lasting(
-        263,
-        "OperationNotSupportedInTransaction",
-        "the collection is capped: set mongodb.collection to another name",
-    ),
-    lasting(303, "FeatureNotSupported", NOT_MONGODB),
-    passing(317, "ConnectionPoolExpired", NO_MAJORITY),
-    lasting(
-        323,
-        "APIStrictError",
-        "remove the server API (apiStrict) from the server's parameters",
-    ),
-    lasting(
-        334,
-        "MechanismUnavailable",
-        "the server does not enable this mechanism: correct authMechanism in the MongoDB URI, or the server's authenticationMechanisms",
-    ),
-    passing(365, "TemporarilyUnavailable", OVERLOADED),
-    passing(
+/// Errors that may pass: code, name and remedy, in the order of the codes.
+const PASSING: [(i32, &str, &str); 26] = [
+    (6, "HostUnreachable", NO_MAJORITY),
+    (7, "HostNotFound", NO_MAJORITY),
+    (11, "UserNotFound", "create the user of the MongoDB URI"),
+    (24, "LockTimeout", OVERLOADED),
+    (46, "LockBusy", OVERLOADED),
+    (64, "WriteConcernFailed", NO_MAJORITY),
+    (89, "NetworkTimeout", NO_MAJORITY),
+    (91, "ShutdownInProgress", ELECTING),
+    (96, "OperationFailed", SEE_LOG),
+    (100, "UnsatisfiableWriteConcern", NO_MAJORITY),
+    (112, "WriteConflict", OVERLOADED),
+    (133, "FailedToSatisfyReadPreference", ELECTING),
+    (146, "ExceededMemoryLimit", OVERLOADED),
+    (189, "PrimarySteppedDown", ELECTING),
+    (202, "NetworkInterfaceExceededTimeLimit", NO_MAJORITY),
+    (262, "ExceededTimeLimit", OVERLOADED),
+    (317, "ConnectionPoolExpired", NO_MAJORITY),
+    (365, "TemporarilyUnavailable", OVERLOADED),
+    (
         371,
         "UserWritesBlocked",
         "an administrator blocks writes: db.adminCommand({setUserWriteBlockMode: 1, global: false}) ends that",
     ),
-    passing(
+    (
         8000,
         "AtlasError",
         "see the limits and alerts of the cluster in Atlas (storage quota, paused cluster)",
     ),
-    lasting(
-        10003,
-        "CannotGrowDocumentInCappedNamespace",
-        "the collection is capped: set mongodb.collection to another name",
-    ),
-    lasting(10334, "BSONObjectTooLarge", TOO_LARGE),
-    passing(11600, "InterruptedAtShutdown", ELECTING),
-    passing(
+    (11600, "InterruptedAtShutdown", ELECTING),
+    (
         11601,
         "Interrupted",
         "an administrator or a limit ended the operation (killOp)",
     ),
-    passing(11602, "InterruptedDueToReplStateChange", ELECTING),
-    lasting(
+    (11602, "InterruptedDueToReplStateChange", ELECTING),
+    (13435, "NotPrimaryNoSecondaryOk", ELECTING),
+    (13436, "NotPrimaryOrSecondary", ELECTING),
+    (14031, "OutOfDiskSpace", DISK_FULL),
+];
+
+/// Errors that last until an operator acts. They end a wait for a lock, because a retry would fail
+/// too.
+const LASTING: [(i32, &str, &str); 19] = [
+    (
+        20,
+        "IllegalOperation",
+        "the server is read-only or of another kind: start it with --replSet and without --queryableBackupMode",
+    ),
+    (59, "CommandNotFound", NOT_MONGODB),
+    (72, "InvalidOptions", NOT_MONGODB),
+    (
+        73,
+        "InvalidNamespace",
+        "correct mongodb.database and mongodb.collection",
+    ),
+    (
+        79,
+        "UnknownReplWriteConcern",
+        "use a replica set with majority write concern",
+    ),
+    (115, "CommandNotSupported", NOT_MONGODB),
+    (
+        121,
+        "DocumentValidationFailure",
+        "the collection has a validator: db.runCommand({collMod: COLLECTION, validator: {}}), or use another collection",
+    ),
+    (166, "CommandNotSupportedOnView", VIEW),
+    (
+        171,
+        "CannotIndexParallelArrays",
+        "drop the index over several of holders, queue, history and successes, or use another collection",
+    ),
+    (238, "NotImplemented", NOT_MONGODB),
+    (263, "OperationNotSupportedInTransaction", CAPPED),
+    (303, "FeatureNotSupported", NOT_MONGODB),
+    (
+        323,
+        "APIStrictError",
+        "remove the server API (apiStrict) from the server's parameters",
+    ),
+    (
+        334,
+        "MechanismUnavailable",
+        "the server does not enable this mechanism: correct authMechanism in the MongoDB URI, or the server's authenticationMechanisms",
+    ),
+    (10003, "CannotGrowDocumentInCappedNamespace", CAPPED),
+    (10334, "BSONObjectTooLarge", TOO_LARGE),
+    (
         13297,
         "DatabaseDifferCase",
         "a database of this name exists with different letter case: set mongodb.database to its exact name",
     ),
-    passing(13435, "NotPrimaryNoSecondaryOk", ELECTING),
-    passing(13436, "NotPrimaryOrSecondary", ELECTING),
-    passing(14031, "OutOfDiskSpace", DISK_FULL),
-    lasting(17419, "Location17419", TOO_LARGE),
-    // Expressions of our projections that a view does not have.
-    lasting(28667, "Location28667", VIEW),
+    (17419, "Location17419", TOO_LARGE),
+    // A view does not support some expressions of our projections.
+    (28667, "Location28667", VIEW),
 ];
 
-/// Names of errors whose messages are not in [`KNOWN`]. Servers do not send the names of all.
+/// Names of errors that [`outcome`] explains. Servers do not always send them.
 const NAMES: [(i32, &str); 10] = [
     (1, "InternalError"),
     (2, "BadValue"),
@@ -164,8 +138,7 @@ const NAMES: [(i32, &str); 10] = [
     (outcome::DUPLICATE_KEY, "DuplicateKey"),
 ];
 
-/// Creates the failure of this kind for an error of a server: the remedy, and the condition for a
-/// retry.
+/// Creates the failure of this kind for an error of a server.
 pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
         return Failure::new(kind, DISK_FULL);
@@ -174,16 +147,19 @@ pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     if message.contains("time-series collection") {
         return Failure::lasting(kind, TIME_SERIES);
     }
-    match KNOWN.iter().find(|known| known.code == code) {
-        Some(known) => Failure::new(kind, known.remedy).with_retry(known.retry),
-        None => Failure::new(kind, "see the log of the server"),
+    let is_code = |(known, ..): &&(i32, &str, &str)| *known == code;
+    if let Some((.., remedy)) = LASTING.iter().find(is_code) {
+        return Failure::lasting(kind, *remedy);
     }
+    let remedy = PASSING.iter().find(is_code);
+    Failure::new(kind, remedy.map_or(SEE_LOG, |(.., remedy)| *remedy))
 }
 
 /// Returns the server's name of an error.
 pub(super) fn name(error: &Error) -> Option<Box<str>> {
     let ServerError { code, name, .. } = outcome::server_error(error)?;
-    let known = KNOWN.iter().map(|known| (known.code, known.name));
+    let known = PASSING.iter().chain(&LASTING);
+    let known = known.map(|(code, name, _)| (*code, *name));
     if let Some((_, name)) = known.chain(NAMES).find(|(known, _)| *known == code) {
         return Some(name.into());
     }
@@ -193,8 +169,8 @@ pub(super) fn name(error: &Error) -> Option<Box<str>> {
     is_name.then(|| name.into())
 }
 
-/// Returns the name of the unique index that refuses a document, if it is not the index on `_id`: the
-/// document does not exist then.
+/// Returns the name of the index that refused a document for a reason other than its `_id`. No
+/// document with this `_id` exists then.
 pub(super) fn foreign_index(error: &Error) -> Option<String> {
     let error = outcome::server_error(error)?;
     if error.code != outcome::DUPLICATE_KEY {
@@ -222,18 +198,15 @@ mod tests {
     #[test]
     fn the_page_has_each_known_error_and_says_if_it_is_retried() {
         let page = include_str!("../../../../../docs/mongodb.md");
-        for KnownError {
-            code, name, retry, ..
-        } in &KNOWN
-        {
+        let passing = PASSING
+            .iter()
+            .map(|(code, name, _)| (code, name, "| yes |"));
+        let lasting = LASTING.iter().map(|(code, name, _)| (code, name, "| no |"));
+        for (code, name, retried) in passing.chain(lasting) {
             let error = format!("`{name}` ({code})");
             let rows = page.lines().filter(|line| line.starts_with('|'));
             let mut rows = rows.filter(|line| line.contains(&error));
             let row = rows.next().unwrap_or_else(|| panic!("no row has {error}"));
-            let retried = match retry {
-                RetryPolicy::Reconfigure => "| no |",
-                RetryPolicy::Retry | RetryPolicy::WaitForServer => "| yes |",
-            };
             assert!(row.ends_with(retried), "{error}: {row}");
             assert_eq!(rows.next(), None, "{error}");
         }
@@ -241,8 +214,10 @@ mod tests {
 
     #[test]
     fn the_known_errors_are_in_order_and_each_has_a_remedy() {
-        assert!(KNOWN.is_sorted_by_key(|known| known.code));
-        assert!(KNOWN.iter().all(|known| !known.remedy.is_empty()));
+        assert!(PASSING.is_sorted_by_key(|(code, ..)| code));
+        assert!(LASTING.is_sorted_by_key(|(code, ..)| code));
+        let mut known = PASSING.iter().chain(&LASTING);
+        assert!(known.all(|(.., remedy)| !remedy.is_empty()));
         let named = |code: i32, code_name: &str| {
             let error = doc! { "code": code, "codeName": code_name, "errmsg": "" };
             let error: CommandError = deserialize_from_document(error).expect("an error");
