@@ -1,23 +1,25 @@
-//! Explains why a TLS connection to a server failed: converts the library's errors into messages
-//! with a remedy.
-
-mod files;
+//! Explains why a TLS connection failed: which file the driver cannot use, or what the library's
+//! error means.
 
 use std::fs::{self, File};
 use std::io;
+use std::path::{Path, PathBuf};
 
-use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+use mongodb::options::TlsOptions;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    AlertDescription, CertificateError, Error, InconsistentKeys, InvalidMessage, RootCertStore,
+};
 
-pub(super) use self::files::{NamedFile, authorities, client, named_files, unusable};
-
-/// Why a client cannot be made, if no file is the cause.
+/// The remedy if no file is the cause.
 pub(super) const UNUSABLE: &str = "check the TLS options of the MongoDB URI";
-/// Kind of the failure of a client that cannot be made, because its TLS files or options are not
-/// usable.
+/// Kind of the failure if the TLS files or options are not usable.
 pub(super) const REFUSED: &str = "TLS configuration refused";
-/// Kind of the failure of a client whose TLS files were not read in time.
+/// Kind of the failure if the TLS files were not read in time.
 pub(super) const UNREAD: &str = "TLS files unavailable";
-/// Server and client have no TLS version or cipher in common.
 const TOO_OLD: &str = "the server and this client have no TLS version and cipher in common: the \
                        server must accept TLS 1.2 or 1.3";
 const NOT_FOR_SERVERS: (&str, &str) = (
@@ -26,9 +28,31 @@ const NOT_FOR_SERVERS: (&str, &str) = (
 );
 /// The remedy for a certificate that no client accepts.
 const ISSUE_ANOTHER: &str = "issue another one, and see openssl verify -verbose";
+const AUTHORITIES: &str = "tlsCAFile";
+const UNREADABLE: &str = "cannot be read";
+/// Markers of the two formats of encrypted keys.
+const ENCRYPTED: [&str; 2] = ["ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED"];
 
-/// Returns why one of the files that the connection string names (as options and paths) cannot be
-/// read. Only regular files are opened, because opening any other could block.
+/// An option of the connection string that names a file, and the path.
+pub(super) type NamedFile = (&'static str, PathBuf);
+
+/// The certificate of this client with its chain, and the key.
+pub(super) type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// Returns the files that these options name.
+pub(super) fn named_files(options: &TlsOptions) -> Vec<NamedFile> {
+    let named = [
+        (AUTHORITIES, &options.ca_file_path),
+        ("tlsCertificateKeyFile", &options.cert_key_file_path),
+    ];
+    let named = named.into_iter();
+    named
+        .filter_map(|(option, path)| Some((option, path.clone()?)))
+        .collect()
+}
+
+/// Returns why one of the files cannot be read. Only regular files are opened, because opening any
+/// other could block.
 pub(super) fn unreadable(files: &[NamedFile]) -> Option<String> {
     files.iter().find_map(|(option, path)| {
         let why = match fs::metadata(path) {
@@ -43,21 +67,81 @@ pub(super) fn unreadable(files: &[NamedFile]) -> Option<String> {
     })
 }
 
-/// Returns the files that were not read in time, for a disk that hangs.
+/// Describes files that were not read in time because their disk hangs.
 pub(super) fn unread(files: &[NamedFile]) -> String {
-    let files: Vec<_> = files.iter().map(named).collect();
+    let files = files.iter();
+    let files: Vec<_> = files
+        .map(|(option, path)| format!("{} ({option})", path.display()))
+        .collect();
     let files = files.join(" and ");
     format!("{files} cannot be read: the disk or network share does not answer")
-}
-
-fn named((option, path): &NamedFile) -> String {
-    format!("{} ({option})", path.display())
 }
 
 fn cause(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),
         kind => kind.to_string(),
+    }
+}
+
+/// Returns the file that the driver cannot use, with the cause. The driver's error may not name the
+/// file, so the checks of the TLS library are repeated for each one. Blocks while it reads them.
+pub(super) fn unusable(files: &[NamedFile]) -> String {
+    let cause = |(option, path): &NamedFile| {
+        let cause = match *option {
+            AUTHORITIES => authorities(path).err(),
+            _ => client(path).err(),
+        };
+        Some(format!("{} ({option}) {}", path.display(), cause?))
+    };
+    let found = files.iter().find_map(cause);
+    found.unwrap_or_else(|| UNUSABLE.to_owned())
+}
+
+/// Returns the authorities in a file, or why there are none.
+pub(super) fn authorities(path: &Path) -> Result<RootCertStore, &'static str> {
+    let bytes = fs::read(path).map_err(|_| UNREADABLE)?;
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_slice_iter(&bytes).flatten();
+    match roots.add_parsable_certificates(certificates) {
+        (0, 0) => Err("has no certificate in PEM"),
+        (0, _) => Err("has no certificate of X.509 version 3"),
+        _ => Ok(roots),
+    }
+}
+
+/// Returns the client certificate in a file, or why it is not usable.
+pub(super) fn client(path: &Path) -> Result<ClientIdentity, &'static str> {
+    let bytes = fs::read(path).map_err(|_| UNREADABLE)?;
+    let chain = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|_| "is not well-formed PEM")?;
+    if chain.is_empty() {
+        return Err("has no certificate in PEM");
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let is_encrypted = ENCRYPTED.iter().any(|marker| text.contains(marker));
+    let refused = |why| match is_encrypted {
+        true => "has an encrypted key: decrypt it with openssl pkcs8 -topk8 -nocrypt",
+        false => why,
+    };
+    let pem = PrivateKeyDer::from_pem_slice(&bytes);
+    let pem =
+        pem.map_err(|_| refused("has no private key in PEM: append it to the certificate"))?;
+    let key = ring::default_provider().key_provider;
+    let key = key.load_private_key(pem.clone_key()).map_err(|_| {
+        refused("has a key that is not supported: use RSA (2048 bits or more), ECDSA or Ed25519")
+    })?;
+    match CertifiedKey::new(chain.clone(), key).keys_match() {
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok((chain, pem)),
+        Err(Error::InconsistentKeys(_)) => {
+            Err("has a key that does not belong to its first certificate")
+        }
+        Err(Error::InvalidCertificate(CertificateError::Other(error)))
+            if error.0.downcast_ref() == Some(&webpki::Error::UnsupportedCertVersion) =>
+        {
+            Err("has a certificate of X.509 version 1: issue one of version 3")
+        }
+        Err(_) => Err("has a certificate that does not conform to X.509 (RFC 5280)"),
     }
 }
 
